@@ -1,0 +1,91 @@
+"""The errors that leave Newel's code on purpose, and what each one means to a caller.
+
+    NewelError
+    ├── ConfigError               a setting is missing or wrong; the message names it and the remedy
+    ├── ProviderError             the model's server did not give an answer
+    │   ├── ConnectionFailed      no connection, or it broke before the answer was whole    (retried)
+    │   ├── RateLimited           429, with ``retry_after`` seconds if the server named them (retried)
+    │   ├── ServerFailed          408, 5xx, or an overloaded server                          (retried)
+    │   ├── RequestRejected       any other 4xx: the key, the model's name, the request itself
+    │   ├── ContextOverflow       the conversation is longer than the model's window
+    │   └── BadResponse           an answer that is not of the protocol
+    ├── ToolError                 a tool could not do its work; told to the model, never the run's end
+    │   └── InvalidArguments      the call's arguments do not fit the tool's schema
+    ├── WorkspaceError            the workspace refused or failed
+    │   └── StaleFile             the file is not what the caller last saw
+    └── SessionError              a session cannot be found, read, locked or written
+
+Errors that the model can mend travel to it as tool results; every other one propagates.
+"""
+
+from __future__ import annotations
+
+import re
+
+
+class NewelError(Exception):
+    """Base of all errors raised on purpose. ``str(error)`` is fit for a user's eyes."""
+
+    retryable = False
+
+    @property
+    def code(self) -> str:
+        """The class's name in snake case, as it stands in ``error`` events."""
+        return re.sub(r"(?<!^)(?=[A-Z])", "_", type(self).__name__).lower()
+
+
+class ConfigError(NewelError):
+    pass
+
+
+class ProviderError(NewelError):
+    """``retry_after`` is in seconds, where the server asked for a pause."""
+
+    def __init__(self, message: str, *, status: int | None = None, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.retry_after = retry_after
+
+
+class ConnectionFailed(ProviderError):
+    retryable = True
+
+
+class RateLimited(ProviderError):
+    retryable = True
+
+
+class ServerFailed(ProviderError):
+    retryable = True
+
+
+class RequestRejected(ProviderError):
+    pass
+
+
+class ContextOverflow(ProviderError):
+    pass
+
+
+class BadResponse(ProviderError):
+    pass
+
+
+class ToolError(NewelError):
+    pass
+
+
+class InvalidArguments(ToolError):
+    pass
+
+
+class WorkspaceError(NewelError):
+    pass
+
+
+class StaleFile(WorkspaceError):
+    pass
+
+
+class SessionError(NewelError):
+    pass

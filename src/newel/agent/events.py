@@ -1,0 +1,176 @@
+"""What happens: one typed stream, agent > turn > message > tool, that every screen and log reads.
+
+Deltas carry deltas, and nothing carries the whole state: a reader folds it. On the wire an event is a
+JSON object told apart by ``type``, its field names in camelCase.
+
+    agent_start
+      turn_start
+        message_start, message_end            the user's messages, then the results of tools
+        message_start, message_update…, message_end                        the assistant's message
+        tool_execution_start, tool_execution_update…, tool_execution_end   one group for each call
+      turn_end
+    agent_end
+
+``retry``, ``queue_update``, ``state_update``, ``interrupted`` and ``error`` may stand anywhere.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import field
+
+from newel.agent.messages import AppMessage, ImageContent, Usage, Wire, now
+
+# -- deltas of an assistant message ---------------------------------------------------------------
+
+
+class TextDelta(Wire, frozen=True, tag_field="type", tag="text_delta"):
+    delta: str
+
+
+class ThinkingDelta(Wire, frozen=True, tag_field="type", tag="thinking_delta"):
+    delta: str
+
+
+class ToolCallDelta(Wire, frozen=True, tag_field="type", tag="toolcall_delta"):
+    """A piece of a tool call while it is being written. ``index`` tells calls of one message apart;
+    ``name`` comes with the first piece.
+    """
+
+    index: int
+    name: str | None = None
+    delta: str = ""
+
+
+Delta = TextDelta | ThinkingDelta | ToolCallDelta
+
+
+# -- events ---------------------------------------------------------------------------------------
+
+
+class Event(Wire, frozen=True, kw_only=True, tag_field="type"):
+    """Base of all events."""
+
+    timestamp: str = field(default_factory=now)
+
+
+class AgentStart(Event, frozen=True, tag="agent_start"):
+    pass
+
+
+class TurnStart(Event, frozen=True, tag="turn_start"):
+    pass
+
+
+class MessageStart(Event, frozen=True, tag="message_start"):
+    """A message begins. An assistant's is still empty here; its content comes as updates."""
+
+    message: AppMessage
+
+
+class MessageUpdate(Event, frozen=True, tag="message_update"):
+    message_id: str
+    assistant_message_event: Delta
+
+
+class MessageEnd(Event, frozen=True, tag="message_end"):
+    """A message is complete. When ``emit`` has returned, it is as durable as it will ever be."""
+
+    message: AppMessage
+
+
+class ToolExecutionStart(Event, frozen=True, tag="tool_execution_start"):
+    tool_call_id: str
+    tool_name: str
+    args: dict[str, Any]
+
+
+class ToolExecutionUpdate(Event, frozen=True, tag="tool_execution_update"):
+    """A piece of output of a tool that is still running."""
+
+    tool_call_id: str
+    delta: str
+
+
+class ToolExecutionEnd(Event, frozen=True, tag="tool_execution_end"):
+    """``duration`` is in milliseconds."""
+
+    tool_call_id: str
+    tool_name: str
+    result: str
+    is_error: bool
+    duration: int
+    images: list[ImageContent] = field(default_factory=list[ImageContent])
+    details: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+class TurnEnd(Event, frozen=True, tag="turn_end"):
+    """One request and its tool results are over. The messages themselves have been sent: ids here."""
+
+    message_id: str
+    tool_result_ids: list[str] = field(default_factory=list[str])
+
+
+EndReason = Literal["done", "aborted", "error", "max_turns", "max_tool_calls", "max_tokens", "max_cost"]
+
+
+class AgentEnd(Event, frozen=True, tag="agent_end"):
+    """The run is over; ``reason`` says why, ``usage`` and ``cost`` (US dollars) are the run's sums."""
+
+    reason: EndReason
+    message: str = ""
+    usage: Usage = Usage()
+    cost: float | None = None
+
+
+class QueueUpdate(Event, frozen=True, tag="queue_update"):
+    """How many messages wait for the current tool batch (steer) and for the turn's end (follow-up)."""
+
+    steer: int
+    follow_up: int
+
+
+class StateUpdate(Event, frozen=True, tag="state_update"):
+    """A setter changed these fields of the agent's state; read them there."""
+
+    changed: list[str]
+
+
+class Retry(Event, frozen=True, tag="retry"):
+    """A request failed and is made again after ``delay`` seconds."""
+
+    attempt: int
+    max_attempts: int
+    delay: float
+    reason: str
+
+
+class Interrupted(Event, frozen=True, tag="interrupted"):
+    pass
+
+
+class ErrorEvent(Event, frozen=True, tag="error"):
+    """Something failed. ``code`` is the error's class in ``newel.agent.errors``, in snake case."""
+
+    code: str
+    message: str
+
+
+AgentEvent = (
+    AgentStart
+    | TurnStart
+    | MessageStart
+    | MessageUpdate
+    | MessageEnd
+    | ToolExecutionStart
+    | ToolExecutionUpdate
+    | ToolExecutionEnd
+    | TurnEnd
+    | AgentEnd
+    | QueueUpdate
+    | StateUpdate
+    | Retry
+    | Interrupted
+    | ErrorEvent
+)

@@ -1,0 +1,179 @@
+"""What the loop needs from others: small protocols, each with its contract beside it.
+
+The loop knows these and nothing behind them: no HTTP, no file system, no screen. Values that go
+through a port are plain structs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Literal, Protocol
+
+from msgspec import field
+
+from newel.agent.events import AgentEvent, Delta, Retry
+from newel.agent.messages import AppMessage, AssistantMessage, ImageContent, Message, ToolCall, Usage, Wire
+
+ThinkingLevel = Literal["off", "minimal", "low", "medium", "high"]
+
+Emit = Callable[[AgentEvent], Awaitable[None]]
+"""Takes one event. The loop waits for it: when it returns, the event is as durable as its reader makes
+it. What it raises ends the run."""
+
+
+class Model(Wire, frozen=True):
+    """A model by name and what is known of it; sizes are in tokens, None where unknown."""
+
+    id: str
+    provider: str = "openai"
+    context_window: int | None = None
+    max_output: int | None = None
+
+
+# -- the model ------------------------------------------------------------------------------------
+
+
+class ToolSpec(Wire, frozen=True):
+    """A tool as the model sees it; ``parameters`` is a JSON Schema object.
+
+    ``aliases`` are other agents' usual names for the tool, ``argument_aliases`` maps their names for an
+    argument to ours. A model that uses one means this tool.
+    """
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    aliases: tuple[str, ...] = ()
+    argument_aliases: dict[str, str] = field(default_factory=dict[str, str])
+
+
+class ModelRequest(Wire, frozen=True):
+    """One question to a model."""
+
+    model: Model
+    system_prompt: str
+    messages: list[Message]
+    tools: list[ToolSpec] = field(default_factory=list[ToolSpec])
+    thinking: ThinkingLevel = "off"
+
+
+OnDelta = Callable[[Delta | Retry], Awaitable[None]]
+
+
+class Provider(Protocol):
+    """A way to ask a model."""
+
+    async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
+        """Ask, pass on each delta as it arrives, and return the whole message.
+
+        The message's text is the sum of the text deltas since the last ``Retry``: a provider that tries
+        again says so, and what came before is void. A call that must not run (cut off, not JSON) has its
+        ``problem`` set. Raises ``ProviderError``; on cancellation it closes its connection.
+        """
+        ...
+
+
+# -- tools ----------------------------------------------------------------------------------------
+
+
+class ToolResult(Wire, frozen=True):
+    """What a tool answers: ``output`` and ``images`` for the model, ``details`` (JSON) for screens."""
+
+    output: str
+    details: dict[str, Any] = field(default_factory=dict[str, Any])
+    images: list[ImageContent] = field(default_factory=list[ImageContent])
+    is_error: bool = False
+
+
+OnOutput = Callable[[str], Awaitable[None]]
+
+
+class Tool(Protocol):
+    """Something that the model can do."""
+
+    @property
+    def spec(self) -> ToolSpec: ...
+
+    @property
+    def label(self) -> str:
+        """The tool's name for people."""
+        ...
+
+    @property
+    def read_only(self) -> bool:
+        """True if a call changes nothing: it needs no approval and may run again after a crash."""
+        ...
+
+    def parse(self, arguments: dict[str, Any], /) -> Any:
+        """Check the arguments against the schema; what is returned goes into the other methods.
+        Raises ``InvalidArguments`` with words that let a model mend the call.
+        """
+        ...
+
+    def serial_key(self, arguments: Any, /) -> str | None:
+        """Which calls of one message may overlap: None overlaps with all others; calls with equal keys
+        run one after the other; ``"*"`` runs alone, after every earlier call and before every later.
+        """
+        ...
+
+    async def preview(self, arguments: Any, /) -> str:
+        """What the call would do, exactly: a command, a unified diff. Changes nothing; may raise
+        ``NewelError`` where the call would fail.
+        """
+        ...
+
+    async def execute(self, arguments: Any, on_output: OnOutput, /) -> ToolResult:
+        """Do it. Every exception but cancellation becomes an error result for the model."""
+        ...
+
+
+# -- hooks ----------------------------------------------------------------------------------------
+
+
+class Verdict(Wire, frozen=True):
+    """``allow=False`` gives ``reason`` to the model as the call's result."""
+
+    allow: bool
+    reason: str = ""
+
+
+class Policy(Protocol):
+    """Decides whether a call may run."""
+
+    async def decide(self, call: ToolCall, tool: Tool, arguments: Any, /) -> Verdict:
+        """Asked once for each valid call, in order, before any of its message runs. May wait for a
+        person. What it raises ends the run.
+        """
+        ...
+
+
+class Queue(Protocol):
+    """Messages that arrive while a run is under way; each is returned once."""
+
+    def steering(self) -> list[AppMessage]:
+        """Taken after each batch of tools, before the next request."""
+        ...
+
+    def follow_up(self) -> list[AppMessage]:
+        """Taken when the model is done; if there are any, the run goes on with them."""
+        ...
+
+
+class Limits(Wire, frozen=True):
+    """What one prompt may use; None is no limit. ``max_cost`` is in US dollars and counts what is known."""
+
+    max_turns: int | None = None
+    max_tool_calls: int | None = None
+    max_tokens: int | None = None
+    max_cost: float | None = None
+
+
+Transform = Callable[[Sequence[AppMessage]], list[Message]]
+"""Makes of an application's messages what the model sees. Pure; must not raise."""
+
+Compact = Callable[[Sequence[AppMessage], Usage], Awaitable[AppMessage | None]]
+"""Asked before each request, with the history and the last response's usage: a message to append (a
+``compaction``, which the transformer understands), or None. What it raises ends the run."""
+
+Price = Callable[[AssistantMessage], float | None]
+"""The cost of a response in US dollars, None if not known. Must not raise."""
