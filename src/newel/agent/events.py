@@ -112,7 +112,9 @@ class TurnEnd(Event, frozen=True, tag="turn_end"):
     tool_result_ids: list[str] = field(default_factory=list[str])
 
 
-EndReason = Literal["done", "aborted", "error", "max_turns", "max_tool_calls", "max_tokens", "max_cost"]
+EndReason = Literal[
+    "done", "stopped", "aborted", "error", "max_turns", "max_tool_calls", "max_tokens", "max_cost"
+]
 
 
 class AgentEnd(Event, frozen=True, tag="agent_end"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal, Protocol
 
+import msgspec
 from msgspec import field
 
 from newel.agent.events import AgentEvent, Delta, Retry
@@ -148,7 +149,11 @@ class Policy(Protocol):
 
 
 class Queue(Protocol):
-    """Messages that arrive while a run is under way; each is returned once."""
+    """What arrives while a run is under way; each message is returned once."""
+
+    def stop_requested(self) -> bool:
+        """Asked before each request: True ends the run there."""
+        ...
 
     def steering(self) -> list[AppMessage]:
         """Taken after each batch of tools, before the next request."""
@@ -171,9 +176,53 @@ class Limits(Wire, frozen=True):
 Transform = Callable[[Sequence[AppMessage]], list[Message]]
 """Makes of an application's messages what the model sees. Pure; must not raise."""
 
-Compact = Callable[[Sequence[AppMessage], Usage], Awaitable[AppMessage | None]]
-"""Asked before each request, with the history and the last response's usage: a message to append (a
-``compaction``, which the transformer understands), or None. What it raises ends the run."""
+
+class Compact(Protocol):
+    """Keeps a conversation inside the model's window."""
+
+    async def __call__(
+        self, messages: Sequence[AppMessage], usage: Usage, /, *, overflow: bool
+    ) -> AppMessage | None:
+        """Asked before each request, with the history and the last response's usage, and once more with
+        ``overflow=True`` if the server refused the request as too long: a message to append (a
+        ``compaction``, which the transformer understands), or None. What it raises ends the run.
+        """
+        ...
+
 
 Price = Callable[[AssistantMessage], float | None]
 """The cost of a response in US dollars, None if not known. Must not raise."""
+
+
+class AllowAll:
+    """The policy of a run that asks nobody."""
+
+    async def decide(self, call: ToolCall, tool: Tool, arguments: Any, /) -> Verdict:  # noqa: ARG002 — the port's shape
+        return Verdict(allow=True)
+
+
+class NoQueue:
+    """The queue of a run that nobody interrupts."""
+
+    def stop_requested(self) -> bool:
+        return False
+
+    def steering(self) -> list[AppMessage]:
+        return []
+
+    def follow_up(self) -> list[AppMessage]:
+        return []
+
+
+class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a run needs beside the conversation and the provider."""
+
+    model: Model
+    transform: Transform
+    system_prompt: str = ""
+    tools: Sequence[Tool] = ()
+    thinking: ThinkingLevel = "off"
+    policy: Policy = AllowAll()
+    queue: Queue = NoQueue()
+    limits: Limits = Limits()
+    compact: Compact | None = None

@@ -1,0 +1,65 @@
+"""What keeps a run from going on for ever: limits, and a watch for a model that repeats itself."""
+
+from __future__ import annotations
+
+from newel.agent.events import EndReason
+from newel.agent.messages import AssistantMessage, ToolCall, ToolResultMessage, Usage
+from newel.agent.ports import Limits
+
+REPEATED = (
+    "Not run: this exact call has been made {times} times in a row and its result was the same each time. "
+    "Repeating it will not change that. Look at the result above and do something else."
+)
+
+
+class Guard:
+    """Counts what one prompt uses. ``cost`` is in US dollars: the sum of what is known, None if nothing is."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.turns = 0
+        self.tool_calls = 0
+        self.usage = Usage()
+        self.last_usage = Usage()
+        self.cost: float | None = None
+        self._last: tuple[object, object] | None = None
+        self._times = 0
+
+    def count(self, message: AssistantMessage) -> None:
+        self.turns += 1
+        self.last_usage = message.usage
+        self.usage += message.usage
+        if message.cost is not None:
+            self.cost = (self.cost or 0.0) + message.cost
+
+    def spent(self) -> tuple[EndReason, str] | None:
+        """The first limit that is used up, and words for it; None while there is room."""
+        limits = self.limits
+        rows: tuple[tuple[EndReason, float | None, float, str], ...] = (
+            ("max_turns", limits.max_turns, self.turns, "turns"),
+            ("max_tool_calls", limits.max_tool_calls, self.tool_calls, "tool calls"),
+            ("max_tokens", limits.max_tokens, self.usage.total, "tokens"),
+            ("max_cost", limits.max_cost, self.cost or 0.0, "US dollars"),
+        )
+        for reason, limit, used, unit in rows:
+            if limit is not None and used >= limit:
+                return reason, f"Stopped at the limit of {limit:g} {unit} for one prompt ({used:g} used)."
+        return None
+
+    def repeated(self, call: ToolCall) -> str | None:
+        """Words in place of a run if the last two calls were this one, with one result."""
+        if self._times >= 2 and self._last is not None and self._last[0] == _what(call):  # noqa: PLR2004
+            return REPEATED.format(times=self._times)
+        return None
+
+    def note(self, call: ToolCall, result: ToolResultMessage) -> None:
+        """Remember how a call was answered."""
+        now = (_what(call), result.output)
+        if now == self._last:
+            self._times += 1
+        elif self.repeated(call) is None:  # a warning is no news: the same call again gets it again
+            self._last, self._times = now, 1
+
+
+def _what(call: ToolCall) -> tuple[str, object]:
+    return call.name, call.arguments

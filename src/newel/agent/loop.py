@@ -1,0 +1,178 @@
+"""The loop: ask the model, run the tools it calls, until it calls none.
+
+``run`` is a coroutine. Whoever calls it owns the cancel scope; everything that happens is told to ``emit``.
+However a run ends, the history that its ``message_end`` events add up to is one that every provider
+accepts: each tool call has a result, if need be one that says that the outcome is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import anyio
+import msgspec
+
+from newel.agent.batch import Batch
+from newel.agent.errors import ContextOverflow, NewelError
+from newel.agent.events import (
+    AgentEnd,
+    AgentStart,
+    Delta,
+    EndReason,
+    ErrorEvent,
+    Interrupted,
+    MessageEnd,
+    MessageStart,
+    MessageUpdate,
+    Retry,
+    TurnEnd,
+    TurnStart,
+)
+from newel.agent.fold import Partial
+from newel.agent.guard import Guard
+from newel.agent.messages import AppMessage, AssistantMessage, interrupted, open_calls
+from newel.agent.ports import Emit, ModelRequest, Provider, RunConfig
+
+
+async def run(
+    messages: Sequence[AppMessage],
+    prompts: Sequence[AppMessage],
+    *,
+    provider: Provider,
+    config: RunConfig,
+    emit: Emit,
+) -> AgentEnd:
+    """Answer ``prompts``, given the history ``messages``; returns the last event.
+
+    Raises what the provider, the policy, the compaction and ``emit`` raise, after the closing events; the
+    errors of tools go to the model. On cancellation the closing events are emitted too.
+    """
+    return await _Run(messages, provider, config, emit).run(prompts)
+
+
+class _Run:
+    def __init__(
+        self, messages: Sequence[AppMessage], provider: Provider, config: RunConfig, emit: Emit
+    ) -> None:
+        self.history = list(messages)
+        self.provider = provider
+        self.config = config
+        self.emit = emit
+        self.guard = Guard(config.limits)
+        self.specs = [tool.spec for tool in config.tools]
+        self.batch = Batch(config, self.guard, emit)
+
+    async def run(self, prompts: Sequence[AppMessage]) -> AgentEnd:
+        await self.emit(AgentStart())
+        try:
+            for call in open_calls(self.history):
+                await self.say(interrupted(call))
+            for prompt in prompts:
+                await self.say(prompt)
+            reason = await self.turns()
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True):
+                await self.emit(Interrupted())
+                await self.end("aborted", "Stopped.")
+            raise
+        except Exception as error:
+            code = error.code if isinstance(error, NewelError) else "internal"
+            await self.emit(ErrorEvent(code=code, message=str(error)))
+            await self.end("error", str(error))
+            raise
+        return await self.end(*reason)
+
+    async def turns(self) -> tuple[EndReason, str]:
+        queue = self.config.queue
+        while True:
+            if queue.stop_requested():
+                return (
+                    "stopped",
+                    f"Stopped before the next request. {self.guard.tool_calls} tool calls had run.",
+                )
+            if spent := self.guard.spent():
+                return spent
+            await self.emit(TurnStart())
+            message = await self.ask()
+            results = await self.batch.run(message.tool_calls, self.say)
+            await self.emit(TurnEnd(message_id=message.id, tool_result_ids=results))
+            waiting = queue.steering() or ([] if results else queue.follow_up())
+            if not results and not waiting:
+                return "done", ""
+            for queued in waiting:
+                await self.say(queued)
+
+    async def say(self, message: AppMessage) -> None:
+        """Add a complete message to the history and tell of it."""
+        await self.emit(MessageStart(message=message))
+        self.history.append(message)
+        await self.emit(MessageEnd(message=message))
+
+    async def ask(self) -> AssistantMessage:
+        """One request, and once more after a compaction if the conversation was too long for it."""
+        await self.compact(overflow=False)
+        try:
+            return await self.request()
+        except ContextOverflow:
+            if not await self.compact(overflow=True):
+                raise
+        return await self.request()
+
+    async def compact(self, *, overflow: bool) -> bool:
+        if self.config.compact is None:
+            return False
+        message = await self.config.compact(self.history, self.guard.last_usage, overflow=overflow)
+        if message is not None:
+            await self.say(message)
+        return message is not None
+
+    async def request(self) -> AssistantMessage:
+        config = self.config
+        start = AssistantMessage(content=[], model=config.model.id, provider=config.model.provider)
+        partial = Partial(start)
+
+        async def on_delta(delta: Delta | Retry) -> None:
+            if isinstance(delta, Retry):
+                partial.clear()
+                await self.emit(delta)
+            else:
+                partial.add(delta)
+                await self.emit(MessageUpdate(message_id=start.id, assistant_message_event=delta))
+
+        await self.emit(MessageStart(message=start))
+        try:
+            answer = await self.provider.complete(
+                ModelRequest(
+                    model=config.model,
+                    system_prompt=config.system_prompt,
+                    messages=config.transform(self.history),
+                    tools=self.specs,
+                    thinking=config.thinking,
+                ),
+                on_delta,
+            )
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True):
+                await self.close(partial.message("aborted"))
+            raise
+        except Exception as error:
+            await self.close(partial.message("error", str(error)))
+            raise
+        return await self.close(
+            msgspec.structs.replace(
+                answer,
+                id=start.id,
+                content=[self.batch.canonical(part) for part in answer.content],
+            )
+        )
+
+    async def close(self, message: AssistantMessage) -> AssistantMessage:
+        self.history.append(message)
+        self.guard.count(message)
+        await self.emit(MessageEnd(message=message))
+        return message
+
+    async def end(self, reason: EndReason, words: str) -> AgentEnd:
+        event = AgentEnd(reason=reason, message=words, usage=self.guard.usage, cost=self.guard.cost)
+        await self.emit(event)
+        return event
