@@ -126,21 +126,32 @@ class AgentState:
 class MessageQueue:
     """The messages and the wish to stop that came while a run was under way."""
 
-    def __init__(self) -> None:
+    def __init__(self, changed: Callable[[AgentEvent], None]) -> None:
         self.steer: list[AppMessage] = []
         self.later: list[AppMessage] = []
         self.stop = False
+        self._changed = changed
 
     def stop_requested(self) -> bool:
         return self.stop
 
     def steering(self) -> list[AppMessage]:
         taken, self.steer = self.steer, []
+        self._tell(taken)
         return taken
 
     def follow_up(self) -> list[AppMessage]:
         taken, self.later = self.later, []
+        self._tell(taken)
         return taken
+
+    def add(self, message: AppMessage, mode: Literal["steer", "follow_up"]) -> None:
+        (self.steer if mode == "steer" else self.later).append(message)
+        self._tell([message])
+
+    def _tell(self, moved: list[AppMessage]) -> None:
+        if moved:
+            self._changed(QueueUpdate(steer=len(self.steer), follow_up=len(self.later)))
 
 
 class Agent:
@@ -159,7 +170,7 @@ class Agent:
         record: Emit | None = None,
     ) -> None:
         self.transport = transport
-        self.queue = MessageQueue()
+        self.queue = MessageQueue(self._show)
         self.state = AgentState(msgspec.structs.replace(config, queue=self.queue), messages)
         self._record = record
         self._subscribers: list[Subscriber] = []
@@ -255,8 +266,7 @@ class Agent:
         """Give a running prompt a message: ``steer`` reaches the model after the current batch of tools,
         ``follow_up`` when it would be done. With no run under way it waits for the next one.
         """
-        (self.queue.steer if mode == "steer" else self.queue.later).append(message)
-        self._show(QueueUpdate(steer=len(self.queue.steer), follow_up=len(self.queue.later)))
+        self.queue.add(message, mode)
 
     def stop(self) -> None:
         """End the run before its next request; what runs now is finished."""

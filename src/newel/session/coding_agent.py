@@ -1,0 +1,126 @@
+"""``CodingAgent``: an agent with tools, a working folder and a session that keeps what was said."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from newel.agent.agent import Agent, AgentState, AgentTransport, Subscriber
+from newel.agent.events import AgentEnd, AgentEvent, MessageEnd
+from newel.agent.messages import AppMessage, AssistantMessage, Attachment, Usage
+from newel.agent.ports import Model, RunConfig
+from newel.context.compaction import Compactor
+from newel.context.templates import Template
+from newel.session.manager import SessionManager
+from newel.workspace.port import Workspace
+
+
+class Totals(msgspec.Struct, frozen=True):
+    """What a conversation has used: ``cost`` in US dollars, None if no price is known;
+    ``context`` is the size of the last request in tokens."""
+
+    usage: Usage
+    cost: float | None
+    context: int
+
+
+class CodingAgent:
+    """Everything a front end needs: say something, watch, stop, and move between sessions.
+
+    ``open_session`` opens a session by its id, or begins a new one for None.
+    """
+
+    def __init__(
+        self,
+        *,
+        transport: AgentTransport,
+        config: RunConfig,
+        workspace: Workspace,
+        session: SessionManager,
+        open_session: Callable[[str | None], SessionManager],
+        list_models: Callable[[], Awaitable[list[str]]],
+        describe_model: Callable[[str], Model],
+        templates: dict[str, Template],
+        notes: Sequence[str] = (),
+        compactor: Compactor | None = None,
+    ) -> None:
+        self.workspace = workspace
+        self.session = session
+        self.list_models = list_models
+        self.describe_model = describe_model
+        self.templates = templates
+        self.notes = list(notes)
+        self.compactor = compactor
+        self._open_session = open_session
+        self.agent = Agent(transport, config, messages=session.get_messages(), record=self._record)
+
+    # -- the conversation -------------------------------------------------------------------------
+
+    @property
+    def state(self) -> AgentState:
+        return self.agent.state
+
+    def get_messages(self) -> list[AppMessage]:
+        return list(self.state.messages)
+
+    def replace_messages(self, messages: Sequence[AppMessage]) -> None:
+        self.agent.replace_messages(messages)
+
+    def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
+        return self.agent.subscribe(subscriber)
+
+    async def prompt(self, text: str, attachments: Sequence[Attachment] = ()) -> AgentEnd:
+        return await self.agent.prompt(text, attachments)
+
+    def abort(self) -> None:
+        self.agent.abort()
+
+    def totals(self) -> Totals:
+        usage, cost, context = Usage(), None, 0
+        for message in self.state.messages:
+            if isinstance(message, AssistantMessage):
+                usage += message.usage
+                context = message.usage.total or context
+                if message.cost is not None:
+                    cost = (cost or 0.0) + message.cost
+        return Totals(usage, cost, context)
+
+    async def compact(self, instructions: str = "") -> bool:
+        """Sum up what lies behind, now; False if there is nothing to sum up."""
+        if self.compactor is None:
+            return False
+        message = await self.compactor.compact_now(self.state.messages, instructions)
+        if message is not None:
+            await self.agent.append_message(message)
+        return message is not None
+
+    # -- sessions ---------------------------------------------------------------------------------
+
+    def new_session(self) -> None:
+        """Begin again with nothing said; the session so far stays in its file."""
+        self._switch(self._open_session(None))
+
+    def resume(self, session_id: str) -> None:
+        """Go on with another session. Raises ``SessionError`` and changes nothing if that fails."""
+        self._switch(self._open_session(session_id))
+
+    def branch(self, message_id: str | None) -> None:
+        """Go back to just after a message (None: to the beginning); what followed stays in the file."""
+        self.agent.replace_messages(self.session.branch(message_id))
+
+    def _switch(self, session: SessionManager) -> None:
+        self.agent.replace_messages(session.get_messages())
+        self.session.close()
+        self.session = session
+
+    async def _record(self, event: AgentEvent) -> None:
+        if isinstance(event, MessageEnd):
+            if not self.session.is_started():
+                self.session.start_session(self._describe())
+            self.session.append_message(event.message)
+
+    def _describe(self) -> dict[str, Any]:
+        state = self.state
+        return {"model": state.model.id, "provider": state.model.provider, "thinking": state.thinking_level}
