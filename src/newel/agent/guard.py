@@ -48,7 +48,7 @@ class Guard:
 
     def repeated(self, call: ToolCall) -> str | None:
         """Words in place of a run if the last two calls were this one, with one result."""
-        if self._times >= 2 and self._last is not None and self._last[0] == _what(call):  # noqa: PLR2004
+        if self._times >= 2 and self._last is not None and self._last[0] == _what(call):
             return REPEATED.format(times=self._times)
         return None
 

@@ -19,7 +19,8 @@ from newel.workspace.port import Workspace
 
 class Totals(msgspec.Struct, frozen=True):
     """What a conversation has used: ``cost`` in US dollars, None if no price is known;
-    ``context`` is the size of the last request in tokens."""
+    ``context`` is the size of the last request in tokens.
+    """
 
     usage: Usage
     cost: float | None

@@ -1,0 +1,237 @@
+"""Settings: plain values, and for each where it came from.
+
+What is set twice is taken from the first of these:
+
+1. the command line
+2. the environment: ``LLM_*``, then ``OPENAI_*``
+3. ``.env`` in the working folder: the same names
+4. ``config.toml`` in Newel's home (``$NEWEL_HOME``, else ``~/.newel``)
+5. the defaults below
+
+**A key goes only where it belongs.** The address of the server decides which key may be sent there: one that
+stands beside it in the same place, or one given on the command line. So the ``.env`` of a strange project can
+name another server, but it never gets your key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from msgspec import field
+
+from newel.agent.errors import ConfigError
+from newel.agent.ports import Limits, ThinkingLevel
+
+Approve = Literal["auto", "ask", "review", "read-only"]
+RendererName = Literal["rich", "console", "json"]
+
+OPENAI_URL = "https://api.openai.com/v1"
+NAMES = {
+    "base_url": ("LLM_BASE_URL", "OPENAI_BASE_URL"),
+    "api_key": ("LLM_AUTH_TOKEN", "OPENAI_API_KEY"),
+    "model": ("LLM_DEFAULT_MODEL", "OPENAI_MODEL"),
+    "small_model": ("LLM_SMALL_FAST_MODEL",),
+}
+"""The environment variables of each setting, the stronger first."""
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    """A server, and the key that may be sent to it; ``origin`` says where each was found."""
+
+    base_url: str
+    origin: str
+    api_key: str | None = None
+    key_origin: str | None = None
+
+
+class ModelFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the server does not tell about a model, in tokens."""
+
+    context_window: int | None = None
+    max_output: int | None = None
+
+
+class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``config.toml``."""
+
+    base_url: str | None = None
+    api_key: str | None = None
+    model: str | None = None
+    small_model: str | None = None
+    thinking: ThinkingLevel | None = None
+    approve: Approve | None = None
+    renderer: RendererName | None = None
+    bash_timeout: float | None = None
+    limits: Limits = Limits()
+    models: dict[str, ModelFacts] = field(default_factory=dict[str, ModelFacts])
+
+
+class Flags(msgspec.Struct, frozen=True):
+    """What the command line can say of settings; None is unsaid."""
+
+    base_url: str | None = None
+    api_key: str | None = None
+    model: str | None = None
+    thinking: ThinkingLevel | None = None
+    approve: Approve | None = None
+    renderer: RendererName | None = None
+    max_turns: int | None = None
+    max_cost: float | None = None
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """``origins`` names the place of each value that is not a default."""
+
+    home: Path
+    cwd: Path
+    endpoint: Endpoint | None
+    model: str | None
+    small_model: str | None
+    thinking: ThinkingLevel
+    approve: Approve
+    renderer: RendererName | None
+    bash_timeout: float
+    limits: Limits
+    models: dict[str, ModelFacts]
+    origins: dict[str, str]
+
+
+def load(flags: Flags, *, cwd: Path, environ: Mapping[str, str]) -> Settings:
+    """Gather the settings. Raises ``ConfigError`` naming the file, the line or name, and what is wrong."""
+    home = newel_home(environ)
+    path = home / "config.toml"
+    file = _read_toml(path)
+    dotenv = _read_dotenv(cwd / ".env")
+    origins: dict[str, str] = {}
+    places: list[tuple[str, Mapping[str, object]]] = [
+        ("command line", msgspec.structs.asdict(flags)),
+        *_variables("environment", environ),
+        *_variables(str(cwd / ".env"), dotenv),
+        (str(path), msgspec.structs.asdict(file)),
+    ]
+
+    def first(name: str) -> Any:
+        for place, values in places:
+            if values.get(name) not in (None, ""):
+                origins[name] = place
+                return values[name]
+        return None
+
+    limits = msgspec.structs.replace(
+        file.limits,
+        max_turns=flags.max_turns if flags.max_turns is not None else file.limits.max_turns,
+        max_cost=flags.max_cost if flags.max_cost is not None else file.limits.max_cost,
+    )
+    return Settings(
+        home=home,
+        cwd=cwd,
+        endpoint=_endpoint(places),
+        model=first("model"),
+        small_model=first("small_model"),
+        thinking=first("thinking") or "off",
+        approve=first("approve") or "auto",
+        renderer=first("renderer"),
+        bash_timeout=first("bash_timeout") or 30.0,
+        limits=limits,
+        models=file.models,
+        origins=origins,
+    )
+
+
+def newel_home(environ: Mapping[str, str]) -> Path:
+    """The folder of settings and sessions."""
+    if given := environ.get("NEWEL_HOME"):
+        return Path(given).expanduser().absolute()
+    return Path.home() / ".newel"
+
+
+def _variables(place: str, environ: Mapping[str, str]) -> list[tuple[str, dict[str, object]]]:
+    """The ``LLM_*`` and the ``OPENAI_*`` variables, each family a place of its own."""
+    families: list[tuple[str, dict[str, object]]] = []
+    for prefix in ("LLM_", "OPENAI_"):
+        values: dict[str, object] = {
+            setting: environ[name]
+            for setting, names in NAMES.items()
+            for name in names
+            if name.startswith(prefix) and environ.get(name)
+        }
+        if prefix == "OPENAI_" and "api_key" in values:
+            values.setdefault("base_url", OPENAI_URL)
+        families.append((f"{place} ({prefix}*)", values))
+    return families
+
+
+def _endpoint(places: list[tuple[str, Mapping[str, object]]]) -> Endpoint | None:
+    """The first address, with the key that stands beside it; a key on the command line is for any."""
+    _, flags = places[0]
+    for place, values in places:
+        if not (url := values.get("base_url")):
+            continue
+        base_url = str(url).rstrip("/")
+        if not base_url.startswith(("http://", "https://")):
+            raise ConfigError(f"The base URL '{base_url}' ({place}) must begin with http:// or https://.")
+        for key_place, candidates in _key_places(places, place):
+            if key := candidates.get("api_key"):
+                return Endpoint(base_url, place, str(key), key_place)
+        return Endpoint(base_url, place)
+    if key := flags.get("api_key"):
+        return Endpoint(OPENAI_URL, "default", str(key), places[0][0])
+    return None
+
+
+def _key_places(
+    places: list[tuple[str, Mapping[str, object]]], place: str
+) -> list[tuple[str, Mapping[str, object]]]:
+    """Whose keys may go to an address found at ``place``. One typed by hand trusts the environment too."""
+    typed, environment = places[0], places[1:3]
+    if place == typed[0]:
+        return [typed, *environment, places[-1]]
+    return [typed, *(each for each in places if each[0] == place)]
+
+
+def _read_toml(path: Path) -> File:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return File()
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
+    import msgspec.toml
+
+    try:
+        return msgspec.toml.decode(data, type=File)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise ConfigError(
+            f"{path}: {error}. Correct the file, or move it away to use the defaults."
+        ) from error
+
+
+def _read_dotenv(path: Path) -> dict[str, str]:
+    """``NAME=value`` lines; ``export``, comments and quotes as shells have them, no expansion."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError):
+        return {}
+    known = {name for names in NAMES.values() for name in names}
+    values: dict[str, str] = {}
+    for line in text.split("\n"):
+        name, equals, value = line.strip().removeprefix("export ").partition("=")
+        if not equals or name.strip() not in known:
+            continue
+        value = value.strip()
+        if value[:1] in {'"', "'"} and value.endswith(value[0]) and len(value) > 1:
+            value = value[1:-1]
+        else:
+            value = value.split(" #", 1)[0].rstrip()
+        values[name.strip()] = value
+    return values
+
+
+def masked(secret: str | None) -> str:
+    """A secret fit for a screen: enough to recognise it by, not enough to use it."""
+    if not secret:
+        return "none"
+    return f"{secret[:3]}…{secret[-2:]}" if len(secret) >= 16 else "set"

@@ -1,0 +1,119 @@
+"""Settings come from where the documentation says, and a key never goes to a stranger's server."""
+
+from pathlib import Path
+
+import pytest
+
+from newel import config
+from newel.agent.errors import ConfigError
+from newel.config import Flags
+
+
+def load(
+    tmp_path: Path,
+    environ: dict[str, str] | None = None,
+    dotenv: str = "",
+    toml: str = "",
+    flags: Flags | None = None,
+) -> config.Settings:
+    home, cwd = tmp_path / "home", tmp_path / "project"
+    home.mkdir(exist_ok=True)
+    cwd.mkdir(exist_ok=True)
+    if dotenv:
+        (cwd / ".env").write_text(dotenv)
+    if toml:
+        (home / "config.toml").write_text(toml)
+    return config.load(flags or Flags(), cwd=cwd, environ={"NEWEL_HOME": str(home), **(environ or {})})
+
+
+def test_nothing_set_means_no_endpoint_and_the_defaults(tmp_path: Path) -> None:
+    settings = load(tmp_path)
+    assert settings.endpoint is None
+    assert (settings.approve, settings.thinking, settings.bash_timeout) == ("auto", "off", 30.0)
+    assert settings.origins == {}
+
+
+def test_the_documented_order_of_places(tmp_path: Path) -> None:
+    toml, dotenv, environ = 'model = "toml"', "LLM_DEFAULT_MODEL=dotenv", {"LLM_DEFAULT_MODEL": "environment"}
+    assert load(tmp_path, toml=toml).model == "toml"
+    assert load(tmp_path, toml=toml, dotenv=dotenv).model == "dotenv"
+    assert load(tmp_path, environ, dotenv, toml).model == "environment"
+    assert load(tmp_path, environ, dotenv, toml, Flags(model="flag")).model == "flag"
+
+
+def test_llm_variables_win_over_openai_ones_as_a_pair(tmp_path: Path) -> None:
+    environ = {
+        "LLM_BASE_URL": "http://llm",
+        "OPENAI_BASE_URL": "http://openai",
+        "OPENAI_API_KEY": "sk-openai",
+    }
+    endpoint = load(tmp_path, environ).endpoint
+    assert endpoint is not None
+    assert (endpoint.base_url, endpoint.api_key) == ("http://llm", None)
+
+
+def test_an_openai_key_alone_means_openai(tmp_path: Path) -> None:
+    endpoint = load(tmp_path, {"OPENAI_API_KEY": "sk-1"}).endpoint
+    assert endpoint is not None
+    assert (endpoint.base_url, endpoint.api_key) == ("https://api.openai.com/v1", "sk-1")
+
+
+@pytest.mark.parametrize(
+    ("environ", "toml"),
+    [
+        ({"LLM_AUTH_TOKEN": "sk-mine"}, ""),
+        ({"OPENAI_API_KEY": "sk-mine"}, ""),
+        ({}, 'api_key = "sk-mine"'),
+    ],
+)
+def test_a_projects_dotenv_can_name_a_server_but_never_gets_the_users_key(
+    tmp_path: Path, environ: dict[str, str], toml: str
+) -> None:
+    endpoint = load(tmp_path, environ, "LLM_BASE_URL=http://evil.example", toml).endpoint
+    assert endpoint is None or endpoint.base_url != "http://evil.example" or endpoint.api_key is None
+
+
+def test_a_key_on_the_command_line_goes_where_the_user_points(tmp_path: Path) -> None:
+    endpoint = load(tmp_path, {"LLM_BASE_URL": "http://llm/"}, flags=Flags(api_key="sk-typed")).endpoint
+    assert endpoint is not None
+    assert (endpoint.base_url, endpoint.api_key) == ("http://llm", "sk-typed")
+
+
+def test_a_typed_address_takes_the_environments_key(tmp_path: Path) -> None:
+    endpoint = load(tmp_path, {"LLM_AUTH_TOKEN": "sk-env"}, flags=Flags(base_url="http://typed")).endpoint
+    assert endpoint is not None
+    assert (endpoint.base_url, endpoint.api_key) == ("http://typed", "sk-env")
+
+
+def test_dotenv_lines_as_people_write_them(tmp_path: Path) -> None:
+    text = "# mine\nexport LLM_BASE_URL='http://a'\nLLM_AUTH_TOKEN=\"k y\"\nLLM_DEFAULT_MODEL=m # note\nPATH=/evil\n"
+    settings = load(tmp_path, dotenv=text)
+    assert settings.endpoint is not None
+    assert (settings.endpoint.base_url, settings.endpoint.api_key, settings.model) == ("http://a", "k y", "m")
+
+
+@pytest.mark.parametrize(
+    ("toml", "words"),
+    [
+        ("modle = 'x'", "modle"),
+        ("approve = 'yolo'", "approve"),
+        ("model = ", "config.toml"),
+        ("limits = 3", "limits"),
+    ],
+)
+def test_a_wrong_config_file_is_refused_with_its_name_and_what_is_wrong(
+    tmp_path: Path, toml: str, words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        load(tmp_path, toml=toml)
+
+
+def test_an_address_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="must begin with http"):
+        load(tmp_path, {"LLM_BASE_URL": "localhost:8000"})
+
+
+def test_a_secret_on_the_screen_cannot_be_used() -> None:
+    assert config.masked("sk-0123456789abcdefghij") == "sk-…ij"
+    assert config.masked("short") == "set"
+    assert config.masked(None) == "none"
