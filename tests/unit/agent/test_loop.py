@@ -1,0 +1,500 @@
+"""The loop's promises, each with what a user loses without it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import anyio
+import pytest
+
+from newel.agent.agent import Agent, ProviderTransport
+from newel.agent.errors import ConnectionFailed, ContextOverflow, InvalidArguments, ToolError
+from newel.agent.events import (
+    AgentEnd,
+    AgentEvent,
+    ErrorEvent,
+    Interrupted,
+    MessageEnd,
+    QueueUpdate,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    ToolExecutionUpdate,
+)
+from newel.agent.messages import (
+    INTERRUPTED,
+    AppMessage,
+    AssistantMessage,
+    CustomMessage,
+    TextContent,
+    ToolCall,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+)
+from newel.agent.ports import (
+    Limits,
+    Model,
+    ModelRequest,
+    OnOutput,
+    Policy,
+    RunConfig,
+    Tool,
+    ToolResult,
+    ToolSpec,
+    Verdict,
+)
+from newel.agent.transform import COMPACTION, Transformer
+from newel.providers.scripted import Scripted
+
+E = TypeVar("E")
+
+
+class Say:
+    """A tool that says what it is told; ``work`` runs first."""
+
+    label = "Say"
+
+    def __init__(
+        self,
+        name: str = "say",
+        *,
+        key: str | None = None,
+        read_only: bool = True,
+        work: Callable[[str, OnOutput], Any] | None = None,
+    ) -> None:
+        self.spec = ToolSpec(
+            name, "says", {"type": "object"}, aliases=("Say", "speak"), argument_aliases={"words": "text"}
+        )
+        self.read_only = read_only
+        self.key = key
+        self.work = work
+
+    def parse(self, arguments: dict[str, Any], /) -> str:
+        if not isinstance(arguments.get("text"), str):
+            raise InvalidArguments("say: `text` is missing")
+        return arguments["text"]
+
+    def serial_key(self, arguments: str, /) -> str | None:
+        return self.key
+
+    async def preview(self, arguments: str, /) -> str:
+        return arguments
+
+    async def execute(self, arguments: str, on_output: OnOutput, /) -> ToolResult:
+        if self.work is not None:
+            await self.work(arguments, on_output)
+        return ToolResult(f"said {arguments}")
+
+
+def calls(*texts: str, name: str = "say") -> AssistantMessage:
+    return AssistantMessage(
+        content=[
+            TextContent("Now."),
+            *(ToolCall(f"c{index}-{text}", name, {"text": text}) for index, text in enumerate(texts)),
+        ],
+        stop_reason="toolUse",
+        usage=Usage(input=10, output=5),
+    )
+
+
+def says(text: str) -> AssistantMessage:
+    return AssistantMessage(content=[TextContent(text)], usage=Usage(input=10, output=5))
+
+
+class Watched:
+    """An agent on a script, with what it was asked and what it told."""
+
+    def __init__(
+        self,
+        script: Sequence[Any],
+        tools: Sequence[Tool] = (),
+        messages: Sequence[AppMessage] = (),
+        **config: Any,
+    ) -> None:
+        self.provider = Scripted(list(script))
+        self.events: list[AgentEvent] = []
+        self.agent = Agent(
+            ProviderTransport(self.provider),
+            RunConfig(model=Model("scripted"), transform=Transformer(), tools=tuple(tools), **config),
+            messages=messages,
+        )
+        self.agent.subscribe(self.events.append)
+
+    @property
+    def requests(self) -> list[ModelRequest]:
+        return self.provider.requests
+
+    def of(self, kind: type[E]) -> list[E]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    @property
+    def results(self) -> list[ToolResultMessage]:
+        return [message for message in self.agent.state.messages if isinstance(message, ToolResultMessage)]
+
+
+@pytest.mark.anyio
+async def test_an_answer_without_calls_ends_the_run() -> None:
+    watched = Watched([says("Hello.")])
+    end = await watched.agent.prompt("Hi")
+    assert end.reason == "done"
+    assert [message.role for message in map(_Wire, watched.agent.state.messages)] == ["user", "assistant"]
+    assert isinstance(watched.events[-1], AgentEnd)
+
+
+class _Wire:
+    def __init__(self, message: AppMessage) -> None:
+        self.role = message.__struct_config__.tag
+
+
+@pytest.mark.anyio
+async def test_the_model_sees_the_result_of_its_call() -> None:
+    watched = Watched([calls("a"), says("Done.")], [Say()])
+    await watched.agent.prompt("Go")
+    last = watched.requests[1].messages[-1]
+    assert isinstance(last, ToolResultMessage)
+    assert (last.output, last.is_error) == ("said a", False)
+
+
+@pytest.mark.anyio
+async def test_calls_overlap_but_results_keep_the_order_of_the_calls() -> None:
+    second_ran = anyio.Event()
+
+    async def work(text: str, _: OnOutput) -> None:
+        if text == "first":
+            await second_ran.wait()  # would wait for ever if the calls did not overlap
+        else:
+            second_ran.set()
+
+    watched = Watched([calls("first", "second"), says("Done.")], [Say(work=work)])
+    with anyio.fail_after(5):
+        await watched.agent.prompt("Go")
+    assert [result.output for result in watched.results] == ["said first", "said second"]
+    assert [end.result for end in watched.of(ToolExecutionEnd)] == ["said second", "said first"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("key", ["same file", "*"])
+async def test_calls_that_must_not_overlap_run_one_after_the_other(key: str) -> None:
+    running: list[str] = []
+
+    async def work(text: str, _: OnOutput) -> None:
+        assert not running
+        running.append(text)
+        await anyio.sleep(0.01)
+        running.remove(text)
+
+    watched = Watched([calls("a", "b", "c"), says("Done.")], [Say(key=key, work=work)])
+    await watched.agent.prompt("Go")
+    assert [result.output for result in watched.results] == ["said a", "said b", "said c"]
+
+
+@pytest.mark.anyio
+async def test_a_call_that_runs_alone_waits_for_those_before_it_and_holds_those_after_it() -> None:
+    order: list[str] = []
+
+    async def work(text: str, _: OnOutput) -> None:
+        order.append(f"+{text}")
+        await anyio.sleep(0.01)
+        order.append(f"-{text}")
+
+    shared, alone = Say(work=work), Say("alone", key="*", work=work)
+    message = AssistantMessage(
+        content=[
+            ToolCall("1", "say", {"text": "1"}),
+            ToolCall("2", "alone", {"text": "2"}),
+            ToolCall("3", "say", {"text": "3"}),
+        ]
+    )
+    await Watched([message, says("Done.")], [shared, alone]).agent.prompt("Go")
+    assert order == ["+1", "-1", "+2", "-2", "+3", "-3"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (ToolCall("1", "nope", {}), "no tool named 'nope'"),
+        (ToolCall("1", "say", {}), "`text` is missing"),
+        (ToolCall("1", "say", {"text": "x"}, problem="cut off by the output limit"), "cut off"),
+    ],
+)
+async def test_a_call_that_cannot_run_is_explained_to_the_model(call: ToolCall, words: str) -> None:
+    watched = Watched([AssistantMessage(content=[call]), says("Sorry.")], [Say()])
+    end = await watched.agent.prompt("Go")
+    assert end.reason == "done"
+    assert watched.results[0].is_error
+    assert words in watched.results[0].output
+    assert watched.of(ToolExecutionStart) == []
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("error", [ToolError("disk on fire"), ValueError("bad"), RuntimeError("worse")])
+async def test_a_failing_tool_is_told_to_the_model_and_the_run_goes_on(error: Exception) -> None:
+    async def work(_: str, __: OnOutput) -> None:
+        raise error
+
+    watched = Watched([calls("a"), says("I see.")], [Say(work=work)])
+    end = await watched.agent.prompt("Go")
+    assert end.reason == "done"
+    assert watched.results[0].is_error
+    assert str(error) in watched.results[0].output
+
+
+@pytest.mark.anyio
+async def test_another_agents_names_are_understood_and_reported_under_ours() -> None:
+    call = ToolCall("1", "speak", {"words": "x"})
+    watched = Watched([AssistantMessage(content=[call]), says("Done.")], [Say()])
+    await watched.agent.prompt("Go")
+    assert watched.results[0].output == "said x"
+    start = watched.of(ToolExecutionStart)[0]
+    assert (start.tool_name, start.args) == ("say", {"text": "x"})
+    said = watched.agent.state.messages[1]
+    assert isinstance(said, AssistantMessage)
+    assert said.tool_calls[0].name == "say"
+
+
+@pytest.mark.anyio
+async def test_the_third_same_call_with_the_same_result_is_warned_about_not_run() -> None:
+    ran: list[str] = []
+
+    async def work(text: str, _: OnOutput) -> None:
+        ran.append(text)
+
+    script = [calls("a"), calls("a"), calls("a"), calls("a"), calls("b"), calls("a"), says("Done.")]
+    watched = Watched(script, [Say(work=work)])
+    await watched.agent.prompt("Go")
+    assert ran == ["a", "a", "b", "a"]
+    assert ["in a row" in result.output for result in watched.results] == [
+        False,
+        False,
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("limits", "reason", "ran"),
+    [
+        (Limits(max_turns=2), "max_turns", 2),
+        (Limits(max_tool_calls=2), "max_tool_calls", 2),
+        (Limits(max_tokens=30), "max_tokens", 1),
+        (Limits(max_cost=0.02), "max_cost", 1),
+    ],
+)
+async def test_a_limit_ends_the_run_with_its_reason_and_a_valid_history(
+    limits: Limits, reason: str, ran: int
+) -> None:
+    script = [
+        AssistantMessage(
+            content=[ToolCall(str(n), "say", {"text": str(n)})], usage=Usage(input=10, output=5), cost=0.01
+        )
+        for n in range(9)
+    ]
+    watched = Watched(script, [Say()], limits=limits)
+    end = await watched.agent.prompt("Go")
+    assert end.reason == reason
+    assert "limit" in end.message
+    assert len([result for result in watched.results if not result.is_error]) == ran
+    _assert_valid(watched.agent.state.messages)
+
+
+@pytest.mark.anyio
+async def test_a_denied_call_does_not_run_and_the_model_learns_why() -> None:
+    class Deny:
+        async def decide(self, call: ToolCall, tool: Tool, arguments: Any, /) -> Verdict:
+            return Verdict(allow=False, reason="The user declined this call: not on a Friday.")
+
+    policy: Policy = Deny()
+    watched = Watched([calls("a"), says("As you wish.")], [Say()], policy=policy)
+    await watched.agent.prompt("Go")
+    assert "not on a Friday" in watched.results[0].output
+    assert watched.of(ToolExecutionStart) == []
+
+
+@pytest.mark.anyio
+async def test_steering_reaches_the_model_after_the_tools_and_a_follow_up_when_it_is_done() -> None:
+    async def work(_: str, __: OnOutput) -> None:
+        await watched.agent.queue_message(UserMessage(content="later"), "follow_up")
+        await watched.agent.queue_message(UserMessage(content="now"), "steer")
+
+    watched = Watched([calls("a"), says("Steered."), says("Followed.")], [Say(work=work)])
+    await watched.agent.prompt("Go")
+    seen = [
+        [message.content for message in request.messages if isinstance(message, UserMessage)]
+        for request in watched.requests
+    ]
+    assert seen == [["Go"], ["Go", "now"], ["Go", "now", "later"]]
+    assert [(update.steer, update.follow_up) for update in watched.of(QueueUpdate)] == [
+        (0, 1),
+        (1, 1),
+        (0, 1),
+        (0, 0),
+    ]
+
+
+@pytest.mark.anyio
+async def test_stop_lets_the_tools_finish_and_makes_no_further_request() -> None:
+    async def work(_: str, __: OnOutput) -> None:
+        watched.agent.stop()
+
+    watched = Watched([calls("a"), says("never asked")], [Say(work=work)])
+    end = await watched.agent.prompt("Go")
+    assert (end.reason, len(watched.requests)) == ("stopped", 1)
+    assert watched.results[0].output == "said a"
+    assert "1 tool call" in end.message
+
+
+@pytest.mark.anyio
+async def test_abort_in_a_tool_keeps_its_output_and_leaves_a_history_every_provider_accepts() -> None:
+    async def work(text: str, on_output: OnOutput) -> None:
+        if text == "b":
+            await on_output("half of it")
+            watched.agent.abort()
+        await anyio.sleep(0 if text == "a" else 60)
+
+    watched = Watched([calls("a", "b", "c"), says("never")], [Say(work=work, key="k")])
+    with anyio.fail_after(5):
+        end = await watched.agent.prompt("Go")
+    assert end.reason == "aborted"
+    outputs = [result.output for result in watched.results]
+    assert outputs[0] == "said a"
+    assert outputs[1].startswith(INTERRUPTED)
+    assert "half of it" in outputs[1]
+    assert "Not run" in outputs[2]
+    assert len(watched.of(Interrupted)) == 1
+    assert [update.delta for update in watched.of(ToolExecutionUpdate)] == ["half of it"]
+    _assert_valid(watched.agent.state.messages)
+    assert watched.agent.state.is_streaming is False
+
+
+@pytest.mark.anyio
+async def test_abort_while_the_model_speaks_keeps_what_it_said() -> None:
+    async def slow(request: ModelRequest, on_delta: Any) -> AssistantMessage:
+        from newel.agent.events import TextDelta
+
+        await on_delta(TextDelta("Half a sen"))
+        watched.agent.abort()
+        await anyio.sleep(60)
+        raise AssertionError
+
+    watched = Watched([slow])
+    with anyio.fail_after(5):
+        await watched.agent.prompt("Go")
+    last = watched.agent.state.messages[-1]
+    assert isinstance(last, AssistantMessage)
+    assert (last.text, last.stop_reason) == ("Half a sen", "aborted")
+
+
+@pytest.mark.anyio
+async def test_cancellation_from_outside_goes_through() -> None:
+    """A caller's own time limit must not be swallowed by the agent."""
+
+    async def work(_: str, __: OnOutput) -> None:
+        await anyio.sleep(60)
+
+    watched = Watched([calls("a")], [Say(work=work)])
+    with anyio.move_on_after(0.05) as scope:
+        await watched.agent.prompt("Go")
+    assert scope.cancelled_caught
+    _assert_valid(watched.agent.state.messages)
+
+
+@pytest.mark.anyio
+async def test_a_server_that_fails_ends_the_run_with_a_typed_error_and_the_next_prompt_works() -> None:
+    watched = Watched([ConnectionFailed("no route"), says("Better.")])
+    with pytest.raises(ConnectionFailed):
+        await watched.agent.prompt("Go")
+    assert watched.of(ErrorEvent)[0].code == "connection_failed"
+    assert watched.of(AgentEnd)[0].reason == "error"
+    assert watched.agent.state.error == "no route"
+    end = await watched.agent.prompt("Again")
+    assert end.reason == "done"
+    assert [type(message) for message in watched.requests[1].messages] == [UserMessage, UserMessage]
+
+
+@pytest.mark.anyio
+async def test_a_call_left_open_by_a_crash_is_answered_unknown_and_never_run() -> None:
+    history = [UserMessage(content="Go"), calls("a")]
+    watched = Watched([says("I will look first.")], [Say()], messages=history)
+    await watched.agent.prompt("Go on")
+    assert watched.results[0].output == INTERRUPTED
+    assert watched.of(ToolExecutionStart) == []
+    _assert_valid(watched.agent.state.messages)
+
+
+@pytest.mark.anyio
+async def test_a_conversation_too_long_for_the_model_is_compacted_once_and_asked_again() -> None:
+    async def compact(
+        messages: Sequence[AppMessage], usage: Usage, /, *, overflow: bool
+    ) -> AppMessage | None:
+        if not overflow:
+            return None
+        return CustomMessage(COMPACTION, {"summary": "We greeted.", "firstKept": messages[-1].id})
+
+    history = [UserMessage(content="Hi"), says("Hello.")]
+    script = [ContextOverflow("too long"), says("Shorter.")]
+    watched = Watched(script, messages=history, compact=compact)
+    end = await watched.agent.prompt("Go on")
+    assert end.reason == "done"
+    texts = [message.text for message in watched.requests[1].messages if isinstance(message, UserMessage)]
+    assert texts[0].endswith("We greeted.")
+    assert texts[1] == "Go on"
+
+
+@pytest.mark.anyio
+async def test_what_happened_is_recorded_before_anybody_sees_it() -> None:
+    recorded: list[AgentEvent] = []
+
+    async def record(event: AgentEvent) -> None:
+        recorded.append(event)
+
+    provider = Scripted([calls("a"), says("Done.")])
+    config = RunConfig(model=Model("m"), transform=Transformer(), tools=(Say(),))
+    agent = Agent(ProviderTransport(provider), config, record=record)
+    agent.subscribe(lambda event: _assert(recorded[-1] is event))
+    await agent.prompt("Go")
+    kinds = [type(event) for event in recorded]
+    assert kinds.index(MessageEnd) < kinds.index(ToolExecutionStart)
+
+
+@pytest.mark.anyio
+async def test_a_recorder_that_fails_ends_the_run_before_the_next_side_effect() -> None:
+    ran: list[str] = []
+
+    async def work(text: str, _: OnOutput) -> None:
+        ran.append(text)
+
+    async def record(event: AgentEvent) -> None:
+        if isinstance(event, MessageEnd) and isinstance(event.message, AssistantMessage):
+            raise OSError("disk full")
+
+    config = RunConfig(model=Model("m"), transform=Transformer(), tools=(Say(work=work),))
+    agent = Agent(ProviderTransport(Scripted([calls("a")])), config, record=record)
+    with pytest.raises(OSError, match="disk full"):
+        await agent.prompt("Go")
+    assert ran == []
+
+
+def _assert(condition: object) -> None:
+    assert condition
+
+
+def _assert_valid(messages: Sequence[AppMessage]) -> None:
+    """Each call has exactly one result, after it and before the next message of anybody else."""
+    waiting: list[str] = []
+    for message in messages:
+        match message:
+            case AssistantMessage():
+                assert not waiting
+                waiting = [call.id for call in message.tool_calls]
+            case ToolResultMessage():
+                assert message.tool_call_id == waiting.pop(0)
+            case UserMessage():
+                assert not waiting
+            case CustomMessage():
+                pass
+    assert not waiting
