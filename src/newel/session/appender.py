@@ -1,0 +1,111 @@
+"""Appending to a session file so that nothing acknowledged is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+from newel.agent.errors import SessionError
+from newel.session.format import PRIVATE_FILE
+from newel.session.lock import lock, unlock
+from newel.session.store import BLOCK, StoredSession
+
+
+class Appender:
+    """A session file, open and locked; whole lines are appended to it.
+
+    When ``append`` returns, the kernel has the lines: the death of this process cannot take them back.
+    ``sync`` puts them on the disk. A piece of a line that a crash or a full disk left behind the whole
+    lines is saved beside the file, as ``<file>.torn``, and cut off before the next line is written.
+
+    All methods raise ``SessionError``, with the path and the reason.
+    """
+
+    def __init__(self, path: Path, *, create: bool = False) -> None:
+        self._path = path
+        self._whole = 0
+        self._unended = False
+        flags = os.O_RDWR | os.O_APPEND | (os.O_CREAT | os.O_EXCL if create else 0)
+        try:
+            self._fd = os.open(path, flags, PRIVATE_FILE)
+        except OSError as error:
+            raise SessionError(
+                f"The session file {path} cannot be opened for writing: {error.strerror}. "
+                "Use --ephemeral to go on without saving."
+            ) from error
+        try:
+            lock(self._fd, path)
+        except SessionError:
+            os.close(self._fd)
+            raise
+
+    def read(self) -> StoredSession:
+        """Read what the file holds; what is appended goes behind its whole lines."""
+        stored = StoredSession(self._path)
+        try:
+            with open(self._fd, "rb", buffering=BLOCK, closefd=False) as stream:
+                stored.read(stream)
+        except OSError as error:
+            raise SessionError(f"The session file {self._path} cannot be read: {error.strerror}.") from error
+        self._whole, self._unended = stored.whole, stored.unended
+        return stored
+
+    def append(self, lines: bytes) -> None:
+        """Append lines, all or nothing."""
+        try:
+            self._repair()
+            data = memoryview(b"\n" + lines if self._unended else lines)
+            while data:
+                data = data[os.write(self._fd, data) :]
+        except OSError as error:
+            with contextlib.suppress(OSError):  # what cannot be cut off now is cut off before the next line
+                os.ftruncate(self._fd, self._whole)
+            raise SessionError(
+                f"The session could not be saved to {self._path}: {error.strerror}. "
+                "What was saved before is safe; the last message is not in the file."
+            ) from error
+        self._whole += len(lines) + self._unended
+        self._unended = False
+
+    def sync(self) -> None:
+        """Wait until everything is on the disk."""
+        try:
+            getattr(os, "fdatasync", os.fsync)(self._fd)  # macOS has no fdatasync
+        except OSError as error:
+            raise SessionError(
+                f"The session could not be saved to {self._path}: {error.strerror}."
+            ) from error
+
+    def close(self) -> None:
+        """Sync, and let others write."""
+        try:
+            self.sync()
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Let others write."""
+        unlock(self._fd, self._path)
+        os.close(self._fd)
+
+    def _repair(self) -> None:
+        state = os.fstat(self._fd)
+        if state.st_nlink == 0:
+            raise SessionError(
+                f"The session file {self._path} was deleted or replaced while it was open; "
+                "nothing more can be saved to it. Start a new session."
+            )
+        if state.st_size > self._whole:
+            self._save_tail(state.st_size)
+            os.ftruncate(self._fd, self._whole)
+        elif state.st_size < self._whole:  # cut by another program: go on behind what is left
+            self._whole, self._unended = state.st_size, state.st_size > 0
+
+    def _save_tail(self, size: int) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+        beside = os.open(self._path.with_name(self._path.name + ".torn"), flags, PRIVATE_FILE)
+        starts = range(self._whole, size, BLOCK)
+        with open(beside, "ab") as torn:  # noqa: PTH123 - the descriptor refuses a planted symlink
+            torn.writelines(os.pread(self._fd, min(BLOCK, size - start), start) for start in starts)
+            torn.write(b"\n")

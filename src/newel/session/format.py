@@ -1,0 +1,154 @@
+r"""The lines of a session file.
+
+A session is a file of JSON lines, only ever appended to:
+
+    {"type":"metadata","id":…,"timestamp":…,"cwd":…,"config":{…}}     the first line
+    {"type":"message","message":{…}}           continues the message line before it
+    {"type":"branch","from":"<message id>"}    what follows continues that message; null: begins anew
+    {"type":"name","name":"…"}                 the session's name; the last one counts
+
+Lines of other types are kept and ignored. Lines end with ``\n``, never with another line separator.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any, cast
+
+import msgspec
+from msgspec import field
+
+from newel.agent.errors import SessionError
+from newel.agent.messages import AppMessage, Wire
+
+PRIVATE_FILE = 0o600
+"""The mode of every file made for a session."""
+
+MAX_LINE = 128 * 1024 * 1024
+"""Bytes of the longest line that is written or read: the bound on what a hostile file makes us hold."""
+
+
+class SessionMetadata(Wire, frozen=True, omit_defaults=False, tag_field="type", tag="metadata"):
+    """Who a session is. ``cwd`` is the project's folder, empty where a damaged file no longer says."""
+
+    id: str
+    timestamp: str
+    cwd: str
+    config: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+class MessageLine(Wire, frozen=True, tag_field="type", tag="message"):
+    message: AppMessage
+
+
+class BranchLine(Wire, frozen=True, tag_field="type", tag="branch"):
+    from_id: str | None = field(name="from")
+
+
+class NameLine(Wire, frozen=True, tag_field="type", tag="name"):
+    name: str
+
+
+Line = SessionMetadata | MessageLine | BranchLine | NameLine
+
+_TYPES = frozenset({"metadata", "message", "branch", "name"})
+_ROLES = frozenset({"user", "assistant", "toolResult", "custom"})
+_AROUND = b"\0\r\n\t \xef\xbb\xbf"
+"""What may stand around a line's JSON: white space, a byte order mark, NULs that a power cut left."""
+
+UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
+"""What the decoders raise for a line that they cannot read."""
+
+
+@cache
+def _decoder() -> msgspec.json.Decoder[Line]:
+    return msgspec.json.Decoder(Line)
+
+
+def encode_line(line: Line) -> bytes:
+    """The line's bytes with its line end. Half a surrogate pair, which UTF-8 does not have, becomes U+FFFD.
+    Raises ``SessionError`` for what is not JSON (too deep, too long, not plain values).
+    """
+    try:
+        try:
+            data = msgspec.json.encode(line)
+        except UnicodeEncodeError:
+            data = _without_halves(msgspec.to_builtins(line))
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise SessionError(f"A message cannot be saved, it is not plain JSON: {error}.") from error
+    if len(data) >= MAX_LINE:
+        raise SessionError(f"A message of {len(data):,} bytes cannot be saved; the limit is {MAX_LINE:,}.")
+    return data + b"\n"
+
+
+def decode_line(raw: bytes) -> Line | None:
+    """Read a line as Newel writes it. None if the line must be read by ``mend_line``: valid, but a message
+    without an id. Raises what ``UNREADABLE`` lists.
+    """
+    line = _decoder().decode(raw)
+    # An id that is missing in the file would be a new random one at each reading.
+    if isinstance(line, MessageLine) and line.message.id.encode() not in raw:
+        return None
+    return line
+
+
+def mend_line(raw: bytes, *, number: int, timestamp: str) -> Line | None:
+    """Read a line that is not as Newel writes it; None for a line of an unknown type.
+
+    A message without an id gets one from its line ``number``, the same at each reading, and the session's
+    ``timestamp``; a message of an unknown role becomes a custom one. Bytes that are not UTF-8 and halves
+    of surrogate pairs become U+FFFD. Raises what ``UNREADABLE`` lists.
+    """
+    import json
+
+    value: Any = json.loads(raw.strip(_AROUND).decode(errors="replace"))
+    if not isinstance(value, dict):
+        raise ValueError("not a JSON object")  # noqa: TRY004 - the caller knows a bad line by ValueError
+    line = cast("dict[str, Any]", value)
+    kind: Any = line.get("type")
+    if not isinstance(kind, str):
+        raise ValueError("no type")  # noqa: TRY004 - as above
+    if kind not in _TYPES:
+        return None
+    if kind == "message" and isinstance(line.get("message"), dict):
+        line["message"] = _complete(line["message"], number=number, timestamp=timestamp)
+    if kind == "metadata":
+        line = {"timestamp": timestamp, "cwd": "", **line}
+    return _decoder().decode(_without_halves(line))
+
+
+def _complete(message: dict[str, Any], *, number: int, timestamp: str) -> dict[str, Any]:
+    own = {"id": f"line-{number}", "timestamp": timestamp}
+    role = message.get("role")
+    if role == "toolResult":
+        return {**own, "toolName": "", "isError": False, **message}
+    if isinstance(role, str) and role not in _ROLES:
+        kept = {key: message[key] for key in own if isinstance(message.get(key), str)}
+        data = {key: value for key, value in message.items() if key != "role" and key not in kept}
+        return {**own, **kept, "role": "custom", "name": role, "data": data}
+    return {**own, **message}
+
+
+def _without_halves(value: Any) -> bytes:
+    import json
+
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
+
+
+_SECRET = re.compile(r"key|token|secret|passw|credential|auth", re.IGNORECASE)
+_USER_INFO = re.compile(r"(?<=://)[^/@\s]*@")
+
+
+def public_config(config: dict[str, Any]) -> dict[str, Any]:
+    """The configuration without what may be a secret: entries by their names, and a URL's user and
+    password. Entries that only count tokens are kept.
+    """
+    kept: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, dict):
+            kept[key] = public_config(cast("dict[str, Any]", value))
+        elif isinstance(value, int | float | None) or not _SECRET.search(key):
+            kept[key] = _USER_INFO.sub("", value) if isinstance(value, str) else value
+    return kept

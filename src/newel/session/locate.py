@@ -1,0 +1,111 @@
+"""Where session files lie: ``<directory>/--path-to-project--/<timestamp>_<id>.jsonl``."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from newel.agent.errors import SessionError
+from newel.session.format import UNREADABLE, SessionMetadata, mend_line
+from newel.session.store import metadata_from_name
+
+SUFFIX = ".jsonl"
+
+_MAX_NAME = 200
+_MAX_HEAD = 1024 * 1024
+
+
+def project_folder(directory: Path, cwd: str) -> Path:
+    """The folder for the sessions of a project. Two projects may share one: the metadata's ``cwd`` tells
+    their sessions apart.
+    """
+    name = re.sub(r"[/\\:]", "-", cwd.strip("/\\"))
+    raw = os.fsencode(name)
+    if len(raw) > _MAX_NAME:  # file systems take 255 bytes
+        import hashlib
+
+        name = f"{os.fsdecode(raw[:_MAX_NAME])}-{hashlib.sha256(raw).hexdigest()[:12]}"
+    return directory / f"--{name}--"
+
+
+def file_name(metadata: SessionMetadata) -> str:
+    return f"{re.sub(r'[:.]', '-', metadata.timestamp)}_{metadata.id}{SUFFIX}"
+
+
+def make_private(folder: Path) -> None:
+    """Make the folder, and those above it that are missing, for this user only."""
+    for missing in reversed([level for level in (folder, *folder.parents) if not level.exists()]):
+        missing.mkdir(mode=0o700, exist_ok=True)
+
+
+def session_files(directory: Path, cwd: str | None = None) -> list[tuple[Path, os.stat_result]]:
+    """The session files, the one written last first: of the folder of ``cwd``, or of all projects."""
+    found: list[tuple[Path, os.stat_result]] = []
+    folders = [project_folder(directory, cwd)] if cwd is not None else _folders(directory)
+    for folder in folders:
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    if entry.name.endswith(SUFFIX) and entry.is_file():
+                        found.append((Path(entry.path), entry.stat()))
+    found.sort(key=lambda item: (item[1].st_mtime_ns, item[0].name), reverse=True)
+    return found
+
+
+def read_metadata(path: Path) -> SessionMetadata | None:
+    """The metadata of a session file, from its first line or, if that is broken, from its name. None for
+    a file that is empty or cannot be read.
+    """
+    try:
+        with path.open("rb") as stream:
+            head = stream.readline(_MAX_HEAD)
+    except OSError:
+        return None
+    if not head:
+        return None
+    from_name = metadata_from_name(path)
+    with contextlib.suppress(*UNREADABLE):
+        line = mend_line(head, number=1, timestamp=from_name.timestamp)
+        if isinstance(line, SessionMetadata):
+            return line
+    return from_name
+
+
+def latest(directory: Path, cwd: str) -> Path | None:
+    """The project's session that was written last."""
+    for path, _ in session_files(directory, cwd):
+        metadata = read_metadata(path)
+        if metadata is not None and metadata.cwd in {"", cwd}:
+            return path
+    return None
+
+
+def find(directory: Path, session: str) -> Path:
+    """The file of a session named by its id, by the beginning of its id, or by its path. Raises
+    ``SessionError`` if there is none, or more than one.
+    """
+    if "/" in session or session.endswith(SUFFIX):
+        path = Path(session).expanduser()
+        if not path.is_file():
+            raise SessionError(f"There is no session file {path}.")
+        return path
+    if not session:
+        raise SessionError("The session's id is empty. Give its id, the beginning of its id, or its path.")
+    ids = [(metadata_from_name(path).id, path) for path, _ in session_files(directory)]
+    matches = [path for known, path in ids if known == session] or [
+        path for known, path in ids if known.startswith(session)
+    ]
+    if not matches:
+        raise SessionError(f"There is no session whose id begins with {session!r} in {directory}.")
+    if len(matches) > 1:
+        names = ", ".join(metadata_from_name(path).id for path in matches[:5])
+        raise SessionError(f"{len(matches)} sessions begin with {session!r}: {names}. Give more of the id.")
+    return matches[0]
+
+
+def _folders(directory: Path) -> Iterator[Path]:
+    with contextlib.suppress(OSError), os.scandir(directory) as entries:
+        yield from [Path(entry.path) for entry in entries if entry.is_dir()]

@@ -1,0 +1,75 @@
+"""One writer for each session, by ``flock`` on the session file itself.
+
+The kernel releases such a lock when its owner dies, however it dies, so there is no stale lock to judge.
+Who the owner is stands in ``<file>.lock``, for the words of the refusal only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from pathlib import Path
+
+import msgspec
+
+from newel.agent.errors import SessionError
+from newel.agent.messages import Wire, now
+from newel.session.format import PRIVATE_FILE
+
+_MAX_NOTE = 4096
+
+
+class Owner(Wire, frozen=True):
+    pid: int
+    since: str
+
+
+def lock(fd: int, path: Path) -> None:
+    """Become the only writer of the open session file, until ``unlock`` or the process's end. Raises
+    ``SessionError`` if another one is.
+    """
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise SessionError(
+            f"The session {path.name} is open {_where(path)}. "
+            "Use --session with its id after closing it, or start a new one."
+        ) from error
+    except OSError as error:
+        raise SessionError(
+            f"The session {path} cannot be locked: {error.strerror}. Its file system may not know locks; "
+            "set NEWEL_HOME to a local folder, or use --ephemeral."
+        ) from error
+    with contextlib.suppress(OSError):  # only the words of a refusal depend on it
+        _note_owner(path)
+
+
+def unlock(fd: int, path: Path) -> None:
+    with contextlib.suppress(OSError):
+        _note(path).unlink()
+    fcntl.flock(fd, fcntl.LOCK_UN)
+
+
+def _note(path: Path) -> Path:
+    return path.with_name(path.name + ".lock")
+
+
+def _note_owner(path: Path) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    note = os.open(_note(path), flags, PRIVATE_FILE)
+    try:
+        os.write(note, msgspec.json.encode(Owner(os.getpid(), now())))
+    finally:
+        os.close(note)
+
+
+def _where(path: Path) -> str:
+    try:
+        with _note(path).open("rb") as note:
+            owner = msgspec.json.decode(note.read(_MAX_NOTE), type=Owner)
+    except (OSError, ValueError, msgspec.DecodeError):
+        return "in another Newel"
+    if owner.pid == os.getpid():
+        return f"here already (since {owner.since})"
+    return f"in another Newel (pid {owner.pid}, since {owner.since})"

@@ -1,0 +1,36 @@
+"""Sessions in a folder of their own."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import pytest
+
+from newel.session.manager import SessionManager
+
+CWD = "/src/shop"
+Open = Callable[..., SessionManager]
+
+
+@pytest.fixture
+def directory() -> Generator[Path]:
+    """A fresh folder, made anew by the tests that hypothesis repeats."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder, "sessions")
+
+
+@pytest.fixture
+def opened(directory: Path) -> Generator[Open]:
+    """Opens sessions of one project, and closes them when the test is over."""
+    managers: list[SessionManager] = []
+
+    def open_session(cwd: str = CWD, **options: object) -> SessionManager:
+        manager = SessionManager(directory=directory, cwd=cwd, **options)  # type: ignore[arg-type]
+        managers.append(manager)
+        return manager
+
+    yield open_session
+    for manager in managers:
+        manager.close()
