@@ -86,8 +86,10 @@ class _AskFirst:
     async def decide(self, call: ToolCall, tool: Tool, arguments: Any, /) -> Verdict:
         import json  # not msgspec: an argument may hold a lone surrogate, which only json can write
 
+        if tool.read_only:
+            return Verdict(allow=True)
         exactly = (tool.spec.name, json.dumps(call.arguments, sort_keys=True))
-        if tool.read_only or exactly in self._always:
+        if exactly in self._always:
             return Verdict(allow=True)
         if self._ask is None:
             return Verdict(allow=False, reason=NOBODY_TO_ASK)

@@ -1,0 +1,112 @@
+r"""Prompt templates: a Markdown file in ``.newel/prompts`` is a command of its name.
+
+    ---
+    description: Look at a change before it is made
+    ---
+    Review the change in $1. Pay attention to: $ARGUMENTS
+
+``$1`` to ``$99`` are single arguments (nothing if there are fewer), ``$ARGUMENTS`` is what was typed as it
+was typed, ``$@`` the arguments with one space between. ``\$1`` stays ``$1``. A template without any of
+them gets what was typed at its end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from newel.agent.errors import WorkspaceError
+from newel.agent.messages import Wire
+from newel.context.files import read_head
+
+MAX_BYTES = 256 * 1024
+MAX_DESCRIPTION = 80
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_FRONT_MATTER = re.compile(r"---[ \t]*\n(?P<fields>.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
+_DESCRIPTION = re.compile(r"""^description:[ \t]*(["']?)(?P<words>.*?)\1[ \t]*$""", re.MULTILINE)
+_PLACEHOLDER = re.compile(r"(?P<escaped>\\)?\$(?P<what>[1-9][0-9]?(?![0-9])|@|ARGUMENTS\b)")
+
+
+class Template(Wire, frozen=True):
+    """A prompt with places for arguments."""
+
+    name: str
+    description: str
+    body: str
+    path: str
+
+    def expand(self, arguments: str = "") -> str:
+        """The prompt with the arguments in their places. They are split as a shell would; where a quote
+        is left open, at white space.
+        """
+        arguments = arguments.strip()
+        words = _split(arguments)
+        used = False
+
+        def fill(place: re.Match[str]) -> str:
+            nonlocal used
+            if place["escaped"]:
+                return place[0][1:]
+            used = True
+            match place["what"]:
+                case "ARGUMENTS":
+                    return arguments
+                case "@":
+                    return " ".join(words)
+                case number:
+                    return words[int(number) - 1] if int(number) <= len(words) else ""
+
+        text = _PLACEHOLDER.sub(fill, self.body)
+        return text if used or not arguments else f"{text.rstrip()}\n\n{arguments}"
+
+
+def load(folders: Sequence[str | Path]) -> dict[str, Template]:
+    """The templates of all folders by name, in alphabetical order; an earlier folder's template hides a
+    later one's of the same name. A folder that is not there has none. A file that cannot be read, is not
+    text, is larger than 256 KiB or has a name that cannot be typed as a command is left out.
+    """
+    found: dict[str, Template] = {}
+    for folder in folders:
+        for path in _files(Path(folder)):
+            if path.stem not in found and (template := _load(path)) is not None:
+                found[path.stem] = template
+    return dict(sorted(found.items()))
+
+
+def _files(folder: Path) -> list[Path]:
+    try:
+        return sorted(
+            path for path in folder.iterdir() if path.suffix == ".md" and _NAME.fullmatch(path.stem)
+        )
+    except OSError:
+        return []
+
+
+def _load(path: Path) -> Template | None:
+    try:
+        head = read_head(path, MAX_BYTES)
+    except WorkspaceError:
+        return None
+    text, cut = head.text(MAX_BYTES)
+    if cut or not head.is_text:
+        return None
+    text = text.replace("\r\n", "\n")
+    description = ""
+    if front := _FRONT_MATTER.match(text):
+        text = text[front.end() :]
+        if given := _DESCRIPTION.search(front["fields"]):
+            description = given["words"]
+    body = text.strip()
+    first_line = body.split("\n", 1)[0].lstrip("# ")
+    return Template(path.stem, (description or first_line)[:MAX_DESCRIPTION].strip(), body, str(path))
+
+
+def _split(arguments: str) -> list[str]:
+    import shlex
+
+    try:
+        return shlex.split(arguments)
+    except ValueError:
+        return arguments.split()

@@ -1,0 +1,167 @@
+"""If these fail, the model does not know the project's rules, or is sent what it should not see."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from newel.agent.ports import ToolSpec
+from newel.context.instructions import MAX_BYTES, Instructions, describe, find_instructions
+from newel.context.system_prompt import system_prompt
+
+
+def write(path: Path, text: str | bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "shop" / ".git").mkdir(parents=True)
+    (tmp_path / "shop" / "api" / "v1").mkdir(parents=True)
+    return tmp_path / "shop"
+
+
+def test_the_users_file_comes_first_then_the_projects_from_root_to_leaf(tmp_path: Path) -> None:
+    shop = project(tmp_path)
+    write(tmp_path / "AGENTS.md", "outside the project")
+    write(tmp_path / "home" / "AGENTS.md", "user")
+    write(shop / "AGENTS.md", "root")
+    write(shop / "api" / "v1" / "AGENTS.md", "leaf")
+    write(shop / "other" / "AGENTS.md", "beside")
+    found = find_instructions(cwd=shop / "api" / "v1", home=tmp_path / "home")
+    assert [each.text for each in found] == ["user", "root", "leaf"]
+    assert found[1].path == str(shop / "AGENTS.md")
+
+
+def test_without_a_repository_only_the_folder_itself_counts(tmp_path: Path) -> None:
+    write(tmp_path / "AGENTS.md", "above")
+    write(tmp_path / "work" / "AGENTS.md", "here")
+    assert [each.text for each in find_instructions(cwd=tmp_path / "work", home=None)] == ["here"]
+
+
+def test_a_worktree_whose_git_is_a_file_is_a_project_too(tmp_path: Path) -> None:
+    write(tmp_path / "tree" / ".git", "gitdir: elsewhere")
+    write(tmp_path / "tree" / "AGENTS.md", "root")
+    (tmp_path / "tree" / "src").mkdir()
+    assert [each.text for each in find_instructions(cwd=tmp_path / "tree" / "src", home=None)] == ["root"]
+
+
+def test_what_is_cut_is_said_in_the_text_and_to_the_screen(tmp_path: Path) -> None:
+    shop = project(tmp_path)
+    line = "a rule of forty characters or thereabout\n"
+    write(shop / "AGENTS.md", line * 1000)
+    write(shop / "api" / "AGENTS.md", "never reached")
+    root, leaf = find_instructions(cwd=shop / "api", home=None)
+    text, _, note = root.text.partition("\n[Cut here")
+    assert len(text) <= MAX_BYTES
+    assert text.endswith(line)
+    assert root.size - root.cut == len(text)
+    assert f"{root.cut:,} bytes of {shop / 'AGENTS.md'}" in note
+    assert (leaf.cut, leaf.size) == (13, 13)
+    assert "13 bytes" in leaf.text
+    assert "(cut)" in describe([root, leaf])
+
+
+@given(
+    st.lists(st.binary(max_size=200).filter(lambda data: b"\0" not in data), min_size=3, max_size=3),
+    st.integers(0, 400),
+)
+def test_all_files_together_never_bring_more_than_the_cap(parts: list[bytes], cap: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        shop = project(Path(folder))
+        for place, data in zip((shop, shop / "api", shop / "api" / "v1"), parts, strict=True):
+            write(place / "AGENTS.md", data)
+        found = find_instructions(cwd=shop / "api" / "v1", home=None, max_bytes=cap)
+        assert sum(each.size - each.cut for each in found) <= cap
+        for each in found:
+            each.text.encode()
+            assert bool(each.cut) == ("[Cut here" in each.text)
+
+
+def test_a_file_that_is_no_utf8_is_read_as_far_as_it_can_be(tmp_path: Path) -> None:
+    write(tmp_path / "AGENTS.md", b"\xef\xbb\xbfgr\xfc\xdfe: always\n")
+    [found] = find_instructions(cwd=tmp_path, home=None)
+    assert found.text == "gr\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}e: always\n"
+
+
+def test_a_cut_inside_a_character_leaves_no_broken_one(tmp_path: Path) -> None:
+    write(tmp_path / "AGENTS.md", "é" * 100)
+    [found] = find_instructions(cwd=tmp_path, home=None, max_bytes=33)
+    assert found.text.startswith("é" * 16 + "\n[Cut")
+
+
+def test_what_cannot_be_read_is_named_and_stops_nothing(tmp_path: Path) -> None:
+    shop = project(tmp_path)
+    (shop / "AGENTS.md").symlink_to(shop / "AGENTS.md")
+    os.mkfifo(shop / "api" / "AGENTS.md")
+    write(shop / "api" / "v1" / "AGENTS.md", b"\x7fELF\0\0")
+    write(tmp_path / "home" / "AGENTS.md", "user")
+    user, loop, pipe, binary = find_instructions(cwd=shop / "api" / "v1", home=tmp_path / "home")
+    assert user.text == "user"
+    assert "symbolic links" in (loop.problem or "")
+    assert "not a regular file" in (pipe.problem or "")
+    assert "not a text file" in (binary.problem or "")
+    assert describe([user, loop]) == "AGENTS.md 0.0k (not all could be read)"
+
+
+def test_a_cloned_project_cannot_send_a_file_of_the_user_by_a_link(tmp_path: Path) -> None:
+    shop = project(tmp_path)
+    write(tmp_path / "secret", "PRIVATE KEY")
+    write(shop / "CLAUDE.md", "the rules")
+    (shop / "AGENTS.md").symlink_to(tmp_path / "secret")
+    (shop / "api" / "AGENTS.md").symlink_to(shop / "CLAUDE.md")
+    outside, inside = find_instructions(cwd=shop / "api", home=None)
+    assert (outside.text, "outside the project" in (outside.problem or "")) == ("", True)
+    assert inside.text == "the rules"
+
+
+def test_a_file_reached_twice_counts_once(tmp_path: Path) -> None:
+    shop = project(tmp_path)
+    write(shop / "AGENTS.md", "root")
+    (shop / "api" / "AGENTS.md").symlink_to(shop / "AGENTS.md")
+    assert [each.text for each in find_instructions(cwd=shop / "api", home=shop)] == ["root"]
+
+
+def test_the_screen_says_how_much_is_in_use() -> None:
+    assert describe([]) == ""
+    assert describe([Instructions("a", "", size=1000), Instructions("b", "", size=240)]) == "AGENTS.md 1.2k"
+
+
+def test_the_system_prompt_names_the_tools_the_rules_and_the_place() -> None:
+    prompt = system_prompt(  # noqa: S604 — the name of a shell, no call of one
+        cwd="/src/shop",
+        tools=[ToolSpec("read", "", {}), ToolSpec("edit", "", {}), ToolSpec("weather", "", {})],
+        instructions=[
+            Instructions("/src/shop/AGENTS.md", "Use tabs.\n"),
+            Instructions("/x", "", problem="unreadable"),
+        ],
+        os_name="Linux",
+        shell="/bin/zsh",
+        date="2026-01-31",
+        extra="Answer in French.",
+    )
+    for words in (
+        "`read`, `edit`, `weather`",
+        "offset=5001",
+        "Use tabs.",
+        "Answer in French.",
+        "/src/shop",
+        "2026-01-31",
+    ):
+        assert words in prompt
+    assert "`bash`" not in prompt
+    assert "unreadable" not in prompt
+    assert len(prompt.splitlines()) < 60
+
+
+def test_a_model_without_tools_is_told_of_none() -> None:
+    prompt = system_prompt(  # noqa: S604 — the name of a shell, no call of one
+        cwd="/", tools=[], instructions=[], os_name="Linux", shell="sh", date="2026-01-31"
+    )
+    assert "# Tools" not in prompt
+    assert "# Instructions" not in prompt

@@ -1,0 +1,171 @@
+"""If these fail, a file that the user named does not reach the model, or one they did not name does."""
+
+from __future__ import annotations
+
+import base64
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from newel.agent.errors import WorkspaceError
+from newel.context.attachments import MAX_ENTRIES, attachment_from_path
+from newel.context.mentions import MAX_ATTACHMENTS, expand
+
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "app.py").write_text("print('app')\n")
+    (tmp_path / "two words.txt").write_text("two")
+    (tmp_path / "shot.png").write_bytes(PNG)
+    (tmp_path / "my shot.PNG").write_bytes(PNG)
+    return tmp_path
+
+
+def names(text: str, folder: Path) -> list[str]:
+    return [attachment.file_name for attachment in expand(text, folder).attachments]
+
+
+def test_a_mentioned_file_goes_along_and_the_prompt_names_it_plainly(folder: Path) -> None:
+    text, [attachment], notes = expand("Look at @src/app.py, please.", folder)
+    assert text == "Look at src/app.py, please."
+    assert attachment.type == "document"
+    assert attachment.extracted_text == "Content of the file src/app.py:\nprint('app')\n"
+    assert base64.b64decode(attachment.content) == b"print('app')\n"
+    assert attachment.size == 13
+    assert notes == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('@"two words.txt"', ["two words.txt"]),
+        ("(@src/app.py)!", ["app.py"]),
+        ("@src/app.py?!", ["app.py"]),
+        ("**@src/app.py**", ["app.py"]),
+        ("@src", ["src"]),
+        ("@src/", ["src"]),
+        ("@src/app.py and @./src/app.py", ["app.py"]),
+        ("@shot.png", ["shot.png"]),
+        ("what is in shot.png?", ["shot.png"]),
+        ("what is in (shot.png).", ["shot.png"]),
+        ("see 'my shot.PNG' and \"shot.png\"", ["my shot.PNG", "shot.png"]),
+        ("see my\\ shot.PNG", ["my shot.PNG"]),
+        ('"look at shot.png, please"', ["shot.png"]),
+        ("it's shot.png, isn't it", ["shot.png"]),
+        ("shot.png.bak and shot.pngx", []),
+        ("mail me@src and src/app.py", []),
+        ("@property", []),
+        ("a @ b, @, @... and @", []),
+    ],
+)
+def test_which_words_are_mentions(folder: Path, text: str, expected: list[str]) -> None:
+    result = expand(text, folder)
+    assert [attachment.file_name for attachment in result.attachments] == expected
+    assert result.notes == []
+
+
+def test_absolute_paths_and_files_elsewhere_can_be_named(folder: Path) -> None:
+    assert names(f"@{folder}/src/app.py", Path("/")) == ["app.py"]
+    assert names("@../shot.png", folder / "src") == ["shot.png"]
+
+
+@pytest.mark.parametrize(
+    "text", ["@src/none.py", "see @none.md.", '@"no such"', "@~nobody-of-this-name/x.py"]
+)
+def test_a_file_that_is_missing_leaves_the_text_alone_and_says_so(folder: Path, text: str) -> None:
+    result = expand(text, folder)
+    assert result.text == text
+    assert result.attachments == []
+    assert ["there is no such file" in note for note in result.notes] == [True]
+
+
+def test_a_folder_is_attached_as_its_listing(folder: Path) -> None:
+    [attachment] = expand("@.", folder).attachments
+    assert attachment.extracted_text == "Entries of the folder .:\nmy shot.PNG\nshot.png\nsrc/\ntwo words.txt"
+
+
+def test_the_listing_of_a_large_folder_is_cut_and_says_so(tmp_path: Path) -> None:
+    for number in range(MAX_ENTRIES + 12):
+        (tmp_path / f"{number:04}").touch()
+    text = attachment_from_path(tmp_path).extracted_text or ""
+    assert text.count("\n") == MAX_ENTRIES + 1
+    assert text.endswith("0499\n[12 further entries are left out.]")
+
+
+def test_a_name_that_is_no_text_can_be_listed(tmp_path: Path) -> None:
+    (tmp_path / os.fsdecode(b"bad\xff")).touch()
+    assert "bad?" in (attachment_from_path(tmp_path).extracted_text or "")
+
+
+def test_an_image_is_told_by_its_bytes_and_not_by_its_name(folder: Path) -> None:
+    (folder / "photo.txt").write_bytes(b"\xff\xd8\xff\xe0")
+    (folder / "text.png").write_text("not an image")
+    assert attachment_from_path(folder / "photo.txt").mime_type == "image/jpeg"
+    image = attachment_from_path(folder / "shot.png")
+    assert (image.type, image.mime_type, image.size) == ("image", "image/png", len(PNG))
+    assert base64.b64decode(image.content) == PNG
+    assert names("see text.png", folder) == []
+    assert names("see @text.png", folder) == ["text.png"]
+
+
+@pytest.mark.parametrize(
+    ("start", "mime"), [(b"GIF89a", "image/gif"), (b"RIFF\x04\0\0\0WEBPVP8 ", "image/webp")]
+)
+def test_the_other_kinds_of_images(tmp_path: Path, start: bytes, mime: str) -> None:
+    (tmp_path / "x").write_bytes(start)
+    assert attachment_from_path(tmp_path / "x").mime_type == mime
+
+
+def test_a_large_text_is_cut_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("a line of the log\n" * 20_000)
+    attachment = attachment_from_path(tmp_path / "log")
+    text = attachment.extracted_text or ""
+    assert len(text) < 263_000
+    assert "a line of the log\n\n[Cut here: the last" in text
+    assert "of 360,000 bytes are left out" in text
+    assert attachment.size == 360_000
+
+
+def test_what_no_model_can_take_is_refused_with_words(folder: Path) -> None:
+    (folder / "a.bin").write_bytes(b"\0\1\2")
+    with (folder / "big.png").open("wb") as file:
+        file.write(PNG)
+        file.truncate(21 * 1024 * 1024)
+    os.mkfifo(folder / "pipe")
+    with pytest.raises(WorkspaceError, match="neither text nor an image"):
+        attachment_from_path(folder / "a.bin")
+    with pytest.raises(WorkspaceError, match="Make it smaller"):
+        attachment_from_path(folder / "big.png")
+    with pytest.raises(WorkspaceError, match="not a regular file"):
+        attachment_from_path(folder / "pipe")
+    with pytest.raises(WorkspaceError, match="no such file"):
+        attachment_from_path(folder / "none")
+    text, attachments, notes = expand("@a.bin big.png @pipe", folder)
+    assert (text, attachments, len(notes)) == ("@a.bin big.png @pipe", [], 3)
+
+
+def test_a_prompt_takes_a_bounded_number_of_files(tmp_path: Path) -> None:
+    for number in range(MAX_ATTACHMENTS + 1):
+        (tmp_path / f"{number}.md").write_text("x")
+    result = expand(" ".join(f"@{number}.md" for number in range(MAX_ATTACHMENTS + 1)), tmp_path)
+    assert len(result.attachments) == MAX_ATTACHMENTS
+    assert result.text.endswith(f"@{MAX_ATTACHMENTS}.md")
+    assert len(result.notes) == 1
+
+
+@given(
+    st.lists(
+        st.sampled_from(["@", '"', "'", "\\", " ", ".png", "x", "(", ")", "/", "~", "\0", "\ud800", "\n"])
+    ).map("".join)
+)
+def test_no_prompt_is_too_strange(text: str) -> None:
+    result = expand(text, "/nonexistent")
+    assert len(result.text) + len(result.attachments) == len(text)

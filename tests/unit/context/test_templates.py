@@ -1,0 +1,86 @@
+"""If these fail, a user's own command says something else to the model than they wrote."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from newel.context.templates import Template, load
+
+
+def template(body: str) -> Template:
+    return Template("t", "", body, "t.md")
+
+
+def test_a_file_is_a_command_and_the_projects_hides_the_users(tmp_path: Path) -> None:
+    project, user = tmp_path / "project", tmp_path / "user"
+    project.mkdir()
+    user.mkdir()
+    (project / "review.md").write_text("---\ndescription: 'Look closely'\n---\n\nReview $1.\n")
+    (user / "review.md").write_text("hidden")
+    (user / "commit.md").write_text("# Write a commit message\n\nfor the staged changes")
+    found = load([project, user, tmp_path / "missing"])
+    assert list(found) == ["commit", "review"]
+    assert found["review"] == Template("review", "Look closely", "Review $1.", str(project / "review.md"))
+    assert found["commit"].description == "Write a commit message"
+
+
+@pytest.mark.parametrize(
+    ("text", "description", "body"),
+    [
+        ("---\r\ndescription: Windows\r\n---\r\nBody\r\n", "Windows", "Body"),
+        ("---\nname: x\n---\nBody", "Body", "Body"),
+        ("---\nno end of this", "---", "---\nno end of this"),
+        ("---\ndescription: only\n---", "only", ""),
+        ("before\n---\ndescription: no\n---\n", "before", "before\n---\ndescription: no\n---"),
+        ("\ufeff---\ndescription: mark\n---\nBody", "mark", "Body"),
+        ("", "", ""),
+    ],
+)
+def test_front_matter_is_optional(tmp_path: Path, text: str, description: str, body: str) -> None:
+    (tmp_path / "t.md").write_bytes(text.encode())
+    assert (load([tmp_path])["t"].description, load([tmp_path])["t"].body) == (description, body)
+
+
+def test_what_is_no_template_is_left_out_and_stops_nothing(tmp_path: Path) -> None:
+    (tmp_path / "good.md").write_text("good")
+    (tmp_path / "notes.txt").write_text("no")
+    (tmp_path / "two words.md").write_text("no")
+    (tmp_path / ".hidden.md").write_text("no")
+    (tmp_path / "binary.md").write_bytes(b"\0\0")
+    (tmp_path / "huge.md").write_text("x" * 300_000)
+    (tmp_path / "folder.md").mkdir()
+    (tmp_path / "loop.md").symlink_to(tmp_path / "loop.md")
+    os.mkfifo(tmp_path / "pipe.md")
+    assert list(load([tmp_path])) == ["good"]
+
+
+@pytest.mark.parametrize(
+    ("body", "arguments", "prompt"),
+    [
+        ("Fix $1 in $2.", "a b", "Fix a in b."),
+        ("Fix $1 in $2.", "a", "Fix a in ."),
+        ("Fix $1.", "'two words' more", "Fix two words."),
+        ("All: $@", "'two words'  more", "All: two words more"),
+        ("Raw: $ARGUMENTS", " 'two words'  more ", "Raw: 'two words'  more"),
+        ("Fix $1.", "it's here", "Fix it's."),
+        ("$10 then $1", "a b c d e f g h i j", "j then a"),
+        ("It costs $100, \\$1 each; $HOME $0", "", "It costs $100, $1 each; $HOME $0"),
+        ("$1", "'$2 $ARGUMENTS' secret", "$2 $ARGUMENTS"),
+        ("Write a commit message.\n", "be brief", "Write a commit message.\n\nbe brief"),
+        ("Print \\$1.", "be brief", "Print $1.\n\nbe brief"),
+        ("No words.", "", "No words."),
+    ],
+)
+def test_arguments_stand_where_the_template_says(body: str, arguments: str, prompt: str) -> None:
+    assert template(body).expand(arguments) == prompt
+
+
+@given(st.text(), st.text())
+def test_whatever_is_typed_the_template_expands(body: str, arguments: str) -> None:
+    assert arguments.strip() in template(f"{body} $ARGUMENTS").expand(arguments)
+    template(body).expand(arguments)
