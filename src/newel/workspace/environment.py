@@ -1,0 +1,61 @@
+"""What a command that the agent runs finds in its environment."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+_SECRET_WORDS: Final = frozenset(
+    {"TOKEN", "SECRET", "SECRETS", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS", "APIKEY"}
+)
+_SECRET_LAST_WORDS: Final = frozenset({"KEY", "KEYS", "PAT", "AUTH", "PASS", "PWD"})
+
+_DROPPED: Final = frozenset(
+    {
+        "BASH_ENV",  # a non-interactive bash would run this file before the command
+        "ENV",  # the same for sh
+        "FORCE_COLOR",
+        "CLICOLOR_FORCE",
+    }
+)
+
+_SET: Final = {
+    "TERM": "dumb",
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+}
+
+
+def is_secret(name: str) -> bool:
+    """Whether a variable of this name holds, by custom, something that opens a door.
+
+    ``OPENAI_API_KEY``, ``GH_TOKEN``, ``AWS_ACCESS_KEY_ID``, ``PGPASSWORD`` do; ``AWS_REGION``,
+    ``SSH_AUTH_SOCK``, ``TOKENIZERS_PARALLELISM``, ``PWD`` do not.
+    """
+    words = name.upper().split("_")
+    return (
+        any(word in _SECRET_WORDS or word.endswith("PASSWORD") for word in words)
+        or (len(words) > 1 and words[-1] in _SECRET_LAST_WORDS)
+        or words[-2:] == ["KEY", "ID"]
+    )
+
+
+def child_env(
+    environ: Mapping[str, str],
+    extra: Mapping[str, str] | None = None,
+    *,
+    keep: Collection[str] = (),
+) -> dict[str, str]:
+    """The environment of a command: ``environ`` without secrets, made fit for a run without a terminal.
+
+    A command is written by a model and its output goes back to one, so that neither may hold the user's
+    keys. ``keep`` names variables that pass although they look like secrets; ``extra`` is added as it is,
+    last.
+    """
+    kept = {
+        name: value
+        for name, value in environ.items()
+        if name in keep or not (name in _DROPPED or is_secret(name))
+    }
+    return kept | _SET | dict(extra or {})

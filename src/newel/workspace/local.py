@@ -1,0 +1,108 @@
+"""The workspace on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import anyio.to_thread
+
+from newel.agent.errors import WorkspaceError
+from newel.workspace import files
+from newel.workspace.environment import child_env
+from newel.workspace.port import Completed, Entry, FileInfo, OnOutput
+from newel.workspace.process import Limits, run_process
+
+INLINE = files.BLOCK
+"""Up to this many bytes a read is cheaper than handing it to a thread."""
+
+
+class LocalWorkspace:
+    """Files and processes of this machine. Paths outside ``root`` are allowed: it is no sandbox.
+
+    ``environ`` is what commands find in their environment (see ``child_env``, the default being this
+    process's own without secrets). ``limits`` bound the output of commands.
+    """
+
+    def __init__(
+        self, root: str, *, environ: Mapping[str, str] | None = None, limits: Limits | None = None
+    ) -> None:
+        self._root = os.path.realpath(root)
+        if not Path(self._root).is_dir():
+            raise WorkspaceError(f"{root} is not a directory. Name one that exists.")
+        self._environ = child_env(os.environ) if environ is None else environ
+        self._limits = limits or Limits()
+        self._shell: list[str] | None = None
+
+    @property
+    def root(self) -> str:
+        return self._root
+
+    def resolve(self, path: str, /) -> str:
+        if not path:
+            raise WorkspaceError("The path is empty. Name a file.")
+        if "\0" in path:
+            raise WorkspaceError("The path holds a NUL character, which no file name can.")
+        try:
+            os.fsencode(path)
+        except UnicodeEncodeError as error:
+            raise WorkspaceError(f"{path!r} cannot be a file name.") from error
+        relative = Path(path)
+        with contextlib.suppress(RuntimeError):  # `~name` of no user is a file's name
+            relative = relative.expanduser()
+        return os.path.realpath(Path(self._root, relative))
+
+    async def stat(self, path: str, /) -> FileInfo | None:
+        return files.info(path)
+
+    async def list(self, path: str, /, *, limit: int = 10_000) -> list[Entry]:
+        return await anyio.to_thread.run_sync(files.entries, path, limit)
+
+    async def read_bytes(self, path: str, /, *, start: int = 0, size: int | None = None) -> bytes:
+        descriptor, length = files.open_regular(path)
+        try:
+            expected = max(0, length - start)
+            if (expected if size is None else min(size, expected)) <= INLINE:
+                return files.read_all(descriptor, start, size)
+            return await anyio.to_thread.run_sync(files.read_all, descriptor, start, size)
+        except OSError as error:
+            raise files.failure("read", path, error) from error
+        finally:
+            os.close(descriptor)
+
+    async def write_bytes(self, path: str, data: bytes, /, *, expect: str | None = None) -> str:
+        # In a thread whatever the size: a flush to the disk takes as long as the disk likes.
+        return await anyio.to_thread.run_sync(files.replace, path, data, expect)
+
+    async def run(
+        self,
+        command: str,
+        /,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 — see the port
+        on_output: OnOutput | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Completed:
+        return await run_process(
+            [*self._find_shell(), command],
+            cwd=self._root,
+            env={**self._environ, **env} if env else self._environ,
+            limits=self._limits,
+            timeout=timeout,
+            on_output=on_output,
+        )
+
+    def _find_shell(self) -> list[str]:
+        """A shell that reads no start-up file; ``--`` because a command may begin with a dash."""
+        if self._shell is None:
+            import shutil
+
+            path = self._environ.get("PATH")
+            if bash := shutil.which("bash", path=path):
+                # --norc: a bash that believes it was started by sshd would read ~/.bashrc
+                self._shell = [bash, "--norc", "-c", "--"]
+            else:
+                self._shell = [shutil.which("sh", path=path) or "/bin/sh", "-c", "--"]
+        return self._shell

@@ -1,0 +1,112 @@
+"""The one port to a host: files and processes, in bytes and plain values.
+
+Every tool works on this port and on nothing behind it, so that it works on the local disk, over SSH and
+on a staged copy alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, Literal, Protocol
+
+import msgspec
+
+Kind = Literal["file", "directory", "other"]
+
+ABSENT: Final = "absent"
+"""Stands for the hash of a file that is not there: ``write_bytes(…, expect=ABSENT)`` only creates."""
+
+OnOutput = Callable[[str], Awaitable[None]]
+
+
+class FileInfo(msgspec.Struct, frozen=True):
+    """What a path names, links followed. ``size`` is in bytes, ``mode`` holds the permission bits."""
+
+    kind: Kind
+    size: int
+    mode: int
+    modified_ns: int
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One name in a directory. A link has the kind of its target, or ``other`` if that is not there."""
+
+    name: str
+    kind: Kind
+
+
+class Completed(msgspec.Struct, frozen=True, kw_only=True):
+    """How a command ended.
+
+    ``exit_code`` is 128 + N for a command that signal N ended, as shells count. ``duration`` is in
+    milliseconds. ``stdout`` and ``stderr`` are cut in their middle where they were too long: then
+    ``truncated`` is true, and ``output_file`` names the file that holds both, in the order in which they
+    came. ``left_open``: the shell is gone, but a process that it started still holds its output.
+    """
+
+    stdout: str
+    stderr: str
+    exit_code: int
+    duration: int
+    timed_out: bool = False
+    truncated: bool = False
+    output_file: str | None = None
+    left_open: bool = False
+
+
+class Workspace(Protocol):
+    """A host's files and processes, seen from one directory.
+
+    Paths are absolute, as ``resolve`` returns them. Failures are ``WorkspaceError``; what it says names
+    the path and is fit for a model's and a user's eyes. Every coroutine may be cancelled: a write then
+    has happened whole or not at all, a command is stopped with all that it started.
+    """
+
+    @property
+    def root(self) -> str:
+        """The absolute path of the directory that relative paths start from and commands run in."""
+        ...
+
+    def resolve(self, path: str, /) -> str:
+        """The absolute path of the file that ``path`` names: relative to the root, ``~`` expanded, links
+        followed as far as they lead. Two names of one file give one path. Need not exist.
+        """
+        ...
+
+    async def stat(self, path: str, /) -> FileInfo | None:
+        """What is there, or None if nothing is."""
+        ...
+
+    async def list(self, path: str, /, *, limit: int = 10_000) -> list[Entry]:
+        """The names in a directory, sorted; no more than ``limit`` are looked at."""
+        ...
+
+    async def read_bytes(self, path: str, /, *, start: int = 0, size: int | None = None) -> bytes:
+        """A file's bytes from ``start``, at most ``size`` of them. Only regular files can be read."""
+        ...
+
+    async def write_bytes(self, path: str, data: bytes, /, *, expect: str | None = None) -> str:
+        """Replace or create a file at once, whole, and return the SHA-256 of ``data`` in hexadecimal.
+
+        Missing parents are made, the permissions of a file that was there are kept. ``expect`` is the
+        SHA-256 that the file must have until the last moment, or ``ABSENT``; otherwise it raises
+        ``StaleFile`` and changes nothing. With None, whatever is there is replaced.
+        """
+        ...
+
+    async def run(
+        self,
+        command: str,
+        /,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 — part of the result: partial output, `timed_out`
+        on_output: OnOutput | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Completed:
+        """Run a shell command in the root; ``timeout`` is in seconds, ``env`` is added to its environment.
+
+        Returns when the shell ends. On timeout or cancellation the command and all that it started is
+        stopped. ``on_output`` is given pieces of both outputs while the command runs, a limited number a
+        second; what it raises stops the command.
+        """
+        ...

@@ -1,0 +1,270 @@
+"""Runs one command to its end: no thread and no second task, nothing left alive, memory bounded.
+
+A single selector watches both pipes and the process itself; the event loop watches the selector.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Final
+
+import anyio
+
+from newel.agent.errors import WorkspaceError
+from newel.workspace.output import Output
+from newel.workspace.port import Completed, OnOutput
+
+BLOCK: Final = 65_536
+BLOCKS_AT_ONCE: Final = 32
+"""How many blocks of one pipe are read before the event loop gets its turn."""
+
+PIPE_GRACE: Final = 0.1
+"""Seconds that the pipes are still read after the shell has ended, if others hold them open."""
+
+KILL_GRACE: Final = 2.0
+"""Seconds between TERM and KILL."""
+
+
+class Limits:
+    """Bounds of one command's output in bytes: of each stream in memory, and of the file for the whole."""
+
+    def __init__(
+        self, *, output: int = 1_000_000, spill: int = 64 * 1024 * 1024, spill_dir: str | None = None
+    ) -> None:
+        self.output = output
+        self.spill = spill
+        self.spill_dir = spill_dir
+
+
+async def run_process(
+    argv: Sequence[str],
+    *,
+    cwd: str,
+    env: Mapping[str, str],
+    limits: Limits,
+    timeout: float | None = None,  # noqa: ASYNC109 — partial output is returned, which cancelling cannot
+    on_output: OnOutput | None = None,
+) -> Completed:
+    """Run a program in a session of its own, without input, until it ends.
+
+    On timeout (seconds) its whole session is sent TERM, and KILL to what remains of it, and the output
+    until then is returned; on cancellation the same happens and the cancellation goes on. Raises
+    ``WorkspaceError`` if the program cannot be started.
+    """
+    began = anyio.current_time()
+    output = Output(limit=limits.output, directory=limits.spill_dir, cap=limits.spill, on_output=on_output)
+    child = _Child(argv, cwd, env, output)
+    try:
+        ended = await child.wait(began + timeout if timeout is not None else float("inf"))
+        if not ended:
+            with anyio.CancelScope(shield=True):
+                await child.stop()
+        left_open = await child.drain_rest()
+        await output.flush(anyio.current_time(), final=True)
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            await child.stop()
+        raise
+    finally:
+        child.close()
+        output.close()
+    return Completed(
+        stdout=output.stdout.text(output.spill.where),
+        stderr=output.stderr.text(output.spill.where),
+        exit_code=child.exit_code,
+        duration=round((anyio.current_time() - began) * 1000),
+        timed_out=not ended,
+        truncated=output.stdout.truncated or output.stderr.truncated,
+        output_file=output.spill.path,
+        left_open=left_open,
+    )
+
+
+class _Child:
+    """A process with its two pipes. ``ended`` is true once it has been waited for."""
+
+    def __init__(self, argv: Sequence[str], cwd: str, env: Mapping[str, str], output: Output) -> None:
+        self.output = output
+        self.ended = False
+        self.process = _spawn(argv, cwd, env)
+        self._pipes: dict[str, IO[bytes]] = {}
+        self._selector = selectors.DefaultSelector()
+        self._exit = exit_descriptor(self.process)
+        self._selector.register(self._exit, selectors.EVENT_READ)
+        for name, pipe in (("stdout", self.process.stdout), ("stderr", self.process.stderr)):
+            if pipe is not None:
+                os.set_blocking(pipe.fileno(), False)
+                self._pipes[name] = pipe
+                self._selector.register(pipe, selectors.EVENT_READ, name)
+
+    @property
+    def exit_code(self) -> int:
+        """As shells count: 128 + N for signal N, also for one that even KILL has not ended yet."""
+        code = self.process.returncode
+        if code is None:
+            return 128 + signal.SIGKILL
+        return code if code >= 0 else 128 - code
+
+    async def wait(self, deadline: float) -> bool:
+        """Read until the process ends: True; or until ``deadline``, on the event loop's clock: False."""
+        while not self._drain():
+            now = anyio.current_time()
+            await self.output.flush(now)
+            if now >= deadline:
+                return False
+            with anyio.move_on_at(min(deadline, self.output.due)):
+                await anyio.wait_readable(self._selector)
+        return True
+
+    async def drain_rest(self) -> bool:
+        """Read what the ended process left in its pipes; True if another process still holds them."""
+        until = anyio.current_time() + PIPE_GRACE
+        self._drain()
+        while self._pipes and anyio.current_time() < until:
+            with anyio.move_on_at(until):
+                await anyio.wait_readable(self._selector)
+            self._drain()
+        return bool(self._pipes)
+
+    async def stop(self) -> None:
+        """End the process and all that lives in its session, and read on until then: a process that
+        waits to write cannot end well.
+        """
+        _signal(self.process.pid, signal.SIGTERM)
+        until = anyio.current_time() + KILL_GRACE
+        pause = 0.005
+        while self._lives() and anyio.current_time() < until:
+            await anyio.sleep(pause)
+            pause = min(2 * pause, 0.05)
+        while self._lives() and anyio.current_time() < until + KILL_GRACE:
+            _signal(self.process.pid, signal.SIGKILL)
+            await anyio.sleep(0.01)
+
+    def close(self) -> None:
+        for pipe in list(self._pipes.values()):
+            self._close(pipe)
+        self._selector.close()
+        os.close(self._exit)
+
+    def _lives(self) -> bool:
+        self._drain()
+        return not self.ended or bool(_groups(self.process.pid))
+
+    def _drain(self) -> bool:
+        """Read what is there without waiting; True if the process has ended."""
+        for key, _ in self._selector.select(0):
+            if key.data is None:
+                self._selector.unregister(self._exit)
+                self.process.wait()
+                self.ended = True
+            else:
+                self._read(key.data)
+        return self.ended
+
+    def _read(self, name: str) -> None:
+        pipe = self._pipes[name]
+        for _ in range(BLOCKS_AT_ONCE):
+            try:
+                chunk = os.read(pipe.fileno(), BLOCK)
+            except BlockingIOError:
+                return
+            if not chunk:
+                del self._pipes[name]
+                self._close(pipe)
+                return
+            self.output.add(name, chunk)
+
+    def _close(self, pipe: IO[bytes]) -> None:
+        self._selector.unregister(pipe)
+        pipe.close()
+
+
+def _spawn(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            argv,
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        raise WorkspaceError(f"The command could not be started in {cwd}: {_reason(error, argv)}") from error
+
+
+def _reason(error: OSError | ValueError, argv: Sequence[str]) -> str:
+    if isinstance(error, OSError) and error.errno == errno.E2BIG:
+        size = max(len(os.fsencode(argument)) for argument in argv)
+        return (
+            f"it is {size:,} bytes long, more than the system takes. "
+            "Put the long part into a file and use that."
+        )
+    if isinstance(error, UnicodeEncodeError):
+        return "it holds half of a surrogate pair, which is no character."
+    if isinstance(error, OSError):
+        return f"{error.strerror} ({error.filename})" if error.filename else str(error.strerror)
+    return f"{error}."
+
+
+def exit_descriptor(process: subprocess.Popen[bytes]) -> int:
+    """A descriptor of ours that becomes readable when the process has ended."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):  # an old kernel, or a container that forbids it
+            return os.pidfd_open(process.pid)
+    return exit_descriptor_by_thread(process)
+
+
+def exit_descriptor_by_thread(process: subprocess.Popen[bytes]) -> int:
+    """The same where the system has no such descriptor: a thread waits and closes the end of a pipe."""
+    reader, writer = os.pipe()
+
+    def wait() -> None:
+        process.wait()
+        os.close(writer)
+
+    threading.Thread(target=wait, name=f"newel-wait-{process.pid}", daemon=True).start()
+    return reader
+
+
+def _signal(session: int, number: signal.Signals) -> None:
+    for group in _groups(session):
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # gone by now, or another user's
+            os.killpg(group, number)
+
+
+def _groups(session: int) -> set[int]:
+    """The process groups of a session in which anything lives.
+
+    A shell with job control gives each job a group of its own, so that the first group is not all.
+    Without ``/proc`` only that one can be seen.
+    """
+    if sys.platform != "linux":
+        try:
+            os.killpg(session, 0)
+        except (ProcessLookupError, PermissionError):
+            return set()
+        return {session}
+    groups: set[int] = set()
+    for process in Path("/proc").iterdir():
+        if not process.name.isdigit():
+            continue
+        try:
+            # The name of the program, in parentheses, may hold anything, parentheses too.
+            state, _, group, member_of, *_ = (process / "stat").read_bytes().rpartition(b")")[2].split()
+        except (OSError, ValueError):
+            continue  # it ended meanwhile
+        if int(member_of) == session and state not in b"ZX":
+            groups.add(int(group))
+    return groups
