@@ -1,0 +1,154 @@
+"""The command ``mock-llm-server``."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import anyio
+import msgspec
+
+from mock_llm_server.replay import RecordingError, read, script_from
+from mock_llm_server.scenarios import ScenarioError, Script, load
+from mock_llm_server.server import serve
+from mock_llm_server.upstream import Upstream
+
+
+class _Failure(Exception):
+    """Ends the command; ``code`` is its exit status."""
+
+    def __init__(self, message: str, code: int = 2) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command. Exit status: 0 done, 1 a checked file is bad, 2 it cannot start, 130 interrupted."""
+    options = _parser().parse_args(arguments)
+    try:
+        match options.command:
+            case "check":
+                _check(options.file)
+            case "replay-from":
+                _replay_from(options)
+            case _:
+                _serve(options)
+    except _Failure as failure:
+        sys.stderr.write(f"mock-llm-server: {failure}\n")
+        return failure.code
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="mock-llm-server",
+        description="A scripted OpenAI-compatible server for testing agents. Without a command it serves.",
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    parser.add_argument("--port", type=_port, default=8000, help="0 takes a free one (default: %(default)s)")
+    parser.add_argument("--scenarios", type=Path, metavar="FILE", help="default: the bundled scenarios")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="append each exchange as a JSON line")
+    parser.add_argument("--strict", action="store_true", help="refuse histories that strict endpoints refuse")
+    parser.add_argument("--upstream", metavar="URL", help="forward to this endpoint instead of answering")
+    parser.add_argument(
+        "--upstream-key-env", metavar="NAME", help="the variable with its key (default: pass on the client's)"
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    check = commands.add_parser("check", help="check a scenario file")
+    check.add_argument("file", type=Path)
+    replay = commands.add_parser("replay-from", help="make a scenario file from a recording")
+    replay.add_argument("file", type=Path)
+    replay.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: standard output")
+    replay.add_argument("--timing", action="store_true", help="answers take about as long as they did")
+    return parser
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 <= port <= 65535:
+        raise argparse.ArgumentTypeError(f"{port} is no port; choose one from 0 to 65535")
+    return port
+
+
+def _load(path: Path | None, code: int = 2) -> Script:
+    try:
+        return load(path)
+    except ScenarioError as error:
+        raise _Failure(str(error), code) from error
+
+
+def _serve(options: argparse.Namespace) -> None:
+    script = _load(options.scenarios)
+    upstream = _upstream(options.upstream, options.upstream_key_env)
+    try:
+        anyio.run(_run, script, options, upstream)
+    except OSError as error:
+        raise _Failure(_unusable(error, options)) from error
+
+
+async def _run(script: Script, options: argparse.Namespace, upstream: Upstream | None) -> None:
+    async with serve(
+        script,
+        host=options.host,
+        port=options.port,
+        record=options.record,
+        strict=options.strict,
+        keep=0,
+        upstream=upstream,
+    ) as server:
+        sys.stdout.write(f"mock-llm-server listens on {server.url}\n")
+        sys.stdout.flush()
+        await anyio.sleep_forever()
+
+
+def _upstream(url: str | None, key_variable: str | None) -> Upstream | None:
+    if url is None:
+        return None
+    key = os.environ.get(key_variable) if key_variable else None
+    if key_variable and not key:
+        raise _Failure(f"the variable {key_variable} is not set; it must hold the key of {url}")
+    try:
+        return Upstream(url, key)
+    except ValueError as error:
+        raise _Failure(str(error)) from error
+
+
+def _unusable(error: OSError, options: argparse.Namespace) -> str:
+    if options.record and error.filename == str(options.record):
+        return f"cannot record to {error.filename}: {error.strerror}"
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"port {options.port} on {options.host} is taken by another program. "
+            "Choose another with --port, or --port 0 for any free one."
+        )
+    if error.errno == errno.EACCES:
+        return f"port {options.port} needs more rights than this user has. Choose one above 1023 with --port."
+    return f"cannot listen on {options.host}, port {options.port}: {error.strerror or error}"
+
+
+def _check(path: Path) -> None:
+    script = _load(path, code=1)
+    steps = sum(len(scenario.steps) for scenario in script.scenarios)
+    sys.stdout.write(f"{path}: good, {len(script.scenarios)} scenarios with {steps} steps\n")
+
+
+def _replay_from(options: argparse.Namespace) -> None:
+    try:
+        recorded = script_from(read(options.file), timing=options.timing)
+        text = msgspec.json.format(msgspec.json.encode(recorded.script), indent=2).decode() + "\n"
+        if options.output:
+            options.output.write_text(text, encoding="utf-8")
+        else:
+            sys.stdout.write(text)
+    except RecordingError as error:
+        raise _Failure(str(error), 1) from error
+    except OSError as error:
+        raise _Failure(f"{error.filename}: {error.strerror}") from error
+    for problem in recorded.left_out:
+        sys.stderr.write(f"mock-llm-server: left out: {problem}\n")

@@ -1,0 +1,162 @@
+"""The objects of the OpenAI chat completion wire, made from a scripted response."""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from mock_llm_server import templates
+from mock_llm_server.conversation import ChatRequest
+from mock_llm_server.scenarios import Function, Response, ToolCall
+
+_TOKEN = re.compile(r"\s*\S{1,16}|\s+")
+_ARGUMENT_PIECE = 12
+
+
+class Call(msgspec.Struct, frozen=True):
+    id: str
+    name: str
+    arguments: str
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """A response ready to be sent: templates filled, ids given, tokens counted."""
+
+    id: str
+    created: int
+    model: str
+    content: str | None
+    reasoning: dict[str, str]
+    """By the name of the field it is sent in."""
+    calls: list[Call]
+    finish_reason: str
+    usage: dict[str, Any]
+
+
+def filled(response: Response, values: Mapping[str, str]) -> Response:
+    """The response with its templates filled. Raises templates.TemplateError."""
+
+    def fill(text: str | None) -> str | None:
+        return None if text is None else templates.fill(text, values)
+
+    return msgspec.structs.replace(
+        response,
+        content=fill(response.content),
+        reasoning=fill(response.reasoning),
+        reasoning_content=fill(response.reasoning_content),
+        tool_calls=[_filled_call(call, values) for call in response.tool_calls],
+    )
+
+
+def _filled_call(call: ToolCall, values: Mapping[str, str]) -> ToolCall:
+    arguments = templates.fill_arguments(call.function.arguments, values)
+    return msgspec.structs.replace(
+        call, function=Function(name=templates.fill(call.function.name, values), arguments=arguments)
+    )
+
+
+def answer(request: ChatRequest, response: Response) -> Answer:
+    calls = [
+        Call(
+            call.id or f"call_{uuid.uuid4().hex[:24]}", call.function.name, _as_text(call.function.arguments)
+        )
+        for call in response.tool_calls
+    ]
+    fields = {"reasoning_content": response.reasoning_content, "reasoning": response.reasoning}
+    reasoning = {name: text for name, text in fields.items() if text is not None}
+    return Answer(
+        id=f"mock-{uuid.uuid4().hex}",
+        created=int(time.time()),
+        model=request.model,
+        content=response.content,
+        reasoning=reasoning,
+        calls=calls,
+        finish_reason=response.finish_reason or ("tool_calls" if calls else "stop"),
+        usage=_usage(request, response, [*reasoning.values(), *(call.arguments for call in calls)]),
+    )
+
+
+def _as_text(arguments: str | dict[str, Any]) -> str:
+    return arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+
+
+def _usage(request: ChatRequest, response: Response, further: list[str]) -> dict[str, Any]:
+    """The scripted numbers, or one token for each four characters begun."""
+    if response.usage:
+        usage = response.usage
+        total = usage.total_tokens
+        scripted: dict[str, Any] = msgspec.to_builtins(usage)
+        return scripted | {
+            "total_tokens": usage.prompt_tokens + usage.completion_tokens if total is None else total
+        }
+    prompt = -(-sum(len(message.text) for message in request.messages) // 4)
+    completion = -(-sum(map(len, [response.content or "", *further])) // 4)
+    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+
+
+def tokens(text: str) -> list[str]:
+    """Pieces of about a word that joined are the text."""
+    return _TOKEN.findall(text)
+
+
+def completion(answer: Answer) -> dict[str, Any]:
+    """The whole answer as a ``chat.completion``."""
+    message: dict[str, Any] = {"role": "assistant", "content": answer.content, "refusal": None}
+    message |= answer.reasoning
+    if answer.calls:
+        message["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in answer.calls
+        ]
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": answer.finish_reason}
+    return {
+        "id": answer.id,
+        "object": "chat.completion",
+        "created": answer.created,
+        "model": answer.model,
+        "choices": [choice],
+        "usage": answer.usage,
+    }
+
+
+def chunks(answer: Answer, *, include_usage: bool) -> Iterator[dict[str, Any]]:
+    """The answer as ``chat.completion.chunk`` objects, in the order of the wire."""
+    head: dict[str, Any] = {
+        "id": answer.id,
+        "object": "chat.completion.chunk",
+        "created": answer.created,
+        "model": answer.model,
+    }
+    tail = {"usage": None} if include_usage else {}
+
+    def chunk(delta: dict[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+        return {**head, "choices": [choice], **tail}
+
+    yield chunk({"role": "assistant", "content": None if answer.content is None else "", "refusal": None})
+    for name, text in answer.reasoning.items():
+        yield from (chunk({name: token}) for token in tokens(text))
+    yield from (chunk({"content": token}) for token in tokens(answer.content or ""))
+    for index, call in enumerate(answer.calls):
+        function = {"name": call.name, "arguments": ""}
+        yield chunk(
+            {"tool_calls": [{"index": index, "id": call.id, "type": "function", "function": function}]}
+        )
+        for start in range(0, len(call.arguments), _ARGUMENT_PIECE):
+            piece = call.arguments[start : start + _ARGUMENT_PIECE]
+            yield chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
+    yield chunk({}, answer.finish_reason)
+    if include_usage:
+        yield {**head, "choices": [], "usage": answer.usage}
+
+
+def error_body(
+    message: str, kind: str, *, param: str | None = None, code: str | None = None
+) -> dict[str, Any]:
+    """An error in the shape of the OpenAI API."""
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}

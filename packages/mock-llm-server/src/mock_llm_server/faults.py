@@ -1,0 +1,150 @@
+"""What goes wrong on purpose. A fault is a change of the reply; only the reset needs the connection's help."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncGenerator
+from typing import assert_never
+
+import msgspec
+
+from mock_llm_server.completion import error_body
+from mock_llm_server.reply import DONE, Piece, Reply, error_reply, event, json_reply
+from mock_llm_server.scenarios import (
+    EndEarlyFault,
+    EndlessBodyFault,
+    Fault,
+    Function,
+    MalformedArgumentsFault,
+    MissingDoneFault,
+    ResetFault,
+    Response,
+    StallFault,
+    StatusFault,
+    Step,
+    StreamErrorFault,
+    TruncatedJsonFault,
+    WrongContentTypeFault,
+)
+
+_JUNK = b"x" * 65536
+_PING = b": ping\n\n"
+
+
+def due(step: Step, before: int) -> Fault | None:
+    """The fault of a step that has been asked for ``before`` times since the start of the server."""
+    for fault in step.faults:
+        if fault.times is None or before < fault.times:
+            return fault
+        before -= fault.times
+    return None
+
+
+def spoil(fault: Fault | None, response: Response) -> Response:
+    """The response with malformed arguments, if that is the fault."""
+    if not isinstance(fault, MalformedArgumentsFault):
+        return response
+    calls = [
+        msgspec.structs.replace(
+            call, function=Function(name=call.function.name, arguments=_malformed(fault, call.function))
+        )
+        for call in response.tool_calls
+    ]
+    return msgspec.structs.replace(response, tool_calls=calls)
+
+
+def _malformed(fault: MalformedArgumentsFault, function: Function) -> str:
+    if fault.arguments is not None:
+        return fault.arguments
+    arguments = function.arguments
+    text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+    return text[: len(text) // 2]
+
+
+def apply(fault: Fault | None, reply: Reply, *, streamed: bool) -> Reply:
+    """The reply with its fault. A plain body counts as two chunks, its halves."""
+    pieces = reply.pieces if streamed else _halves(reply.pieces[0])
+    if isinstance(fault, (ResetFault, StallFault, TruncatedJsonFault, EndEarlyFault, StreamErrorFault)):
+        return _interrupted(fault, reply, pieces, streamed=streamed)
+    match fault:
+        case None | MalformedArgumentsFault():
+            return reply
+        case StatusFault():
+            return _status(fault, reply)
+        case MissingDoneFault():
+            return _chunked(reply, [piece for piece in pieces if piece.data != DONE])
+        case WrongContentTypeFault():
+            return msgspec.structs.replace(
+                reply, headers=reply.headers | {"content-type": fault.content_type}
+            )
+        case EndlessBodyFault():
+            return _endless(fault, reply, pieces, streamed=streamed)
+        case _:
+            assert_never(fault)
+
+
+def _interrupted(
+    fault: ResetFault | StallFault | TruncatedJsonFault | EndEarlyFault | StreamErrorFault,
+    reply: Reply,
+    pieces: list[Piece],
+    *,
+    streamed: bool,
+) -> Reply:
+    # Never after the last piece: there the answer would be complete and nothing wrong with it.
+    count = min(fault.after_chunks, len(pieces) - (2 if streamed else 1))
+    sent, rest = pieces[:count], pieces[count:]
+    match fault:
+        case ResetFault():
+            return msgspec.structs.replace(reply, pieces=sent, reset=True)
+        case StallFault():
+            wait = math.inf if fault.seconds is None else fault.seconds
+            if not sent:
+                return msgspec.structs.replace(reply, wait=reply.wait + wait)
+            return msgspec.structs.replace(reply, pieces=[*sent, Piece(rest[0].data, wait), *rest[1:]])
+        case TruncatedJsonFault():
+            return _chunked(reply, [*sent, Piece(rest[0].data[: len(rest[0].data) // 2], rest[0].wait)])
+        case EndEarlyFault():
+            return _chunked(reply, sent)
+        case StreamErrorFault():
+            error = error_body(fault.message, fault.type, code=fault.code)
+            return _chunked(reply, [*sent, Piece(event(error))]) if streamed else json_reply(200, error)
+
+
+def _halves(body: Piece) -> list[Piece]:
+    middle = len(body.data) // 2
+    return [Piece(body.data[:middle], body.wait), Piece(body.data[middle:])]
+
+
+def _chunked(reply: Reply, pieces: list[Piece]) -> Reply:
+    headers = {name: value for name, value in reply.headers.items() if name != "content-length"}
+    return msgspec.structs.replace(reply, headers=headers, pieces=pieces)
+
+
+def _status(fault: StatusFault, reply: Reply) -> Reply:
+    headers = {name.lower(): value for name, value in fault.headers.items()}
+    body = fault.body
+    if body is None:
+        made = error_reply(fault.status, f"This is a scripted fault with status {fault.status}.")
+    elif isinstance(body, dict):
+        made = json_reply(fault.status, body)
+    else:
+        texts = [body] if isinstance(body, str) else body
+        made = Reply(
+            fault.status, {"content-type": "text/plain; charset=utf-8"}, [Piece(t.encode()) for t in texts]
+        )
+    return msgspec.structs.replace(made, headers=made.headers | headers, wait=reply.wait, reset=fault.reset)
+
+
+def _endless(fault: EndlessBodyFault, reply: Reply, pieces: list[Piece], *, streamed: bool) -> Reply:
+    if not streamed:
+        first, again = Piece(b'{"id": "'), Piece(_JUNK)
+    elif fault.of == "junk":
+        first, again = Piece(b"data: "), Piece(_JUNK)
+    else:
+        first, again = pieces[0], pieces[1] if fault.of == "content" else Piece(_PING)
+    return msgspec.structs.replace(_chunked(reply, [first]), more=_forever(again))
+
+
+async def _forever(piece: Piece) -> AsyncGenerator[Piece]:
+    while True:
+        yield piece

@@ -1,0 +1,112 @@
+"""Recordings: each exchange one JSON line, without secrets."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import field
+
+from mock_llm_server.http1 import Request
+from mock_llm_server.reply import Reply
+
+MAX_TEXT = 16 * 1024 * 1024
+_SECRET = re.compile(r"auth|key|token|secret|cookie|credential|password", re.IGNORECASE)
+
+
+class Sent(msgspec.Struct):
+    ms: float
+    """Milliseconds since the request was complete."""
+    data: str
+
+
+class RequestRecord(msgspec.Struct):
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: Any
+
+
+class ResponseRecord(msgspec.Struct):
+    status: int
+    headers: dict[str, str]
+    ending: str = "client left"
+    """``complete``, ``reset``, or ``client left``."""
+    chunks: list[Sent] = field(default_factory=list[Sent])
+    """The body in the pieces in which it was sent."""
+    cut: bool = False
+    """The body was longer than a record may be; its rest is missing here."""
+
+    @property
+    def text(self) -> str:
+        return "".join(chunk.data for chunk in self.chunks)
+
+
+class Exchange(msgspec.Struct, omit_defaults=True):
+    """One line of a recording."""
+
+    time: str
+    request: RequestRecord
+    response: ResponseRecord
+    note: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+def masked(headers: dict[str, str]) -> dict[str, str]:
+    """The headers with everything that may be a secret replaced."""
+    return {name: "***" if _SECRET.search(name) else value for name, value in headers.items()}
+
+
+def request_record(request: Request) -> RequestRecord:
+    """The request as it may be kept: no secret headers, no query, the body decoded if it is JSON."""
+    try:
+        body: Any = msgspec.json.decode(request.body)
+    except (msgspec.DecodeError, RecursionError):
+        body = request.body.decode(errors="replace")
+    return RequestRecord(request.method, request.path, masked(request.headers), body)
+
+
+class Take:
+    """The recording of one exchange while it happens."""
+
+    def __init__(self, request: RequestRecord, reply: Reply) -> None:
+        self._start = time.monotonic()
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._size = 0
+        response = ResponseRecord(reply.status, masked(reply.headers))
+        self.exchange = Exchange(
+            datetime.now(UTC).isoformat(timespec="milliseconds"), request, response, reply.note
+        )
+
+    def sent(self, data: bytes) -> None:
+        response = self.exchange.response
+        self._size += len(data)
+        if self._size > MAX_TEXT:
+            response.cut = True
+        if not response.cut:
+            elapsed = round((time.monotonic() - self._start) * 1000, 1)
+            response.chunks.append(Sent(elapsed, self._decoder.decode(data)))
+
+
+class Recorder:
+    """Appends exchanges to a file that only its owner can read; each is flushed at once. Raises OSError."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "wb")
+
+    def write(self, exchange: Exchange) -> None:
+        try:
+            self._file.write(msgspec.json.encode(exchange) + b"\n")
+            self._file.flush()
+        except OSError as error:
+            sys.stderr.write(f"{self._path}: an exchange was not recorded: {error.strerror}\n")
+
+    def close(self) -> None:
+        self._file.close()

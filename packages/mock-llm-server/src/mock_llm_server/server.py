@@ -1,0 +1,236 @@
+"""The server: routes, the answer to a chat completion, and two ways to run it inside a test."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+from anyio.abc import SocketAttribute, SocketStream
+
+from mock_llm_server import faults
+from mock_llm_server.completion import answer, filled
+from mock_llm_server.conversation import ChatRequest, Place, conversation, find, history_problem
+from mock_llm_server.http1 import BadRequest, Connection, Request
+from mock_llm_server.recording import Recorder, Take, request_record
+from mock_llm_server.reply import Reply, error_reply, json_reply, plain, stream
+from mock_llm_server.scenarios import Response, Script, load, parse
+from mock_llm_server.templates import TemplateError
+from mock_llm_server.upstream import Upstream
+
+_MODEL = "mock-model"
+_CHAT = "/chat/completions"
+_GONE = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
+
+
+class MockServer:
+    """A running server.
+
+    ``url`` is its address without a path, e.g. ``http://127.0.0.1:43210``; both ``url`` and ``url + "/v1"``
+    serve as the base URL of a client. ``requests`` are the requests so far, oldest first:
+    ``{"method", "path", "headers", "body"}`` with secrets masked and the body decoded, and for chat
+    completions ``{"scenario", "step"}`` that answered (None for the default response).
+    """
+
+    def __init__(
+        self,
+        script: Script,
+        *,
+        strict: bool = False,
+        keep: int = 0,
+        recorder: Recorder | None = None,
+        upstream: Upstream | None = None,
+    ) -> None:
+        self.url = ""
+        self.port = 0
+        self.requests: list[dict[str, Any]] = []
+        self._script = script
+        self._strict = strict
+        self._recorder = recorder
+        self._upstream = upstream
+        self._keep = keep
+        # How often each step was asked for, by identity: the script outlives the server.
+        self._asked: Counter[int] = Counter()
+
+    async def handle(self, stream: SocketStream) -> None:
+        """Serve one connection until either side ends it."""
+        connection = Connection(stream)
+        async with stream:
+            try:
+                while (request := await connection.receive()) is not None:
+                    await self._exchange(connection, request)
+                    if not connection.next_cycle():
+                        break
+                await connection.close()
+            except BadRequest as error:
+                reply = error_reply(error.status, str(error), headers={"connection": "close"})
+                try:
+                    await connection.reply(reply, lambda _: None)
+                    await connection.close()
+                except _GONE:
+                    return
+            except _GONE:
+                return
+
+    async def _exchange(self, connection: Connection, request: Request) -> None:
+        if self._upstream and _route(request.path) in {_CHAT, "/models"}:
+            async with self._upstream.ask(request) as reply:
+                await self._send(connection, request, reply)
+        else:
+            await self._send(connection, request, self.reply(request))
+
+    async def _send(self, connection: Connection, request: Request, reply: Reply) -> None:
+        if not self._keep and not self._recorder:
+            await connection.reply(reply, lambda _: None)
+            return
+        record = request_record(request)
+        if self._keep:
+            self.requests.append(msgspec.structs.asdict(record) | reply.note)
+            del self.requests[: -self._keep]
+        if not self._recorder:
+            await connection.reply(reply, lambda _: None)
+            return
+        take = Take(record, reply)
+        try:
+            take.exchange.response.ending = await connection.reply(reply, take.sent)
+        finally:
+            self._recorder.write(take.exchange)
+
+    def reply(self, request: Request) -> Reply:
+        """The reply to a request, its faults included."""
+        route = _route(request.path)
+        allowed = "POST" if route == _CHAT else "GET, HEAD"
+        known = route in {_CHAT, "/models", "/health"} or route.startswith("/models/")
+        if known and request.method not in allowed.split(", "):
+            message = f"{request.path} does not take {request.method}, only {allowed}."
+            return error_reply(405, message, code="method_not_allowed", headers={"allow": allowed})
+        if route == _CHAT:
+            return self._chat(request.body)
+        if route == "/health":
+            return json_reply(200, {"status": "ok"})
+        if route == "/models":
+            return json_reply(200, {"object": "list", "data": self._models()})
+        for model in self._models():
+            if route == f"/models/{model['id']}":
+                return json_reply(200, model)
+        if known:
+            return error_reply(404, f"{request.path} names no model of this server.", code="model_not_found")
+        return error_reply(404, f"There is nothing at {request.path}; try /v1{_CHAT}.", code="unknown_url")
+
+    def _models(self) -> list[dict[str, Any]]:
+        names = dict.fromkeys([_MODEL, *self._script.models])
+        return [
+            {"id": name, "object": "model", "created": 0, "owned_by": "mock-llm-server"} for name in names
+        ]
+
+    def _chat(self, body: bytes) -> Reply:
+        try:
+            request = msgspec.json.decode(body, type=ChatRequest)
+        except (msgspec.DecodeError, RecursionError) as error:
+            return error_reply(400, f"The body is no chat completion request: {error}.")
+        if not request.messages:
+            return error_reply(400, "The list of messages is empty.", param="messages")
+        if self._strict and (problem := history_problem(request.messages)):
+            return error_reply(400, problem[1], param=problem[0])
+        place = find(self._script, conversation(request))
+        scenario = place.scenario.name if place.scenario else None
+        try:
+            reply = self._answer(request, place)
+        except TemplateError as error:
+            message = f"Scenario {scenario!r}, step {place.index + 1}: {error}."
+            reply = error_reply(400, message, code="template_not_filled")
+        return msgspec.structs.replace(reply, note={"scenario": scenario, "step": place.index})
+
+    def _answer(self, request: ChatRequest, place: Place) -> Reply:
+        step = place.step
+        response = step.response or Response()
+        if not step.literal:
+            response = filled(response, place.values)
+        fault = None
+        if place.scenario:
+            fault = faults.due(step, self._asked[id(step)])
+            self._asked[id(step)] += 1
+        made = answer(request, faults.spoil(fault, response))
+        delay, token_delay = step.delay_ms / 1000, step.token_delay_ms / 1000
+        if request.stream:
+            usage = request.include_usage
+            reply = stream(made, include_usage=usage, delay=delay, token_delay=token_delay)
+        else:
+            reply = plain(made, delay=delay, token_delay=token_delay)
+        return faults.apply(fault, reply, streamed=bool(request.stream))
+
+
+def _route(path: str) -> str:
+    return path.removeprefix("/v1")
+
+
+Scenarios = Script | dict[str, Any] | Path | None
+
+
+def _script(scenarios: Scenarios) -> Script:
+    if isinstance(scenarios, Script):
+        return scenarios
+    if isinstance(scenarios, dict):
+        return parse(msgspec.json.format(msgspec.json.encode(scenarios), indent=2).decode())
+    return load(scenarios)
+
+
+@asynccontextmanager
+async def serve(
+    scenarios: Scenarios = None,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    record: Path | None = None,
+    strict: bool = False,
+    keep: int = 1000,
+    upstream: Upstream | None = None,
+) -> AsyncGenerator[MockServer]:
+    """Run a server in the current event loop.
+
+    :param scenarios: a Script, the same as JSON-like dictionaries, or a file; None: the bundled ones.
+    :param port: 0 takes a free one.
+    :param record: append each exchange to this file.
+    :param strict: refuse histories in which tool calls and results do not pair up, as strict endpoints do.
+    :param keep: so many of the last requests stay in ``MockServer.requests``.
+    :param upstream: forward chat completions to a real endpoint instead of answering from the scenarios.
+
+    Raises ScenarioError, and OSError if the address is taken or the recording cannot be opened.
+    """
+    script = _script(scenarios)
+    recorder = Recorder(record) if record else None
+    server = MockServer(script, strict=strict, keep=keep, recorder=recorder, upstream=upstream)
+    try:
+        async with await anyio.create_tcp_listener(local_host=host, local_port=port) as listener:
+            server.port = listener.extra(SocketAttribute.local_port)  # noqa: S610 (anyio, not Django)
+            server.url = f"http://{f'[{host}]' if ':' in host else host}:{server.port}"
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(listener.serve, server.handle)
+                try:
+                    yield server
+                finally:
+                    tasks.cancel_scope.cancel()
+    finally:
+        if recorder:
+            recorder.close()
+
+
+@contextmanager
+def running(
+    scenarios: Scenarios = None,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    record: Path | None = None,
+    strict: bool = False,
+) -> Generator[MockServer]:
+    """``serve`` for synchronous tests: the server runs in a thread of its own."""
+    from anyio.from_thread import start_blocking_portal
+
+    context = serve(scenarios, host=host, port=port, record=record, strict=strict)
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(context) as server:
+        yield server
