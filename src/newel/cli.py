@@ -1,0 +1,154 @@
+"""The commands a user types. Parsing only: what they do is composed in ``newel.app``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from newel.agent.errors import NewelError
+from newel.app import Options
+from newel.config import Flags
+
+USAGE_ERROR, FAILED, INTERRUPTED = 2, 1, 130
+
+EPILOG = """\
+commands:
+  newel demo                   the main job at once, with a scripted model: no key, nothing to set up
+  newel doctor                 what is set, from where, and whether it works
+  newel sessions               the sessions of this folder
+  newel export SESSION         a session as Markdown (or --html) on standard output or into a file
+  newel import FILE            take over a session file of pi
+A prompt that begins with one of these words: newel -- demo …
+
+Without a prompt Newel is interactive. Standard input that is not a terminal is added to the prompt.
+exit codes: 0 done, 1 the run failed or reached a limit, 2 wrong usage, 130 interrupted"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """``newel``."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments and arguments[0] in {"demo", "doctor", "sessions", "export", "import"}:
+        return _guarded(lambda: _command(arguments[0], arguments[1:]))
+    return _guarded(lambda: _agent("newel", arguments))
+
+
+def coding_agent() -> int:
+    """``coding-agent``: the same agent under its other name."""
+    return _guarded(lambda: _agent("coding-agent", sys.argv[1:]))
+
+
+def lsimons_agent() -> int:
+    """``lsimons-agent``: the plainest of conversations."""
+    return _guarded(lambda: _agent("lsimons-agent", sys.argv[1:], simple=True))
+
+
+def _guarded(body: Callable[[], int]) -> int:
+    """Whatever goes wrong on purpose is one message, never a traceback."""
+    try:
+        return body()
+    except NewelError as error:
+        print(f"newel: {error}", file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+
+
+def _agent(name: str, arguments: Sequence[str], *, simple: bool = False) -> int:
+    from newel.app import run_agent
+
+    parser = agent_parser(name)
+    given = parser.parse_args(arguments)
+    if given.version:
+        from importlib.metadata import version
+
+        print(f"newel {version('newel')}")
+        return 0
+    if given.continue_ and given.session:
+        parser.error("--continue and --session exclude each other")
+    options = Options(
+        flags=Flags(
+            base_url=given.base_url,
+            api_key=given.api_key,
+            model=given.model,
+            thinking=given.thinking,
+            approve=given.approve,
+            renderer="json" if given.json else given.renderer,
+            max_turns=given.max_turns,
+            max_cost=given.max_cost,
+        ),
+        prompts=[prompt for prompt in given.prompts if prompt.strip()],
+        cwd=_folder(parser, given.cwd),
+        continue_=given.continue_,
+        session=given.session,
+        ephemeral=given.ephemeral,
+        system_prompt=given.system_prompt,
+        simple=simple,
+    )
+    return run_agent(options)
+
+
+def agent_parser(name: str) -> argparse.ArgumentParser:
+    """The options of ``newel``, ``coding-agent`` and ``lsimons-agent``."""
+    parser = argparse.ArgumentParser(
+        prog=name,
+        description="A coding agent: say what you want, it reads, edits and runs.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("prompts", nargs="*", metavar="PROMPT", help="what to do; several are done one after the other")
+    add(
+        "-c",
+        "--continue",
+        dest="continue_",
+        action="store_true",
+        help="go on with this folder's last session",
+    )
+    add("--session", metavar="ID", help="go on with this session (the beginning of its id, or its file)")
+    add("--ephemeral", action="store_true", help="keep the session in memory only")
+    add("-m", "--model", help="the model's name at the server")
+    add("--base-url", metavar="URL", help="an OpenAI-compatible server")
+    add("--api-key", metavar="KEY", help="its key; better set LLM_AUTH_TOKEN, which other users cannot see")
+    add("--system-prompt", metavar="TEXT", help="in place of Newel's own")
+    add("--thinking", choices=["off", "minimal", "low", "medium", "high"], help="how much the model reasons")
+    add("--approve", choices=["auto", "ask", "review", "read-only"], help="what may run unasked (auto)")
+    add("--max-turns", type=_positive_int, metavar="N", help="requests for one prompt, at most")
+    add("--max-cost", type=_positive, metavar="USD", help="US dollars for one prompt, at most")
+    add("--cwd", metavar="DIR", help="work in this folder")
+    add("--renderer", choices=["rich", "console", "json"], help="how the run is shown")
+    add("--json", action="store_true", help="one JSON object a line, in and out; the same as --renderer json")
+    add("--version", action="store_true", help="show the version")
+    return parser
+
+
+def _folder(parser: argparse.ArgumentParser, given: str | None) -> Path:
+    folder = Path(given or ".").expanduser().resolve()
+    if not folder.is_dir():
+        parser.error(f"--cwd: there is no folder {folder}")
+    return folder
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError("must be more than 0")
+    return value
+
+
+def _positive_int(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("must be 1 or more")
+    return value
+
+
+def _command(name: str, arguments: Sequence[str]) -> int:
+    from newel import commands
+
+    return commands.run(name, arguments)

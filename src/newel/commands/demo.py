@@ -1,0 +1,42 @@
+"""``newel demo``: the main job at once. The model is scripted; the agent, the HTTP, the file and the command
+are real."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import anyio
+
+from newel import app, config
+from newel.config import Flags
+
+PROMPT = "Write a hello world script and run it."
+
+
+def command_demo(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="newel demo", description=__doc__)
+    parser.add_argument("--renderer", choices=["rich", "console", "json"], help="how the run is shown")
+    given = parser.parse_args(arguments)
+    return anyio.run(_demo, Flags(renderer=given.renderer, model="mock-model", api_key="none"))
+
+
+async def _demo(flags: Flags) -> int:
+    import msgspec
+    from mock_llm_server import serve
+
+    folder = Path(tempfile.mkdtemp(prefix="newel-demo-"))
+    async with serve() as server:
+        flags = msgspec.structs.replace(flags, base_url=f"{server.url}/v1")
+        settings = config.load(flags, cwd=folder, environ={"NEWEL_HOME": str(folder / ".newel")})
+        options = app.Options(flags=flags, cwd=folder, prompts=[PROMPT], ephemeral=True)
+        if settings.renderer != "json":
+            print(f"A scripted model at {server.url} is asked: {PROMPT}\n")
+        code = await app.run_with(settings, options)
+    if settings.renderer != "json":
+        made = ", ".join(sorted(path.name for path in folder.iterdir() if path.is_file())) or "nothing"
+        print(f"\nThe model was scripted; the rest was real. In {folder}: {made}")
+        print("With a model of your own: newel doctor says what is missing.")
+    return code
