@@ -1,0 +1,51 @@
+"""The examples in the documentation work: a newcomer's first tool, provider and front end."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from newel.agent.agent import Agent, ProviderTransport
+from newel.agent.messages import AssistantMessage, ToolCall, ToolResultMessage
+from newel.agent.ports import Model, RunConfig
+from newel.agent.transform import Transformer
+from newel.providers.scripted import Scripted
+from newel.workspace.local import LocalWorkspace
+
+ROOT = Path(__file__).resolve().parents[2]
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def examples() -> dict[str, Any]:
+    names: dict[str, Any] = {}
+    for code in BLOCK.findall((ROOT / "CONTRIBUTING.md").read_text()):
+        exec(code, names)  # noqa: S102 — our own documentation
+    return names
+
+
+@pytest.mark.anyio
+async def test_the_tool_the_provider_and_the_front_end_of_the_guide_work_together(
+    examples: dict[str, Any], tmp_path: Path
+) -> None:
+    (tmp_path / "a.txt").write_text("one\ntwo\n")
+    tool = examples["CountTool"](LocalWorkspace(str(tmp_path)))
+    call = AssistantMessage(content=[ToolCall("1", "count", {"file_path": "a.txt"})])
+
+    class Both:
+        async def complete(self, request: Any, on_delta: Any, /) -> AssistantMessage:
+            if len(request.messages) == 1:
+                return await Scripted([call]).complete(request, on_delta)
+            return await examples["Parrot"]().complete(request, on_delta)
+
+    config = RunConfig(model=Model("m"), transform=Transformer(), tools=(tool,))
+    agent = Agent(ProviderTransport(Both()), config)
+    screen = examples["Whisper"](agent)
+    await agent.prompt("Count")
+    result = agent.state.messages[2]
+    assert isinstance(result, ToolResultMessage)
+    assert result.output == "2 lines"
+    assert screen.shown.startswith("[count]")
