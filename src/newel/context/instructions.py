@@ -69,7 +69,7 @@ def find_instructions(
 def describe(instructions: Sequence[Instructions]) -> str:
     """A few words for a status line: ``AGENTS.md 1.2k`` (all files' bytes in use), empty if there is none."""
     used = sum(each.size - each.cut for each in instructions)
-    words = f"{FILE_NAME} {used / 1000:.1f}k" if used else ""
+    words = f"{FILE_NAME} {max(used, 100) / 1000:.1f}k" if used else ""
     if any(each.cut for each in instructions):
         words += " (cut)"
     if any(each.problem for each in instructions):

@@ -106,7 +106,7 @@ def test_what_cannot_be_read_is_named_and_stops_nothing(tmp_path: Path) -> None:
     assert "symbolic links" in (loop.problem or "")
     assert "not a regular file" in (pipe.problem or "")
     assert "not a text file" in (binary.problem or "")
-    assert describe([user, loop]) == "AGENTS.md 0.0k (not all could be read)"
+    assert describe([user, loop]) == "AGENTS.md 0.1k (not all could be read)"
 
 
 def test_a_cloned_project_cannot_send_a_file_of_the_user_by_a_link(tmp_path: Path) -> None:

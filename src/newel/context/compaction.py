@@ -1,0 +1,190 @@
+"""Keeping a conversation inside the model's window: older messages give way to a summary.
+
+The messages themselves stay in the session. What is appended is a ``compaction`` message, and the
+transformer shows the model its summary in place of what came before the first message that is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from newel.agent.errors import BadResponse, NewelError
+from newel.agent.events import Delta, Retry
+from newel.agent.messages import (
+    AppMessage,
+    AssistantMessage,
+    CustomMessage,
+    Message,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+    new_id,
+)
+from newel.agent.ports import Model, ModelRequest, Provider
+from newel.agent.transform import COMPACTION, Transformer
+from newel.context import summary, tokens
+
+Reason = Literal["full", "overflow", "asked"]
+
+MAX_ACCOUNT_CHARS = 16_000
+MAX_QUESTION_CHARS = 400_000
+UNKNOWN_WINDOW = 32_000
+"""In tokens: what the model that sums up is taken to have if nobody knows."""
+
+
+class Compactor:
+    """``ports.Compact``, and the same on request.
+
+    ``provider`` and ``model`` write the summaries (a small model will do). ``context_window`` is that of
+    the conversation's model, in tokens; None means that only an overflow or a user leads to a compaction.
+    Set all three anew when the conversation changes its model.
+
+    The message that comes of it has in its ``data``: ``summary`` and ``firstKept`` for the transformer,
+    ``account`` (the summary's middle part, from which the next one goes on), ``reason``, ``tokensBefore``,
+    ``usage`` and ``cost`` of the request, or ``problem``, in words, if no model gave a summary.
+    """
+
+    def __init__(
+        self,
+        provider: Provider,
+        model: Model,
+        *,
+        context_window: int | None,
+        threshold: float = 0.8,
+        keep_tokens: int = 20_000,
+        overhead_tokens: int = 2_000,
+    ) -> None:
+        """``threshold`` is the part of the window that may fill before a compaction, ``keep_tokens`` what
+        of the latest messages stays at most, ``overhead_tokens`` what system prompt and tools take.
+        """
+        self.provider = provider
+        self.model = model
+        self.context_window = context_window
+        self._threshold = threshold
+        self._keep_tokens = keep_tokens
+        self._overhead_tokens = overhead_tokens
+
+    async def __call__(
+        self, messages: Sequence[AppMessage], _usage: Usage, /, *, overflow: bool
+    ) -> CustomMessage | None:
+        """A compaction if the window is nearly full, or was found to be with ``overflow``. The usage is
+        read from the messages: an old response's count says nothing once a compaction has followed it.
+        """
+        if overflow:
+            return await self.compact_now(messages, reason="overflow")
+        window = self.context_window
+        if window is None or self.size(messages) < window * self._threshold:
+            return None
+        view = _View(messages)
+        cut = view.cut(min(self._keep_tokens, window // 4), at_most=window // 2)
+        if sum(view.sizes[:cut]) < window // 10:
+            return None  # so little would be won that the next request would ask again
+        return await self._compact(messages, view, cut, "full", "")
+
+    async def compact_now(
+        self, messages: Sequence[AppMessage], instructions: str = "", *, reason: Reason = "asked"
+    ) -> CustomMessage | None:
+        """A compaction however full the window is; None if there is nothing to sum up. ``instructions``
+        are the user's wishes for the summary.
+        """
+        view = _View(messages)
+        total = sum(view.sizes)
+        cut = view.cut(min(self._keep_tokens, total // 4), at_most=total // 2)
+        return await self._compact(messages, view, cut, reason, instructions) if cut else None
+
+    def size(self, messages: Sequence[AppMessage]) -> int:
+        """About how many tokens the next request takes: the last response's own count and an estimate of
+        what came after it, or, where no server has counted, an estimate of everything.
+        """
+        since = 0
+        for message in reversed(messages):
+            if isinstance(message, AssistantMessage) and message.usage.total:
+                return message.usage.total + since
+            if isinstance(message, CustomMessage) and message.name == COMPACTION:
+                break
+            since += tokens.of_message(message)
+        view = _View(messages)
+        return self._overhead_tokens + tokens.of_text(view.summary) + sum(view.sizes)
+
+    async def _compact(
+        self, messages: Sequence[AppMessage], view: _View, cut: int, reason: Reason, wishes: str
+    ) -> CustomMessage:
+        identity = new_id()
+        gone, kept = view.messages[:cut], view.messages[cut:]
+        before = self.size(messages)
+        data: dict[str, Any] = {
+            "firstKept": kept[0].id if kept else identity,
+            "tokensBefore": before,
+            "reason": reason,
+        }
+        window = min(self.context_window or UNKNOWN_WINDOW, before)
+        try:
+            answer = await self._ask(gone, view.account, wishes, window)
+        except NewelError as error:
+            data["problem"] = f"No model summed up the conversation ({error}), so it was done without one."
+            account = summary.without_a_model(gone, before=view.account)
+        else:
+            account = answer.text.strip()
+            data |= {"usage": msgspec.to_builtins(answer.usage), "cost": answer.cost}
+        # With four characters a token this and what compose adds take a third of the window at most.
+        data["account"] = summary.shorten(account, min(MAX_ACCOUNT_CHARS, window // 2))
+        data["summary"] = summary.compose(
+            data["account"], messages, limit=min(summary.USER_CHARS, window // 4)
+        )
+        return CustomMessage(name=COMPACTION, data=data, id=identity)
+
+    async def _ask(self, gone: Sequence[Message], before: str, wishes: str, window: int) -> AssistantMessage:
+        # Two of a token's four characters: the rest is for the answer, and for scripts with longer tokens.
+        limit = min((self.model.context_window or window) * 2, MAX_QUESTION_CHARS)
+        question = summary.question(gone, before=before, wishes=wishes, limit=limit)
+        answer = await self.provider.complete(
+            ModelRequest(self.model, summary.SYSTEM_PROMPT, [UserMessage(question)]), _ignore
+        )
+        if not answer.text.strip() or answer.stop_reason in {"error", "aborted"}:
+            raise BadResponse(answer.error_message or f"{self.model.id} gave an empty answer")
+        return answer
+
+
+class _View:
+    """The messages that the model sees now, their sizes in tokens, and the summary before them."""
+
+    def __init__(self, messages: Sequence[AppMessage]) -> None:
+        sources = {message.id: message for message in messages}
+        self.summary = self.account = ""
+        self.messages: list[Message] = []
+        for shown in Transformer()(messages):
+            source = sources[shown.id]
+            if isinstance(source, CustomMessage):
+                self.summary = str(source.data.get("summary", ""))
+                self.account = str(source.data.get("account", self.summary))
+            else:
+                self.messages.append(source)
+        self.sizes = [tokens.of_message(message) for message in self.messages]
+
+    def cut(self, keep: int, *, at_most: int) -> int:
+        """The index of the first message that stays: the latest ``keep`` tokens do, or at least the last
+        turn, if it has no more than ``at_most``; otherwise none (the index is then that of the end). What
+        stays never has a tool's result without its call.
+        """
+        best = len(self.messages)
+        unanswered: set[str] = set()
+        total = 0
+        for index in range(len(self.messages) - 1, -1, -1):
+            message = self.messages[index]
+            total += self.sizes[index]
+            if isinstance(message, ToolResultMessage):
+                unanswered.add(message.tool_call_id)
+            elif isinstance(message, AssistantMessage):
+                unanswered.difference_update(call.id for call in message.tool_calls)
+            if total > (keep if best < len(self.messages) else at_most):
+                break
+            if not unanswered:
+                best = index
+        return best
+
+
+async def _ignore(_delta: Delta | Retry) -> None:
+    """A summary is read when it is whole."""

@@ -1,0 +1,330 @@
+"""If these fail, a long conversation ends in an error, or the agent forgets what it was asked to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from newel.agent.errors import ServerFailed
+from newel.agent.messages import (
+    AppMessage,
+    AssistantMessage,
+    Attachment,
+    CustomMessage,
+    ImageContent,
+    TextContent,
+    ThinkingContent,
+    ToolCall,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+)
+from newel.agent.ports import Model, ModelRequest, OnDelta
+from newel.agent.transform import Transformer
+from newel.context import summary, tokens
+from newel.context.compaction import Compactor
+
+pytestmark = pytest.mark.anyio
+
+SMALL = Model("small", context_window=8_000)
+
+
+class Writer:
+    """A model that gives the same summary each time, or none at all, and remembers the questions."""
+
+    def __init__(self, words: str | None = "## Goal\nAll is well.") -> None:
+        self.words = words
+        self.requests: list[ModelRequest] = []
+
+    async def complete(self, request: ModelRequest, _on_delta: OnDelta, /) -> AssistantMessage:
+        self.requests.append(request)
+        if self.words is None:
+            raise ServerFailed("the server is down", status=503)
+        return AssistantMessage([TextContent(self.words)], usage=Usage(input=900, output=50), cost=0.001)
+
+    @property
+    def question(self) -> str:
+        [message] = self.requests[-1].messages
+        assert isinstance(message, UserMessage)
+        return message.text
+
+
+def turn(number: int, size: int = 4_000, **arguments: object) -> list[AppMessage]:
+    """A call of a tool and its result of ``size`` characters."""
+    call = ToolCall(
+        f"call{number}", str(arguments.pop("tool", "bash")), dict(arguments) or {"command": f"step {number}"}
+    )
+    return [
+        AssistantMessage([TextContent(f"Now step {number}."), call]),
+        ToolResultMessage(call.id, call.name, "x" * size, is_error=False),
+    ]
+
+
+def conversation(turns: int, size: int = 4_000) -> list[AppMessage]:
+    return [UserMessage("Add a --dry-run flag."), *(m for number in range(turns) for m in turn(number, size))]
+
+
+def compactor(writer: Writer, window: int | None = 10_000, **sizes: int) -> Compactor:
+    return Compactor(writer, SMALL, context_window=window, **sizes)
+
+
+async def asked(
+    compact: Compactor, messages: Sequence[AppMessage], *, overflow: bool = False
+) -> CustomMessage | None:
+    return await compact(messages, Usage(), overflow=overflow)
+
+
+def answered_calls(messages: Sequence[AppMessage]) -> bool:
+    """Whether each result the model would see follows its call, and each call has its result."""
+    open_calls: set[str] = set()
+    for message in Transformer()(messages):
+        if isinstance(message, AssistantMessage):
+            if open_calls:
+                return False
+            open_calls = {call.id for call in message.tool_calls}
+        elif isinstance(message, ToolResultMessage):
+            if message.tool_call_id not in open_calls:
+                return False
+            open_calls.remove(message.tool_call_id)
+    return not open_calls
+
+
+async def test_while_there_is_room_nothing_is_summed_up() -> None:
+    writer = Writer()
+    assert await asked(compactor(writer), conversation(3)) is None
+    assert await asked(compactor(writer, window=None), conversation(100)) is None
+    assert writer.requests == []
+
+
+async def test_a_full_window_is_summed_up_and_the_latest_turns_stay() -> None:
+    writer = Writer()
+    messages = conversation(8)
+    compaction = await asked(compactor(writer), messages)
+    assert compaction is not None
+    summed_up, *kept = Transformer()([*messages, compaction])
+    assert isinstance(summed_up, UserMessage)
+    assert "All is well." in summed_up.text
+    assert kept == messages[-4:]
+    assert compaction.data["tokensBefore"] > 8_000
+    assert compaction.data["reason"] == "full"
+    assert compaction.data["usage"] == {"input": 900, "output": 50}
+    assert "step 0" in writer.question
+    assert "step 7" not in writer.question
+    assert writer.requests[0].model == SMALL
+
+
+async def test_a_compaction_is_a_message_that_a_session_can_hold() -> None:
+    compaction = await asked(compactor(Writer()), conversation(8))
+    assert compaction is not None
+    assert msgspec.json.decode(msgspec.json.encode(compaction), type=CustomMessage) == compaction
+
+
+async def test_the_task_and_the_latest_request_survive_without_the_models_grace() -> None:
+    messages = [
+        UserMessage("Port the parser to Rust."),
+        *conversation(4)[1:],
+        UserMessage(
+            "But keep the tests in Python.",
+            attachments=[Attachment("document", "notes.txt", "text/plain", 1, "")],
+        ),
+        *conversation(8)[1:],
+    ]
+    compaction = await asked(compactor(Writer("Nothing much happened.")), messages)
+    assert compaction is not None
+    text = compaction.data["summary"]
+    assert "Port the parser to Rust." in text
+    assert "But keep the tests in Python.\n[attached: notes.txt]" in text
+
+
+async def test_a_task_of_a_megabyte_is_cut_and_not_lost() -> None:
+    messages = [UserMessage("Begin. " + "x" * 1_000_000 + " End."), *conversation(8)[1:]]
+    compaction = await asked(compactor(Writer()), messages)
+    assert compaction is not None
+    text = compaction.data["summary"]
+    assert "Begin. xxx" in text
+    assert "xxx End." in text
+    assert "characters left out" in text
+    assert len(text) < 10_000
+    assert len(writer_input(messages)) < 30_000
+
+
+def writer_input(messages: Sequence[AppMessage]) -> str:
+    shown = Transformer()(messages)
+    return summary.question(shown, before="", wishes="", limit=16_000)
+
+
+async def test_the_files_that_were_touched_are_listed_and_failed_calls_are_not() -> None:
+    failed = turn(3, tool="edit", file_path="never.py")
+    failed[1] = msgspec.structs.replace(failed[1], is_error=True)
+    messages = [
+        UserMessage("Go."),
+        *turn(1, tool="read", file_path="cli.py"),
+        *turn(2, tool="read", file_path="run.py"),
+        *failed,
+        *turn(4, tool="edit", file_path="run.py"),
+    ]
+    text = summary.compose("", messages, limit=4_000)
+    assert "Changed: run.py\nRead: cli.py\n" in text
+    assert "never.py" not in text
+
+
+async def test_an_earlier_summary_is_folded_into_the_next() -> None:
+    writer = Writer("The first account.")
+    compact = compactor(writer)
+    messages = conversation(8)
+    for expected in ("The second account.", "The third account."):
+        compaction = await asked(compact, messages)
+        assert compaction is not None
+        assert await asked(compact, [*messages, compaction]) is None
+        messages = [*messages, compaction, *(m for number in range(8) for m in turn(number))]
+        before, writer.words = writer.words, expected
+        compaction = await asked(compact, messages)
+        assert compaction is not None
+        assert before is not None
+        assert before in writer.question
+        assert expected in compaction.data["summary"]
+        assert before not in compaction.data["summary"]
+        assert compaction.data["summary"].count("Add a --dry-run flag.") == 1
+        messages = [*messages, compaction, *(m for number in range(8) for m in turn(number))]
+
+
+@pytest.mark.parametrize("words", [None, "", "  \n"])
+async def test_where_no_model_sums_up_the_run_goes_on_with_what_can_be_told(words: str | None) -> None:
+    compact = compactor(Writer(words))
+    messages = conversation(8)
+    compaction = await asked(compact, messages)
+    assert compaction is not None
+    text = compaction.data["summary"]
+    assert "Add a --dry-run flag." in text
+    assert "- step 2" in text
+    assert "Now step" in text
+    assert "without one" in compaction.data["problem"]
+    again = await asked(compact, [*messages, compaction, *conversation(8)[1:]])
+    assert again is not None
+    assert "- step 2" in again.data["summary"]
+
+
+async def test_a_servers_count_is_believed_until_a_compaction_makes_it_old() -> None:
+    compact = compactor(Writer(), window=100_000)
+    counted = AssistantMessage([TextContent("short")], usage=Usage(input=90_000, output=10))
+    messages = [*conversation(60), counted]
+    assert compact.size([*messages, UserMessage("x" * 400)]) == 90_010 + 104
+    compaction = await asked(compact, messages)
+    assert compaction is not None
+    assert compaction.data["tokensBefore"] == 90_010
+    assert compact.size([*messages, compaction]) < 30_000
+    assert await asked(compact, [*messages, compaction]) is None
+
+
+async def test_a_refused_conversation_becomes_much_shorter_though_no_window_is_known() -> None:
+    messages = [*conversation(20), AssistantMessage([], stop_reason="error", error_message="too long")]
+    compact = compactor(Writer("long " * 10_000), window=None)
+    compaction = await asked(compact, messages, overflow=True)
+    assert compaction is not None
+    assert compaction.data["reason"] == "overflow"
+    assert compact.size([*messages, compaction]) < compact.size(messages) * 0.7
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        turn(9, size=1_000_000),
+        [UserMessage("what is this? " + "x" * 1_000_000)],
+        [AssistantMessage([TextContent("x" * 1_000_000)]), UserMessage("go on")],
+    ],
+)
+async def test_one_message_larger_than_the_window_does_not_end_the_run(last: list[AppMessage]) -> None:
+    writer = Writer()
+    compact = compactor(writer)
+    messages = [*conversation(2), *last]
+    compaction = await asked(compact, messages, overflow=True)
+    assert compaction is not None
+    assert compact.size([*messages, compaction]) < 8_000
+    assert answered_calls([*messages, compaction])
+    assert len(writer.question) < 20_000
+    assert "left out" in writer.question
+
+
+async def test_a_user_can_ask_for_it_at_any_time_and_say_what_matters() -> None:
+    writer = Writer()
+    compact = compactor(writer, window=1_000_000)
+    compaction = await compact.compact_now(conversation(3), "Keep the benchmark figures.")
+    assert compaction is not None
+    assert compaction.data["reason"] == "asked"
+    assert "Keep the benchmark figures." in writer.question
+    assert await compact.compact_now([]) is None
+
+
+async def test_what_is_left_out_of_a_long_transcript_is_the_middle() -> None:
+    question = writer_input(conversation(100))
+    assert len(question) < 20_000
+    assert "Add a --dry-run flag." in question
+    assert "step 99" in question
+    assert "step 20" not in question
+    assert "messages left out" in question
+
+
+async def test_images_and_reasoning_count_and_other_scripts_are_not_taken_for_english() -> None:
+    picture = ImageContent("A" * 100_000, "image/png")
+    assert 1_200 <= tokens.of_message(UserMessage([TextContent("hi"), picture])) < 1_300
+    assert (
+        1_200
+        <= tokens.of_message(ToolResultMessage("1", "read", "", is_error=False, images=[picture]))
+        < 1_300
+    )
+    attachments = [
+        Attachment("image", "a.png", "image/png", 1, "A" * 100_000),
+        Attachment("document", "b.txt", "text/plain", 1, "A" * 100_000, extracted_text="b" * 4_000),
+    ]
+    assert 2_200 <= tokens.of_message(UserMessage("", attachments=attachments)) < 2_300
+    assert tokens.of_message(AssistantMessage([ThinkingContent("t" * 4_000)])) > 1_000
+    assert tokens.of_text("漢字" * 100) == 150
+    assert tokens.of_message(CustomMessage("note", {"text": "x" * 4_000})) == 0
+
+
+def calls_and_results(sizes: list[int]) -> list[AppMessage]:
+    results = [ToolResultMessage(f"c{n}", "bash", "r" * size, is_error=False) for n, size in enumerate(sizes)]
+    calls = [ToolCall(result.tool_call_id, "bash", {"command": "x"}) for result in results]
+    return [AssistantMessage([*calls]), *results]
+
+
+def request(size: int) -> list[AppMessage]:
+    return [UserMessage("u" * size)]
+
+
+def what_no_model_sees(_: None) -> list[AppMessage]:
+    return [CustomMessage("note"), AssistantMessage([], stop_reason="error")]
+
+
+HISTORY = st.lists(
+    st.one_of(
+        st.integers(0, 3_000).map(request),
+        st.lists(st.integers(0, 9_000), max_size=4).map(calls_and_results),
+        st.none().map(what_no_model_sees),
+    ),
+    min_size=1,
+    max_size=20,
+).map(lambda groups: [message for group in groups for message in group])
+
+
+@settings(deadline=None)
+@given(HISTORY, st.integers(500, 20_000), st.booleans(), st.data())
+async def test_a_call_is_never_parted_from_its_result(
+    messages: list[AppMessage], window: int, overflow: bool, data: st.DataObject
+) -> None:
+    compact = compactor(
+        Writer(data.draw(st.sampled_from([None, "short", "long " * 9_000]))), window, overhead_tokens=100
+    )
+    for _ in range(3):
+        compaction = await asked(compact, messages, overflow=overflow)
+        if compaction is None:
+            break
+        messages = [*messages, compaction]
+        assert answered_calls(messages)
+        assert compaction.data["firstKept"] in {message.id for message in messages}
+        if not overflow:
+            assert compact.size(messages) < window
