@@ -27,8 +27,9 @@ from mock_llm_server.scenarios import (
     WrongContentTypeFault,
 )
 
-_JUNK = b"x" * 65536
+_JUNK = b"x"
 _PING = b": ping\n\n"
+_BLOCK = 65536
 
 
 def due(step: Step, before: int) -> Fault | None:
@@ -137,14 +138,15 @@ def _status(fault: StatusFault, reply: Reply) -> Reply:
 
 def _endless(fault: EndlessBodyFault, reply: Reply, pieces: list[Piece], *, streamed: bool) -> Reply:
     if not streamed:
-        first, again = Piece(b'{"id": "'), Piece(_JUNK)
+        first, again = b'{"id": "', _JUNK
     elif fault.of == "junk":
-        first, again = Piece(b"data: "), Piece(_JUNK)
+        first, again = b"data: ", _JUNK
     else:
-        first, again = pieces[0], pieces[1] if fault.of == "content" else Piece(_PING)
-    return msgspec.structs.replace(_chunked(reply, [first]), more=_forever(again))
+        first, again = pieces[0].data, pieces[1].data if fault.of == "content" else _PING
+    return msgspec.structs.replace(_chunked(reply, [Piece(first)]), more=_forever(again))
 
 
-async def _forever(piece: Piece) -> AsyncGenerator[Piece]:
+async def _forever(data: bytes) -> AsyncGenerator[Piece]:
+    block = Piece(data * (_BLOCK // len(data)))
     while True:
-        yield piece
+        yield block

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import msgspec
 from msgspec import Meta, field
@@ -286,10 +286,17 @@ def parse(text: str, name: str = "<scenarios>") -> Script:
     except RecursionError as error:
         raise ScenarioError(name, 1, "the JSON is nested too deeply") from error
     except msgspec.DecodeError as error:
-        raise ScenarioError(name, *explain(error, text)) from error
+        line, reason = explain(error, text)
+        if ".kind: Invalid value" in reason:
+            reason += f"; the kinds are {', '.join(_kinds())}"
+        raise ScenarioError(name, line, reason) from error
     for path, reason in _template_problems(script):
         raise ScenarioError(name, line_of(text, path), f"{path.removeprefix('$.')}: {reason}")
     return script
+
+
+def _kinds() -> list[str]:
+    return [str(fault.__struct_config__.tag) for fault in get_args(Fault)]
 
 
 def _template_problems(script: Script) -> Iterator[tuple[str, str]]:
