@@ -1,0 +1,137 @@
+"""Tool calls put together from the pieces that servers send.
+
+The protocol gives each piece an ``index``, and the first one an ``id`` and a ``name``. Servers leave out
+any of them, repeat the name, give every call the same index or every piece a new id, and send arguments
+as text, as text twice over, or as an object. What belongs together is decided here, once.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from newel.agent.events import ToolCallDelta
+from newel.agent.messages import ToolCall, new_id
+from newel.providers.loose import as_dict, as_list, as_str, parse
+from newel.providers.repair import Toolbox
+
+MAX_CALLS = 256
+"""Calls of one message; more are junk."""
+
+
+class _Call:
+    def __init__(self, position: int) -> None:
+        self.position = position
+        self.index: int | None = None
+        self.id = ""
+        self.name = ""
+        self.arguments: list[str] = []
+
+    @property
+    def text(self) -> str:
+        return "".join(self.arguments)
+
+    def is_whole(self) -> bool:
+        """Whether the arguments are complete, so that a further piece can only begin another call."""
+        try:
+            parse(self.text)
+        except ValueError:
+            return False
+        return True
+
+
+class CallPieces:
+    """Feed it the ``tool_calls`` of each chunk; ``finish`` makes the calls."""
+
+    def __init__(self, toolbox: Toolbox) -> None:
+        self._toolbox = toolbox
+        self._calls: list[_Call] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._calls)
+
+    def feed(self, pieces: object) -> list[ToolCallDelta]:
+        """Take ``delta.tool_calls``: a list, or one object where a server forgot the list."""
+        deltas: list[ToolCallDelta] = []
+        for piece in as_list(pieces) or [pieces]:
+            fields = as_dict(piece)
+            if fields and (delta := self._take(fields)):
+                deltas.append(delta)
+        return deltas
+
+    def finish(self, *, cut: bool) -> list[ToolCall]:
+        """The calls in their order. ``cut``: the output limit ended the message, within the last call or
+        right behind it, so that one is not to be run.
+        """
+        made: list[ToolCall] = []
+        used: set[str] = set()
+        calls = [call for call in self._calls if call.name or call.arguments]
+        for call in calls:
+            call_id = call.id if call.id and call.id not in used else fresh_id()
+            used.add(call_id)
+            made.append(self._toolbox.call(call_id, call.name, call.text, cut=cut and call is calls[-1]))
+        return made
+
+    def _take(self, fields: dict[str, Any]) -> ToolCallDelta | None:
+        function = as_dict(fields.get("function")) or fields
+        name = as_str(function.get("name"))
+        arguments = function.get("arguments")
+        if isinstance(arguments, dict | list):
+            arguments = json.dumps(arguments, ensure_ascii=False)
+        text = as_str(arguments)
+        call = self._find(fields, name)
+        if call is None:
+            return None
+        fresh_name = self._name(call, name)
+        if text and call.arguments and text == call.text and call.is_whole():
+            text = ""  # the whole call once more, as some servers do in their last chunk
+        if text:
+            call.arguments.append(text)
+        if not text and not fresh_name:
+            return None
+        return ToolCallDelta(index=call.position, name=fresh_name, delta=text)
+
+    def _find(self, fields: dict[str, Any], name: str) -> _Call | None:
+        """The call that a piece belongs to, a new one if need be; None for junk."""
+        index, call_id = fields.get("index"), as_str(fields.get("id"))
+        if isinstance(index, bool) or not isinstance(index, int):
+            index = None
+        last = self._calls[-1] if self._calls else None
+        if index is not None:
+            known = next((call for call in reversed(self._calls) if call.index == index), None)
+        elif call_id:
+            known = next((call for call in self._calls if call.id == call_id), None)
+            if known is None and last and not name and last.index is None:
+                known = last
+        else:
+            known = last
+        if known and not (name and self._is_another(known, call_id, name, has_index=index is not None)):
+            return known
+        if len(self._calls) >= MAX_CALLS:
+            return None
+        call = _Call(len(self._calls))
+        call.index, call.id = index, call_id
+        self._calls.append(call)
+        return call
+
+    def _is_another(self, call: _Call, call_id: str, name: str, *, has_index: bool) -> bool:
+        """Whether a named piece that seems to belong to ``call`` begins another one."""
+        if call_id and call_id == call.id:
+            return False
+        if has_index and not (call_id and call.id):
+            return False
+        if not call.arguments:
+            return bool(call_id and call.id)
+        return call.is_whole() or name != call.name
+
+    def _name(self, call: _Call, name: str) -> str | None:
+        """Add to the call's name; returns it if it is news. Names are repeated, grown or sent in pieces."""
+        if not name or name == call.name or self._toolbox.find(call.name):
+            return None
+        call.name = name if name.startswith(call.name) else call.name + name
+        return call.name
+
+
+def fresh_id() -> str:
+    """An id for a call that came without one; nine characters, since one vendor takes no others back."""
+    return new_id()[:9]

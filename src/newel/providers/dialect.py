@@ -1,0 +1,58 @@
+"""What one server makes of the protocol: learned from its refusals, remembered per model."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from newel.agent.errors import ContextOverflow, ProviderError
+from newel.agent.ports import ModelRequest
+
+_NAMES_LIMIT = re.compile(r"max_(?:completion_)?tokens")
+_NAMES_EFFORT = re.compile(r"reasoning[_ .]effort|does not support thinking", re.IGNORECASE)
+_NAMES_STREAM = re.compile(r"\bstream(?:ing|ed)?\b", re.IGNORECASE)
+_REFUSES = re.compile(
+    r"support|cannot|can't|must|disabled|not (?:allowed|permitted|implemented|available|valid)|invalid"
+    r"|unknown|unexpected|unrecognized|extra",
+    re.IGNORECASE,
+)
+_WANTS_REASONING = re.compile(
+    r"(reasoning_content|reasoning)\W.{0,80}?(?:missing|required|must be|passed back)", re.IGNORECASE
+)
+_NOT_ABOUT_THE_REQUEST = (401, 403, 429)
+
+
+class Dialect(msgspec.Struct, frozen=True):
+    """What may be in a request."""
+
+    stream: bool = True
+    stream_options: bool = True
+    reasoning_effort: bool = True
+    limit: str | None = "max_tokens"
+    """The name for the most tokens to write: every server knows this one but the newest models."""
+    reasoning_back: str | None = None
+    """The field in which the model's earlier reasoning is sent back. Most servers want none, and some
+    reject it, so it is sent only to one that has asked for it."""
+
+    def after(self, error: ProviderError, request: ModelRequest) -> tuple[Dialect, str] | None:
+        """The dialect to try next and why, in words; None if the refusal is about something else."""
+        said = str(error)
+        if error.status is None or error.status in _NOT_ABOUT_THE_REQUEST:
+            return None
+        if request.model.max_output and self.limit and _NAMES_LIMIT.search(said):
+            other = "max_completion_tokens" if self.limit == "max_tokens" else None
+            limit = None if isinstance(error, ContextOverflow) else other
+            return msgspec.structs.replace(self, limit=limit), f"without {self.limit}"
+        if isinstance(error, ContextOverflow):
+            return None
+        if self.stream and self.stream_options and "stream_options" in said:
+            return msgspec.structs.replace(self, stream_options=False), "without stream_options"
+        if self.reasoning_effort and request.thinking != "off" and _NAMES_EFFORT.search(said):
+            return msgspec.structs.replace(self, reasoning_effort=False), "without reasoning_effort"
+        if not self.reasoning_back and (wanted := _WANTS_REASONING.search(said)):
+            field = wanted[1].lower()
+            return msgspec.structs.replace(self, reasoning_back=field), f"with the earlier {field}"
+        if self.stream and _NAMES_STREAM.search(said) and _REFUSES.search(said):
+            return msgspec.structs.replace(self, stream=False), "without streaming"
+        return None

@@ -1,0 +1,189 @@
+"""What a server's refusal means, in words that say what to do next.
+
+The server's own words are quoted, cut short and without the key; what kind of error it is follows from
+the status, and where that says too little from the error's code and the phrases that servers use.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from newel.agent.errors import (
+    BadResponse,
+    ContextOverflow,
+    ProviderError,
+    RateLimited,
+    RequestRejected,
+    ServerFailed,
+)
+from newel.providers.loose import as_dict, as_list, as_str, parse
+
+MAX_BODY = 64 * 1024
+"""Bytes of a refusal that are read."""
+
+MAX_QUOTE = 400
+"""Characters of a server's words that are shown."""
+
+_OVERFLOW = re.compile(
+    r"context[_ ]length[_ ]exceeded|exceed_context_size|maximum context length|context[ -]?(?:window|size|length)"
+    r"|(?:prompt|input|request) is too long|too many (?:input )?tokens|reduce the length"
+    r"|exceeds? the (?:model's )?(?:maximum )?(?:number of |input )?tokens|maximum number of tokens"
+    r"|greater than the context|string_above_max_length",
+    re.IGNORECASE,
+)
+_OVERLOADED = re.compile(r"overloaded|loading model|model is loading|temporarily unavailable", re.IGNORECASE)
+_NO_CREDIT = re.compile(r"insufficient_quota|billing|credit balance|payment required", re.IGNORECASE)
+_RATE = re.compile(r"rate.?limit", re.IGNORECASE)
+_KINDS = {
+    "authentication": 401,
+    "permission": 403,
+    "not_found": 404,
+    "invalid_request": 400,
+    "rate_limit": 429,
+}
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_TITLE = re.compile(r"<title[^>]*>([^<]{1,400})", re.IGNORECASE)
+_TAG = re.compile(
+    r"<(?:script|style)\b.*?(?:</(?:script|style)>|\Z)|<[^>]{0,2000}>", re.IGNORECASE | re.DOTALL
+)
+
+
+class Endpoint(NamedTuple):
+    """Who was asked for what, for the words of an error. ``secret`` never appears in them."""
+
+    url: str
+    model: str = ""
+    secret: str = ""
+
+
+def refusal(status: int, headers: Mapping[str, str], body: bytes, endpoint: Endpoint) -> ProviderError:
+    """The error that an HTTP answer with a status other than 2xx stands for."""
+    words, codes = read_error(body, endpoint.secret)
+    return classify(status, words, codes, endpoint, retry_after(headers))
+
+
+def stream_error(error: object, endpoint: Endpoint) -> ProviderError:
+    """The error that an error object within a stream, or in an answer with status 200, stands for."""
+    words, codes = _fields(error)
+    code = as_dict(error).get("code")
+    status = code if isinstance(code, int) and 400 <= code < 600 else None
+    if status is None:
+        status = next((number for kind, number in _KINDS.items() if kind in codes), 500)
+    return classify(status, quote(words, endpoint.secret), codes, endpoint, None)
+
+
+def classify(status: int, words: str, codes: str, endpoint: Endpoint, pause: float | None) -> ProviderError:
+    """Find the class. ``words``: the server's, fit to be shown; ``codes``: its error's code and type;
+    ``pause``: the seconds it asked for.
+    """
+    said = f"{codes} {words}"
+    told = f": {words}" if words else "."
+    if 300 <= status < 400:
+        return RequestRejected(
+            f"{endpoint.url} answered with a redirect ({status}){told} Set the base URL to where it points.",
+            status=status,
+        )
+    if (status in (400, 413, 422) or status >= 500) and not _RATE.search(said) and _OVERFLOW.search(said):
+        return ContextOverflow(f"The conversation is too long for {endpoint.model}{told}", status=status)
+    if status == 429 or (status == 413 and _RATE.search(said)):
+        if _NO_CREDIT.search(said):
+            return RequestRejected(f"The account has no credit left at {endpoint.url}{told}", status=status)
+        return RateLimited(
+            f"{endpoint.url} limits the rate of requests (429){told}", status=status, retry_after=pause
+        )
+    if status in (408, 425) or status >= 500 or _OVERLOADED.search(said):
+        return ServerFailed(f"{endpoint.url} failed ({status}){told}", status=status, retry_after=pause)
+    return RequestRejected(_rejection(status, told, endpoint), status=status)
+
+
+def not_protocol(body: bytes, content_type: str, endpoint: Endpoint) -> BadResponse:
+    """The error for an answer with status 200 that is something else than an answer."""
+    words, _ = read_error(body, endpoint.secret)
+    kind = content_type.partition(";")[0].strip() or "no content type"
+    return BadResponse(
+        f"{endpoint.url} did not answer as a chat completions server does ({kind}): {words or 'nothing'}. "
+        "Check the base URL; most end in /v1."
+    )
+
+
+def read_error(body: bytes, secret: str) -> tuple[str, str]:
+    """A refusal's words, fit to be shown, and its codes: from JSON of any usual shape, HTML or plain text."""
+    text = body[:MAX_BODY].decode("utf-8", "replace")
+    try:
+        value = parse(text)
+    except ValueError:
+        return quote(_plain(text), secret), ""
+    words, codes = _fields(value)
+    return quote(words or text, secret), codes
+
+
+def quote(words: str, secret: str) -> str:
+    """A server's words in one line, short, without control characters and without the key."""
+    words = _CONTROL.sub(" ", words)
+    if secret:
+        words = words.replace(secret, "***")
+    words = " ".join(words.split())
+    return words if len(words) <= MAX_QUOTE else f"{words[:MAX_QUOTE].rstrip()}…"
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """The pause that the server asks for, in seconds: a number or a date; None if it names none."""
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        value = headers.get(name, "").strip()
+        if re.fullmatch(r"\d{1,9}(?:\.\d{1,9})?", value):
+            return float(value) * unit
+    if not value:
+        return None
+    from email.utils import parsedate_to_datetime
+
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return None
+
+
+def _rejection(status: int, told: str, endpoint: Endpoint) -> str:
+    url, model = endpoint.url, endpoint.model
+    if status in (401, 403) and not endpoint.secret:
+        return f"{url} asks for an API key ({status}){told} Set LLM_AUTH_TOKEN or --api-key to one."
+    if status in (401, 403):
+        return f"{url} does not accept the API key ({status}){told} Set LLM_AUTH_TOKEN or --api-key to a valid one."
+    if status == 404:
+        return (
+            f"{url} knows neither this address nor the model '{model}' (404){told} "
+            "Check the model's name and the base URL; most end in /v1."
+        )
+    return f"{url} rejected the request ({status}){told}"
+
+
+def _fields(value: Any, depth: int = 4) -> tuple[str, str]:
+    """The message in an error object, and its code and type in one lower-case string."""
+    if isinstance(value, str):
+        return value, ""
+    if items := as_list(value):
+        value = items[0]
+    fields = as_dict(value)
+    for key in ("error", "detail"):
+        if depth and (inner := fields.get(key)):
+            words, codes = _fields(inner, depth - 1)
+            return words or as_str(fields.get("message")), codes
+    words = as_str(fields.get("message")) or as_str(fields.get("msg"))
+    if raw := as_str(as_dict(fields.get("metadata")).get("raw")):
+        words = f"{words} ({raw})"
+    if location := ".".join(str(part) for part in as_list(fields.get("loc"))):
+        words = f"{location}: {words}"
+    names = (fields.get("code"), fields.get("type"), fields.get("status"), fields.get("param"))
+    return words, " ".join(str(name) for name in names if name).lower()
+
+
+def _plain(text: str) -> str:
+    """The words of a page: its title, else its text."""
+    if "<" not in text:
+        return text
+    if title := _TITLE.search(text):
+        return title[1]
+    return _TAG.sub(" ", text)

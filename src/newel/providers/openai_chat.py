@@ -1,0 +1,232 @@
+"""Any server that speaks OpenAI's chat completions, and those that nearly do."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing, suppress
+from types import MappingProxyType
+
+import anyio
+import msgspec
+
+from newel.agent.errors import BadResponse, ConnectionFailed, ProviderError
+from newel.agent.events import Delta, Retry
+from newel.agent.messages import AssistantMessage
+from newel.agent.ports import ModelRequest, OnDelta, Price
+from newel.providers.deltas import Fold
+from newel.providers.dialect import Dialect
+from newel.providers.encode import Encoder
+from newel.providers.failures import MAX_BODY, Endpoint, not_protocol, quote, refusal, stream_error
+from newel.providers.http import Http, Reply, collect
+from newel.providers.loose import as_dict, as_list, as_str, is_cut, parse
+from newel.providers.repair import NEVER_MEND
+from newel.providers.sse import MAX_EVENT, EventParser, ServerEvent
+
+DONE = b"[DONE]"
+BLANK = b" \t\r\n\xef\xbb\xbf"
+AFTER_DONE = 0.25
+AFTER_FINISH = 2.0
+"""Seconds that a server may still take after it has said that the answer is whole: for the usage, and for
+the end of the body, without which the connection cannot be used again."""
+
+MAX_MODELS = 8 * 2**20
+
+
+class OpenAIChat:
+    """A ``Provider`` over HTTP.
+
+    ``base_url`` is what stands before ``/chat/completions``; ``timeout`` is in seconds without a byte;
+    ``headers`` go with each request; ``price`` may be slow and is called in a thread; a call of a tool in
+    ``never_mend`` is not run on guessed arguments. Raises ``ConfigError`` for a URL or a key that cannot be.
+
+    What a server refuses (streaming, ``stream_options``, ``reasoning_effort``, the name of the output limit)
+    is left out from then on; a ``Retry`` without delay tells of it.
+    """
+
+    def __init__(
+        self,
+        *,
+        base_url: str,
+        api_key: str | None,
+        name: str = "openai",
+        headers: Mapping[str, str] = MappingProxyType({}),
+        timeout: float = 120.0,
+        price: Price | None = None,
+        never_mend: frozenset[str] = NEVER_MEND,
+    ) -> None:
+        self.name = name
+        self._secret = (api_key or "").strip()
+        sent = {"Accept": "text/event-stream, application/json", "Content-Type": "application/json"}
+        sent |= {"User-Agent": "newel"} | dict(headers)
+        if self._secret:
+            sent["Authorization"] = f"Bearer {self._secret}"
+        self._http = Http(base_url, headers=sent, timeout=timeout)
+        self._price = price
+        self._never_mend = never_mend
+        self._encoder = Encoder()
+        self._dialects: dict[str, Dialect] = {}
+
+    async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
+        """Ask the model; see ``Provider.complete``."""
+        tries = 0
+        while True:
+            dialect = self._dialects.get(request.model.id, Dialect())
+            try:
+                message = await self._ask(request, dialect, on_delta)
+            except ProviderError as error:
+                change = dialect.after(error, request)
+                if change is None:
+                    raise
+                tries += 1
+                self._dialects[request.model.id] = change[0]
+                reason = f"The server refused the request; asking again {change[1]}."
+                retry = Retry(attempt=tries, max_attempts=tries, delay=0.0, reason=reason)
+            else:
+                return await self._priced(message)
+            await on_delta(retry)
+
+    async def models(self) -> list[str]:
+        """The names of the server's models, in its order. Raises ``ProviderError``."""
+        endpoint = self._endpoint("/models", "")
+        async with self._http.ask("GET", "/models") as reply:
+            if not reply.ok:
+                raise refusal(reply.status, reply.headers, await reply.beginning(MAX_BODY), endpoint)
+            body = await reply.read(MAX_MODELS)
+        try:
+            fields = as_dict(parse(body))
+        except ValueError:
+            fields = {}
+        if "data" not in fields and "models" not in fields:
+            raise not_protocol(body, reply.content_type, endpoint)
+        models = as_list(fields.get("data")) or as_list(fields.get("models"))
+        names = [as_str(as_dict(model).get("id")) or as_str(as_dict(model).get("name")) for model in models]
+        return [name for name in names if name]
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def _ask(self, request: ModelRequest, dialect: Dialect, on_delta: OnDelta) -> AssistantMessage:
+        endpoint = self._endpoint("/chat/completions", request.model.id)
+        fold = Fold(request.tools, self._never_mend)
+        body = self._encoder.body(request, dialect)
+        async with self._http.ask("POST", "/chat/completions", body) as reply:
+            if not reply.ok:
+                raise refusal(reply.status, reply.headers, await reply.beginning(MAX_BODY), endpoint)
+            await _Answer(reply, fold, endpoint, on_delta).read()
+        for delta in fold.close():
+            await on_delta(delta)
+        return fold.message(model=request.model.id, provider=self.name)
+
+    async def _priced(self, message: AssistantMessage) -> AssistantMessage:
+        if self._price is None:
+            return message
+        cost = await anyio.to_thread.run_sync(self._price, message, abandon_on_cancel=True)
+        return message if cost is None else msgspec.structs.replace(message, cost=cost)
+
+    def _endpoint(self, path: str, model: str) -> Endpoint:
+        return Endpoint(self._http.base_url + path, model, self._secret)
+
+
+class _Answer:
+    """Reads one answer with status 200 into a fold: a stream of events, or JSON in one piece."""
+
+    def __init__(self, reply: Reply, fold: Fold, endpoint: Endpoint, on_delta: OnDelta) -> None:
+        self.reply = reply
+        self.fold = fold
+        self.endpoint = endpoint
+        self.on_delta = on_delta
+        self.parser = EventParser()
+        self.done = False
+
+    async def read(self) -> None:
+        async with aclosing(self.reply.chunks()) as chunks:
+            lead = b""
+            async for chunk in chunks:
+                if lead := (lead + chunk).lstrip(BLANK):
+                    break
+            # What it is shows in its first character: content types are missing or wrong too often.
+            if lead.startswith((b"{", b"[")):
+                await self.whole(await collect(chunks, MAX_EVENT, lead))
+            elif lead.startswith(b"<"):
+                raise self.foreign(lead)
+            else:
+                await self.stream(lead, chunks)
+
+    async def whole(self, body: bytes) -> None:
+        try:
+            value = parse(body)
+        except ValueError as error:
+            raise (self.broken() if is_cut(error) else self.foreign(body)) from error
+        await self.tell(self.take(value))
+        if not self.fold.started:
+            raise self.foreign(body)
+        self.fold.done()
+
+    async def stream(self, lead: bytes, chunks: AsyncIterator[bytes]) -> None:
+        await self.events(self.parser.feed(lead))
+        if not self.fold.finished:
+            async for chunk in chunks:
+                await self.events(self.parser.feed(chunk))
+                if self.fold.finished:
+                    break
+        if self.fold.finished:
+            await self.drain(chunks)
+            return
+        try:
+            await self.events(self.parser.close())
+        except BadResponse as error:
+            raise self.broken() from error  # an event that is not whole
+        if not self.fold.finished:
+            strange = lead and not self.fold.started and "event-stream" not in self.reply.content_type
+            raise self.foreign(lead) if strange else self.broken()
+
+    async def drain(self, chunks: AsyncIterator[bytes]) -> None:
+        """Read what follows the answer's last word, but do not wait long, and let nothing spoil it."""
+        rest: list[ServerEvent] = []
+        with suppress(ProviderError), anyio.move_on_after(AFTER_FINISH) as scope:
+            if self.done:
+                scope.deadline = anyio.current_time() + AFTER_DONE
+            async for chunk in chunks:
+                rest += self.parser.feed(chunk)
+                if not self.done and any(event.data == DONE for event in rest):
+                    self.done = True
+                    scope.deadline = anyio.current_time() + AFTER_DONE
+        await self.events(rest)
+
+    async def events(self, events: list[ServerEvent]) -> None:
+        for event in events:
+            if event.data == DONE:
+                self.done = True
+                self.fold.done()
+            elif event.data:
+                await self.tell(self.take(self.value(event), named_error=event.name == "error"))
+
+    def value(self, event: ServerEvent) -> object:
+        try:
+            return parse(event.data)
+        except ValueError as error:
+            if self.fold.finished:
+                return None
+            words = quote(event.data[:MAX_BODY].decode("utf-8", "replace"), self.endpoint.secret)
+            raise BadResponse(f"{self.endpoint.url} sent an event that is not JSON: {words}") from error
+
+    def take(self, value: object, *, named_error: bool = False) -> list[Delta]:
+        """Fold one object. After the answer's end an error no longer counts."""
+        fields = as_dict(value)
+        error = fields.get("error")
+        if not error and (named_error or fields.get("object") == "error"):
+            error = value
+        if error and not self.fold.finished:
+            raise stream_error(error, self.endpoint)
+        return self.fold.feed(fields)
+
+    async def tell(self, deltas: list[Delta]) -> None:
+        for delta in deltas:
+            await self.on_delta(delta)
+
+    def foreign(self, body: bytes) -> BadResponse:
+        return not_protocol(body, self.reply.content_type, self.endpoint)
+
+    def broken(self) -> ConnectionFailed:
+        return ConnectionFailed(f"{self.endpoint.url} closed the connection before the answer was whole.")

@@ -1,0 +1,90 @@
+"""Server-sent events, read as the bytes arrive: any split of the bytes gives the same events.
+
+Lines end in LF, CR or CRLF; ``data`` lines of one event are joined by a line feed; comments and fields
+that are not used here are passed over. Where the standard drops an event that the stream's end cut off,
+this reader gives it out: many servers forget the last empty line.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from newel.agent.errors import BadResponse
+
+MAX_EVENT = 8 * 2**20
+"""Bytes of one event, and of one line; no honest server comes near."""
+
+
+class ServerEvent(NamedTuple):
+    data: bytes
+    name: str = "message"
+
+
+class EventParser:
+    """Feed it bytes, take events. Holds at most one event, and raises ``BadResponse`` for a longer one."""
+
+    def __init__(self, max_event: int = MAX_EVENT) -> None:
+        self._max_event = max_event
+        self._line: list[bytes] = []
+        self._line_size = 0
+        self._data: list[bytes] = []
+        self._data_size = 0
+        self._name = ""
+        self._after_cr = False
+
+    def feed(self, chunk: bytes) -> list[ServerEvent]:
+        """The events that this chunk completes."""
+        if self._after_cr and chunk.startswith(b"\n"):
+            chunk = chunk[1:]
+            self._after_cr = False
+        if not chunk:
+            return []
+        self._after_cr = chunk.endswith(b"\r")
+        if b"\r" in chunk:
+            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        lines = chunk.split(b"\n")
+        rest = lines.pop()
+        if lines and self._line:
+            self._line.append(lines[0])
+            lines[0] = b"".join(self._line)
+            self._line.clear()
+            self._line_size = 0
+        events = self._take(lines)
+        if rest:
+            self._line.append(rest)
+            self._line_size += len(rest)
+            self._check(self._line_size)
+        return events
+
+    def close(self) -> list[ServerEvent]:
+        """The event that the end of the stream left unfinished, if any."""
+        lines = [b"".join(self._line), b""]
+        self._line.clear()
+        self._line_size = 0
+        return self._take(lines)
+
+    def _take(self, lines: list[bytes]) -> list[ServerEvent]:
+        events: list[ServerEvent] = []
+        for line in lines:
+            if not line:
+                if self._data:
+                    events.append(ServerEvent(b"\n".join(self._data), self._name or "message"))
+                    self._data = []
+                    self._data_size = 0
+                self._name = ""
+                continue
+            field, _, value = line.partition(b":")
+            value = value.removeprefix(b" ")
+            if field == b"data":
+                self._data.append(value)
+                self._data_size += len(value) + 1
+                self._check(self._data_size)
+            elif field == b"event":
+                self._name = value.decode("utf-8", "replace")
+        return events
+
+    def _check(self, size: int) -> None:
+        if size > self._max_event:
+            raise BadResponse(
+                f"The server sent an event of more than {self._max_event // 2**20} MiB; refused."
+            )

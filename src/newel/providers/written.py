@@ -1,0 +1,332 @@
+"""Tool calls that a model wrote into its text instead of making them.
+
+Recognised are the formats that models were trained on, in tags, fenced blocks or bare JSON, and only if
+the name is that of a tool that was offered. Everything else stays text, the prose around a call too.
+
+``Gate`` lets text through as it comes and keeps back what may be a call, so that a reader of the stream
+never sees a call as text. ``find_calls`` takes the calls out of what was kept back.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from newel.providers.loose import as_dict, as_list, as_str
+from newel.providers.repair import Toolbox, guess_json
+
+MARKS = (
+    "<tool_call",
+    "<function=",
+    "<function_call>",
+    "<tool_use>",
+    "<tools>",
+    "<invoke ",
+    "<minimax:tool_call>",
+    "<|tool_call",
+    "<|python_tag|>",
+    "[TOOL_CALLS]",
+)
+NAME_KEYS = ("name", "tool", "tool_name", "function", "action", "recipient_name")
+ARGUMENT_KEYS = ("arguments", "parameters", "args", "input", "params", "tool_input", "action_input")
+WRAPPERS = ("function", "function_call", "tool_call")
+LISTS = ("tool_calls", "tool_uses")
+MAX_BLOCKS = 64
+"""Calls in one text beyond this stay text: no honest message has as many."""
+NEITHER = {"type", "id", *NAME_KEYS}
+
+_CANDIDATE = re.compile(r"[`{<\[]")
+_FENCE = re.compile(r"```[ \t]*(?:\w+[ \t]*)?\n\s*")
+_FENCE_PART = re.compile(r"`{1,3}|```[ \t]*(?:\w+[ \t]*)?")
+_JSON = re.compile(
+    r"(?:\[\s*)?\{\s*\"(?:"
+    rf"(?:{'|'.join(NAME_KEYS)})\"\s*:\s*(?:\"(?P<name>[^\"\n]{{1,64}})\"|\{{)"
+    r"|type\"\s*:\s*\"(?:function|tool_call|tool_use)\""
+    rf"|(?:id|{'|'.join((*ARGUMENT_KEYS, *WRAPPERS, *LISTS))})\"\s*:)"
+)
+_JSON_PART = re.compile(r"(?:\[\s*)?(?:\{\s*(?:\"\w*(?:\"\s*(?::\s*(?:\"[^\"\n]{0,64})?)?)?)?)?")
+_LONGEST_START = 160
+
+_TAG = r"(?:tool_calls?|function_call|tool_use|tools|minimax:tool_call)"
+_OPENER = re.compile(
+    rf"<{_TAG}\b[^>]*>"
+    r"|<\|(?:tool_call\|?|tool_call_begin\||python_tag\|)>"
+    r"|(?P<mistral>\[TOOL_CALLS\])"
+    r"|(?P<fence>```)[ \t]*(?:\w+[ \t]*)?\n"
+)
+_TAG_END = rf"</{_TAG}>|<\|/?(?:tool_call\|?|tool_call_end\||eom_id\||eot_id\|)>"
+_END = re.compile(rf"{_TAG_END}|\Z")
+_MISTRAL_END = re.compile(r"(?=\[TOOL_CALLS\])|\Z")
+_FENCE_END = re.compile(r"\n[ \t]*```|\Z")
+_ENDS = re.compile(rf"(?:\s*(?:{_TAG_END}|```))*")
+_ELEMENT = re.compile(
+    r"<function=(?P<function>[^>\n]+)>(?P<body>.*?)(?:</function>|(?=<function=)|\Z)"
+    r"|<invoke\s+name=\"(?P<invoke>[^\"\n]+)\"\s*>(?P<content>.*?)(?:</invoke>|\Z)",
+    re.DOTALL,
+)
+_PARAMETER = re.compile(
+    r"<parameter(?:=(?P<key>[^>\n]+)|\s+name=\"(?P<name>[^\"\n]+)\"[^>]*)>(?P<value>.*?)"
+    r"(?:</parameter>|(?=<parameter)|\Z)",
+    re.DOTALL,
+)
+_PAIR = re.compile(r"<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)(?:</arg_value>|\Z)", re.DOTALL)
+_NAMED = re.compile(r"\s*(?P<name>[\w.\-]+)\s*(?:\[CALL_ID\][^\[{]*)?(?:\[ARGS\])?\s*(?=\{)")
+_SEPARATORS = re.compile(r"[\s,;]*")
+_LINE_START = re.compile(r"^[ \t]*(?=[\[{])", re.MULTILINE)
+_DECODER = json.JSONDecoder(strict=False)
+
+
+class Written(NamedTuple):
+    """A call found in text; ``mended`` if its JSON had to be guessed."""
+
+    name: str
+    arguments: object
+    mended: bool = False
+
+
+class Gate:
+    """Feed it text, take what is certainly no call; ``close`` gives what was kept back."""
+
+    def __init__(self, toolbox: Toolbox) -> None:
+        self._toolbox = toolbox
+        self._pending = ""
+        self._held: list[str] = []
+        self._line_start = True
+
+    def feed(self, text: str) -> str:
+        if self._held:
+            self._held.append(text)
+            return ""
+        if not self._toolbox:
+            return text
+        text = self._pending + text
+        keep = len(text)
+        for candidate in _CANDIDATE.finditer(text):
+            at = candidate.start()
+            starts_line = self._starts_line(text, at)
+            if self._opens(text, at, starts_line=starts_line):
+                self._held.append(text[at:])
+                self._pending = ""
+                return text[:at]
+            if _may_open(text[at:], starts_line=starts_line):
+                keep = at
+                break
+        self._pending = text[keep:]
+        if keep:
+            self._line_start = self._starts_line(text, keep)
+        return text[:keep]
+
+    def close(self) -> str:
+        """The text from the first possible call to the end."""
+        rest = "".join(self._held) or self._pending
+        self._held.clear()
+        self._pending = ""
+        return rest
+
+    def _starts_line(self, text: str, at: int) -> bool:
+        newline = text.rfind("\n", 0, at)
+        return not text[newline + 1 : at].strip() and (newline >= 0 or self._line_start)
+
+    def _opens(self, text: str, at: int, *, starts_line: bool) -> bool:
+        if text.startswith(MARKS, at):
+            return True
+        if not starts_line:
+            return False
+        if fence := _FENCE.match(text, at):
+            at = fence.end()
+            if text.startswith(MARKS, at):
+                return True
+        found = _JSON.match(text, at)
+        return found is not None and (not found["name"] or self._toolbox.find(found["name"]) is not None)
+
+
+def _may_open(start: str, *, starts_line: bool) -> bool:
+    """Whether more text could make of this the beginning of a call."""
+    if len(start) > _LONGEST_START:
+        return False
+    if any(mark.startswith(start) for mark in MARKS):
+        return True
+    if not starts_line:
+        return False
+    if _FENCE_PART.fullmatch(start):
+        return True
+    fence = _FENCE.match(start)
+    body = start[fence.end() :] if fence else start
+    return any(mark.startswith(body) for mark in MARKS) or _JSON_PART.fullmatch(body) is not None
+
+
+def find_calls(text: str, toolbox: Toolbox) -> tuple[str, list[Written]]:
+    """The text without the calls in it, and the calls, in their order."""
+    prose: list[str] = []
+    calls: list[Written] = []
+    done = 0
+    for start, end, found in _blocks(text, toolbox):
+        prose.append(text[done:start])
+        calls += found
+        done = end
+    if not calls:
+        return text, []
+    prose.append(text[done:])
+    return "\n\n".join(piece.strip() for piece in prose if piece.strip()), calls
+
+
+def _blocks(text: str, toolbox: Toolbox) -> Iterator[tuple[int, int, list[Written]]]:
+    """The pieces of text that are calls: (start, end, the calls)."""
+    at = 0
+    for _ in range(MAX_BLOCKS):
+        nearest: tuple[int, int, list[Written]] | None = None
+        for reader in (_read_opened, _read_element, _read_bare):
+            found = reader(text, at, toolbox)
+            if found and (nearest is None or found[0] < nearest[0]):
+                nearest = found
+        if nearest is None:
+            return
+        yield nearest
+        at = nearest[1]
+
+
+def _read_opened(text: str, at: int, toolbox: Toolbox) -> tuple[int, int, list[Written]] | None:
+    """What stands behind an opening tag or fence. Exact JSON says itself where it ends: a fence inside one
+    of its strings is not the end.
+    """
+    for opener in _OPENER.finditer(text, at):
+        calls, end = _exact_calls(text, opener.end(), toolbox)
+        if calls:
+            ends = _ENDS.match(text, end)
+            return opener.start(), ends.end() if ends else end, calls
+        closer = _MISTRAL_END if opener["mistral"] else _FENCE_END if opener["fence"] else _END
+        closed = closer.search(text, opener.end())
+        stop, end = closed.span() if closed else (len(text), len(text))
+        if calls := _calls_in(text[opener.end() : stop], toolbox):
+            return opener.start(), end, calls
+    return None
+
+
+def _read_element(text: str, at: int, toolbox: Toolbox) -> tuple[int, int, list[Written]] | None:
+    for match in _ELEMENT.finditer(text, at):
+        if call := _element_call(match, toolbox):
+            return match.start(), match.end(), [call]
+    return None
+
+
+def _read_bare(text: str, at: int, toolbox: Toolbox) -> tuple[int, int, list[Written]] | None:
+    """JSON that begins a line: exact, or broken to the end of the text."""
+    for match in _LINE_START.finditer(text, at):
+        start = match.end()
+        if not _JSON.match(text, start):
+            continue
+        calls, end = _exact_calls(text, start, toolbox)
+        if calls:
+            return start, end, calls
+        if end == start:
+            calls = _calls_of(guess_json(text[start:]), toolbox, mended=True)
+            return (start, len(text), calls) if calls else None
+    return None
+
+
+def _exact_calls(text: str, at: int, toolbox: Toolbox) -> tuple[list[Written], int]:
+    """The calls in the JSON values that begin at ``at``, and where the last value read ends."""
+    calls: list[Written] = []
+    end = at
+    while (start := _SEPARATORS.match(text, end)) and text.startswith(("{", "["), start.end()):
+        try:
+            value, after = _DECODER.raw_decode(text, start.end())
+        except (ValueError, RecursionError):
+            break
+        found = _calls_of(value, toolbox)
+        if not found:
+            return calls, end if calls else after
+        calls += found
+        end = after
+    return calls, end
+
+
+def _calls_in(body: str, toolbox: Toolbox) -> list[Written]:
+    """The calls in what stands between two tags or fences, where it is not exact JSON."""
+    if tagged := _OPENER.search(body):
+        exact, _ = _exact_calls(body, tagged.end(), toolbox)
+        if exact:
+            return exact
+        body = body[tagged.end() :]
+    elements = [call for match in _ELEMENT.finditer(body) if (call := _element_call(match, toolbox))]
+    if elements:
+        return elements
+    if pairs := _PAIR.findall(body):
+        return _typed_call(body.partition("<arg_key>")[0].strip(), pairs, toolbox)
+    if (named := _NAMED.match(body)) and toolbox.find(named["name"]):
+        return [Written(named["name"], body[named.end() :].strip())]
+    if body.lstrip().startswith(("{", "[")):
+        return _calls_of(guess_json(body), toolbox, mended=True)
+    return []
+
+
+def _calls_of(value: Any, toolbox: Toolbox, *, mended: bool = False) -> list[Written]:
+    """The calls that a JSON value describes; none if any part of it is something else."""
+    items = as_list(value) or [value]
+    calls: list[Written] = []
+    for item in items:
+        fields = as_dict(item)
+        inner = next((fields[key] for key in LISTS if as_list(fields.get(key))), None)
+        found = (
+            _calls_of(inner, toolbox, mended=mended) if inner else _call_of(fields, toolbox, mended=mended)
+        )
+        if not found:
+            return []
+        calls += found
+    return calls
+
+
+def _call_of(fields: dict[str, Any], toolbox: Toolbox, *, mended: bool) -> list[Written]:
+    for wrapper in WRAPPERS:
+        if inner := as_dict(fields.get(wrapper)):
+            return _call_of(inner, toolbox, mended=mended)
+    name = next((name for key in NAME_KEYS if (name := as_str(fields.get(key)))), "")
+    tool = toolbox.find(name)
+    if tool is None:
+        return []
+    for key in ARGUMENT_KEYS:
+        if key in fields and isinstance(fields[key], dict | str | None):
+            return [] if _is_schema(fields[key]) else [Written(name, fields[key], mended)]
+    flat = {key: value for key, value in fields.items() if key not in NEITHER}
+    known = as_dict(tool.parameters.get("properties")).keys() | tool.argument_aliases.keys()
+    return [Written(name, flat, mended)] if flat and flat.keys() <= known else []
+
+
+def _is_schema(arguments: object) -> bool:
+    """Whether a model has recited the tool's definition in place of a call."""
+    fields = as_dict(arguments)
+    return fields.get("type") == "object" and isinstance(fields.get("properties"), dict)
+
+
+def _element_call(match: re.Match[str], toolbox: Toolbox) -> Written | None:
+    name = (match["function"] or match["invoke"]).strip().strip("\"'")
+    body = (match["body"] or match["content"] or "").strip()
+    if toolbox.find(name) is None:
+        return None
+    pairs = [((part["key"] or part["name"]).strip(), part["value"]) for part in _PARAMETER.finditer(body)]
+    if pairs or not body:
+        return _typed_call(name, pairs, toolbox)[0]
+    return Written(name, body)
+
+
+def _typed_call(name: str, pairs: list[tuple[str, str]], toolbox: Toolbox) -> list[Written]:
+    """A call from named texts: what the schema does not want as a string is read as JSON."""
+    tool = toolbox.find(name)
+    if tool is None:
+        return []
+    properties = as_dict(tool.parameters.get("properties"))
+    arguments: dict[str, Any] = {}
+    for key, text in pairs:
+        schema = as_dict(properties.get(tool.argument_aliases.get(key, key)))
+        text = text.removeprefix("\n").removesuffix("\n")  # noqa: PLW2901 — the line breaks belong to the tags
+        arguments[key] = text if schema.get("type", "string") == "string" else _json_or_text(text)
+    return [Written(name, arguments)]
+
+
+def _json_or_text(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
