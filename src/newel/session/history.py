@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from newel.agent.messages import AppMessage, ToolResultMessage, Wire, open_calls
+import msgspec
+
+from newel.agent.messages import (
+    AppMessage,
+    CustomMessage,
+    ToolCall,
+    ToolResultMessage,
+    Wire,
+    interrupted,
+    open_calls,
+)
 
 ROOT = -1
 
@@ -42,6 +52,34 @@ class History:
         if self._active is not None:
             self._active.append(message)
 
+    def fitting(self, message: AppMessage) -> list[AppMessage]:
+        """What to add for this message where others may have been lost, so that the history is valid for
+        every model: a call without a result gets one before the conversation goes on, and a result without
+        a call becomes a custom message, which no model sees. The same at each reading.
+        """
+        waiting = self.open_calls()
+        if isinstance(message, ToolResultMessage):
+            if any(call.id == message.tool_call_id for call in waiting):
+                return [message]
+            data = {"toolName": message.tool_name, "output": message.output}
+            return [CustomMessage("result_without_call", data, message.id, message.timestamp)]
+        if isinstance(message, CustomMessage):
+            return [message]
+        results: list[AppMessage] = []
+        for place, call in enumerate(waiting):
+            own = self.unused_id(f"{message.id}-result-{place}")
+            results.append(msgspec.structs.replace(interrupted(call), id=own, timestamp=message.timestamp))
+        return [*results, message]
+
+    def unused_id(self, message_id: str) -> str:
+        """The id, or if a message has it already, one made from it that none has."""
+        number = 2
+        unused = message_id
+        while unused in self._places:
+            unused = f"{message_id}-{number}"
+            number += 1
+        return unused
+
     def move(self, message_id: str | None) -> None:
         """What is added next continues this message; None: begins anew. Raises ``KeyError``."""
         self._leaf = ROOT if message_id is None else self._places[message_id]
@@ -49,9 +87,11 @@ class History:
 
     def active(self) -> list[AppMessage]:
         """The messages from the beginning to the one that would be continued. The caller's own list."""
-        if self._active is None:
-            self._active = [self._messages[place] for place in self._path()]
-        return list(self._active)
+        return list(self._branch())
+
+    def open_calls(self) -> list[ToolCall]:
+        """The tool calls at the end of the active branch that have no result."""
+        return open_calls(self._branch())
 
     def settled(self, message_id: str) -> str:
         """The message to branch from if a person picked this one: itself, or the last of the results that
@@ -78,6 +118,11 @@ class History:
         for place, (message, parent) in enumerate(zip(self._messages, self._parents, strict=True)):
             parent_id = None if parent == ROOT else self._messages[parent].id
             yield TreeEntry(message, parent_id, place in active)
+
+    def _branch(self) -> list[AppMessage]:
+        if self._active is None:
+            self._active = [self._messages[place] for place in self._path()]
+        return self._active
 
     def _path(self, leaf: int | None = None) -> list[int]:
         place = self._leaf if leaf is None else leaf

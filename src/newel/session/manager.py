@@ -16,7 +16,7 @@ from typing import Any, Self
 import msgspec
 
 from newel.agent.errors import SessionError
-from newel.agent.messages import AppMessage, UserMessage, interrupted, new_id, now, open_calls
+from newel.agent.messages import AppMessage, UserMessage, interrupted, new_id, now
 from newel.session import locate
 from newel.session.appender import Appender
 from newel.session.format import (
@@ -209,5 +209,5 @@ class SessionManager:
         return appender
 
     def _answer_open_calls(self) -> None:
-        for call in open_calls(self.get_messages()):
+        for call in self._history.open_calls():
             self.append_message(interrupted(call))

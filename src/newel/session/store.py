@@ -140,11 +140,9 @@ class StoredSession:
             return
         if known is not None:
             self._report(number, "its message has the id of another one, and gets a new one")
-            new_id = f"{message.id}-{number}"
-            while self.history.get(new_id):
-                new_id += "-"
-            message = msgspec.structs.replace(message, id=new_id)
-        self.history.add(message)
+            message = msgspec.structs.replace(message, id=self.history.unused_id(message.id))
+        for piece in self.history.fitting(message) if self.damage else [message]:
+            self.history.add(piece)
 
     def _report(self, number: int, what: str) -> None:
         if len(self.damage) < _MAX_REPORTS:

@@ -1,4 +1,4 @@
-"""Text from anywhere, made fit for one line or cut into prose and code."""
+"""Text from anywhere, made fit for a line or a document, or cut into prose and code."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import re
 from collections.abc import Iterator
 
 from newel.agent.messages import Wire
+
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_FENCE = re.compile(r"([ \t]*)(`{3,}(?=[^`]*$)|~{3,})[ \t]*([\w+#.-]*).*")
 
 
 def one_line(text: str, limit: int = 200) -> str:
@@ -15,35 +18,40 @@ def one_line(text: str, limit: int = 200) -> str:
     return line if len(line) <= limit and len(start) == len(text) else line[: limit - 1].rstrip() + "…"
 
 
+def clean(text: str) -> str:
+    """The text without terminal sequences; line ends are made one kind, and other control characters and
+    halves of surrogate pairs become U+FFFD.
+    """
+    text = re.sub(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))", "", text)
+    text = _LINE_END.sub("\n", text)
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", text)
+
+
 class Block(Wire, frozen=True):
-    """A piece of a text: prose, or what stood in a code fence; ``info`` is the word behind the fence."""
+    """A piece of a text: prose, or what stood in a code fence; ``info`` is the language behind the fence."""
 
     text: str
     code: bool = False
     info: str = ""
 
 
-_FENCE = re.compile(r"(`{3,}(?=[^`]*$)|~{3,})(.*)")
-_LINE_END = re.compile(r"\r\n|\r|\n")
-
-
 def blocks(text: str) -> Iterator[Block]:
-    """Cut Markdown at its code fences. Only a fence that begins a line opens a block: an indented one may
-    belong to a list, and stays part of the prose.
-    """
+    """Cut Markdown at its code fences, indented ones too, so that no line of prose looks like a fence."""
     held: list[str] = []
-    fence, info = "", ""
+    indent, fence, info = "", "", ""
     for line in _LINE_END.split(text):
         if fence:
-            if re.fullmatch(rf" {{0,3}}{fence[0]}{{{len(fence)},}}[ \t]*", line):
+            if re.fullmatch(rf"[ \t]*{fence[0]}{{{len(fence)},}}[ \t]*", line):
                 yield Block("\n".join(held), code=True, info=info)
                 fence, held = "", []
-                continue
+            else:
+                held.append(line.removeprefix(indent))
         elif found := _FENCE.fullmatch(line):
             if held:
                 yield Block("\n".join(held))
-            fence, info, held = found[1], found[2].strip(), []
-            continue
-        held.append(line)
+            indent, fence, info = found.groups()
+            held = []
+        else:
+            held.append(line)
     if held or fence:
-        yield Block("\n".join(held), code=bool(fence), info=info)
+        yield Block("\n".join(held), code=bool(fence), info=info if fence else "")

@@ -1,0 +1,288 @@
+"""Sessions of pi (its file versions 1 to 3) as Newel sessions.
+
+A pi file is a header line and entries that form a tree by ``id`` and ``parentId``; the last entry is where
+the conversation stood. Each entry becomes one message with the entry's id, so branches and references
+survive: what pi's model saw, Newel's model sees; what it did not see becomes a custom message.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from newel.agent.errors import SessionError
+from newel.agent.messages import AppMessage, CustomMessage, new_id, now
+from newel.agent.transform import COMPACTION
+from newel.session import locate
+from newel.session.format import (
+    MAX_LINE,
+    PRIVATE_FILE,
+    UNREADABLE,
+    BranchLine,
+    Line,
+    MessageLine,
+    NameLine,
+    SessionMetadata,
+    encode_line,
+)
+from newel.session.history import History
+from newel.session.text import one_line
+
+Entry = dict[str, Any]
+
+_OWN = frozenset({"type", "id", "parentId", "timestamp"})
+_ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z", re.ASCII)
+_THINKING_FIELDS = frozenset({"reasoning_content", "reasoning", "reasoning_text"})
+_BRANCH = "A summary of a branch of this conversation that was left:"
+_COMPACTED = "The conversation so far, summed up:"
+
+
+class ImportedSession(msgspec.Struct, frozen=True):
+    """Where an imported session lies, and what of the original could not be read."""
+
+    path: Path
+    id: str
+    damage: list[str]
+
+
+def import_pi(source: Path, directory: Path) -> ImportedSession:
+    """Make a Newel session, under the sessions' ``directory``, of a pi session file. It keeps pi's id, so a
+    second import is refused. Raises ``SessionError``.
+    """
+    damage: list[str] = []
+    try:
+        with source.open("rb") as stream:
+            entries = list(_entries(iter(lambda: stream.readline(MAX_LINE), b""), damage))
+    except OSError as error:
+        raise SessionError(f"{source} cannot be read: {error.strerror}.") from error
+    if not entries or entries[0].get("type") != "session":
+        raise SessionError(f"{source} is not a session file of pi: its first line is no session header.")
+    header = entries.pop(0)
+    if _version(header) < 2:
+        _link(entries)
+    lines = list(_lines(entries, damage))
+    if not any(isinstance(line, MessageLine) for line in lines):
+        raise SessionError(f"There is nothing to import in {source}: it holds no messages.")
+    metadata = _metadata(header, entries, source)
+    path = locate.project_folder(directory, metadata.cwd) / locate.file_name(metadata)
+    _write(path, [metadata, *lines])
+    return ImportedSession(path, metadata.id, damage)
+
+
+# -- the file -------------------------------------------------------------------------------------
+
+
+def _entries(raw_lines: Iterator[bytes], damage: list[str]) -> Iterator[Entry]:
+    for number, raw in enumerate(raw_lines, 1):
+        if raw.isspace():
+            continue
+        try:
+            value = json.loads(raw.decode(errors="replace"))
+        except UNREADABLE:
+            value = None
+        if isinstance(value, dict):
+            yield cast("Entry", value)
+        else:
+            damage.append(f"line {number:,}: it cannot be read")
+
+
+def _version(header: Entry) -> int:
+    version = header.get("version")
+    if version is None:
+        return 1
+    if isinstance(version, int) and version <= 3:
+        return version
+    raise SessionError(f"This is version {version} of pi's session files; versions 1 to 3 can be imported.")
+
+
+def _link(entries: list[Entry]) -> None:
+    """Version 1 is a plain sequence; give its entries the ids that the later versions have."""
+    for number, entry in enumerate(entries, 1):
+        entry["id"] = f"entry-{number}"
+        entry["parentId"] = f"entry-{number - 1}" if number > 1 else None
+        if entry.get("type") == "compaction":  # counts the header as number 0
+            entry["firstKeptEntryId"] = f"entry-{entry.get('firstKeptEntryIndex')}"
+
+
+def _metadata(header: Entry, entries: list[Entry], source: Path) -> SessionMetadata:
+    wanted = _text(header, "id")
+    config: dict[str, Any] = {"importedFrom": f"pi:{source.name}"}
+    config |= {
+        name: header[field]
+        for name, field in (("provider", "provider"), ("model", "modelId"), ("thinking", "thinkingLevel"))
+        if isinstance(header.get(field), str)
+    }
+    for entry in entries:
+        if entry.get("type") == "model_change":
+            config |= {"provider": _text(entry, "provider"), "model": _text(entry, "modelId")}
+        elif entry.get("type") == "thinking_level_change":
+            config["thinking"] = _text(entry, "thinkingLevel")
+    return SessionMetadata(
+        id=wanted if re.fullmatch(r"[\w-]{1,64}", wanted, re.ASCII) else new_id(),
+        timestamp=_time(header),
+        cwd=_text(header, "cwd").replace("\0", ""),
+        config=config,
+    )
+
+
+def _write(path: Path, lines: list[Line]) -> None:
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        locate.make_private(path.parent)
+        if path.exists():
+            raise SessionError(
+                f"This session was imported before, as {path}. Delete that file to import it anew."
+            )
+        beside.touch(mode=PRIVATE_FILE, exist_ok=False)
+        with beside.open("wb") as stream:
+            stream.writelines(encode_line(line) for line in lines)
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise SessionError(f"The session cannot be imported to {path}: {error.strerror}.") from error
+
+
+# -- the tree -------------------------------------------------------------------------------------
+
+
+def _lines(entries: list[Entry], damage: list[str]) -> Iterator[Line]:
+    history = History()
+    leaf: str | None = None
+    for entry in entries:
+        entry_id = _text(entry, "id")
+        if not entry_id or history.get(entry_id):
+            kind = one_line(_text(entry, "type"))
+            damage.append(f"an entry of the type {kind!r} has no id of its own, and is left out")
+            continue
+        parent = _text(entry, "parentId") or None
+        if parent is not None and history.get(parent) is None:
+            damage.append(f"entry {one_line(entry_id)}: the entry that it continues is lost; it begins anew")
+            parent = None
+        if parent != leaf:
+            yield BranchLine(parent)
+            history.move(parent)
+        leaf = entry_id
+        for message in history.fitting(_message(entry)):
+            history.add(message)
+            yield MessageLine(message)
+        if entry.get("type") == "session_info":
+            yield NameLine(one_line(_text(entry, "name")))
+
+
+def _message(entry: Entry) -> AppMessage:
+    own = {"id": _text(entry, "id"), "timestamp": _time(entry)}
+    made: Any = None
+    with contextlib.suppress(KeyError, TypeError, ValueError, msgspec.ValidationError):
+        made = _converted(entry)
+        if made is not None:
+            return msgspec.convert({**made, **own}, cast("type[AppMessage]", AppMessage))
+    # Not part of the conversation, or not of the shape that it should have: kept as it is. The prefix keeps
+    # the name from meaning anything to Newel.
+    rest = {key: value for key, value in entry.items() if key not in _OWN}
+    return CustomMessage(f"pi:{_text(entry, 'type')}", rest, own["id"], own["timestamp"])
+
+
+def _converted(entry: Entry) -> Entry | None:
+    """The fields of Newel's message; None for what is not part of the conversation. Raises ``KeyError``,
+    ``TypeError`` or ``ValueError`` for what has not the shape of pi's entries.
+    """
+    match entry["type"]:
+        case "message":
+            return _said(entry["message"])
+        case "custom_message":
+            return {"role": "user", "content": entry["content"]}
+        case "branch_summary":
+            return _told(_BRANCH, entry["summary"])
+        case "compaction":
+            data = {
+                "summary": entry["summary"],
+                "firstKept": entry.get("firstKeptEntryId"),
+                "tokensBefore": entry.get("tokensBefore", 0),
+            }
+            return {"role": "custom", "name": COMPACTION, "data": data}
+        case _:
+            return None
+
+
+def _said(message: Entry) -> Entry | None:
+    match message["role"]:
+        case "user" | "custom" | "hookMessage":
+            return {"role": "user", "content": message["content"]}
+        case "assistant":
+            return _assistant(message)
+        case "toolResult":
+            return _result(message)
+        case "branchSummary":
+            return _told(_BRANCH, message["summary"])
+        case "compactionSummary":
+            return _told(_COMPACTED, message["summary"])
+        case "bashExecution" if not message.get("excludeFromContext"):
+            code = message.get("exitCode")
+            return _told(f"I ran `{message['command']}` (exit code {code}). Its output:", message["output"])
+        case _:
+            return None
+
+
+def _told(what: str, text: str) -> Entry:
+    return {"role": "user", "content": f"{what}\n\n{text}"}
+
+
+def _assistant(message: Entry) -> Entry:
+    usage: Entry = message.get("usage") or {}
+    cached = {"cacheRead": int(usage.get("cacheRead", 0)), "cacheWrite": int(usage.get("cacheWrite", 0))}
+    cost: Entry = usage["cost"] if isinstance(usage.get("cost"), dict) else {}
+    return {
+        "role": "assistant",
+        "content": [
+            _thought(block) if block["type"] == "thinking" else block for block in message["content"]
+        ],
+        "model": message.get("model", ""),
+        "provider": message.get("provider", ""),
+        # pi counts the cached part of a prompt apart from its input.
+        "usage": {
+            "input": int(usage.get("input", 0)) + sum(cached.values()),
+            "output": int(usage.get("output", 0)),
+            **cached,
+        },
+        "cost": cost.get("total"),
+        "stopReason": message.get("stopReason", "stop"),
+        "errorMessage": message.get("errorMessage"),
+    }
+
+
+def _thought(block: Entry) -> Entry:
+    """Pi's signature is, for some services, the name of the wire field that the thinking came in."""
+    signature = block.get("thinkingSignature")
+    kept = "field" if signature in _THINKING_FIELDS else "signature"
+    return {"type": "thinking", "thinking": block["thinking"], kept: signature}
+
+
+def _result(message: Entry) -> Entry:
+    content: list[Entry] = message["content"]
+    details = message.get("details")
+    return {
+        "role": "toolResult",
+        "toolCallId": message["toolCallId"],
+        "toolName": message["toolName"],
+        "output": "\n".join(block["text"] for block in content if block["type"] == "text"),
+        "isError": message.get("isError", False),
+        "images": [block for block in content if block["type"] == "image"],
+        "details": details if isinstance(details, dict) else {},
+    }
+
+
+def _text(entry: Entry, field: str) -> str:
+    value = entry.get(field)
+    return value.encode(errors="replace").decode() if isinstance(value, str) else ""
+
+
+def _time(entry: Entry) -> str:
+    value = _text(entry, "timestamp")
+    return value if _ISO.fullmatch(value) else now()

@@ -1,0 +1,104 @@
+"""Lists of sessions, made without decoding more of each file than its beginning."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from newel.agent.messages import UserMessage
+from newel.session.format import MAX_LINE, UNREADABLE, MessageLine, NameLine, decode_line, mend_line
+from newel.session.locate import read_metadata, session_files
+from newel.session.text import one_line
+
+_BLOCK = 1024 * 1024
+_MESSAGE = b'\n{"type":"message"'
+_NAME = b'\n{"type":"name"'
+_MAX_NAME_LINE = 4096
+_HEAD_LINES = 50
+
+
+class SessionSummary(msgspec.Struct, frozen=True):
+    """A session as a list shows it. ``modified`` is in seconds since 1970; ``messages`` counts those of all
+    branches. The texts are one line each, fit for a screen; ``first_text`` is empty if nothing was said.
+    """
+
+    path: Path
+    id: str
+    name: str | None
+    first_text: str
+    messages: int
+    modified: float
+    cwd: str
+
+
+def list_sessions(
+    directory: Path, cwd: str | None = None, *, limit: int | None = None
+) -> list[SessionSummary]:
+    """The sessions of a project, or of all for None; the one written last first, at most ``limit``.
+    Reads without locks and changes nothing; files that are empty or cannot be read are left out.
+    """
+    return list(itertools.islice(_summaries(directory, cwd), limit))
+
+
+def _summaries(directory: Path, cwd: str | None) -> Iterator[SessionSummary]:
+    for path, state in session_files(directory, cwd):
+        metadata = read_metadata(path)
+        if metadata is None or (cwd is not None and metadata.cwd not in {"", cwd}):
+            continue
+        with contextlib.suppress(OSError), path.open("rb", buffering=0) as stream:
+            first = _first_text(path)
+            messages, name = _scan(stream)
+            yield SessionSummary(
+                path=path,
+                id=one_line(metadata.id),
+                name=name,
+                first_text=first,
+                messages=messages,
+                modified=state.st_mtime,
+                cwd=metadata.cwd,
+            )
+
+
+def _first_text(path: Path) -> str:
+    """The first thing that a person said, looked for at the beginning of the file only."""
+    with path.open("rb") as stream:
+        for number in range(1, _HEAD_LINES):
+            raw = stream.readline(MAX_LINE)
+            if not raw:
+                break
+            with contextlib.suppress(*UNREADABLE):
+                line = decode_line(raw) or mend_line(raw, number=number, timestamp="")
+                if isinstance(line, MessageLine) and isinstance(line.message, UserMessage):
+                    return one_line(line.message.text)
+    return ""
+
+
+def _scan(stream: BinaryIO) -> tuple[int, str | None]:
+    """Count the message lines and find the last name, by the bytes with which Newel begins such lines: no
+    line end stands inside a line, so nothing that was said can look like one.
+    """
+    messages, name_at, offset = 0, -1, 0
+    seam = b"\n"
+    while block := stream.read(_BLOCK):
+        window = seam + block
+        messages += window.count(_MESSAGE)
+        if (at := window.rfind(_NAME)) >= 0:
+            name_at = offset - len(seam) + at + 1
+        offset += len(block)
+        seam = window[-(len(_MESSAGE) - 1) :]
+    return messages, _name_at(stream, name_at) if name_at >= 0 else None
+
+
+def _name_at(stream: BinaryIO, place: int) -> str | None:
+    raw = os.pread(stream.fileno(), _MAX_NAME_LINE, place).partition(b"\n")[0]
+    with contextlib.suppress(*UNREADABLE):
+        line = decode_line(raw)
+        if isinstance(line, NameLine):
+            return one_line(line.name) or None
+    return None
