@@ -1,0 +1,83 @@
+"""``bash``: run a shell command in the working directory."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from newel.agent.ports import OnOutput, ToolResult
+from newel.tools.base import Parameters, TypedTool
+from newel.workspace.port import Completed, Workspace
+
+
+class BashParameters(Parameters, frozen=True):
+    command: Annotated[str, Meta(description="Shell command to execute", min_length=1)]
+    timeout: Annotated[
+        Annotated[float, Meta(ge=0)] | None,
+        Meta(description="Seconds until the command is stopped. Omit for the default."),
+    ] = None
+
+
+class BashTool(TypedTool[BashParameters]):
+    """The call has worked if the command ran to its end, whatever its exit code: many a command says
+    something useful by failing. ``is_error`` means that it did not run, or was stopped.
+    """
+
+    name = "bash"
+    label = "Execute Shell Command"
+    read_only = False
+    parameters = BashParameters
+
+    def __init__(self, workspace: Workspace, *, timeout: float = 30, max_timeout: float = 600) -> None:
+        self._workspace = workspace
+        self._timeout = timeout
+        self._max_timeout = max(timeout, max_timeout)
+        self.description = (
+            "Execute a bash command in the working directory. Input is closed. "
+            f"A command is stopped after {timeout:g} seconds unless `timeout` says otherwise "
+            f"(at most {self._max_timeout:g})."
+        )
+
+    def serial_key(self, _: BashParameters, /) -> str:
+        """A command may touch anything, so it runs alone."""
+        return "*"
+
+    async def preview(self, arguments: BashParameters, /) -> str:
+        return arguments.command
+
+    async def execute(self, arguments: BashParameters, on_output: OnOutput, /) -> ToolResult:
+        timeout = min(self._max_timeout, arguments.timeout or self._timeout)
+        done = await self._workspace.run(arguments.command, timeout=timeout, on_output=on_output)
+        return ToolResult(
+            output=self._output(done, timeout),
+            details={
+                "command": arguments.command,
+                "exitCode": done.exit_code,
+                "duration": done.duration,
+                "truncated": done.truncated,
+                "outputFile": done.output_file,
+                "timedOut": done.timed_out,
+            },
+            is_error=done.timed_out,
+        )
+
+    def _output(self, done: Completed, timeout: float) -> str:
+        text = (
+            f"stdout:\n{done.stdout.removesuffix(chr(10))}\n"
+            f"stderr:\n{done.stderr.removesuffix(chr(10))}\n"
+            f"exit code: {done.exit_code}"
+        )
+        if done.timed_out:
+            text += f"\nStopped after {timeout:g} seconds, with all that it had started. "
+            text += (
+                f"If it needs longer, give a larger `timeout` (at most {self._max_timeout:g})."
+                if timeout < self._max_timeout
+                else "No longer timeout is allowed: run it in the background, its output in a file."
+            )
+        elif done.left_open:
+            text += (
+                "\nA process that it started still runs; what it prints from now on is lost. "
+                "To keep that, start it with its output in a file: `command > out.log 2>&1 &`."
+            )
+        return text

@@ -1,0 +1,100 @@
+"""Unified diffs of bytes, for screens and for people who are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+CONTEXT: Final = 3
+COMPARED: Final = 2_000
+"""So many changed lines are compared with each other; a larger change is shown as one replaced block."""
+
+
+class Block(msgspec.Struct, frozen=True):
+    """Lines ``start:end`` of the old text (counted from 0) give way to ``new``."""
+
+    start: int
+    end: int
+    new: list[bytes]
+
+
+def lines_of(data: bytes) -> list[bytes]:
+    r"""The lines with their ends. Only ``\n`` ends a line; a ``\r`` before it belongs to the end."""
+    lines = data.split(b"\n")
+    last = lines.pop()
+    return [line + b"\n" for line in lines] + ([last] if last else [])
+
+
+def compare(old: Sequence[bytes], new: Sequence[bytes]) -> list[Block]:
+    """The blocks that make ``new`` of ``old``."""
+    start = 0
+    while start < min(len(old), len(new)) and old[start] == new[start]:
+        start += 1
+    rest = 0
+    while rest < min(len(old), len(new)) - start and old[-1 - rest] == new[-1 - rest]:
+        rest += 1
+    a, b = old[start : len(old) - rest], new[start : len(new) - rest]
+    if not a and not b:
+        return []
+    if not a or not b or max(len(a), len(b)) > COMPARED:
+        return [Block(start, start + len(a), list(b))]
+    import difflib
+
+    return [
+        Block(start + a1, start + a2, list(b[b1:b2]))
+        for tag, a1, a2, b1, b2 in difflib.SequenceMatcher(None, a, b).get_opcodes()
+        if tag != "equal"
+    ]
+
+
+def unified(
+    path: str, old: Sequence[bytes] | None, blocks: Sequence[Block], *, limit: int | None = None
+) -> str:
+    """The diff that ``blocks``, in order and apart from each other, make of ``old``; None is no file.
+
+    Bytes that are not UTF-8 are shown as U+FFFD. Beyond ``limit`` characters it is cut, and says so.
+    """
+    pieces = [f"--- {path}\n" if old is not None else "--- /dev/null\n", f"+++ {path}\n"]
+    size = 0
+    for piece in _hunks(old or [], blocks):
+        size += len(piece)
+        if limit is not None and size > limit:
+            pieces.append("… the diff goes on …\n")
+            break
+        pieces.append(piece)
+    return "".join(pieces) if blocks else ""
+
+
+def _hunks(old: Sequence[bytes], blocks: Sequence[Block]) -> Iterator[str]:
+    shift = 0
+    first = 0
+    while first < len(blocks):
+        last = first
+        while last + 1 < len(blocks) and blocks[last + 1].start - blocks[last].end <= 2 * CONTEXT:
+            last += 1
+        group = blocks[first : last + 1]
+        start = max(0, group[0].start - CONTEXT)
+        end = min(len(old), group[-1].end + CONTEXT)
+        grown = sum(len(block.new) - (block.end - block.start) for block in group)
+        yield f"@@ -{_range(start, end - start)} +{_range(start + shift, end - start + grown)} @@\n"
+        at = start
+        for block in group:
+            yield from (_line(" ", line) for line in old[at : block.start])
+            yield from (_line("-", line) for line in old[block.start : block.end])
+            yield from (_line("+", line) for line in block.new)
+            at = block.end
+        yield from (_line(" ", line) for line in old[at:end])
+        shift += grown
+        first = last + 1
+
+
+def _range(start: int, count: int) -> str:
+    """A range as unified diffs write it: counted from 1, an empty one by the line before it."""
+    return f"{start + 1 if count else start},{count}" if count != 1 else f"{start + 1}"
+
+
+def _line(mark: str, line: bytes) -> str:
+    text = mark + line.decode(errors="replace")
+    return text if line.endswith(b"\n") else text + "\n\\ No newline at end of file\n"

@@ -1,0 +1,175 @@
+"""``edit``: put one text in the place of another, in one file, once or several times."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, cast
+
+import anyio.to_thread
+import msgspec
+from msgspec import Meta
+
+from newel.agent.errors import StaleFile, ToolError
+from newel.agent.ports import OnOutput, ToolResult
+from newel.tools.aliases import REPLACEMENT_ALIASES
+from newel.tools.base import Parameters, renamed
+from newel.tools.diff import Block, lines_of, unified
+from newel.tools.editing import Edited, Replacement, edit
+from newel.tools.file_tool import FileParameters, FileTool
+from newel.tools.paths import not_found
+from newel.tools.text import DIFF_SHOWN, encoded, plural
+from newel.workspace.port import ABSENT
+
+LARGEST: Final = 32 * 1024 * 1024
+"""Bytes of a file that can be edited."""
+
+INLINE: Final = 256 * 1024
+"""Bytes up to which an edit is cheaper than handing it to a thread."""
+
+
+class EditItem(Parameters, frozen=True):
+    old_string: Annotated[str, Meta(description="Exact string to find and replace")]
+    new_string: Annotated[str, Meta(description="String to replace with")]
+    replace_all: Annotated[bool, Meta(description="Replace every match")] = False
+
+
+class EditParameters(FileParameters, frozen=True):
+    file_path: Annotated[str, Meta(description="Path to file to edit (relative or absolute)")]
+    old_string: Annotated[
+        str | None, Meta(description="Exact string to find and replace. Must match once. Omit with `edits`.")
+    ] = None
+    new_string: Annotated[str | None, Meta(description="String to replace with. Omit with `edits`.")] = None
+    replace_all: Annotated[bool, Meta(description="Replace every match of old_string (default false)")] = (
+        False
+    )
+    edits: Annotated[
+        list[EditItem],
+        Meta(
+            description="Several replacements at once, instead of old_string and new_string. "
+            "Each is matched against the original file; they must not overlap; all are made or none."
+        ),
+    ] = msgspec.field(default_factory=list[EditItem])
+
+
+class _Plan(msgspec.Struct, frozen=True):
+    """An edit that has been thought through: ``old`` is None for a file that is to be created."""
+
+    path: str
+    expect: str
+    old: bytes | None
+    edited: Edited
+
+    def diff(self, name: str, *, limit: int | None = None) -> str:
+        old = None if self.old is None else lines_of(self.old)
+        return unified(name, old, self.edited.blocks, limit=limit)
+
+
+class EditTool(FileTool[EditParameters]):
+    name = "edit"
+    label = "Edit File"
+    description = (
+        "Find and replace exact string in a file. old_string must match exactly one place: quote enough of "
+        "the lines around it, or set replace_all. An empty old_string creates a new file."
+    )
+    read_only = False
+    parameters = EditParameters
+
+    def parse(self, arguments: dict[str, Any], /) -> EditParameters:
+        parsed = super().parse(self._with_plain_edits(arguments))
+        if not parsed.edits and parsed.old_string is None:
+            raise self.invalid("missing required argument `old_string`")
+        if (parsed.old_string is None) != (parsed.new_string is None):
+            missing = "new_string" if parsed.new_string is None else "old_string"
+            raise self.invalid(f"missing required argument `{missing}`")
+        return parsed
+
+    def _with_plain_edits(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The arguments with our names in the list too. Some models write the list as a string of JSON."""
+        given = renamed(arguments, self.spec.argument_aliases)
+        edits = given.get("edits")
+        if isinstance(edits, str):
+            try:
+                edits = msgspec.json.decode(edits)
+            except msgspec.DecodeError as error:
+                raise self.invalid("argument `edits`: expected a list, not a string") from error
+        if isinstance(edits, list):
+            given["edits"] = [
+                renamed(cast("dict[str, Any]", item), REPLACEMENT_ALIASES) if isinstance(item, dict) else item
+                for item in cast("list[Any]", edits)
+            ]
+        return given
+
+    async def preview(self, arguments: EditParameters, /) -> str:
+        return (await self._plan(arguments)).diff(arguments.file_path)
+
+    async def execute(self, arguments: EditParameters, _: OnOutput, /) -> ToolResult:
+        plan = await self._plan(arguments)
+        name, edited = arguments.file_path, plan.edited
+        try:
+            sha256 = await self._workspace.write_bytes(plan.path, edited.content, expect=plan.expect)
+        except StaleFile as error:
+            raise StaleFile(
+                f"{name} changed on disk during the edit. Nothing was changed. Read it again."
+            ) from error
+        self._tracker.saw(plan.path, sha256)
+        if plan.old is None:
+            text = f"Created new file {name} ({plural(len(edited.content), 'byte')})"
+        else:
+            text = (
+                f"Replaced {plural(edited.matches, 'occurrence')} in {name} "
+                f"({plural(edited.lines_changed, 'line')} changed)"
+            )
+        one = _replacements(arguments)[0]
+        return ToolResult(
+            text,
+            details={
+                "filePath": name,
+                "oldString": one.old,
+                "newString": one.new,
+                "matchCount": edited.matches,
+                "linesChanged": edited.lines_changed,
+                "diff": plan.diff(name, limit=DIFF_SHOWN),
+                "firstChangedLine": edited.first_line,
+            },
+        )
+
+    async def _plan(self, arguments: EditParameters) -> _Plan:
+        import hashlib
+
+        name, wanted = arguments.file_path, _replacements(arguments)
+        path = self._workspace.resolve(name)
+        info = await self._workspace.stat(path)
+        creates = len(wanted) == 1 and not wanted[0].old
+        if info is None and creates:
+            return _Plan(path, ABSENT, None, _created(wanted[0].new))
+        if info is None:
+            raise await not_found(self._workspace, path, name)
+        if info.size > LARGEST:
+            raise ToolError(
+                f"{name} has {info.size:,} bytes; `edit` takes files up to {LARGEST:,}. Use sed with bash."
+            )
+        content = await self._workspace.read_bytes(path)
+        sha256 = hashlib.sha256(content).hexdigest()
+        if self._tracker.last_seen(path) not in {None, sha256}:
+            raise StaleFile(
+                f"{name} changed on disk since you last saw it. Nothing was changed. "
+                "Read it again, then repeat the edit."
+            )
+        if not content and creates:
+            return _Plan(path, sha256, content, _created(wanted[0].new))
+        if len(content) <= INLINE:
+            return _Plan(path, sha256, content, edit(content, wanted, name))
+        return _Plan(path, sha256, content, await anyio.to_thread.run_sync(edit, content, wanted, name))
+
+
+def _replacements(arguments: EditParameters) -> list[Replacement]:
+    edits = [Replacement(item.old_string, item.new_string, item.replace_all) for item in arguments.edits]
+    if arguments.old_string is None or arguments.new_string is None:
+        return edits
+    if edits and not arguments.old_string and not arguments.new_string:
+        return edits  # a model that fills in every argument
+    return [Replacement(arguments.old_string, arguments.new_string, arguments.replace_all), *edits]
+
+
+def _created(text: str) -> Edited:
+    content = encoded(text, "new_string")
+    return Edited(content, 1, [Block(0, 0, lines_of(content))])

@@ -1,0 +1,151 @@
+"""Several replacements in one file, all or none, with words for those that cannot be made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Final
+
+import msgspec
+
+from newel.agent.errors import ToolError
+from newel.tools.diff import Block, compare, lines_of
+from newel.tools.matching import Span, find, replacement
+from newel.tools.text import encoded
+
+LISTED: Final = 20
+"""How many matches of an ambiguous text are named."""
+
+SEARCHED: Final = 500_000
+"""Bytes of a file in which lines like a missing text are looked for."""
+
+
+class Replacement(msgspec.Struct, frozen=True):
+    old: str
+    new: str
+    all: bool = False
+
+
+class Edited(msgspec.Struct, frozen=True):
+    """The new content, and the lines by which it differs from the old."""
+
+    content: bytes
+    matches: int
+    blocks: list[Block]
+
+    @property
+    def lines_changed(self) -> int:
+        """Lines taken away or added, a line that was changed counted once."""
+        return sum(max(block.end - block.start, len(block.new)) for block in self.blocks)
+
+    @property
+    def first_line(self) -> int:
+        """The number of the first line that differs, counted from 1."""
+        return self.blocks[0].start + 1
+
+
+class _Change(msgspec.Struct, frozen=True, order=True):
+    span: Span
+    new: bytes
+    number: int
+
+
+def edit(content: bytes, replacements: Sequence[Replacement], name: str) -> Edited:
+    """Make all ``replacements``, each looked for in the original content of the file called ``name``.
+
+    Raises ``ToolError`` if one of them is not found, found more than once without ``all``, overlaps another,
+    or if nothing would change.
+    """
+    changes: list[_Change] = []
+    for number, wanted in enumerate(replacements, 1):
+        which = f"edit {number}: " if len(replacements) > 1 else ""
+        changes += _changes(content, wanted, number, name, which)
+    changes.sort()
+    for one, other in pairwise(changes):
+        if other.span.start < one.span.end:
+            raise ToolError(
+                f"Edits {one.number} and {other.number} overlap at line {_line(content, other.span.start)} of "
+                f"{name}. Make one edit of them. Nothing was changed."
+            )
+    new = _apply(content, changes)
+    if new == content:
+        raise ToolError(f"The edit would change nothing in {name}: it says already what it is to say.")
+    return Edited(new, len(changes), list(_blocks(content, changes)))
+
+
+def _changes(content: bytes, wanted: Replacement, number: int, name: str, which: str) -> list[_Change]:
+    old, new = encoded(wanted.old, "old_string"), encoded(wanted.new, "new_string")
+    if not old:
+        raise ToolError(
+            f"{which}old_string is empty, and {name} is not. Quote the text to replace, or use `write`."
+        )
+    if old == new:
+        raise ToolError(f"{which}old_string and new_string are the same. Nothing was changed.")
+    spans = find(content, old, overlapping=not wanted.all, at_most=None if wanted.all else LISTED + 1)
+    if not spans:
+        raise ToolError(f"{which}old_string not found in {name}.{_nearest(content, wanted.old)}")
+    if len(spans) > 1 and not wanted.all:
+        lines = ", ".join(str(_line(content, span.start)) for span in spans[:LISTED])
+        count, more = (f"{LISTED}+", " …") if len(spans) > LISTED else (str(len(spans)), "")
+        raise ToolError(
+            f"{which}old_string stands {count} times in {name}, at lines {lines}{more}. "
+            "Quote more of the lines around the one you mean, or set replace_all. Nothing was changed."
+        )
+    return [_Change(span, replacement(content, span, old, new), number) for span in spans]
+
+
+def _apply(content: bytes, changes: Sequence[_Change]) -> bytes:
+    pieces: list[bytes] = []
+    done = 0
+    for change in changes:
+        pieces += [content[done : change.span.start], change.new]
+        done = change.span.end
+    return b"".join([*pieces, content[done:]])
+
+
+def _blocks(content: bytes, changes: Sequence[_Change]) -> Iterator[Block]:
+    """The changes as whole lines: changes on lines that touch are compared together."""
+    counted = line = first = 0
+    while first < len(changes):
+        start = content.rfind(b"\n", 0, changes[first].span.start) + 1
+        last = first
+        end = _line_after(content, changes[first].span.end)
+        while last + 1 < len(changes) and changes[last + 1].span.start <= end:
+            last += 1
+            end = _line_after(content, changes[last].span.end)
+        line += content.count(b"\n", counted, start)
+        counted = start
+        group = [
+            msgspec.structs.replace(change, span=Span(change.span.start - start, change.span.end - start))
+            for change in changes[first : last + 1]
+        ]
+        old = content[start:end]
+        for block in compare(lines_of(old), lines_of(_apply(old, group))):
+            yield Block(line + block.start, line + block.end, block.new)
+        first = last + 1
+
+
+def _line_after(content: bytes, position: int) -> int:
+    return content.find(b"\n", position) + 1 or len(content)
+
+
+def _line(content: bytes, position: int) -> int:
+    return content.count(b"\n", 0, position) + 1
+
+
+def _nearest(content: bytes, wanted: str) -> str:
+    """The lines of the file that come nearest to the text that is not there, with their numbers."""
+    hint = " Read the file again and quote it exactly, white space included. Nothing was changed."
+    first = next((line.strip() for line in wanted.split("\n") if line.strip()), "")
+    if not first or len(content) > SEARCHED:
+        return hint
+    import difflib
+
+    lines = content.decode(errors="replace").split("\n")
+    near = difflib.get_close_matches(first[:500], {line.strip()[:500] for line in lines}, n=1)
+    if not near:
+        return hint
+    at = next(index for index, line in enumerate(lines) if line.strip()[:500] == near[0])
+    shown = lines[at : at + min(10, wanted.strip().count("\n") + 1)]
+    text = "\n".join(f"{at + index + 1:6}\t{line[:500].rstrip()}" for index, line in enumerate(shown))
+    return f" The nearest there:\n{text}\n{hint.strip()}"

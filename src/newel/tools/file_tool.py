@@ -1,0 +1,37 @@
+"""What ``read``, ``write`` and ``edit`` have in common: one file of a workspace, and who saw it last."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from newel.agent.errors import WorkspaceError
+from newel.tools.base import Parameters, TypedTool
+from newel.tools.tracker import FileTracker
+from newel.workspace.port import Workspace
+
+
+class FileParameters(Parameters, frozen=True):
+    """Base of parameters that name one file."""
+
+    file_path: str
+
+
+F = TypeVar("F", bound=FileParameters)
+
+
+class FileTool(TypedTool[F]):
+    def __init__(self, workspace: Workspace, tracker: FileTracker) -> None:
+        self._workspace = workspace
+        self._tracker = tracker
+
+    def parse(self, arguments: dict[str, Any], /) -> F:
+        parsed = super().parse(arguments)
+        try:
+            self._workspace.resolve(parsed.file_path)
+        except WorkspaceError as error:
+            raise self.invalid(f"argument `file_path`: {str(error).removesuffix('.')}") from error
+        return parsed
+
+    def serial_key(self, arguments: F, /) -> str:
+        """Calls about one file run one after the other, by whatever name they call it."""
+        return self._workspace.resolve(arguments.file_path)

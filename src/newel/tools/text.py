@@ -1,0 +1,26 @@
+"""Small things about words and bytes that the tools share."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from newel.agent.errors import ToolError
+
+DIFF_SHOWN: Final = 200_000
+"""Characters of a diff that go with a result; a preview is whole."""
+
+
+def plural(count: int, noun: str) -> str:
+    """``1 line``, ``3 lines``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def encoded(text: str, argument: str) -> bytes:
+    """The text as UTF-8. Raises ``ToolError`` for half a surrogate pair, which JSON can hold and no file."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        broken = f"\\u{ord(text[error.start]):04x}"
+        raise ToolError(
+            f"{argument} holds {broken}, half of a surrogate pair, which is no character."
+        ) from error
