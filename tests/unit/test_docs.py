@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,30 +22,30 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture
-def examples() -> dict[str, Any]:
-    names: dict[str, Any] = {}
-    for code in BLOCK.findall((ROOT / "CONTRIBUTING.md").read_text()):
-        exec(code, names)  # noqa: S102 — our own documentation
-    return names
+def examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    code = "\n".join(BLOCK.findall((ROOT / "CONTRIBUTING.md").read_text()))
+    (tmp_path / "guide_examples.py").write_text(code)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    return importlib.import_module("guide_examples")
 
 
 @pytest.mark.anyio
 async def test_the_tool_the_provider_and_the_front_end_of_the_guide_work_together(
-    examples: dict[str, Any], tmp_path: Path
+    examples: Any, tmp_path: Path
 ) -> None:
     (tmp_path / "a.txt").write_text("one\ntwo\n")
-    tool = examples["CountTool"](LocalWorkspace(str(tmp_path)))
+    tool = examples.CountTool(LocalWorkspace(str(tmp_path)))
     call = AssistantMessage(content=[ToolCall("1", "count", {"file_path": "a.txt"})])
 
     class Both:
         async def complete(self, request: Any, on_delta: Any, /) -> AssistantMessage:
             if len(request.messages) == 1:
                 return await Scripted([call]).complete(request, on_delta)
-            return await examples["Parrot"]().complete(request, on_delta)
+            return await examples.Parrot().complete(request, on_delta)
 
     config = RunConfig(model=Model("m"), transform=Transformer(), tools=(tool,))
     agent = Agent(ProviderTransport(Both()), config)
-    screen = examples["Whisper"](agent)
+    screen = examples.Whisper(agent)
     await agent.prompt("Count")
     result = agent.state.messages[2]
     assert isinstance(result, ToolResultMessage)

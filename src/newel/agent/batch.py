@@ -137,7 +137,7 @@ class Batch:
             call.refusal = f"There is no tool named '{request.name}'. The tools are: {names}."
         elif request.problem:
             call.refusal = f"Not run: {request.problem}"
-        elif spent := self.guard.spent():
+        elif spent := self.guard.spent(in_turn=True):
             call.refusal = f"Not run. {spent[1]}"
         elif repeated := self.guard.repeated(request):
             call.refusal = repeated

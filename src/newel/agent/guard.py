@@ -32,8 +32,10 @@ class Guard:
         if message.cost is not None:
             self.cost = (self.cost or 0.0) + message.cost
 
-    def spent(self) -> tuple[EndReason, str] | None:
-        """The first limit that is used up, and words for it; None while there is room."""
+    def spent(self, *, in_turn: bool = False) -> tuple[EndReason, str] | None:
+        """The first limit that is used up, and words for it; None while there is room. ``in_turn`` leaves
+        out the limit of turns: the last turn may run its tools.
+        """
         limits = self.limits
         rows: tuple[tuple[EndReason, float | None, float, str], ...] = (
             ("max_turns", limits.max_turns, self.turns, "turns"),
@@ -42,7 +44,7 @@ class Guard:
             ("max_cost", limits.max_cost, self.cost or 0.0, "US dollars"),
         )
         for reason, limit, used, unit in rows:
-            if limit is not None and used >= limit:
+            if limit is not None and used >= limit and not (in_turn and reason == "max_turns"):
                 return reason, f"Stopped at the limit of {limit:g} {unit} for one prompt ({used:g} used)."
         return None
 

@@ -17,6 +17,7 @@ from newel.agent.events import (
     Interrupted,
     MessageEnd,
     QueueUpdate,
+    TextDelta,
     ToolExecutionEnd,
     ToolExecutionStart,
     ToolExecutionUpdate,
@@ -36,6 +37,7 @@ from newel.agent.ports import (
     Limits,
     Model,
     ModelRequest,
+    OnDelta,
     OnOutput,
     Policy,
     RunConfig,
@@ -373,15 +375,15 @@ async def test_abort_in_a_tool_keeps_its_output_and_leaves_a_history_every_provi
 
 @pytest.mark.anyio
 async def test_abort_while_the_model_speaks_keeps_what_it_said() -> None:
-    async def slow(request: ModelRequest, on_delta: Any) -> AssistantMessage:
-        from newel.agent.events import TextDelta
+    class Slow:
+        async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
+            await on_delta(TextDelta("Half a sen"))
+            watched.agent.abort()
+            await anyio.sleep(60)
+            raise AssertionError
 
-        await on_delta(TextDelta("Half a sen"))
-        watched.agent.abort()
-        await anyio.sleep(60)
-        raise AssertionError
-
-    watched = Watched([slow])
+    watched = Watched([])
+    watched.agent.transport = ProviderTransport(Slow())
     with anyio.fail_after(5):
         await watched.agent.prompt("Go")
     last = watched.agent.state.messages[-1]
@@ -433,7 +435,8 @@ async def test_a_conversation_too_long_for_the_model_is_compacted_once_and_asked
     ) -> AppMessage | None:
         if not overflow:
             return None
-        return CustomMessage(COMPACTION, {"summary": "We greeted.", "firstKept": messages[-1].id})
+        task = [message for message in messages if isinstance(message, UserMessage)][-1]
+        return CustomMessage(COMPACTION, {"summary": "We greeted.", "firstKept": task.id})
 
     history = [UserMessage(content="Hi"), says("Hello.")]
     script = [ContextOverflow("too long"), says("Shorter.")]
