@@ -7,7 +7,7 @@ from base64 import b64encode
 from itertools import islice
 from pathlib import Path
 
-from newel.agent.errors import WorkspaceError
+from newel.agent.errors import ToolError, WorkspaceError
 from newel.agent.messages import Attachment
 from newel.context.files import Head, read_head
 
@@ -23,24 +23,21 @@ def attachment_from_path(path: str | Path, *, name: str | None = None) -> Attach
     """The file (or the listing of a folder) as an attachment; ``name`` is what the model is told it is
     called, its path if None.
 
-    An image (PNG, JPEG, GIF, WebP, told by its first bytes, up to 20 MB) goes as it is. The text of any
-    other file goes as ``extracted_text``, named in its first line; beyond 256 KiB it is cut and says so.
-    Raises ``WorkspaceError`` for other binary files, larger images, and what cannot be read.
+    An image (PNG, JPEG, GIF, WebP, told by its first bytes, up to 20 MiB) is made smaller if it is too
+    large for a model; ``size`` is that of the file. The text of any other file goes as ``extracted_text``,
+    named in its first line; beyond 256 KiB it is cut and says so. Raises ``WorkspaceError`` for other
+    binary files, larger or broken images, and what cannot be read. Unpacking a large image takes a while.
     """
     path = Path(path)
     name = name or str(path)
     if os.path.isdir(path):  # noqa: PTH112 — unlike Path.is_dir it never raises
         return _listing(path, name)
+    from newel.tools.images import mime_type
+
     head = read_head(path, MAX_TEXT_BYTES)
-    image = image_type(head.data)
-    if image is not None:
-        if head.size > MAX_IMAGE_BYTES:
-            raise WorkspaceError(
-                f"{name} has {head.size / 1e6:.1f} MB; an image may have {MAX_IMAGE_BYTES // 1024**2} MiB. "
-                "Make it smaller and attach it again."
-            )
-        data = read_head(path, MAX_IMAGE_BYTES).data
-        return Attachment("image", path.name, image, len(data), b64encode(data).decode())
+    kind = mime_type(head.data)
+    if kind is not None:
+        return _image(path, name, kind, head.size)
     if not head.is_text:
         raise WorkspaceError(
             f"{name} is neither text nor an image that models take (PNG, JPEG, GIF, WebP), so it was not "
@@ -49,17 +46,20 @@ def attachment_from_path(path: str | Path, *, name: str | None = None) -> Attach
     return _document(path, name, head)
 
 
-def image_type(data: bytes) -> str | None:
-    """The MIME type of an image that models take, by its first bytes; None for anything else."""
-    if data.startswith(b"\x89PNG\r\n\x1a\n"):
-        return "image/png"
-    if data.startswith(b"\xff\xd8\xff"):
-        return "image/jpeg"
-    if data.startswith((b"GIF87a", b"GIF89a")):
-        return "image/gif"
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "image/webp"
-    return None
+def _image(path: Path, name: str, kind: str, size: int) -> Attachment:
+    from newel.tools.images import picture
+
+    if size > MAX_IMAGE_BYTES:
+        raise WorkspaceError(
+            f"{name} has {size / 1024**2:.1f} MiB; an image may have {MAX_IMAGE_BYTES // 1024**2} MiB. "
+            "Make it smaller and attach it again."
+        )
+    try:
+        content = picture(read_head(path, MAX_IMAGE_BYTES).data, kind, name).content
+    except ToolError as error:
+        # Refused here: an image that a server cannot decode would make it refuse every request from now on.
+        raise WorkspaceError(str(error)) from error
+    return Attachment("image", path.name, content.mime_type, size, content.data)
 
 
 def _document(path: Path, name: str, head: Head) -> Attachment:

@@ -104,10 +104,10 @@ class Compactor:
             if isinstance(message, AssistantMessage) and message.usage.total:
                 return message.usage.total + since
             if isinstance(message, CustomMessage) and message.name == COMPACTION:
-                break
+                view = _View(messages)
+                return self._overhead_tokens + tokens.of_text(view.summary) + sum(view.sizes)
             since += tokens.of_message(message)
-        view = _View(messages)
-        return self._overhead_tokens + tokens.of_text(view.summary) + sum(view.sizes)
+        return self._overhead_tokens + since
 
     async def _compact(
         self, messages: Sequence[AppMessage], view: _View, cut: int, reason: Reason, wishes: str

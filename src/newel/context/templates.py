@@ -63,15 +63,16 @@ class Template(Wire, frozen=True):
 
 
 def load(folders: Sequence[str | Path]) -> dict[str, Template]:
-    """The templates of all folders by name, in alphabetical order; an earlier folder's template hides a
-    later one's of the same name. A folder that is not there has none. A file that cannot be read, is not
+    """The templates of all folders by name, in alphabetical order; a later folder's template hides an
+    earlier one's of the same name: first the user's folder, then the project's. A folder that is not there has none. A file that cannot be read, is not
     text, is larger than 256 KiB or has a name that cannot be typed as a command is left out.
     """
-    found: dict[str, Template] = {}
-    for folder in folders:
-        for path in _files(Path(folder)):
-            if path.stem not in found and (template := _load(path)) is not None:
-                found[path.stem] = template
+    found = {
+        template.name: template
+        for folder in folders
+        for path in _files(Path(folder))
+        if (template := _load(path)) is not None
+    }
     return dict(sorted(found.items()))
 
 

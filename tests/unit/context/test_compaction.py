@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from newel.agent.errors import ServerFailed
+from newel.agent.errors import ContextOverflow, ServerFailed
+from newel.agent.events import AgentEvent
+from newel.agent.loop import run
 from newel.agent.messages import (
     AppMessage,
     AssistantMessage,
@@ -23,7 +25,7 @@ from newel.agent.messages import (
     Usage,
     UserMessage,
 )
-from newel.agent.ports import Model, ModelRequest, OnDelta
+from newel.agent.ports import Model, ModelRequest, OnDelta, RunConfig
 from newel.agent.transform import Transformer
 from newel.context import summary, tokens
 from newel.context.compaction import Compactor
@@ -249,6 +251,35 @@ async def test_one_message_larger_than_the_window_does_not_end_the_run(last: lis
     assert "left out" in writer.question
 
 
+class SmallServer(Writer):
+    """A server that refuses what is longer than its window of 50,000 characters, which nobody has told us."""
+
+    async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
+        if len(msgspec.json.encode(request.messages)) > 50_000:
+            raise ContextOverflow("the conversation is too long", status=400)
+        return await super().complete(request, on_delta)
+
+
+async def test_a_run_goes_on_after_the_server_found_the_conversation_too_long() -> None:
+    server = SmallServer("Done.")
+    events: list[AgentEvent] = []
+
+    async def emit(event: AgentEvent) -> None:
+        events.append(event)
+
+    config = RunConfig(
+        model=SMALL, transform=Transformer(), compact=Compactor(server, Model("m"), context_window=None)
+    )
+    end = await run(
+        conversation(20), [UserMessage("Now test it.")], provider=server, config=config, emit=emit
+    )
+    assert end.reason == "done"
+    first = server.requests[-1].messages[0]
+    assert isinstance(first, UserMessage)
+    assert "Add a --dry-run flag." in first.text
+    assert "Now test it." in first.text
+
+
 async def test_a_user_can_ask_for_it_at_any_time_and_say_what_matters() -> None:
     writer = Writer()
     compact = compactor(writer, window=1_000_000)
@@ -312,13 +343,11 @@ HISTORY = st.lists(
 
 
 @settings(deadline=None)
-@given(HISTORY, st.integers(500, 20_000), st.booleans(), st.data())
+@given(HISTORY, st.integers(500, 20_000), st.booleans(), st.sampled_from([None, "short", "long " * 9_000]))
 async def test_a_call_is_never_parted_from_its_result(
-    messages: list[AppMessage], window: int, overflow: bool, data: st.DataObject
+    messages: list[AppMessage], window: int, overflow: bool, words: str | None
 ) -> None:
-    compact = compactor(
-        Writer(data.draw(st.sampled_from([None, "short", "long " * 9_000]))), window, overhead_tokens=100
-    )
+    compact = compactor(Writer(words), window, overhead_tokens=100)
     for _ in range(3):
         compaction = await asked(compact, messages, overflow=overflow)
         if compaction is None:

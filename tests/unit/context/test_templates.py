@@ -23,7 +23,7 @@ def test_a_file_is_a_command_and_the_projects_hides_the_users(tmp_path: Path) ->
     (project / "review.md").write_text("---\ndescription: 'Look closely'\n---\n\nReview $1.\n")
     (user / "review.md").write_text("hidden")
     (user / "commit.md").write_text("# Write a commit message\n\nfor the staged changes")
-    found = load([project, user, tmp_path / "missing"])
+    found = load([user, project, tmp_path / "missing"])
     assert list(found) == ["commit", "review"]
     assert found["review"] == Template("review", "Look closely", "Review $1.", str(project / "review.md"))
     assert found["commit"].description == "Write a commit message"
