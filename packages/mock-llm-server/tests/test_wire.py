@@ -133,7 +133,7 @@ def test_a_request_it_cannot_answer_gets_400_and_the_reason(
 
 
 def test_unknown_fields_are_accepted(server: MockServer) -> None:
-    fields = {
+    fields: dict[str, Any] = {
         "temperature": 1,
         "max_tokens": 5,
         "max_completion_tokens": 5,
@@ -155,7 +155,7 @@ def test_a_body_over_the_limit_is_refused_while_it_arrives(server: MockServer) -
 
 
 def test_a_client_that_asks_first_is_told_to_continue(server: MockServer) -> None:
-    """curl sends larger bodies only after 100 Continue, or a second later."""
+    """Curl sends larger bodies only after 100 Continue, or a second later."""
     body = json.dumps(request("echo ok")).encode()
     with socket.create_connection(("127.0.0.1", server.port), timeout=5) as sock:
         head = f"POST /chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
@@ -219,8 +219,14 @@ async def test_a_server_in_the_same_loop_ends_with_its_block() -> None:
         async with httpx2.AsyncClient() as client:
             reply = await client.post(f"{server.url}/chat/completions", json=request("echo x"))
         assert reply.json()["choices"][0]["message"]["content"] == "x"
-    with pytest.raises(OSError, match="."):
+    with pytest.raises(OSError, match="All connection attempts failed"):
         await anyio.connect_tcp("127.0.0.1", server.port)
+
+
+def test_what_fails_beside_the_server_is_not_wrapped() -> None:
+    """A failed assertion must be shown as such, not as an exception group from a task group."""
+    with pytest.raises(ZeroDivisionError), running(SCRIPT):
+        _ = 1 / 0
 
 
 def test_a_server_ends_though_a_client_still_waits() -> None:

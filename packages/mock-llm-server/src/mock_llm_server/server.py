@@ -208,12 +208,17 @@ async def serve(
         async with await anyio.create_tcp_listener(local_host=host, local_port=port) as listener:
             server.port = listener.extra(SocketAttribute.local_port)  # noqa: S610 (anyio, not Django)
             server.url = f"http://{f'[{host}]' if ':' in host else host}:{server.port}"
+            failure = None
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(listener.serve, server.handle)
                 try:
                     yield server
-                finally:
-                    tasks.cancel_scope.cancel()
+                except Exception as error:  # noqa: BLE001 (raised again below, outside of the group)
+                    failure = error
+                tasks.cancel_scope.cancel()
+            if failure:
+                # What fails in the caller's block must reach the caller as it is, not in an exception group.
+                raise failure
     finally:
         if recorder:
             recorder.close()
