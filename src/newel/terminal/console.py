@@ -1,0 +1,193 @@
+"""Plain text, for logs, pipes and simple terminals: no colours, no cursor movement, nothing to load."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import TextIO, assert_never
+
+from newel.agent.events import (
+    AgentEnd,
+    AgentEvent,
+    AgentStart,
+    ErrorEvent,
+    Interrupted,
+    MessageEnd,
+    MessageStart,
+    MessageUpdate,
+    QueueUpdate,
+    Retry,
+    StateUpdate,
+    TextDelta,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    ToolExecutionUpdate,
+    TurnEnd,
+    TurnStart,
+)
+from newel.agent.messages import AppMessage, AssistantMessage, CustomMessage, ToolResultMessage, UserMessage
+from newel.agent.transform import COMPACTION
+from newel.terminal.calls import Calls, Outcome
+from newel.terminal.safe import SafeStream, safe
+from newel.terminal.words import ENDINGS, describe_call, duration, meter, one_line
+
+
+class ConsoleRenderer:
+    """Writes the answer as it comes, one line for each tool call, and a closing line.
+
+    ``echo`` repeats what the user said, for a reader who has not just typed it. ``window`` tells the size
+    of the model's context in tokens.
+    """
+
+    animated = False
+
+    def __init__(
+        self, out: TextIO, *, echo: bool = False, window: Callable[[], int | None] = lambda: None
+    ) -> None:
+        self.out = out
+        self.echo = echo
+        self.window = window
+        self._calls = Calls()
+        self._stream = SafeStream()
+        self._at_line_start = True
+        self._said = False
+        self._open_call: str | None = None
+        self._context = 0
+        self._began = ""
+
+    def note(self, text: str) -> None:
+        self._line(safe(text))
+        self.out.flush()
+
+    def tick(self) -> None:
+        """Nothing moves here."""
+
+    def close(self) -> None:
+        self._end_line()
+        self.out.flush()
+
+    def handle(self, event: AgentEvent) -> None:
+        if outcome := self._calls.see(event):
+            self._tell(outcome)
+        match event:
+            case MessageUpdate():
+                if isinstance(event.assistant_message_event, TextDelta):
+                    self._write_text(self._stream.feed(event.assistant_message_event.delta))
+            case ToolExecutionStart():
+                self._open(event)
+            case MessageEnd():
+                self._finish(event.message)
+            case Retry():
+                self._retry(event)
+            case ErrorEvent():
+                self._line(f"Error: {safe(event.message)}")
+            case AgentStart():
+                self._began = event.timestamp
+            case AgentEnd():
+                self._close_run(event)
+            case (
+                TurnStart()
+                | MessageStart()
+                | ToolExecutionUpdate()
+                | ToolExecutionEnd()
+                | TurnEnd()
+                | QueueUpdate()
+                | StateUpdate()
+                | Interrupted()
+            ):
+                pass
+            case _:
+                assert_never(event)
+        self.out.flush()
+
+    # -- the parts --------------------------------------------------------------------------------
+
+    def _finish(self, message: AppMessage) -> None:
+        match message:
+            case AssistantMessage():
+                self._write_text(self._stream.finish())
+                self._end_line()
+                self._said = False
+                self._context = message.usage.total or self._context
+            case UserMessage():
+                if self.echo:
+                    self._line(f"> {safe(message.text)}")
+            case CustomMessage():
+                if message.name == COMPACTION:
+                    self._line("The conversation so far was summed up to make room.")
+            case ToolResultMessage():
+                pass
+            case _:
+                assert_never(message)
+
+    def _open(self, event: ToolExecutionStart) -> None:
+        """Say what runs, on a line that its result completes. Of calls side by side only one can."""
+        if self._open_call is None:
+            self._end_line()
+            self._write(describe_call(event.tool_name, event.args))
+            self._open_call = event.tool_call_id
+
+    def _tell(self, outcome: Outcome) -> None:
+        if self._open_call != outcome.call_id:
+            self._end_line()
+            self._write(describe_call(outcome.name, outcome.args))
+        time = "" if outcome.milliseconds is None else duration(outcome.milliseconds)
+        result = " · ".join(part for part in (outcome.summary, time) if part)
+        self._write(f" {'✗' if outcome.failed else '✓'} {result}\n")
+        self._open_call = None
+        for line in outcome.tail:
+            self._write(f"    {line}\n")
+
+    def _retry(self, event: Retry) -> None:
+        void = " What was written above is void." if self._said else ""
+        self._stream.finish()
+        self._said = False
+        self._line(
+            f"The request failed: {one_line(event.reason)}.{void} "
+            f"Trying again in {event.delay:g} s ({event.attempt} of {event.max_attempts})."
+        )
+
+    def _close_run(self, event: AgentEnd) -> None:
+        if event.reason != "done":
+            words = "" if event.reason == "error" else safe(event.message)
+            self._line(words or ENDINGS.get(event.reason, ""))
+        self._line(
+            "\n"
+            + meter(
+                event.usage,
+                event.cost,
+                context=self._context,
+                window=self.window(),
+                milliseconds=milliseconds_between(self._began, event.timestamp),
+            )
+        )
+
+    # -- writing ----------------------------------------------------------------------------------
+
+    def _write_text(self, text: str) -> None:
+        if not self._said:
+            text = text.lstrip("\n")
+            self._said = bool(text)
+        if text:
+            self._write(text)
+
+    def _write(self, text: str) -> None:
+        self.out.write(text)
+        self._at_line_start = text.endswith("\n")
+
+    def _end_line(self) -> None:
+        if not self._at_line_start:
+            self._write("\n")
+            self._open_call = None
+
+    def _line(self, text: str) -> None:
+        self._end_line()
+        if text:
+            self._write(text + "\n")
+
+
+def milliseconds_between(began: str, ended: str) -> float:
+    """The time between two timestamps of events; 0 where the first is not known."""
+    if not began:
+        return 0
+    return (datetime.fromisoformat(ended) - datetime.fromisoformat(began)).total_seconds() * 1000

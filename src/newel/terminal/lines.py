@@ -1,0 +1,69 @@
+"""Lines of an input that may be a file, a pipe or a terminal, read without blocking the event loop."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+PIECE = 65_536
+
+
+class LineReader:
+    """Reads a file descriptor line by line, in bounded memory.
+
+    A line of more than ``limit`` bytes comes as None in ``next``'s place for it: see there.
+    """
+
+    def __init__(self, fd: int, *, limit: int = 64 * 1024 * 1024) -> None:
+        self.fd = fd
+        self.limit = limit
+        self._ready: deque[bytes] = deque()
+        self._rest: list[bytes] = []
+        self._size = 0
+        self._too_long = False
+        self._ended = False
+
+    async def next(self) -> str | None:
+        """The next line without its end, or None when the input is over.
+
+        Bytes that are not UTF-8 become replacement characters. Raises ``ValueError`` for a line that is
+        too long, which is skipped.
+        """
+        while not self._ready and not self._ended:
+            self._take(await self._read())
+        if not self._ready:
+            return None
+        line = self._ready.popleft()
+        if len(line) > self.limit:
+            raise ValueError(f"a line of more than {self.limit:,} bytes was skipped")
+        return line.removesuffix(b"\r").decode(errors="replace")
+
+    def _take(self, piece: bytes) -> None:
+        *whole, rest = piece.split(b"\n")
+        for end in whole:
+            self._keep(end)
+            self._ready.append(b"".join(self._rest))
+            self._rest, self._size = [], 0
+        self._keep(rest)
+        if not piece:
+            self._ended = True
+            if self._rest:
+                self._ready.append(b"".join(self._rest))
+
+    def _keep(self, part: bytes) -> None:
+        # One byte over the limit is enough to know that the line is too long.
+        part = part[: max(self.limit + 1 - self._size, 0)]
+        if part:
+            self._rest.append(part)
+            self._size += len(part)
+
+    async def _read(self) -> bytes:
+        try:
+            await anyio.wait_readable(self.fd)
+        except OSError:
+            # Not everything can be waited for (regular files, /dev/null): reading those never waits.
+            await checkpoint()
+        return os.read(self.fd, PIECE)

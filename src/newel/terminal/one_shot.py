@@ -1,0 +1,62 @@
+"""Prompts from the command line: answered one after another, then the program ends."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+
+from newel.agent.events import AgentEnd
+from newel.session.coding_agent import CodingAgent
+from newel.terminal.prompts import Prompt, prepare
+from newel.terminal.renderer import Renderer, animate, forget_stdout
+from newel.terminal.signals import die_of, exit_code, on_signals
+
+DONE, FAILED = 0, 1
+
+
+async def run_prompts(agent: CodingAgent, prompts: Sequence[Prompt], renderer: Renderer) -> int:
+    """Answer each prompt; the first that does not end well is the last.
+
+    Returns 0 if all are done, 1 if a run failed, hit a limit or lost its reader, 128 + N if signal N
+    stopped it (130 for Ctrl+C). The second signal ends the process where it stands.
+    """
+    stopped_by: signal.Signals | None = None
+
+    def stop(number: signal.Signals) -> None:
+        nonlocal stopped_by
+        if stopped_by is not None:
+            renderer.close()
+            die_of(number)
+        stopped_by = number
+        agent.abort()
+
+    unsubscribe = agent.subscribe(renderer.handle)
+    try:
+        async with on_signals(stop) as group:
+            group.start_soon(animate, renderer)
+            for prompt in prompts:
+                ended = await _answer(agent, prompt, renderer)
+                if stopped_by is not None:
+                    return exit_code(stopped_by)
+                if ended is None or ended.reason != "done":
+                    return FAILED
+            return DONE
+    except OSError:  # all else that can fail has been told as an event: this is the screen itself
+        forget_stdout()
+        return FAILED
+    finally:
+        unsubscribe()
+        renderer.close()
+
+
+async def _answer(agent: CodingAgent, prompt: Prompt, renderer: Renderer) -> AgentEnd | None:
+    """How the run ended; None if it raised, which its events have told."""
+    prepared = prepare(agent, prompt)
+    for note in prepared.notes:
+        renderer.note(note)
+    try:
+        return await agent.prompt(prepared.text, prepared.attachments)
+    except OSError:
+        raise
+    except Exception:  # noqa: BLE001 — the error event that came before says what it was
+        return None

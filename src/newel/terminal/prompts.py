@@ -1,0 +1,52 @@
+"""From what a person typed to what the agent is asked: templates and mentioned files."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from newel.agent.messages import Attachment, UserMessage
+from newel.session.coding_agent import CodingAgent
+
+_COMMAND = re.compile(r"/(?P<name>[A-Za-z0-9][\w.-]*)(?:\s+(?P<arguments>.*))?", re.DOTALL)
+
+
+class Prompt(NamedTuple):
+    """``typed`` may name templates and files; ``piped`` came from elsewhere and is passed on as it is."""
+
+    typed: str
+    piped: str = ""
+
+
+class Prepared(NamedTuple):
+    """``notes`` are words for the user about what could not be attached."""
+
+    text: str
+    attachments: list[Attachment]
+    notes: list[str]
+
+    def message(self) -> UserMessage:
+        return UserMessage(content=self.text, attachments=self.attachments)
+
+
+def parse_command(text: str) -> tuple[str, str] | None:
+    """``/name arguments`` as its two parts; None for what is no command (a path is none)."""
+    found = _COMMAND.fullmatch(text.strip())
+    return (found["name"], (found["arguments"] or "").strip()) if found else None
+
+
+def prepare(agent: CodingAgent, prompt: Prompt) -> Prepared:
+    """Expand a template if one is named, and attach the files that are mentioned."""
+    text = prompt.typed
+    command = parse_command(text)
+    if command and (template := agent.templates.get(command[0])):
+        text = template.expand(command[1])
+    attachments: list[Attachment] = []
+    notes: list[str] = []
+    if "@" in text or "." in text:  # nothing else can name a file
+        from newel.context.mentions import expand
+
+        text, attachments, notes = expand(text, agent.workspace.root)
+    if prompt.piped:
+        text = f"{text}\n\n{prompt.piped}" if text else prompt.piped
+    return Prepared(text, attachments, notes)

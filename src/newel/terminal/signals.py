@@ -1,0 +1,47 @@
+"""What the outside asks for: Ctrl+C, a polite kill, a terminal that was closed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+
+import anyio
+from anyio.abc import TaskGroup
+
+STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@asynccontextmanager
+async def on_signals(handler: Callable[[signal.Signals], None]) -> AsyncGenerator[TaskGroup]:
+    """Call ``handler`` in the event loop for each of ``STOP`` that arrives inside.
+
+    Gives a task group whose tasks end with the block. One error leaves as itself, not in a group.
+    """
+
+    async def pass_on() -> None:
+        async for number in arriving:
+            handler(number)
+
+    try:
+        with anyio.open_signal_receiver(*STOP) as arriving:
+            async with anyio.create_task_group() as group:
+                group.start_soon(pass_on)
+                yield group
+                group.cancel_scope.cancel()
+    except BaseExceptionGroup as failed:
+        if len(failed.exceptions) == 1:
+            raise failed.exceptions[0] from None
+        raise
+
+
+def die_of(number: signal.Signals) -> None:
+    """End this process at once, in the way a shell knows."""
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+
+
+def exit_code(number: signal.Signals) -> int:
+    """128 + N, as shells count."""
+    return 128 + number

@@ -1,0 +1,233 @@
+"""The smallest REPL: ``You: `` and ``Agent: ``, and one bracketed line for each tool call.
+
+Ctrl+C stops what runs, and ends the REPL when nothing does. Input may come from a pipe.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TextIO, assert_never
+
+import anyio
+
+from newel.agent.errors import NewelError
+from newel.agent.events import (
+    AgentEnd,
+    AgentEvent,
+    AgentStart,
+    ErrorEvent,
+    Interrupted,
+    MessageEnd,
+    MessageStart,
+    MessageUpdate,
+    QueueUpdate,
+    Retry,
+    StateUpdate,
+    TextDelta,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    ToolExecutionUpdate,
+    TurnEnd,
+    TurnStart,
+)
+from newel.agent.messages import AssistantMessage
+from newel.providers.encode import to_json
+from newel.session.coding_agent import CodingAgent
+from newel.terminal.calls import Calls, Outcome
+from newel.terminal.lines import LineReader
+from newel.terminal.prompts import Prompt, prepare
+from newel.terminal.renderer import forget_stdout
+from newel.terminal.safe import SafeStream, safe
+from newel.terminal.shell import ending, run_command
+from newel.terminal.signals import exit_code, on_signals
+from newel.terminal.words import SUBJECT, one_line
+
+NAMES = {"read": "read_file", "write": "write_file", "edit": "edit_file"}
+"""What this front end calls the tools."""
+
+
+class SimpleRenderer:
+    """``Agent: …`` for text, ``[Tool: edit_file("src/main.py", ...)]`` for calls; a blank line between."""
+
+    animated = False
+
+    def __init__(self, out: TextIO) -> None:
+        self.out = out
+        self._calls = Calls()
+        self._stream = SafeStream()
+        self._speaking = False
+        self._in_tools = False
+
+    def note(self, text: str) -> None:
+        self._paragraph(safe(text))
+
+    def tick(self) -> None:
+        """Nothing moves here."""
+
+    def close(self) -> None:
+        self.out.flush()
+
+    def handle(self, event: AgentEvent) -> None:
+        if outcome := self._calls.see(event):
+            self._tool(outcome)
+        match event:
+            case MessageUpdate():
+                if isinstance(event.assistant_message_event, TextDelta):
+                    self._text(self._stream.feed(event.assistant_message_event.delta))
+            case MessageEnd():
+                if isinstance(event.message, AssistantMessage):
+                    self._text(self._stream.finish())
+                    self._end_text()
+            case Retry():
+                self._stream.finish()
+                self._paragraph(
+                    f"[The request failed: {one_line(event.reason)}. Trying again; this starts over.]"
+                )
+            case ErrorEvent():
+                self._paragraph(f"Error: {safe(event.message)}")
+            case AgentEnd():
+                if event.reason not in {"done", "error"}:
+                    self._paragraph(f"[{one_line(event.message) or 'Stopped.'}]")
+                self._in_tools = False
+            case (
+                AgentStart()
+                | TurnStart()
+                | MessageStart()
+                | ToolExecutionStart()
+                | ToolExecutionUpdate()
+                | ToolExecutionEnd()
+                | TurnEnd()
+                | QueueUpdate()
+                | StateUpdate()
+                | Interrupted()
+            ):
+                pass
+            case _:
+                assert_never(event)
+        self.out.flush()
+
+    def _text(self, text: str) -> None:
+        if not self._speaking:
+            text = text.lstrip()
+            if not text:
+                return
+            self._paragraph("Agent: ", end="")
+            self._speaking = True
+        self.out.write(text)
+
+    def _end_text(self) -> None:
+        if self._speaking:
+            self.out.write("\n")
+            self._speaking = False
+
+    def _tool(self, outcome: Outcome) -> None:
+        self._end_text()
+        if not self._in_tools:
+            self.out.write("\n")
+            self._in_tools = True
+        self.out.write(f"[Tool: {signature(outcome)}]\n")
+
+    def _paragraph(self, text: str, end: str = "\n") -> None:
+        self._end_text()
+        self.out.write(f"\n{text}{end}")
+        self._in_tools = False
+        self.out.flush()
+
+
+def signature(outcome: Outcome) -> str:
+    """``edit_file("src/main.py", ...)``: the first argument, and dots for all others."""
+    subject = outcome.args.get(SUBJECT.get(outcome.name, ""))
+    shown = [to_json(one_line(subject)).decode()] if isinstance(subject, str) else []
+    if len(outcome.args) > len(shown):
+        shown.append("...")
+    return f"{NAMES.get(outcome.name, outcome.name)}({', '.join(shown)})"
+
+
+async def run_simple_repl(agent: CodingAgent, stdin: int, out: TextIO) -> int:
+    """Read lines from the file descriptor ``stdin`` until it ends or Ctrl+C comes between two prompts.
+    Returns 0, 1 if nobody reads any more, 128 + N if a signal N other than Ctrl+C ended it.
+    """
+    repl = _SimpleRepl(agent, stdin, out)
+    unsubscribe = agent.subscribe(repl.renderer.handle)
+    try:
+        async with on_signals(repl.stop):
+            with repl.reading:
+                await repl.run()
+            out.write("\n")
+            out.flush()
+    except OSError:  # the screen is gone; the errors of runs are told as events
+        forget_stdout()
+        return 1
+    finally:
+        unsubscribe()
+    return repl.code
+
+
+class _SimpleRepl:
+    def __init__(self, agent: CodingAgent, stdin: int, out: TextIO) -> None:
+        self.agent = agent
+        self.out = out
+        self.renderer = SimpleRenderer(out)
+        self.reading = anyio.CancelScope()
+        self.code = 0
+        self._lines = LineReader(stdin)
+        self._echo = not os.isatty(stdin)
+        self._running: anyio.CancelScope | None = None
+
+    def stop(self, number: signal.Signals) -> None:
+        if self._running is not None:
+            self._running.cancel()
+        if number != signal.SIGINT:
+            self.code = exit_code(number)
+            self.reading.cancel()
+        elif self._running is None:
+            self.reading.cancel()
+
+    async def run(self) -> None:
+        self._write("You: ")
+        while (line := await self._read()) is not None:
+            if text := line.strip():
+                if self._echo:
+                    self._write(f"{safe(line)}\n")
+                with anyio.CancelScope() as self._running:
+                    await self._take(text)
+                self._running = None
+                self._write("\n")
+            self._write("You: ")
+
+    async def _read(self) -> str | None:
+        try:
+            return await self._lines.next()
+        except ValueError as error:
+            self.renderer.note(f"Error: {error}.")
+            return ""
+
+    async def _take(self, text: str) -> None:
+        agent = self.agent
+        try:
+            if text.startswith("!"):
+                completed = await run_command(agent.workspace, text[1:], self._write)
+                if completed.exit_code:
+                    self._write(f"[{ending(completed)}]\n")
+            elif text == "/clear":
+                agent.new_session()
+            else:
+                await self._prompt(text)
+        except NewelError as error:
+            self.renderer.note(f"Error: {error}")
+
+    async def _prompt(self, text: str) -> None:
+        prepared = prepare(self.agent, Prompt(text))
+        for note in prepared.notes:
+            self.renderer.note(note)
+        try:
+            await self.agent.prompt(prepared.text, prepared.attachments)
+        except OSError:
+            raise
+        except Exception:  # noqa: BLE001, S110 — the error event that came before has said what it was
+            pass
+
+    def _write(self, text: str) -> None:
+        self.out.write(text)
+        self.out.flush()

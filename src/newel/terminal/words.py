@@ -1,0 +1,89 @@
+"""The words and numbers that all screens share. Everything returned is one line and inert."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from newel.agent.events import EndReason
+from newel.agent.messages import Usage
+from newel.providers.encode import to_json
+from newel.terminal.safe import safe
+
+SUBJECT = {"read": "file_path", "write": "file_path", "edit": "file_path", "bash": "command"}
+"""The argument that says what a call is about."""
+
+ENDINGS: dict[EndReason, str] = {"aborted": "Stopped.", "error": "The run failed."}
+"""What to say of an end that brought no words of its own."""
+
+
+def one_line(text: str, limit: int = 160) -> str:
+    """A text on one line of at most ``limit`` characters, inert."""
+    line = safe(text[: limit * 4], keep_newlines=False).replace("\t", " ").strip("↵ ")
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def describe_call(name: str, args: dict[str, Any], limit: int = 160) -> str:
+    """A tool call in one line: ``bash pytest -q``, ``edit src/app.py``."""
+    subject = args.get(SUBJECT.get(name, ""))
+    if not isinstance(subject, str):
+        subject = to_json(args).decode() if args else ""
+    return one_line(f"{name} {subject}", limit)
+
+
+def duration(milliseconds: float) -> str:
+    """``4 ms``, ``1.9 s``, ``2 min 5 s``."""
+    if milliseconds < 1000:
+        return f"{milliseconds:.0f} ms"
+    seconds = milliseconds / 1000
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def count(number: float) -> str:
+    """``420``, ``3.1k``, ``1.2M``."""
+    for limit, divisor, unit in ((1_000, 1, ""), (999_950, 1_000, "k"), (float("inf"), 1_000_000, "M")):
+        if number < limit:
+            return f"{number / divisor:.1f}".removesuffix(".0") + unit
+    raise ValueError(number)
+
+
+def plural(number: int, thing: str) -> str:
+    """``1 line``, ``2 lines``."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def size(bytes_: int) -> str:
+    """``142 bytes``, ``1.2 KB``."""
+    if bytes_ < 1_000:
+        return plural(bytes_, "byte")
+    return f"{bytes_ / 1_000:.1f} KB" if bytes_ < 1_000_000 else f"{bytes_ / 1_000_000:.1f} MB"
+
+
+def money(dollars: float) -> str:
+    """``$0.004``, ``$1.20``."""
+    if 0 < dollars < 0.0005:
+        return "under $0.001"
+    return f"${dollars:.3f}" if dollars < 1 else f"${dollars:.2f}"
+
+
+def meter(
+    usage: Usage, cost: float | None, *, context: int = 0, window: int | None = None, milliseconds: float = 0
+) -> str:
+    """``3.1k in · 420 out · $0.004 · 11 % of 128k · 6.2 s``; what is not known is left out.
+
+    ``context`` is the size of the last request, ``window`` of the model's context, both in tokens.
+    """
+    parts: list[str] = []
+    if usage.total:
+        parts += [f"{count(usage.input)} in", f"{count(usage.output)} out"]
+    if cost is not None:
+        parts.append(money(cost))
+    if context and window:
+        parts.append(f"{context / window * 100:.0f} % of {count(window)}")
+    elif context:
+        parts.append(f"{count(context)} context")
+    parts.append(duration(milliseconds))
+    return " · ".join(parts)

@@ -1,0 +1,67 @@
+"""If these fail, the numbers on every screen are wrong or unreadable."""
+
+from __future__ import annotations
+
+import pytest
+
+from newel.agent.messages import Usage
+from newel.terminal.calls import changed_lines, last_lines
+from newel.terminal.words import count, describe_call, duration, meter, money, one_line, size
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "words"),
+    [(4, "4 ms"), (999, "999 ms"), (1_900, "1.9 s"), (59_940, "59.9 s"), (59_960, "1 min 0 s")],
+)
+def test_duration(milliseconds: int, words: str) -> None:
+    assert duration(milliseconds) == words
+
+
+def test_duration_of_hours() -> None:
+    assert duration(7_380_000) == "2 h 3 min"
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(0, "0"), (999, "999"), (3_100, "3.1k"), (128_000, "128k"), (999_960, "1M"), (1_200_000, "1.2M")],
+)
+def test_count(number: int, words: str) -> None:
+    assert count(number) == words
+
+
+def test_money_and_sizes() -> None:
+    assert [money(0), money(0.0001), money(0.004), money(1.2)] == [
+        "$0.000",
+        "under $0.001",
+        "$0.004",
+        "$1.20",
+    ]
+    assert [size(1), size(142), size(1_234), size(5_000_000)] == ["1 byte", "142 bytes", "1.2 KB", "5.0 MB"]
+
+
+def test_the_meter_leaves_out_what_is_not_known() -> None:
+    assert meter(Usage(), None, milliseconds=6_200) == "6.2 s"
+    assert (
+        meter(Usage(input=10, output=2), None, context=12, milliseconds=5)
+        == "10 in · 2 out · 12 context · 5 ms"
+    )
+
+
+def test_a_call_is_one_line_however_it_is_written() -> None:
+    assert describe_call("bash", {"command": "a\nb\tc"}) == "bash a↵b c"
+    assert describe_call("bash", {"command": "x" * 500}, 20) == "bash " + "x" * 14 + "…"
+    assert describe_call("search", {"query": 1}) == 'search {"query":1}'
+    assert describe_call("read", {"file_path": 7}) == 'read {"file_path":7}'
+    assert describe_call("odd", {}) == "odd"
+    assert one_line("\n a \n") == "a"
+
+
+def test_last_lines_are_the_commands_own() -> None:
+    assert last_lines("stdout:\na\n\nb\nstderr:\nc\nexit code: 1") == ["a", "b", "c"]
+    assert last_lines("") == []
+    assert len(last_lines("x" * 9_000)[0]) == 400
+
+
+def test_a_diffs_headers_are_no_changes() -> None:
+    assert changed_lines("--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n") == "+1 \N{MINUS SIGN}1"
+    assert changed_lines("") == ""
