@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from newel.providers.openai_chat import OpenAIChat
     from newel.session.coding_agent import CodingAgent
     from newel.session.manager import SessionManager
+    from newel.terminal.approval import Approver
+    from newel.terminal.renderer import Renderer
 
 NOTHING_CONFIGURED = """\
 No model is configured, and none was found on this machine
@@ -39,6 +43,93 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     ephemeral: bool = False
     system_prompt: str | None = None
     simple: bool = False
+
+
+# -- running --------------------------------------------------------------------------------------
+
+
+def run_agent(options: Options) -> int:
+    """Carry out what the command line asked for; returns the exit code."""
+    import anyio
+
+    settings = config.load(options.flags, cwd=options.cwd, environ=os.environ)
+    return anyio.run(run_with, settings, options)
+
+
+async def run_with(settings: Settings, options: Options) -> int:
+    """Choose the front end, build the agent, and let the one run the other."""
+    interactive = sys.stdin.isatty() and not options.prompts
+    screen = settings.renderer or ("rich" if _can_draw() else "console")
+    json_in = screen == "json" and not options.prompts
+    piped = "" if sys.stdin.isatty() or json_in or options.simple else await _read_stdin()
+    if not (interactive or json_in or options.simple or options.prompts or piped.strip()):
+        raise ConfigError(
+            "There is nothing to do: the prompt is empty. Give one, or start Newel in a terminal."
+        )
+
+    from newel.terminal.approval import Approver
+
+    approver = Approver() if sys.stdin.isatty() or json_in else None
+    async with opened(settings, options, approver) as agent:
+        if options.simple:
+            from newel.terminal.simple_repl import run_simple_repl
+
+            return await run_simple_repl(agent, sys.stdin.fileno(), sys.stdout)
+        if json_in:
+            from newel.terminal.json_mode import run_json
+
+            return await run_json(agent, sys.stdin.fileno(), sys.stdout.buffer, approver=_needed(approver))
+        if interactive:
+            from newel.terminal.repl import run_repl
+
+            return await run_repl(agent, home=settings.home, approver=_needed(approver))
+        from newel.terminal.one_shot import run_prompts
+        from newel.terminal.prompts import Prompt
+
+        prompts = [Prompt(text) for text in options.prompts] or [Prompt("")]
+        prompts[0] = Prompt(prompts[0].typed, piped)
+        return await run_prompts(agent, prompts, _renderer(screen, agent))
+
+
+def _can_draw() -> bool:
+    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def _needed(approver: Approver | None) -> Approver:
+    assert approver is not None  # noqa: S101 — made wherever a person can answer
+    return approver
+
+
+def _renderer(name: str, agent: CodingAgent) -> Renderer:
+    if name == "json":
+        from newel.terminal.json_mode import JsonRenderer
+
+        return JsonRenderer(sys.stdout.buffer)
+    if name == "rich":
+        from newel.terminal.rich_renderer import RichRenderer
+
+        return RichRenderer(sys.stdout, window=lambda: agent.state.model.context_window)
+    from newel.terminal.console import ConsoleRenderer
+
+    return ConsoleRenderer(sys.stdout, window=lambda: agent.state.model.context_window)
+
+
+MAX_PIPED = 16 * 1024 * 1024
+"""Bytes of standard input that a prompt may take along."""
+
+
+async def _read_stdin() -> str:
+    """Standard input to its end. A pipe that nobody closes would wait for ever, so say what is awaited."""
+    import select
+
+    if not select.select([sys.stdin], [], [], 2.0)[0]:
+        print("newel: waiting for standard input to end (close it with < /dev/null)", file=sys.stderr)  # noqa: T201 — a person waits
+    data = sys.stdin.buffer.read(MAX_PIPED + 1)
+    if len(data) > MAX_PIPED:
+        raise ConfigError(
+            f"Standard input has more than {MAX_PIPED:,} bytes. Put it into a file and name that."
+        )
+    return data.decode(errors="replace")
 
 
 # -- the parts ------------------------------------------------------------------------------------
@@ -76,7 +167,7 @@ async def find_endpoint(settings: Settings) -> Endpoint:
     raise ConfigError(NOTHING_CONFIGURED)
 
 
-async def find_model(settings: Settings, client: OpenAIChat) -> str:
+async def find_model(settings: Settings, endpoint: Endpoint, client: OpenAIChat) -> str:
     """The model that is configured, else the only one that the server has, or a local server's first."""
     if settings.model:
         return settings.model
@@ -85,7 +176,7 @@ async def find_model(settings: Settings, client: OpenAIChat) -> str:
         return names[0]
     offer = ", ".join(names[:8]) + (" …" if len(names) > 8 else "") if names else "it names none"
     raise ConfigError(
-        f"No model is chosen. Set LLM_DEFAULT_MODEL or use --model. {client.base_url} has: {offer}."
+        f"No model is chosen. Set LLM_DEFAULT_MODEL or use --model. {endpoint.base_url} has: {offer}."
     )
 
 
@@ -115,8 +206,29 @@ def open_sessions(settings: Settings, *, ephemeral: bool) -> Callable[[str | Non
     return open_session
 
 
-async def build_agent(settings: Settings, options: Options, ask: Ask | None) -> CodingAgent:
-    """A coding agent from settings. Raises ``ConfigError``, ``SessionError`` and ``ProviderError``."""
+@asynccontextmanager
+async def opened(settings: Settings, options: Options, ask: Ask | None) -> AsyncGenerator[CodingAgent]:
+    """A coding agent from settings, and its connections and files closed afterwards.
+
+    Raises ``ConfigError``, ``SessionError`` and ``ProviderError``.
+    """
+    endpoint = await find_endpoint(settings)
+    client = connect(endpoint)
+    try:
+        model = await find_model(settings, endpoint, client)
+        agent = build_agent(settings, options, client, model, ask)
+        try:
+            yield agent
+        finally:
+            agent.session.close()
+    finally:
+        await client.aclose()
+
+
+def build_agent(
+    settings: Settings, options: Options, client: OpenAIChat, model_name: str, ask: Ask | None
+) -> CodingAgent:
+    """Put the parts together."""
     from newel.agent.agent import ProviderTransport
     from newel.agent.ports import RunConfig
     from newel.agent.transform import Transformer
@@ -130,10 +242,8 @@ async def build_agent(settings: Settings, options: Options, ask: Ask | None) -> 
     from newel.tools import coding_tools
     from newel.workspace.local import LocalWorkspace
 
-    endpoint = await find_endpoint(settings)
-    client = connect(endpoint)
     describe_model = model_describer(settings, client.name)
-    model = describe_model(await find_model(settings, client))
+    model = describe_model(model_name)
     provider: Provider = Retrying(client)
     session = SessionManager(
         directory=settings.home / "sessions",
@@ -143,7 +253,7 @@ async def build_agent(settings: Settings, options: Options, ask: Ask | None) -> 
         ephemeral=options.ephemeral,
     )
     workspace = LocalWorkspace(str(settings.cwd))
-    tools = coding_tools(workspace, bash_timeout=settings.bash_timeout)
+    tools = coding_tools(workspace, timeout=settings.bash_timeout)
     instructions = find_instructions(cwd=settings.cwd, home=settings.home)
     small = describe_model(settings.small_model) if settings.small_model else model
     compactor = Compactor(provider, small, context_window=model.context_window)

@@ -1,5 +1,6 @@
 """``newel demo``: the main job at once. The model is scripted; the agent, the HTTP, the file and the command
-are real."""
+are real.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +26,7 @@ def command_demo(arguments: Sequence[str]) -> int:
 
 async def _demo(flags: Flags) -> int:
     import msgspec
+
     from mock_llm_server import serve
 
     folder = Path(tempfile.mkdtemp(prefix="newel-demo-"))
@@ -36,7 +38,11 @@ async def _demo(flags: Flags) -> int:
             print(f"A scripted model at {server.url} is asked: {PROMPT}\n")
         code = await app.run_with(settings, options)
     if settings.renderer != "json":
-        made = ", ".join(sorted(path.name for path in folder.iterdir() if path.is_file())) or "nothing"
-        print(f"\nThe model was scripted; the rest was real. In {folder}: {made}")
-        print("With a model of your own: newel doctor says what is missing.")
+        _conclude(folder)
     return code
+
+
+def _conclude(folder: Path) -> None:
+    made = ", ".join(sorted(path.name for path in folder.iterdir() if path.is_file())) or "nothing"
+    print(f"\nThe model was scripted; the rest was real. In {folder}: {made}")
+    print("With a model of your own: newel doctor says what is missing.")

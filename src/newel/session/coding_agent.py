@@ -78,6 +78,13 @@ class CodingAgent:
     def abort(self) -> None:
         self.agent.abort()
 
+    def set_model(self, name: str) -> None:
+        """Go on with another model of the same server, from the next prompt on."""
+        model = self.describe_model(name)
+        self.agent.set_model(model)
+        if self.compactor is not None:
+            self.compactor.context_window = model.context_window
+
     def totals(self) -> Totals:
         usage, cost, context = Usage(), None, 0
         for message in self.state.messages:
