@@ -1,0 +1,83 @@
+"""Newel, a coding agent. The names below are its public interface; each is loaded when it is first used.
+
+    chat(messages, tools=None, model=None) -> dict         one question to the configured model, no agent
+
+    Agent, ProviderTransport, AppTransport                 a conversation and how it is carried out
+    RunConfig, Model, Transformer, Limits                  what a conversation is set up with
+    CodingAgent, open_coding_agent                         an agent with tools, a folder and a session
+    SessionManager                                         sessions as JSONL files
+    OpenAIChat, Retrying                                   any OpenAI-compatible server
+    LocalWorkspace, coding_tools, TypedTool, Parameters    what the agent can do, and where
+    NewelError                                             the root of all errors (newel.agent.errors)
+
+Messages, events and ports: ``newel.agent.messages``, ``newel.agent.events``, ``newel.agent.ports``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from newel.agent.agent import Agent, ProviderTransport
+    from newel.agent.errors import NewelError
+    from newel.agent.ports import Limits, Model, RunConfig
+    from newel.agent.transform import Transformer
+    from newel.app import chat, open_coding_agent
+    from newel.providers.openai_chat import OpenAIChat
+    from newel.providers.relay import AppTransport
+    from newel.providers.retry import Retrying
+    from newel.session.coding_agent import CodingAgent
+    from newel.session.manager import SessionManager
+    from newel.tools import coding_tools
+    from newel.tools.base import Parameters, TypedTool
+    from newel.workspace.local import LocalWorkspace
+
+_HOMES = {
+    "Agent": "agent.agent",
+    "ProviderTransport": "agent.agent",
+    "AppTransport": "providers.relay",
+    "RunConfig": "agent.ports",
+    "Model": "agent.ports",
+    "Limits": "agent.ports",
+    "Transformer": "agent.transform",
+    "CodingAgent": "session.coding_agent",
+    "SessionManager": "session.manager",
+    "OpenAIChat": "providers.openai_chat",
+    "Retrying": "providers.retry",
+    "LocalWorkspace": "workspace.local",
+    "coding_tools": "tools",
+    "TypedTool": "tools.base",
+    "Parameters": "tools.base",
+    "NewelError": "agent.errors",
+    "chat": "app",
+    "open_coding_agent": "app",
+}
+
+__all__ = [  # noqa: RUF022 — in the order of the docstring
+    "chat",
+    "Agent",
+    "ProviderTransport",
+    "AppTransport",
+    "RunConfig",
+    "Model",
+    "Transformer",
+    "Limits",
+    "CodingAgent",
+    "open_coding_agent",
+    "SessionManager",
+    "OpenAIChat",
+    "Retrying",
+    "LocalWorkspace",
+    "coding_tools",
+    "TypedTool",
+    "Parameters",
+    "NewelError",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'newel' has no attribute '{name}'")
+    from importlib import import_module
+
+    return getattr(import_module(f"newel.{_HOMES[name]}"), name)

@@ -1,0 +1,83 @@
+"""``newel sessions``, ``newel export`` and ``newel import``: sessions outside a conversation."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from newel import config
+from newel.session import locate
+from newel.session.listing import SessionSummary, list_sessions
+from newel.session.store import read_session
+from newel.terminal.safe import safe
+
+
+def _directory() -> Path:
+    return config.newel_home(os.environ) / "sessions"
+
+
+def command_sessions(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="newel sessions", description="List sessions, the latest first.")
+    parser.add_argument("--all", action="store_true", help="of all folders, not only of this one")
+    parser.add_argument("-n", type=int, default=20, metavar="N", help="at most so many (20)")
+    given = parser.parse_args(arguments)
+    found = list_sessions(_directory(), None if given.all else str(Path.cwd()), limit=max(given.n, 0))
+    for session in found:
+        print(_line(session, folder=given.all))
+    if not found:
+        print(
+            "No sessions yet."
+            if given.all
+            else "No sessions of this folder yet. --all shows those of others."
+        )
+    return 0
+
+
+def _line(session: SessionSummary, *, folder: bool) -> str:
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(session.modified))
+    title = session.name or session.first_text or "(nothing said)"
+    line = f"{session.id[:8]}  {when}  {session.messages:>5} messages  {title[:80]}"
+    return f"{line}\n{'':10}{safe(session.cwd)}" if folder else line
+
+
+def command_export(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="newel export", description="A session as Markdown or as one HTML page."
+    )
+    parser.add_argument("session", metavar="SESSION", help="its id, the beginning of it, or its file")
+    parser.add_argument("--html", action="store_true", help="an HTML page in place of Markdown")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="write here (.md or .html), not to standard output"
+    )
+    given = parser.parse_args(arguments)
+    data = read_session(locate.find(_directory(), given.session)).data()
+    if given.output:
+        from newel.session.export import export_session
+
+        target = Path(given.output).expanduser()
+        export_session(data, target)
+        print(f"Written to {target}")
+        return 0
+    if given.html:
+        from newel.session.export_html import to_html as render
+    else:
+        from newel.session.export_markdown import to_markdown as render
+    sys.stdout.write(render(data))
+    return 0
+
+
+def command_import(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="newel import", description="Take over a session file of pi.")
+    parser.add_argument("file", metavar="FILE", help="a session file of pi (…/sessions/…/….jsonl)")
+    given = parser.parse_args(arguments)
+    from newel.session.import_pi import import_pi
+
+    imported = import_pi(Path(given.file).expanduser(), _directory())
+    for problem in imported.damage:
+        print(problem, file=sys.stderr)
+    print(f"Imported. Go on with it: newel --session {imported.id[:8]}")
+    return 0

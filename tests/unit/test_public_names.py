@@ -1,0 +1,41 @@
+"""What the documentation promises to programs is there, and importing Newel stays cheap."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import newel
+
+
+@pytest.mark.parametrize("name", newel.__all__)
+def test_each_public_name_is_there_and_documented(name: str) -> None:
+    assert getattr(newel, name).__name__ == name
+    assert newel.__doc__ is not None
+    assert name in newel.__doc__
+
+
+def test_an_unknown_name_is_refused_as_python_does() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
+        _ = newel.nonsense  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue] — that is the test
+
+
+@pytest.mark.parametrize("start", ["import newel", "import newel.cli", "import newel.app"])
+def test_importing_does_not_load_what_is_heavy(start: str) -> None:
+    """Each start of the command would pay for it."""
+    heavy = [
+        "anyio",
+        "httpx2",
+        "rich",
+        "prompt_toolkit",
+        "genai_prices",
+        "pydantic",
+        "PIL",
+        "json_repair",
+        "asyncio",
+    ]
+    code = f"{start}; import sys; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
