@@ -22,7 +22,7 @@ def anyio_backend() -> str:
 @pytest.fixture
 def send() -> Exchange:
     """``send(server, body, …)`` posts a chat completion over a bare socket and returns all that came back,
-    and whether it ended with a reset.
+    and whether it ended with a reset. ``patience`` is how many seconds of silence end the reading.
     """
 
     def exchange(

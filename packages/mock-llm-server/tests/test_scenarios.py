@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,14 @@ def test_the_bundled_scenarios_load_and_hold_the_documented_ones() -> None:
 def test_the_scenarios_beside_the_package_are_the_bundled_ones() -> None:
     beside = Path(__file__).parent.parent / "scenarios.json"
     assert beside.read_bytes() == BUNDLED.read_bytes()
+
+
+def test_the_examples_of_the_readme_load() -> None:
+    readme = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+    file, step = re.findall(r"```json\n(.*?)```", readme, re.DOTALL)
+    assert parse(file).scenarios[0].name == "list-files"
+    wrapped = '{"scenarios": [{"name": "x", "trigger": "", "steps": [' + step + "]}]}"
+    assert len(parse(wrapped).scenarios[0].steps[0].faults) == 2
 
 
 @pytest.mark.parametrize(

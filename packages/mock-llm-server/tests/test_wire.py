@@ -149,8 +149,9 @@ def test_a_body_over_the_limit_is_refused_while_it_arrives(server: MockServer) -
     with socket.create_connection(("127.0.0.1", server.port), timeout=20) as sock:
         sock.sendall(b"POST /chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n")
         block = b" " * (1 << 20)
-        for _ in range(66):
+        for _ in range(64):
             sock.sendall(block)
+        sock.sendall(b" ")
         assert sock.recv(4096).startswith(b"HTTP/1.1 413 ")
 
 

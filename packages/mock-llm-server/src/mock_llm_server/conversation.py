@@ -13,8 +13,8 @@ from mock_llm_server.scenarios import Match, Scenario, Script, Step
 
 
 class Part(msgspec.Struct):
-    type: str
     text: str | None = None
+    """None for images and the like."""
 
 
 class Message(msgspec.Struct):
@@ -31,7 +31,7 @@ class Message(msgspec.Struct):
 
 
 class ToolCallRef(msgspec.Struct):
-    id: str
+    id: str = ""
 
 
 class StreamOptions(msgspec.Struct):

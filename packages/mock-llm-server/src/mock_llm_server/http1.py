@@ -155,17 +155,13 @@ class Connection:
         return False
 
     async def close(self) -> None:
-        """End the connection so that the client can still read the whole reply: closing a socket with
-        unread input would reset it.
+        """Half-close, and read until the client has ended its side, so that it can still read the whole
+        reply: closing a socket with unread input would reset it. Ends with EndOfStream, or after a while.
         """
-        with anyio.move_on_after(_LINGER_S, shield=True):
-            try:
-                await self._stream.send_eof()
-                while True:
-                    await self._stream.receive()
-            except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
-                pass
-        await anyio.aclose_forcefully(self._stream)
+        with anyio.move_on_after(_LINGER_S):
+            await self._stream.send_eof()
+            while True:
+                await self._stream.receive()
 
 
 def _reason(status: int) -> bytes:

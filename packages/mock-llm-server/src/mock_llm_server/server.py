@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import anyio
 import msgspec
@@ -60,21 +61,16 @@ class MockServer:
         """Serve one connection until either side ends it."""
         connection = Connection(stream)
         async with stream:
-            try:
-                while (request := await connection.receive()) is not None:
-                    await self._exchange(connection, request)
-                    if not connection.next_cycle():
-                        break
-                await connection.close()
-            except BadRequest as error:
-                reply = error_reply(error.status, str(error), headers={"connection": "close"})
+            with suppress(*_GONE):
                 try:
+                    while (request := await connection.receive()) is not None:
+                        await self._exchange(connection, request)
+                        if not connection.next_cycle():
+                            break
+                except BadRequest as error:
+                    reply = error_reply(error.status, str(error), headers={"connection": "close"})
                     await connection.reply(reply, lambda _: None)
-                    await connection.close()
-                except _GONE:
-                    return
-            except _GONE:
-                return
+                await connection.close()
 
     async def _exchange(self, connection: Connection, request: Request) -> None:
         if self._upstream and _route(request.path) in {_CHAT, "/models"}:
@@ -84,17 +80,13 @@ class MockServer:
             await self._send(connection, request, self.reply(request))
 
     async def _send(self, connection: Connection, request: Request, reply: Reply) -> None:
-        if not self._keep and not self._recorder:
-            await connection.reply(reply, lambda _: None)
-            return
-        record = request_record(request)
         if self._keep:
-            self.requests.append(msgspec.structs.asdict(record) | reply.note)
+            self.requests.append(msgspec.structs.asdict(request_record(request)) | reply.note)
             del self.requests[: -self._keep]
         if not self._recorder:
             await connection.reply(reply, lambda _: None)
             return
-        take = Take(record, reply)
+        take = Take(request_record(request), reply)
         try:
             take.exchange.response.ending = await connection.reply(reply, take.sent)
         finally:
@@ -102,7 +94,7 @@ class MockServer:
 
     def reply(self, request: Request) -> Reply:
         """The reply to a request, its faults included."""
-        route = _route(request.path)
+        route = unquote(_route(request.path))
         allowed = "POST" if route == _CHAT else "GET, HEAD"
         known = route in {_CHAT, "/models", "/health"} or route.startswith("/models/")
         if known and request.method not in allowed.split(", "):
@@ -232,10 +224,11 @@ def running(
     port: int = 0,
     record: Path | None = None,
     strict: bool = False,
+    keep: int = 1000,
 ) -> Generator[MockServer]:
     """``serve`` for synchronous tests: the server runs in a thread of its own."""
     from anyio.from_thread import start_blocking_portal
 
-    context = serve(scenarios, host=host, port=port, record=record, strict=strict)
+    context = serve(scenarios, host=host, port=port, record=record, strict=strict, keep=keep)
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(context) as server:
         yield server

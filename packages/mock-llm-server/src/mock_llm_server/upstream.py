@@ -89,7 +89,8 @@ class Upstream:
         target = self._path + request.path.removeprefix("/v1")
         head = h11.Request(method=request.method, target=target, headers=list(headers.items()))
         for event in (head, h11.Data(data=request.body), h11.EndOfMessage()):
-            await stream.send(http.send(event) or b"")
+            if data := http.send(event):
+                await stream.send(data)
 
 
 async def _next(http: h11.Connection, stream: ByteStream) -> h11.Event:
