@@ -42,7 +42,7 @@ def _part(part: Part) -> str:
 
 def _folded(part: Folded) -> str:
     mark = f" · {part.mark}" if part.mark else ""
-    pieces = [f"<details><summary>{html.escape(one_line(part.summary + mark))}</summary>"]
+    pieces = [f"<details><summary>{_in_html(one_line(part.summary + mark))}</summary>"]
     for section in part.sections:
         pieces += [section.label, _fenced(clean(section.text), section.info)]
     return "\n\n".join(piece for piece in [*pieces, "</details>"] if piece)
@@ -75,7 +75,7 @@ def _escaped(prose: str) -> str:
     pieces = _CODE_SPAN.split(prose)
     for place, piece in enumerate(pieces):
         if place % 2 and ("<" in piece or "&" in piece):
-            pieces[place] = f"<code>{_literal(piece)}</code>"
+            pieces[place] = f"<code>{_in_html(piece)}</code>"
         elif place % 2:
             pieces[place] = f"`{piece}`"
         else:
@@ -84,8 +84,10 @@ def _escaped(prose: str) -> str:
 
 
 def _inline(text: str) -> str:
-    return _literal(one_line(text))
+    """Plain text in a line of Markdown."""
+    return _MARKUP.sub(r"\\\1", html.escape(one_line(text), quote=False))
 
 
-def _literal(text: str) -> str:
-    return _MARKUP.sub(r"\\\1", html.escape(text, quote=False))
+def _in_html(text: str) -> str:
+    """Plain text in an element, where some viewers read Markdown and others do not."""
+    return _MARKUP.sub(lambda found: f"&#{ord(found[1])};", html.escape(text, quote=False))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,8 +27,8 @@ def opened(directory: Path) -> Generator[Open]:
     """Opens sessions of one project, and closes them when the test is over."""
     managers: list[SessionManager] = []
 
-    def open_session(cwd: str = CWD, **options: object) -> SessionManager:
-        manager = SessionManager(directory=directory, cwd=cwd, **options)  # type: ignore[arg-type]
+    def open_session(cwd: str = CWD, **options: Any) -> SessionManager:
+        manager = SessionManager(directory=directory, cwd=cwd, **options)
         managers.append(manager)
         return manager
 

@@ -1,0 +1,32 @@
+"""A process of its own that writes a session and says, line by line, what it has been promised.
+
+Arguments: the sessions' folder, the session's id or "" for a new one, the number of the first message.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from newel.agent.messages import AssistantMessage, TextContent, ToolCall, UserMessage
+from newel.session.manager import SessionManager
+
+
+def main() -> None:
+    folder, session_id, first = sys.argv[1:]
+    session = SessionManager(directory=Path(folder), cwd="/src/shop", session=session_id or None)
+    number = int(first)
+    while True:
+        text = f"message {number} " + "x" * (number % 7 * 1000)
+        message = (
+            UserMessage(text, id=f"m{number}")
+            if number % 3
+            else AssistantMessage([TextContent(text), ToolCall(f"c{number}", "bash", {})], id=f"m{number}")
+        )
+        session.append_message(message)
+        sys.stdout.write(f"{session.get_id()} m{number}\n")
+        sys.stdout.flush()
+        number += 1
+
+
+main()

@@ -1,0 +1,109 @@
+"""A list of sessions tells them apart and shows nothing that a terminal would obey."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from newel.agent.messages import CustomMessage, TextContent, UserMessage
+from newel.session.listing import list_sessions
+from newel.session.manager import SessionManager
+
+Open = Callable[..., SessionManager]
+
+
+def age(session: SessionManager, seconds: int) -> None:
+    """Date the session's file from the year 2001 on."""
+    path = session.get_file_path()
+    assert path is not None
+    session.close()
+    os.utime(path, (1_000_000_000 + seconds, 1_000_000_000 + seconds))
+
+
+def test_sessions_are_listed_newest_first_with_what_tells_them_apart(opened: Open, directory: Path) -> None:
+    old, new, other = opened(), opened(), opened(cwd="/elsewhere")
+    for session, text in ((old, "first words"), (new, "newer words"), (other, "others' words")):
+        session.append_message(CustomMessage("note"))
+        session.append_message(UserMessage([TextContent(text)]))
+        session.append_message(UserMessage("second words"))
+    new.set_name("a name")
+    new.set_name("the last name")
+    for seconds, session in ((1, old), (3, new), (2, other)):
+        age(session, seconds)
+
+    listed = list_sessions(directory)
+    assert [
+        (summary.id, summary.name, summary.first_text, summary.messages, summary.cwd, summary.modified)
+        for summary in listed
+    ] == [
+        (new.get_id(), "the last name", "newer words", 3, "/src/shop", 1_000_000_003),
+        (other.get_id(), None, "others' words", 3, "/elsewhere", 1_000_000_002),
+        (old.get_id(), None, "first words", 3, "/src/shop", 1_000_000_001),
+    ]
+    assert listed[0].path == new.get_file_path()
+    assert [summary.id for summary in list_sessions(directory, "/src/shop")] == [new.get_id(), old.get_id()]
+    assert [summary.id for summary in list_sessions(directory, limit=1)] == [new.get_id()]
+
+
+def test_projects_that_share_a_folder_are_listed_apart(opened: Open, directory: Path) -> None:
+    for cwd in ("/src/sh-op", "/src/sh/op"):
+        opened(cwd=cwd).append_message(UserMessage(cwd))
+    assert [summary.first_text for summary in list_sessions(directory, "/src/sh-op")] == ["/src/sh-op"]
+
+
+def test_hostile_texts_become_one_harmless_line(opened: Open, directory: Path) -> None:
+    session = opened()
+    session.append_message(UserMessage("a\x1b]52;c;ZXZpbA==\x07\r\nb\u202egnp\u2028c " + "long " * 100_000))
+    (summary,) = list_sessions(directory)
+    assert summary.first_text.startswith("a ]52;c;ZXZpbA== b gnp c long")
+    assert summary.first_text.isprintable()
+    assert len(summary.first_text) <= 200
+
+
+def test_what_was_said_cannot_pass_for_a_line_of_the_file(opened: Open, directory: Path) -> None:
+    session = opened()
+    session.append_message(UserMessage('\n{"type":"name","name":"forged"}\n{"type":"message"'))
+    (summary,) = list_sessions(directory)
+    assert (summary.name, summary.messages) == (None, 1)
+
+
+def test_a_name_is_found_wherever_it_stands_in_a_long_file(opened: Open, directory: Path) -> None:
+    """The file is looked through in blocks of 1 MiB; lines lie across their borders."""
+    session = opened()
+    for number in range(40):
+        session.append_message(UserMessage("x" * (100_000 + number)))
+        if number == 20:
+            session.set_name("in the middle")
+    (summary,) = list_sessions(directory)
+    assert (summary.name, summary.messages) == ("in the middle", 40)
+
+
+def test_damaged_empty_and_foreign_files_do_not_spoil_the_list(opened: Open, directory: Path) -> None:
+    session = opened()
+    session.append_message(UserMessage("good"))
+    path = session.get_file_path()
+    assert path is not None
+    good = path.read_bytes()
+    session.close()
+    folder = path.parent
+    (folder / "empty.jsonl").touch()
+    (folder / "folder.jsonl").mkdir()
+    (folder / "dangling.jsonl").symlink_to("nowhere")
+    (folder / "notes.txt").write_text("not a session")
+    (folder / "2020-01-01T00-00-00-000Z_noise.jsonl").write_bytes(b"\0" * 3_000_000)
+    (folder / "2020-01-01T00-00-00-000Z_torn.jsonl").write_bytes(good[:-5])
+    (folder / "2020-01-01T00-00-00-000Z_headless.jsonl").write_bytes(good.split(b"\n")[1] + b"\n")
+    before = {file: file.stat().st_mtime_ns for file in folder.iterdir() if file.is_file()}
+
+    listed = {
+        summary.path.stem.partition("_")[2]: summary for summary in list_sessions(directory, "/src/shop")
+    }
+    assert set(listed) == {"noise", "torn", "headless", session.get_id()}
+    assert (listed["noise"].messages, listed["noise"].first_text) == (0, "")
+    assert (listed["headless"].id, listed["headless"].messages) == ("headless", 1)
+    assert {file: file.stat().st_mtime_ns for file in before} == before
+
+
+def test_without_any_session_the_list_is_empty(directory: Path) -> None:
+    assert list_sessions(directory) == list_sessions(directory, "/src/shop") == []
