@@ -233,7 +233,7 @@ def build_agent(
     from newel.agent.ports import RunConfig
     from newel.agent.transform import Transformer
     from newel.context.compaction import Compactor
-    from newel.context.instructions import find_instructions
+    from newel.context.instructions import describe, find_instructions
     from newel.context.templates import load as load_templates
     from newel.permissions.policy import policy
     from newel.providers.retry import Retrying
@@ -260,7 +260,7 @@ def build_agent(
     run_config = RunConfig(
         model=model,
         transform=Transformer(),
-        system_prompt=options.system_prompt or _system_prompt(settings, tools, instructions),
+        system_prompt=_system_prompt(settings, options, tools, instructions),
         tools=tools,
         thinking=settings.thinking,
         policy=policy(settings.approve, ask=ask, folder=str(settings.cwd)),
@@ -277,10 +277,12 @@ def build_agent(
         describe_model=describe_model,
         templates=load_templates([settings.home / "prompts", settings.cwd / ".newel" / "prompts"]),
         compactor=compactor,
+        approve=settings.approve,
+        instructions=describe(instructions),
     )
 
 
-def _system_prompt(settings: Settings, tools: list[Any], instructions: list[Any]) -> str:
+def _system_prompt(settings: Settings, options: Options, tools: list[Any], instructions: list[Any]) -> str:
     import time
 
     from newel.context.system_prompt import system_prompt
@@ -292,6 +294,7 @@ def _system_prompt(settings: Settings, tools: list[Any], instructions: list[Any]
         os_name=f"{os.uname().sysname} {os.uname().release}",
         shell="bash",
         date=time.strftime("%Y-%m-%d"),
+        manner=options.system_prompt,
     )
 
 

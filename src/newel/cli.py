@@ -115,7 +115,7 @@ def agent_parser(name: str) -> argparse.ArgumentParser:
     add("-m", "--model", help="the model's name at the server")
     add("--base-url", metavar="URL", help="an OpenAI-compatible server")
     add("--api-key", metavar="KEY", help="its key; better set LLM_AUTH_TOKEN, which other users cannot see")
-    add("--system-prompt", metavar="TEXT", help="in place of Newel's own")
+    add("--system-prompt", metavar="TEXT", help="in place of what Newel tells the model about its manner")
     add("--thinking", choices=["off", "minimal", "low", "medium", "high"], help="how much the model reasons")
     add("--approve", choices=["auto", "ask", "review", "read-only"], help="what may run unasked (auto)")
     add("--max-turns", type=_positive_int, metavar="N", help="requests for one prompt, at most")

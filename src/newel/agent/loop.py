@@ -33,6 +33,9 @@ from newel.agent.guard import Guard
 from newel.agent.messages import AppMessage, AssistantMessage, interrupted, open_calls
 from newel.agent.ports import Emit, ModelRequest, Provider, RunConfig
 
+MAX_COMPACTIONS = 4
+"""Of one request: each leaves about a quarter of what the one before left."""
+
 
 async def run(
     messages: Sequence[AppMessage],
@@ -109,13 +112,14 @@ class _Run:
         await self.emit(MessageEnd(message=message))
 
     async def ask(self) -> AssistantMessage:
-        """One request, and once more after a compaction if the conversation was too long for it."""
+        """One request; where the conversation is too long for it, a compaction and another."""
         await self.compact(overflow=False)
-        try:
-            return await self.request()
-        except ContextOverflow:
-            if not await self.compact(overflow=True):
-                raise
+        for _ in range(MAX_COMPACTIONS):
+            try:
+                return await self.request()
+            except ContextOverflow:
+                if not await self.compact(overflow=True):
+                    raise
         return await self.request()
 
     async def compact(self, *, overflow: bool) -> bool:

@@ -48,16 +48,14 @@ def system_prompt(
     os_name: str,
     shell: str,
     date: str,
-    extra: str = "",
+    manner: str | None = None,
 ) -> str:
-    """The whole system prompt: role, manner, tools, ``extra`` (the user's own addition), the AGENTS.md
-    files in their order, and where and when the work takes place.
+    """The whole system prompt: role and manner (the user's own ``manner`` in their place), tools, the
+    AGENTS.md files in their order, and where and when the work takes place.
     """
-    parts = [ROLE, MANNER]
+    parts = [manner.strip()] if manner else [ROLE, MANNER]
     if tools:
         parts.append(_tools(tools))
-    if extra.strip():
-        parts.append(extra.strip())
     used = [each for each in instructions if each.text.strip()]
     if used:
         parts.append(

@@ -9,7 +9,7 @@ import msgspec
 
 from newel.agent.agent import Agent, AgentState, AgentTransport, Subscriber
 from newel.agent.events import AgentEnd, AgentEvent, MessageEnd
-from newel.agent.messages import AppMessage, AssistantMessage, Attachment, Usage
+from newel.agent.messages import AppMessage, AssistantMessage, Attachment, CustomMessage, Usage
 from newel.agent.ports import Model, RunConfig
 from newel.context.compaction import Compactor
 from newel.context.templates import Template
@@ -30,7 +30,8 @@ class Totals(msgspec.Struct, frozen=True):
 class CodingAgent:
     """Everything a front end needs: say something, watch, stop, and move between sessions.
 
-    ``open_session`` opens a session by its id, or begins a new one for None.
+    ``open_session`` opens a session by its id, or begins a new one for None. ``approve`` (the preset) and
+    ``instructions`` (which AGENTS.md files are in force, in words) are for the screens to show.
     """
 
     def __init__(
@@ -44,16 +45,18 @@ class CodingAgent:
         list_models: Callable[[], Awaitable[list[str]]],
         describe_model: Callable[[str], Model],
         templates: dict[str, Template],
-        notes: Sequence[str] = (),
         compactor: Compactor | None = None,
+        approve: str = "auto",
+        instructions: str = "",
     ) -> None:
         self.workspace = workspace
         self.session = session
         self.list_models = list_models
         self.describe_model = describe_model
         self.templates = templates
-        self.notes = list(notes)
         self.compactor = compactor
+        self.approve = approve
+        self.instructions = instructions
         self._open_session = open_session
         self.agent = Agent(transport, config, messages=session.get_messages(), record=self._record)
 
@@ -86,13 +89,20 @@ class CodingAgent:
             self.compactor.context_window = model.context_window
 
     def totals(self) -> Totals:
+        """What the conversation has used so far, its compactions included."""
         usage, cost, context = Usage(), None, 0
         for message in self.state.messages:
-            if isinstance(message, AssistantMessage):
-                usage += message.usage
-                context = message.usage.total or context
-                if message.cost is not None:
-                    cost = (cost or 0.0) + message.cost
+            match message:
+                case AssistantMessage():
+                    used, price = message.usage, message.cost
+                    context = used.total or context
+                case CustomMessage(name="compaction", data={"usage": counted, **rest}):
+                    used, price = msgspec.convert(counted, Usage), rest.get("cost")
+                case _:
+                    continue
+            usage += used
+            if price is not None:
+                cost = (cost or 0.0) + price
         return Totals(usage, cost, context)
 
     async def compact(self, instructions: str = "") -> bool:

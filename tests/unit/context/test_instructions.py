@@ -143,7 +143,7 @@ def test_the_system_prompt_names_the_tools_the_rules_and_the_place() -> None:
         os_name="Linux",
         shell="/bin/zsh",
         date="2026-01-31",
-        extra="Answer in French.",
+        manner="Answer in French.",
     )
     for words in (
         "`read`, `edit`, `weather`",
