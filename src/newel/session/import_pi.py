@@ -179,7 +179,7 @@ def _lines(entries: list[Entry], damage: list[str]) -> Iterator[Line]:
 def _message(entry: Entry) -> AppMessage:
     own = {"id": _text(entry, "id"), "timestamp": _time(entry)}
     made: Any = None
-    with contextlib.suppress(KeyError, TypeError, ValueError, msgspec.ValidationError):
+    with contextlib.suppress(KeyError, TypeError, AttributeError, ValueError, msgspec.ValidationError):
         made = _converted(entry)
         if made is not None:
             return msgspec.convert({**made, **own}, cast("type[AppMessage]", AppMessage))
@@ -191,7 +191,7 @@ def _message(entry: Entry) -> AppMessage:
 
 def _converted(entry: Entry) -> Entry | None:
     """The fields of Newel's message; None for what is not part of the conversation. Raises ``KeyError``,
-    ``TypeError`` or ``ValueError`` for what has not the shape of pi's entries.
+    ``TypeError``, ``AttributeError`` or ``ValueError`` for what has not the shape of pi's entries.
     """
     match entry["type"]:
         case "message":
