@@ -1,0 +1,160 @@
+"""Commands that will not end, and what they leave behind: nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import anyio
+import pytest
+
+from newel.workspace.local import LocalWorkspace
+
+pytestmark = pytest.mark.anyio
+
+
+def alive(pid_file: Path) -> bool:
+    """Whether the process whose number stands in the file is more than a zombie."""
+    pid = pid_file.read_text().strip()
+    if sys.platform == "linux":
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except FileNotFoundError:
+            return False
+    else:
+        listed = subprocess.run(["ps", "-o", "stat=", "-p", pid], capture_output=True, text=True, check=False)
+        state = listed.stdout.strip() or "Z"
+    return state[0] not in "ZX"
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> LocalWorkspace:
+    return LocalWorkspace(str(tmp_path))
+
+
+async def test_what_a_reader_raises_stops_the_command(workspace: LocalWorkspace) -> None:
+    async def on_output(_: str) -> None:
+        raise RuntimeError("the screen is gone")
+
+    with pytest.raises(RuntimeError, match="the screen is gone"):
+        await workspace.run("echo $$ > pid; echo x; sleep 60", timeout=20, on_output=on_output)
+    assert not alive(Path(workspace.root) / "pid")
+
+
+async def test_the_shell_s_end_is_the_end_even_if_a_child_keeps_the_pipe(workspace: LocalWorkspace) -> None:
+    """Starting a server in the background would otherwise hang every agent run until the timeout."""
+    began = time.monotonic()
+    done = await workspace.run("sleep 1000 & echo $! > pid; echo started", timeout=20)
+    try:
+        assert done.stdout == "started\n"
+        assert done.left_open
+        assert not done.timed_out
+        assert time.monotonic() - began < 15
+        assert alive(Path(workspace.root) / "pid")
+    finally:
+        os.kill(int((Path(workspace.root) / "pid").read_text()), 9)
+
+
+async def test_a_timeout_stops_everything_and_keeps_what_was_printed(workspace: LocalWorkspace) -> None:
+    done = await workspace.run("echo before; sleep 60 & echo $! > pid; wait", timeout=0.3)
+    assert done.timed_out
+    assert done.stdout == "before\n"
+    assert done.exit_code == 143
+    assert not alive(Path(workspace.root) / "pid")
+
+
+async def test_a_command_may_tidy_up_when_it_is_stopped(workspace: LocalWorkspace) -> None:
+    done = await workspace.run("trap 'echo tidied > done; exit 0' TERM; echo x; sleep 60 & wait", timeout=0.3)
+    assert done.timed_out
+    assert (Path(workspace.root) / "done").read_text() == "tidied\n"
+
+
+async def test_cancelling_stops_the_command(workspace: LocalWorkspace) -> None:
+    shown: list[str] = []
+    with anyio.CancelScope() as scope:
+
+        async def on_output(piece: str) -> None:
+            shown.append(piece)
+            scope.cancel()
+
+        await workspace.run("echo $$ > pid; echo shown; sleep 60", timeout=30, on_output=on_output)
+    assert scope.cancelled_caught
+    assert shown == ["shown\n"]
+    assert not alive(Path(workspace.root) / "pid")
+
+
+async def test_a_process_that_ignores_term_is_killed(workspace: LocalWorkspace) -> None:
+    """Also where the shell itself has gone at the first word."""
+    done = await workspace.run(
+        """sh -c 'trap "" TERM; echo $$ > pid; while :; do sleep 0.1; done' & until [ -e pid ]; do :; done; wait""",
+        timeout=0.5,
+    )
+    assert done.timed_out
+    assert not alive(Path(workspace.root) / "pid")
+
+
+async def test_job_control_does_not_help_a_process_to_survive(workspace: LocalWorkspace) -> None:
+    """`set -m` gives each job a process group of its own, which a kill of the first group would miss."""
+    if sys.platform == "darwin":
+        pytest.xfail("there is no list of a session's process groups")
+    done = await workspace.run("set -m; sleep 60 & echo $! > pid; wait", timeout=0.3)
+    assert done.timed_out
+    assert not alive(Path(workspace.root) / "pid")
+
+
+async def test_cancelling_during_the_grace_still_kills(workspace: LocalWorkspace) -> None:
+    """A user who stops the agent while a timeout is being carried out."""
+    with anyio.move_on_after(0.6):
+        await workspace.run("trap '' TERM; echo $$ > pid; while :; do sleep 0.1; done", timeout=0.3)
+    assert not alive(Path(workspace.root) / "pid")
+
+
+async def test_a_flood_of_output_does_not_hold_off_the_timeout(workspace: LocalWorkspace) -> None:
+    async def on_output(_: str) -> None:
+        pass
+
+    done = await workspace.run("echo $$ > pid; exec yes", timeout=0.3, on_output=on_output)
+    assert done.timed_out
+    assert done.truncated
+    assert not alive(Path(workspace.root) / "pid")
+
+
+async def test_a_background_flood_does_not_hold_off_the_end(workspace: LocalWorkspace) -> None:
+    began = time.monotonic()
+    done = await workspace.run("yes & echo $! > pid", timeout=20)
+    assert done.exit_code == 0
+    assert time.monotonic() - began < 15
+    with anyio.fail_after(15):
+        while alive(Path(workspace.root) / "pid"):  # noqa: ASYNC110 — nobody is told of a grandchild's end
+            await anyio.sleep(0.01)
+
+
+MEASURE = """
+import anyio, resource, sys
+from newel.workspace.local import LocalWorkspace
+
+async def main():
+    async def on_output(piece): pass
+    done = await LocalWorkspace(sys.argv[1]).run("yes | head -c 2G", timeout=60, on_output=on_output)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(done.exit_code, done.truncated, done.output_file, peak // (1024 * 1024 if sys.platform == "darwin" else 1024))
+
+anyio.run(main)
+"""
+
+
+def test_two_gigabytes_of_output_stay_under_a_hundred_megabytes(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", MEASURE, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    exit_code, truncated, kept_in, megabytes = ended.stdout.split()
+    assert (exit_code, truncated) == ("0", "True")
+    assert Path(kept_in).stat().st_size == 64 * 1024 * 1024
+    assert int(megabytes) < 100

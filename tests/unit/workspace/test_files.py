@@ -1,0 +1,176 @@
+"""Files through the workspace: found by any name, read in pieces, replaced whole."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from newel.agent.errors import StaleFile, WorkspaceError
+from newel.workspace.local import LocalWorkspace
+from newel.workspace.port import ABSENT, Entry
+
+pytestmark = pytest.mark.anyio
+
+
+def root(workspace: LocalWorkspace) -> Path:
+    return Path(workspace.root)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def lying_file() -> Path:
+    """Files in /proc say that they are empty; macOS has no such files."""
+    lying = Path("/proc/self/status")
+    return lying if lying.exists() else Path("/etc/hosts")
+
+
+def sha(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+class TestPaths:
+    def test_relative_absolute_and_home_paths_lead_where_a_shell_would(
+        self, workspace: LocalWorkspace
+    ) -> None:
+        assert workspace.resolve("a/../b.txt") == f"{workspace.root}/b.txt"
+        assert workspace.resolve("/etc//hosts") == os.path.realpath("/etc/hosts")
+        assert workspace.resolve("~/notes") == os.path.realpath(Path.home() / "notes")
+        assert workspace.resolve("~no-such-user-here") == f"{workspace.root}/~no-such-user-here"
+
+    def test_two_names_of_one_file_are_one_path(self, workspace: LocalWorkspace) -> None:
+        """Else two writes to one file, by its name and by a link, would run at the same time."""
+        (root(workspace) / "real").mkdir()
+        (root(workspace) / "link").symlink_to("real")
+        assert workspace.resolve("link/x") == workspace.resolve("real/x")
+
+    @pytest.mark.parametrize("path", ["", "a\0b", "\ud800"])
+    def test_what_cannot_be_a_path_is_refused_in_words(self, workspace: LocalWorkspace, path: str) -> None:
+        with pytest.raises(WorkspaceError, match=r"empty|NUL|cannot be a file name"):
+            workspace.resolve(path)
+
+    def test_a_root_that_is_no_directory_is_refused_at_once(self, tmp_path: Path) -> None:
+        with pytest.raises(WorkspaceError, match="is not a directory"):
+            LocalWorkspace(str(tmp_path / "nowhere"))
+
+
+class TestReading:
+    async def test_a_range_of_a_file_is_read_and_no_more(self, workspace: LocalWorkspace) -> None:
+        path = root(workspace) / "f"
+        path.write_bytes(bytes(range(256)))
+        assert await workspace.read_bytes(str(path)) == bytes(range(256))
+        assert await workspace.read_bytes(str(path), start=10, size=5) == bytes(range(10, 15))
+        assert await workspace.read_bytes(str(path), start=250, size=50) == bytes(range(250, 256))
+        assert await workspace.read_bytes(str(path), start=999) == b""
+
+    async def test_a_large_file_comes_whole(self, workspace: LocalWorkspace) -> None:
+        """It takes another way, through a thread."""
+        path = root(workspace) / "large"
+        data = os.urandom(3_000_000)
+        path.write_bytes(data)
+        assert await workspace.read_bytes(str(path)) == data
+
+    async def test_a_file_whose_size_lies_is_read_to_its_end(self, workspace: LocalWorkspace) -> None:
+        assert await workspace.read_bytes(str(lying_file())) != b""
+
+    async def test_a_pipe_does_not_hang_and_a_directory_is_refused(self, workspace: LocalWorkspace) -> None:
+        pipe = root(workspace) / "pipe"
+        os.mkfifo(pipe)
+        with pytest.raises(WorkspaceError, match="not a regular file"):
+            await workspace.read_bytes(str(pipe))
+        with pytest.raises(WorkspaceError, match="is a directory"):
+            await workspace.read_bytes(workspace.root)
+        with pytest.raises(WorkspaceError, match="No such file"):
+            await workspace.read_bytes(workspace.root + "/gone")
+
+    async def test_stat_and_list_tell_what_is_there(self, workspace: LocalWorkspace) -> None:
+        (root(workspace) / "b.txt").write_bytes(b"12345")
+        (root(workspace) / "a").mkdir()
+        (root(workspace) / "link").symlink_to("a")
+        (root(workspace) / "dangling").symlink_to("nowhere")
+        info = await workspace.stat(workspace.root + "/b.txt")
+        assert info is not None
+        assert (info.kind, info.size) == ("file", 5)
+        assert await workspace.stat(workspace.root + "/b.txt/below") is None
+        assert await workspace.list(workspace.root) == [
+            Entry("a", "directory"),
+            Entry("b.txt", "file"),
+            Entry("dangling", "other"),
+            Entry("link", "directory"),
+        ]
+        assert len(await workspace.list(workspace.root, limit=2)) == 2
+
+
+class TestWriting:
+    async def test_a_new_file_gets_its_parents_and_the_usual_mode(self, workspace: LocalWorkspace) -> None:
+        path = root(workspace) / "a/b/c.txt"
+        written = await workspace.write_bytes(str(path), b"hello")
+        assert path.read_bytes() == b"hello"
+        assert written == sha(b"hello")
+        (usual := root(workspace) / "usual").touch()
+        assert path.stat().st_mode == usual.stat().st_mode
+        assert names(path.parent) == ["c.txt"]
+
+    async def test_an_executable_stays_executable(self, workspace: LocalWorkspace) -> None:
+        path = root(workspace) / "run.sh"
+        path.write_bytes(b"old")
+        path.chmod(0o751)
+        await workspace.write_bytes(str(path), b"new")
+        assert path.stat().st_mode & 0o777 == 0o751
+
+    async def test_another_owner_stays_the_owner(self, workspace: LocalWorkspace) -> None:
+        """Where it is permitted, which is as root; anyone else's new file is their own."""
+        path = root(workspace) / "theirs"
+        path.write_bytes(b"old")
+        if os.geteuid() == 0:
+            os.chown(path, 12345, 12345)
+        before = path.stat()
+        await workspace.write_bytes(str(path), b"new")
+        assert (path.stat().st_uid, path.stat().st_gid) == (before.st_uid, before.st_gid)
+
+    async def test_a_link_stays_a_link_and_its_target_is_written(self, workspace: LocalWorkspace) -> None:
+        (root(workspace) / "target").write_bytes(b"old")
+        link = root(workspace) / "link"
+        link.symlink_to("target")
+        await workspace.write_bytes(workspace.resolve("link"), b"new")
+        assert link.is_symlink()
+        assert (root(workspace) / "target").read_bytes() == b"new"
+
+    async def test_a_file_that_someone_else_changed_is_not_overwritten(
+        self, workspace: LocalWorkspace
+    ) -> None:
+        path = root(workspace) / "f"
+        path.write_bytes(b"theirs")
+        with pytest.raises(StaleFile, match="changed on disk"):
+            await workspace.write_bytes(str(path), b"ours", expect=sha(b"what we saw"))
+        with pytest.raises(StaleFile, match="created by someone else"):
+            await workspace.write_bytes(str(path), b"ours", expect=ABSENT)
+        with pytest.raises(StaleFile, match="deleted"):
+            await workspace.write_bytes(str(path) + "2", b"ours", expect=sha(b"x"))
+        assert path.read_bytes() == b"theirs"
+        assert names(root(workspace)) == ["f"]
+
+    async def test_what_is_as_expected_is_replaced_or_created(self, workspace: LocalWorkspace) -> None:
+        path = root(workspace) / "f"
+        await workspace.write_bytes(str(path), b"one", expect=ABSENT)
+        await workspace.write_bytes(str(path), b"two", expect=sha(b"one"))
+        assert path.read_bytes() == b"two"
+        assert names(root(workspace)) == ["f"]
+
+    async def test_only_files_are_written(self, workspace: LocalWorkspace) -> None:
+        os.mkfifo(root(workspace) / "pipe")
+        with pytest.raises(WorkspaceError, match="not a regular file"):
+            await workspace.write_bytes(workspace.root + "/pipe", b"x")
+        with pytest.raises(WorkspaceError, match="is a directory"):
+            await workspace.write_bytes(workspace.root, b"x")
+        with pytest.raises(WorkspaceError, match=r"Cannot write .*/pipe/x"):
+            await workspace.write_bytes(workspace.root + "/pipe/x", b"x")
+
+    async def test_a_name_as_long_as_names_may_be_can_be_written(self, workspace: LocalWorkspace) -> None:
+        path = root(workspace) / ("n" * 255)
+        await workspace.write_bytes(str(path), b"x")
+        assert path.read_bytes() == b"x"
