@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -105,6 +106,9 @@ def test_what_is_recorded_survives_a_kill_and_replays(tmp_path: Path) -> None:
     with started("--record", recording) as (process, url):
         first = ask(url, "hello world").json()["choices"][0]["message"]
         second = ask(url, "hello world", [{"role": "tool", "content": "ok"}]).json()["choices"][0]["message"]
+        deadline = time.monotonic() + 10
+        while recording.read_text().count("\n") < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
         os.kill(process.pid, signal.SIGKILL)
     assert run("replay-from", recording, "-o", scenarios).returncode == 0
     assert json.loads(run("replay-from", recording).stdout) == json.loads(scenarios.read_text())

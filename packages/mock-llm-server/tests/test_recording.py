@@ -176,7 +176,7 @@ def test_a_recording_holds_the_exchange_and_no_secret(tmp_path: Path) -> None:
         httpx2.post(
             f"{server.url}/v1/chat/completions?key=sk-secret", json=conversations()[0], headers=headers
         )
-        (line,) = recording.read_text().splitlines()
+    (line,) = recording.read_text().splitlines()
     assert "sk-secret" not in line
     assert stat.S_IMODE(recording.stat().st_mode) == 0o600
     exchange = json.loads(line)
@@ -219,6 +219,21 @@ def test_timing_is_replayed_on_request(tmp_path: Path) -> None:
     assert (without.steps[0].delay_ms, without.steps[0].token_delay_ms) == (0, 0)
     assert with_timing.steps[0].delay_ms >= 55
     assert with_timing.steps[0].token_delay_ms >= 8
+
+
+def test_an_answer_read_to_its_last_event_replays(tmp_path: Path) -> None:
+    """Many clients hang up at [DONE], before the body has its proper end."""
+    recording = tmp_path / "session.jsonl"
+    with running(SCRIPT, record=recording) as server:
+        httpx2.post(f"{server.url}/chat/completions", json=conversations()[0])
+    recording.write_text(recording.read_text().replace('"ending":"complete"', '"ending":"client left"'))
+    (exchange,) = read(recording)
+    assert exchange.response.ending == "client left"
+    recorded = script_from([exchange])
+    assert recorded.left_out == []
+    assert recorded.script.scenarios[0].steps[0].response is not None
+    exchange.response.chunks.pop()
+    assert script_from([exchange]).left_out == ["exchange 1: the client left before the answer was complete"]
 
 
 @pytest.mark.parametrize("line", ["", "{", "[]", '{"time": 1}', "\x00"])

@@ -12,7 +12,7 @@ from msgspec import field
 
 from mock_llm_server import templates
 from mock_llm_server.conversation import ChatRequest, Conversation, conversation
-from mock_llm_server.recording import Exchange
+from mock_llm_server.recording import Exchange, ResponseRecord
 from mock_llm_server.scenarios import (
     OWN_HEADERS,
     Function,
@@ -168,10 +168,11 @@ def _step(answers: list[Answer], *, timing: bool) -> Step:
 def _answer(exchange: Exchange) -> Answer:
     """Raises ValueError where the answer cannot be given again."""
     response = exchange.response
-    if response.ending not in {"complete", "reset"}:
-        raise ValueError("the client left before the answer was complete")
     if response.cut:
         raise ValueError("the answer was too long to be recorded")
+    whole = _response(response)
+    if whole is None and response.ending == "client left":
+        raise ValueError("the client left before the answer was complete")
     headers = {
         name: value
         for name, value in response.headers.items()
@@ -182,13 +183,15 @@ def _answer(exchange: Exchange) -> Answer:
     times = [chunk.ms for chunk in response.chunks]
     gap = (times[-1] - times[0]) / (len(times) - 1) if len(times) > 1 else 0
     first = times[0] if times else 0
-    return Answer(raw, _response(exchange), round(first, 1), round(max(gap, 0), 1))
+    return Answer(raw, whole, round(first, 1), round(max(gap, 0), 1))
 
 
-def _response(exchange: Exchange) -> Response | None:
-    """The answer as a response; None if it was an error, or not whole, or holds what no response can."""
-    response = exchange.response
-    if response.status != 200 or response.ending != "complete":
+def _response(response: ResponseRecord) -> Response | None:
+    """The answer as a response; None if it was an error, or not whole, or holds what no response can.
+
+    A client may well leave at the last event, before the body has its proper end.
+    """
+    if response.status != 200 or response.ending == "reset":
         return None
     content_type = response.headers.get("content-type", "")
     try:
