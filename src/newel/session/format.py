@@ -82,24 +82,31 @@ def encode_line(line: Line) -> bytes:
     return data + b"\n"
 
 
-def decode_line(raw: bytes) -> Line | None:
-    """Read a line as Newel writes it. None if the line must be read by ``mend_line``: valid, but a message
-    without an id. Raises what ``UNREADABLE`` lists.
+def read_line(raw: bytes, *, number: int, timestamp: str) -> tuple[Line | None, bool]:
+    """Read a line, and say whether characters in it had to be replaced. None stands for an empty line and
+    for one of an unknown type.
+
+    What others write is understood too: a message without an id gets one from its line ``number``, the same
+    at each reading, and the session's ``timestamp``; a message of an unknown role becomes a custom one. Bytes
+    that are not UTF-8 and halves of surrogate pairs become U+FFFD, NULs around the line are dropped. Raises
+    what ``UNREADABLE`` lists.
     """
-    line = _decoder().decode(raw)
-    # An id that is missing in the file would be a new random one at each reading.
-    if isinstance(line, MessageLine) and line.message.id.encode() not in raw:
-        return None
-    return line
+    broken = False
+    try:
+        line = _decoder().decode(raw)
+        # An id that is missing in the file would be a new random one at each reading.
+        if not isinstance(line, MessageLine) or line.message.id.encode() in raw:
+            return line, False
+    except msgspec.ValidationError:
+        pass  # JSON, but not as Newel writes it
+    except UNREADABLE:
+        if raw.isspace():
+            return None, False
+        broken = True
+    return _read_loosely(raw, number=number, timestamp=timestamp), broken
 
 
-def mend_line(raw: bytes, *, number: int, timestamp: str) -> Line | None:
-    """Read a line that is not as Newel writes it; None for a line of an unknown type.
-
-    A message without an id gets one from its line ``number``, the same at each reading, and the session's
-    ``timestamp``; a message of an unknown role becomes a custom one. Bytes that are not UTF-8 and halves
-    of surrogate pairs become U+FFFD. Raises what ``UNREADABLE`` lists.
-    """
+def _read_loosely(raw: bytes, *, number: int, timestamp: str) -> Line | None:
     import json
 
     value: Any = json.loads(raw.strip(_AROUND).decode(errors="replace"))

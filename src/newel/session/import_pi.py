@@ -21,6 +21,7 @@ from newel.agent.errors import SessionError
 from newel.agent.messages import AppMessage, CustomMessage, new_id, now
 from newel.agent.transform import COMPACTION
 from newel.session import locate
+from newel.session.damage import Damage
 from newel.session.format import (
     MAX_LINE,
     PRIVATE_FILE,
@@ -56,7 +57,7 @@ def import_pi(source: Path, directory: Path) -> ImportedSession:
     """Make a Newel session, under the sessions' ``directory``, of a pi session file. It keeps pi's id, so a
     second import is refused. Raises ``SessionError``.
     """
-    damage: list[str] = []
+    damage = Damage()
     try:
         with source.open("rb") as stream:
             entries = list(_entries(iter(lambda: stream.readline(MAX_LINE), b""), damage))
@@ -73,13 +74,13 @@ def import_pi(source: Path, directory: Path) -> ImportedSession:
     metadata = _metadata(header, entries, source)
     path = locate.project_folder(directory, metadata.cwd) / locate.file_name(metadata)
     _write(path, [metadata, *lines])
-    return ImportedSession(path, metadata.id, damage)
+    return ImportedSession(path, metadata.id, damage.report())
 
 
 # -- the file -------------------------------------------------------------------------------------
 
 
-def _entries(raw_lines: Iterator[bytes], damage: list[str]) -> Iterator[Entry]:
+def _entries(raw_lines: Iterator[bytes], damage: Damage) -> Iterator[Entry]:
     for number, raw in enumerate(raw_lines, 1):
         if raw.isspace():
             continue
@@ -90,7 +91,7 @@ def _entries(raw_lines: Iterator[bytes], damage: list[str]) -> Iterator[Entry]:
         if isinstance(value, dict):
             yield cast("Entry", value)
         else:
-            damage.append(f"line {number:,}: it cannot be read")
+            damage.add(f"line {number:,}: it cannot be read")
 
 
 def _version(header: Entry) -> int:
@@ -152,18 +153,18 @@ def _write(path: Path, lines: list[Line]) -> None:
 # -- the tree -------------------------------------------------------------------------------------
 
 
-def _lines(entries: list[Entry], damage: list[str]) -> Iterator[Line]:
+def _lines(entries: list[Entry], damage: Damage) -> Iterator[Line]:
     history = History()
     leaf: str | None = None
     for entry in entries:
         entry_id = _text(entry, "id")
         if not entry_id or history.get(entry_id):
             kind = one_line(_text(entry, "type"))
-            damage.append(f"an entry of the type {kind!r} has no id of its own, and is left out")
+            damage.add(f"an entry of the type {kind!r} has no id of its own, and is left out")
             continue
         parent = _text(entry, "parentId") or None
         if parent is not None and history.get(parent) is None:
-            damage.append(f"entry {one_line(entry_id)}: the entry that it continues is lost; it begins anew")
+            damage.add(f"entry {one_line(entry_id)}: the entry that it continues is lost; it begins anew")
             parent = None
         if parent != leaf:
             yield BranchLine(parent)
@@ -178,7 +179,6 @@ def _lines(entries: list[Entry], damage: list[str]) -> Iterator[Line]:
 
 def _message(entry: Entry) -> AppMessage:
     own = {"id": _text(entry, "id"), "timestamp": _time(entry)}
-    made: Any = None
     with contextlib.suppress(KeyError, TypeError, AttributeError, ValueError, msgspec.ValidationError):
         made = _converted(entry)
         if made is not None:

@@ -12,7 +12,7 @@ from typing import BinaryIO
 import msgspec
 
 from newel.agent.messages import UserMessage
-from newel.session.format import MAX_LINE, UNREADABLE, MessageLine, NameLine, decode_line, mend_line
+from newel.session.format import MAX_LINE, UNREADABLE, MessageLine, NameLine, read_line
 from newel.session.locate import read_metadata, session_files
 from newel.session.text import one_line
 
@@ -21,11 +21,12 @@ _MESSAGE = b'\n{"type":"message"'
 _NAME = b'\n{"type":"name"'
 _MAX_NAME_LINE = 4096
 _HEAD_LINES = 50
+_MAX_PATH = 4096
 
 
 class SessionSummary(msgspec.Struct, frozen=True):
     """A session as a list shows it. ``modified`` is in seconds since 1970; ``messages`` counts those of all
-    branches. The texts are one line each, fit for a screen; ``first_text`` is empty if nothing was said.
+    branches. All texts are one line each, fit for a screen; ``first_text`` is empty if nothing was said.
     """
 
     path: Path
@@ -61,7 +62,7 @@ def _summaries(directory: Path, cwd: str | None) -> Iterator[SessionSummary]:
                 first_text=first,
                 messages=messages,
                 modified=state.st_mtime,
-                cwd=metadata.cwd,
+                cwd=one_line(metadata.cwd, _MAX_PATH),
             )
 
 
@@ -73,7 +74,7 @@ def _first_text(path: Path) -> str:
             if not raw:
                 break
             with contextlib.suppress(*UNREADABLE):
-                line = decode_line(raw) or mend_line(raw, number=number, timestamp="")
+                line, _ = read_line(raw, number=number, timestamp="")
                 if isinstance(line, MessageLine) and isinstance(line.message, UserMessage):
                     return one_line(line.message.text)
     return ""
@@ -98,7 +99,7 @@ def _scan(stream: BinaryIO) -> tuple[int, str | None]:
 def _name_at(stream: BinaryIO, place: int) -> str | None:
     raw = os.pread(stream.fileno(), _MAX_NAME_LINE, place).partition(b"\n")[0]
     with contextlib.suppress(*UNREADABLE):
-        line = decode_line(raw)
+        line, _ = read_line(raw, number=0, timestamp="")
         if isinstance(line, NameLine):
             return one_line(line.name) or None
     return None

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from newel.agent.errors import SessionError
-from newel.session.format import UNREADABLE, SessionMetadata, mend_line
+from newel.session.format import UNREADABLE, SessionMetadata, read_line
 from newel.session.store import metadata_from_name
 
 SUFFIX = ".jsonl"
@@ -27,7 +27,7 @@ def project_folder(directory: Path, cwd: str) -> Path:
     if len(raw) > _MAX_NAME:  # file systems take 255 bytes
         import hashlib
 
-        name = f"{os.fsdecode(raw[:_MAX_NAME])}-{hashlib.sha256(raw).hexdigest()[:12]}"
+        name = f"{raw[:_MAX_NAME].decode(errors='ignore')}-{hashlib.sha256(raw).hexdigest()[:12]}"
     return directory / f"--{name}--"
 
 
@@ -68,7 +68,7 @@ def read_metadata(path: Path) -> SessionMetadata | None:
         return None
     from_name = metadata_from_name(path)
     with contextlib.suppress(*UNREADABLE):
-        line = mend_line(head, number=1, timestamp=from_name.timestamp)
+        line, _ = read_line(head, number=1, timestamp=from_name.timestamp)
         if isinstance(line, SessionMetadata):
             return line
     return from_name

@@ -1,9 +1,12 @@
 """The session of an agent: what was said is kept as it is said, and found again.
 
-with SessionManager(directory=home / "sessions", cwd="/src/shop", continue_=True) as session:
-    if not session.has_data():
-        session.start_session({"model": "qwen2.5-coder"})
-    session.append_message(message)
+    with SessionManager(directory=home / "sessions", cwd="/src/shop", continue_=True) as session:
+        if not session.is_started():
+            session.start_session({"model": "qwen2.5-coder"})
+        session.append_message(message)
+
+Behind it: ``format`` has the lines of a file, ``store`` reads them, ``history`` holds their tree, ``appender``
+and ``lock`` write them, ``locate`` knows where files lie.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ import msgspec
 
 from newel.agent.errors import SessionError
 from newel.agent.messages import AppMessage
+from newel.session.damage import Damage
 from newel.session.format import (
     MAX_LINE,
     UNREADABLE,
@@ -21,13 +22,11 @@ from newel.session.format import (
     MessageLine,
     NameLine,
     SessionMetadata,
-    decode_line,
-    mend_line,
+    read_line,
 )
 from newel.session.history import History
 from newel.session.text import one_line
 
-_MAX_REPORTS = 100
 BLOCK = 1024 * 1024
 _NAME = re.compile(r"(?:(\d{4}-\d\d-\d\dT\d\d)-(\d\d)-(\d\d)-(\d{3})Z_)?(.+)", re.DOTALL)
 
@@ -61,11 +60,14 @@ class StoredSession:
         self.metadata = metadata_from_name(path)
         self.history = History()
         self.name: str | None = None
-        self.damage: list[str] = []
         self.whole = 0
         self.unended = False
+        self._damage = Damage()
         self._has_metadata = False
-        self._unreported = 0
+
+    @property
+    def damage(self) -> list[str]:
+        return self._damage.report()
 
     def data(self) -> SessionData:
         return SessionData(self.metadata, self.history.active(), self.name)
@@ -87,7 +89,10 @@ class StoredSession:
             try:
                 if size > len(raw):
                     raise ValueError(f"longer than {MAX_LINE:,} bytes")
-                self._take(number, self._parse(number, raw))
+                line, mended = read_line(raw, number=number, timestamp=self.metadata.timestamp)
+                if mended:
+                    self._report(number, "characters in it that are not valid were replaced")
+                self._take(number, line)
             except UNREADABLE as error:
                 if end != b"\n":
                     self._report(number, f"it is cut off after {size:,} bytes")
@@ -97,24 +102,6 @@ class StoredSession:
             self.unended = end != b"\n"
         if number and not self._has_metadata:
             self._report(1, "there is no metadata; id and time are taken from the file's name")
-        if self._unreported:
-            self.damage.append(f"{self._unreported:,} more lines are damaged")
-
-    def _parse(self, number: int, raw: bytes) -> Line | None:
-        torn = False
-        try:
-            line = decode_line(raw)
-        except msgspec.ValidationError:
-            line = None
-        except UNREADABLE:
-            if raw.isspace():
-                return None
-            line, torn = None, True
-        if line is None:
-            line = mend_line(raw, number=number, timestamp=self.metadata.timestamp)
-            if torn:
-                self._report(number, "characters in it that are not valid were replaced")
-        return line
 
     def _take(self, number: int, line: Line | None) -> None:
         match line:
@@ -141,14 +128,11 @@ class StoredSession:
         if known is not None:
             self._report(number, "its message has the id of another one, and gets a new one")
             message = msgspec.structs.replace(message, id=self.history.unused_id(message.id))
-        for piece in self.history.fitting(message) if self.damage else [message]:
+        for piece in self.history.fitting(message) if self._damage else [message]:
             self.history.add(piece)
 
     def _report(self, number: int, what: str) -> None:
-        if len(self.damage) < _MAX_REPORTS:
-            self.damage.append(f"line {number:,}: {what}")
-        else:
-            self._unreported += 1
+        self._damage.add(f"line {number:,}: {what}")
 
 
 @contextlib.contextmanager

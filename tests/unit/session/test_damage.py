@@ -198,7 +198,7 @@ def test_a_hundred_thousand_broken_lines_make_a_short_report(directory: Path) ->
     stored = read_session(file_of(directory, METADATA, b"?\n" * 100_000, line("one")))
     assert texts(stored.history.active()) == ["one"]
     assert len(stored.damage) == 101
-    assert stored.damage[-1] == "99,900 more lines are damaged"
+    assert stored.damage[-1] == "99,900 more"
 
 
 def test_a_report_of_damage_shows_no_control_characters(directory: Path) -> None:
