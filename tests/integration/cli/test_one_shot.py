@@ -1,0 +1,260 @@
+"""``newel PROMPT``: from a prompt to files and an exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support import Newel, bash, scenario
+
+Make = Callable[..., Newel]
+
+
+def wait_for(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not happen"
+        time.sleep(0.02)
+
+
+def test_the_demo_writes_a_real_file_and_runs_a_real_command(with_model: Make) -> None:
+    newel = with_model()
+    done = newel("demo", LLM_BASE_URL="", LLM_AUTH_TOKEN="", LLM_DEFAULT_MODEL="")
+    assert done.returncode == 0, done.stderr
+    folder = Path(done.stdout.split("In ")[-1].split(":")[0])
+    assert (
+        subprocess.run(["python3", folder / "hello.py"], capture_output=True, check=True).stdout
+        == b"Hello, World!\n"
+    )
+    assert "hello.py" in done.stdout
+    assert not newel.sessions
+
+
+def test_a_prompt_becomes_a_file_and_the_transcript_says_so(with_model: Make) -> None:
+    newel = with_model()
+    done = newel("please write a hello world")
+    assert done.returncode == 0, done.stderr
+    assert (newel.project / "hello.py").exists()
+    assert "write hello.py" in done.stdout
+    assert "bash python3 hello.py" in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_several_prompts_are_one_conversation(with_model: Make) -> None:
+    newel = with_model()
+    done = newel("how are you", "and again: how are you")
+    assert done.returncode == 0, done.stderr
+    assert [len(request["messages"]) for request in newel.requests] == [2, 4]
+
+
+def test_piped_input_is_added_to_the_prompt(with_model: Make) -> None:
+    newel = with_model()
+    newel("how are you", stdin="a line from a pipe\n")
+    assert newel.requests[0]["messages"][-1]["content"] == "how are you\n\na line from a pipe\n"
+
+
+def test_piped_input_alone_is_the_prompt(with_model: Make) -> None:
+    newel = with_model()
+    assert newel(stdin="how are you").returncode == 0
+    assert newel.requests[0]["messages"][-1]["content"] == "how are you"
+
+
+def test_nothing_to_do_is_said(with_model: Make) -> None:
+    done = with_model()(stdin="")
+    assert done.returncode == 1
+    assert "nothing to do" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--thinking", "much"],
+        ["--nonsense"],
+        ["--max-turns", "0"],
+        ["--max-cost", "-1"],
+        ["--cwd", "/nonexistent", "x"],
+    ],
+)
+def test_wrong_usage_is_exit_code_2(with_model: Make, words: list[str]) -> None:
+    done = with_model()(*words)
+    assert done.returncode == 2
+    assert "usage:" in done.stderr
+
+
+def test_a_limit_is_exit_code_1_with_its_reason(with_model: Make) -> None:
+    newel = with_model()
+    done = newel("--max-turns", "1", "please write a hello world")
+    assert done.returncode == 1
+    assert "limit of 1 turns" in done.stdout + done.stderr
+
+
+def test_a_server_that_refuses_is_exit_code_1_without_a_traceback_or_the_key(with_model: Make) -> None:
+    newel = with_model(scenario("x", {"fault": {"kind": "status", "status": 401}}))
+    done = newel("x")
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "sk-test" not in done.stdout + done.stderr
+
+
+def test_a_server_that_is_not_there_is_said_with_its_address(with_model: Make) -> None:
+    done = with_model()("--base-url", "http://127.0.0.1:9/v1", "--max-turns", "1", "x", stdin="")
+    assert done.returncode == 1
+    assert "127.0.0.1:9" in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_keys_do_not_reach_commands(with_model: Make) -> None:
+    newel = with_model(scenario("env", bash("env"), {"content": "Done."}))
+    newel("env", AWS_SECRET_ACCESS_KEY="aws-secret", GH_TOKEN="gh-secret", HARMLESS="yes")
+    output = newel.requests[1]["messages"][-1]["content"]
+    assert "HARMLESS=yes" in output
+    for secret in ("sk-test", "aws-secret", "gh-secret"):
+        assert secret not in output
+
+
+def test_the_session_never_holds_the_key(with_model: Make) -> None:
+    newel = with_model()
+    newel("how are you")
+    assert "sk-test" not in newel.sessions[0].read_text()
+    assert newel.sessions[0].stat().st_mode & 0o777 == 0o600
+
+
+def test_continue_goes_on_with_the_last_session(with_model: Make) -> None:
+    newel = with_model()
+    newel("how are you")
+    newel("--continue", "and now, how are you")
+    assert [message["role"] for message in newel.requests[-1]["messages"]] == [
+        "system",
+        "user",
+        "assistant",
+        "user",
+    ]
+    assert len(newel.sessions) == 1
+
+
+def test_an_ephemeral_run_leaves_no_session(with_model: Make) -> None:
+    newel = with_model()
+    assert newel("--ephemeral", "how are you").returncode == 0
+    assert newel.sessions == []
+
+
+def test_a_run_killed_in_the_middle_of_a_command_is_resumed_without_running_it_again(
+    with_model: Make,
+) -> None:
+    after = scenario("carry on", {"content": "I see that it was interrupted."})
+    before = scenario("go", bash("echo ran >> log; sleep 5"))
+    newel = with_model({"scenarios": after["scenarios"] + before["scenarios"]})
+    process = newel.start("go")
+    wait_for((newel.project / "log").exists, "the command")
+    process.kill()
+    process.communicate()
+    done = newel("--continue", "carry on")
+    assert done.returncode == 0, done.stderr
+    roles = [message["role"] for message in newel.requests[-1]["messages"]]
+    assert roles == ["system", "user", "assistant", "tool", "user"]
+    assert "outcome of this call is unknown" in newel.requests[-1]["messages"][3]["content"]
+    assert (newel.project / "log").read_text() == "ran\n"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_stops_the_run_and_all_that_it_started(
+    with_model: Make, number: signal.Signals, code: int
+) -> None:
+    newel = with_model(scenario("go", bash("echo $$ > pid; sleep 60")))
+    process = newel.start("go")
+    wait_for(
+        lambda: (newel.project / "pid").exists() and (newel.project / "pid").read_text().strip(),
+        "the command",
+    )
+    shell = int((newel.project / "pid").read_text())
+    process.send_signal(number)
+    process.communicate(timeout=10)
+    assert process.returncode == code
+    with pytest.raises(ProcessLookupError):
+        os.kill(shell, 0)
+
+
+def test_a_read_only_run_changes_nothing_and_the_model_learns_why(with_model: Make) -> None:
+    newel = with_model()
+    done = newel("--approve", "read-only", "please write a hello world")
+    assert done.returncode == 0
+    assert not (newel.project / "hello.py").exists()
+    assert "read-only" in newel.requests[1]["messages"][-1]["content"]
+
+
+def test_ask_without_a_terminal_denies_and_says_so(with_model: Make) -> None:
+    newel = with_model()
+    newel("--approve", "ask", "please write a hello world")
+    assert not (newel.project / "hello.py").exists()
+    assert "approval" in newel.requests[1]["messages"][-1]["content"]
+
+
+def test_json_mode_is_one_event_a_line_with_the_names_of_the_design(with_model: Make) -> None:
+    newel = with_model()
+    done = newel("--json", stdin='{"type":"message","content":"please write a hello world"}\n')
+    assert done.returncode == 0, done.stderr
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    kinds = [event["type"] for event in events]
+    assert kinds[0] == "agent_start"
+    assert kinds[-1] == "agent_end"
+    end = next(event for event in events if event["type"] == "tool_execution_end")
+    assert {"toolCallId", "toolName", "isError", "result"} <= end.keys()
+
+
+def test_a_wrong_config_file_is_one_message(with_model: Make) -> None:
+    newel = with_model()
+    (newel.home / ".newel").mkdir()
+    (newel.home / ".newel" / "config.toml").write_text("modle = 'x'\n")
+    done = newel("how are you")
+    assert done.returncode == 1
+    assert "modle" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_nothing_configured_says_what_to_do(with_model: Make) -> None:
+    done = with_model()("hi", LLM_BASE_URL="", LLM_AUTH_TOKEN="", LLM_DEFAULT_MODEL="")
+    assert done.returncode == 1
+    assert "LLM_BASE_URL" in done.stderr
+    assert "newel demo" in done.stderr
+
+
+def test_doctor_finds_nothing_wrong_where_nothing_is(with_model: Make) -> None:
+    done = with_model()("doctor")
+    assert done.returncode == 0, done.stdout
+    assert "mock-model" in done.stdout
+    assert "sk-…ef" in done.stdout
+    assert "sk-test" not in done.stdout
+
+
+def test_doctor_names_each_problem_with_its_remedy(with_model: Make) -> None:
+    newel = with_model()
+    (newel.home / ".newel").mkdir()
+    (newel.home / ".newel" / "config.toml").write_text("api_key = 'x'\n")
+    (newel.home / ".newel" / "config.toml").chmod(0o644)
+    done = newel("doctor", LLM_DEFAULT_MODEL="unknown-model")
+    assert done.returncode == 1
+    assert "chmod 600" in done.stdout
+    assert "does not list 'unknown-model'" in done.stdout
+
+
+def test_sessions_are_listed_and_exported(with_model: Make) -> None:
+    newel = with_model()
+    newel("how are you")
+    listed = newel("sessions")
+    assert "how are you" in listed.stdout
+    identity = listed.stdout.split()[0]
+    assert "how are you" in newel("export", identity).stdout
+    page = newel("export", identity, "--html").stdout
+    assert page.startswith("<!doctype html>")
+    assert "how are you" in page
+
+
+def test_the_version(with_model: Make) -> None:
+    assert with_model()("--version").stdout.startswith("newel 0.")

@@ -1,0 +1,76 @@
+"""What tests of whole commands share."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from mock_llm_server import MockServer
+
+BIN = Path(sys.executable).parent
+
+
+class Newel:
+    """Runs a command in a project folder against a scripted model."""
+
+    def __init__(self, folder: Path, server: MockServer) -> None:
+        self.server = server
+        self.home = folder / "home"
+        self.project = folder / "project"
+        self.home.mkdir()
+        self.project.mkdir()
+        self.environ = {
+            "PATH": f"{BIN}:{os.environ['PATH']}",
+            "HOME": str(self.home),
+            "TERM": "dumb",
+            "LANG": "C.UTF-8",
+            "LLM_BASE_URL": f"{server.url}/v1",
+            "LLM_AUTH_TOKEN": "sk-test-0123456789abcdef",
+            "LLM_DEFAULT_MODEL": "mock-model",
+        }
+
+    def __call__(self, *words: str, stdin: str = "", command: str = "newel", **environ: str) -> Any:
+        return subprocess.run(
+            [str(BIN / command), *words],
+            cwd=self.project,
+            env=self.environ | environ,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=25,
+            check=False,
+        )
+
+    def start(self, *words: str, command: str = "newel") -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [str(BIN / command), *words],
+            cwd=self.project,
+            env=self.environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    @property
+    def sessions(self) -> list[Path]:
+        return sorted((self.home / ".newel" / "sessions").glob("*/*.jsonl"))
+
+    @property
+    def requests(self) -> list[dict[str, Any]]:
+        """The bodies of the chat completions that were asked for."""
+        return [each["body"] for each in self.server.requests if each["path"].endswith("/chat/completions")]
+
+
+def scenario(trigger: str, *steps: dict[str, Any]) -> dict[str, Any]:
+    """A scenario file with one scenario; a step is a response or a whole step."""
+    whole = [step if "response" in step or "fault" in step else {"response": step} for step in steps]
+    return {"scenarios": [{"name": trigger, "trigger": trigger, "steps": whole}]}
+
+
+def bash(command: str) -> dict[str, Any]:
+    """A response that runs a command."""
+    return {"tool_calls": [{"function": {"name": "bash", "arguments": {"command": command}}}]}
