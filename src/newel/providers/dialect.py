@@ -17,9 +17,8 @@ _REFUSES = re.compile(
     r"|unknown|unexpected|unrecognized|extra",
     re.IGNORECASE,
 )
-_WANTS_REASONING = re.compile(
-    r"(reasoning_content|reasoning)\W.{0,80}?(?:missing|required|must be|passed back)", re.IGNORECASE
-)
+_WANTS = re.compile(r"missing|required|must be|passed back", re.IGNORECASE)
+_REASONING = "reasoning_content"
 _NOT_ABOUT_THE_REQUEST = (401, 403, 429)
 
 
@@ -50,9 +49,8 @@ class Dialect(msgspec.Struct, frozen=True):
             return msgspec.structs.replace(self, stream_options=False), "without stream_options"
         if self.reasoning_effort and request.thinking != "off" and _NAMES_EFFORT.search(said):
             return msgspec.structs.replace(self, reasoning_effort=False), "without reasoning_effort"
-        if not self.reasoning_back and (wanted := _WANTS_REASONING.search(said)):
-            field = wanted[1].lower()
-            return msgspec.structs.replace(self, reasoning_back=field), f"with the earlier {field}"
+        if not self.reasoning_back and _REASONING in said and _WANTS.search(said):
+            return msgspec.structs.replace(self, reasoning_back=_REASONING), f"with the earlier {_REASONING}"
         if self.stream and _NAMES_STREAM.search(said) and _REFUSES.search(said):
             return msgspec.structs.replace(self, stream=False), "without streaming"
         return None

@@ -8,8 +8,9 @@ from typing import Any, cast
 import msgspec
 
 
-def parse(data: bytes | str) -> Any:
+def parse(data: bytes | str, *, strict: bool = True) -> Any:
     """Decode JSON; also what msgspec refuses but servers write: NaN, lone surrogates, broken UTF-8, a BOM.
+    Unless ``strict``, strings may hold raw line breaks and other control characters.
 
     Raises ``ValueError`` (which ``msgspec.DecodeError`` is) if it is not JSON or nested too deeply.
     """
@@ -19,7 +20,7 @@ def parse(data: bytes | str) -> Any:
         pass
     text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data
     try:
-        return without_surrogates(json.loads(text.removeprefix("\ufeff")))
+        return without_surrogates(json.loads(text.removeprefix("\ufeff"), strict=strict))
     except RecursionError:
         raise ValueError("nested too deeply") from None
 

@@ -18,8 +18,10 @@ from newel.providers.loose import as_dict, parse
 NEVER_MEND = frozenset({"write", "edit", "bash"})
 """Tools whose guessed arguments could do harm, by their own names."""
 
-MAX_MEND = 128 * 1024
-"""Characters that are worth mending; the guess takes time that grows with them."""
+MAX_MEND = 8 * 1024
+MAX_BRACKETS = 200
+"""Characters, and opening brackets among them, that are worth mending: the time that a guess takes grows
+with the square of both."""
 
 PREFIXES = ("functions.", "function.", "tools.", "default_api.")
 NESTED = 3
@@ -82,7 +84,7 @@ def read_arguments(raw: object, *, mend: bool) -> Arguments:
         if not value.strip():
             return Arguments({})
         try:
-            value = read_json(value)
+            value = parse(value, strict=False)
         except ValueError as error:
             return _mended(value, error, mend=mend)
     if value is None:
@@ -90,14 +92,6 @@ def read_arguments(raw: object, *, mend: bool) -> Arguments:
     if isinstance(value, dict):
         return Arguments(cast("dict[str, Any]", value))
     return Arguments({}, "its arguments are JSON, but not an object. Send the call again with an object.")
-
-
-def read_json(text: str) -> Any:
-    """Strict JSON, but a string may hold raw control characters. Raises ``ValueError``."""
-    try:
-        return parse(text)
-    except ValueError:
-        return json.loads(text, strict=False)
 
 
 def _mended(text: str, error: ValueError, *, mend: bool) -> Arguments:
@@ -116,7 +110,7 @@ def where(error: ValueError) -> str:
 
 def guess_json(text: str) -> Any:
     """What broken JSON may have meant; None if there is no telling."""
-    if len(text) > MAX_MEND:
+    if len(text) > MAX_MEND or text.count("{") + text.count("[") > MAX_BRACKETS:
         return None
     from json_repair import repair_json
 

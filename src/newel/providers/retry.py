@@ -35,16 +35,18 @@ class Retrying:
             except ProviderError as error:
                 if not error.retryable or attempt >= self._attempts:
                     raise
-                pause = self._pause(attempt, error.retry_after)
+                delay = pause(attempt, self._base_delay, error.retry_after)
                 reason = str(error)
             attempt += 1
-            await on_delta(Retry(attempt=attempt, max_attempts=self._attempts, delay=pause, reason=reason))
-            await anyio.sleep(pause)
+            await on_delta(Retry(attempt=attempt, max_attempts=self._attempts, delay=delay, reason=reason))
+            await anyio.sleep(delay)
 
-    def _pause(self, attempt: int, asked: float | None) -> float:
-        if asked is not None:
-            return min(asked, MAX_DELAY)
-        from random import uniform
 
-        longest = min(self._base_delay * 2 ** (attempt - 1), MAX_DELAY)
-        return round(uniform(longest / 2, longest), 3)  # noqa: S311 — spreads load, guards nothing
+def pause(attempt: int, base_delay: float, asked: float | None) -> float:
+    """Seconds to wait after the failure of ``attempt``; ``asked``: what the server wishes."""
+    if asked is not None:
+        return min(asked, MAX_DELAY)
+    from random import uniform
+
+    longest = min(base_delay * 2 ** (attempt - 1), MAX_DELAY)
+    return round(uniform(longest / 2, longest), 3)  # noqa: S311 — spreads load, guards nothing

@@ -6,10 +6,15 @@ block that is never closed lasts to the end of the message.
 
 from __future__ import annotations
 
+import re
+
 OPENERS = ("<think>", "<thinking>")
 CLOSERS = {"<think>": "</think>", "<thinking>": "</thinking>"}
 QUOTES = "`\"'"
-FENCE = "```"
+FENCE = 3
+"""Backticks that open or close a fenced block."""
+
+_TICKS = re.compile(r"`+")
 
 
 def held_back(text: str, marks: tuple[str, ...]) -> int:
@@ -28,6 +33,7 @@ class ThinkSplitter:
         self._pending = ""
         self._closer = ""
         self._last = ""
+        self._ticks = 0
         self._in_fence = False
         self._said = False
 
@@ -62,7 +68,7 @@ class ThinkSplitter:
         self._pending = self._pending[at + len(mark) :]
         if self._closer:
             self._closer = ""
-        elif self._in_fence or (self._last and self._last[-1] in QUOTES):
+        elif self._in_fence or (self._last and self._last in QUOTES):
             self._give(pieces, mark, thinking=False)
         else:
             self._closer = CLOSERS[mark]
@@ -80,7 +86,11 @@ class ThinkSplitter:
 
     def _note(self, text: str) -> None:
         """Remember what the next tag would stand behind."""
-        if "`" in text:
-            fences = (self._last + text).count(FENCE) - self._last.count(FENCE)
-            self._in_fence ^= bool(fences % 2)
-        self._last = (self._last + text)[-2:]
+        for run in _TICKS.finditer(text):
+            before = self._ticks if run.start() == 0 else 0
+            length = before + len(run[0])
+            self._in_fence ^= before < FENCE <= length
+            self._ticks = length
+        if not text.endswith("`"):
+            self._ticks = 0
+        self._last = text[-1]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 from newel.providers.loose import as_dict, as_list, as_str
@@ -34,20 +35,25 @@ ARGUMENT_KEYS = ("arguments", "parameters", "args", "input", "params", "tool_inp
 WRAPPERS = ("function", "function_call", "tool_call")
 LISTS = ("tool_calls", "tool_uses")
 MAX_BLOCKS = 64
-"""Calls in one text beyond this stay text: no honest message has as many."""
+"""Beyond as many calls, or beginnings of calls, the rest stays text: no honest message has more."""
+INDENT = 16
+"""Characters before a call on its line at most, the line break counted."""
 NEITHER = {"type", "id", *NAME_KEYS}
 
-_CANDIDATE = re.compile(r"[`{<\[]")
-_FENCE = re.compile(r"```[ \t]*(?:\w+[ \t]*)?\n\s*")
-_FENCE_PART = re.compile(r"`{1,3}|```[ \t]*(?:\w+[ \t]*)?")
+_CANDIDATE = re.compile(r"[`{]|<(?=[tfim|]|\Z)|\[(?=[T\s{]|\Z)")
+_FENCE = re.compile(r"```[ \t]{0,8}(?:\w{1,20}[ \t]{0,8})?\n\s{0,20}")
+_FENCE_PART = re.compile(r"`{1,3}|```[ \t]{0,8}(?:\w{1,20}[ \t]{0,8})?")
 _JSON = re.compile(
-    r"(?:\[\s*)?\{\s*\"(?:"
-    rf"(?:{'|'.join(NAME_KEYS)})\"\s*:\s*(?:\"(?P<name>[^\"\n]{{1,64}})\"|\{{)"
-    r"|type\"\s*:\s*\"(?:function|tool_call|tool_use)\""
-    rf"|(?:id|{'|'.join((*ARGUMENT_KEYS, *WRAPPERS, *LISTS))})\"\s*:)"
+    r"(?:\[\s{0,20})?\{\s{0,20}\"(?:"
+    rf"(?:{'|'.join(NAME_KEYS)})\"\s{{0,20}}:\s{{0,20}}(?:\"(?P<name>[^\"\n]{{1,64}})\"|\{{)"
+    r"|type\"\s{0,20}:\s{0,20}\"(?:function|tool_call|tool_use)\""
+    rf"|(?:id|{'|'.join((*ARGUMENT_KEYS, *WRAPPERS, *LISTS))})\"\s{{0,20}}:)"
 )
-_JSON_PART = re.compile(r"(?:\[\s*)?(?:\{\s*(?:\"\w*(?:\"\s*(?::\s*(?:\"[^\"\n]{0,64})?)?)?)?)?")
-_LONGEST_START = 160
+_JSON_PART = re.compile(
+    r"(?:\[\s{0,20})?(?:\{\s{0,20}(?:\"\w{0,20}(?:\"\s{0,20}(?::\s{0,20}(?:\"[^\"\n]{0,64})?)?)?)?)?"
+)
+_LONGEST_START = 256
+"""Characters: what has not become the beginning of a call by then will not."""
 
 _TAG = r"(?:tool_calls?|function_call|tool_use|tools|minimax:tool_call)"
 _OPENER = re.compile(
@@ -57,9 +63,10 @@ _OPENER = re.compile(
     r"|(?P<fence>```)[ \t]*(?:\w+[ \t]*)?\n"
 )
 _TAG_END = rf"</{_TAG}>|<\|/?(?:tool_call\|?|tool_call_end\||eom_id\||eot_id\|)>"
-_END = re.compile(rf"{_TAG_END}|\Z")
+_END = re.compile(rf"{_TAG_END}|(?=<{_TAG}\b)|\Z")
 _MISTRAL_END = re.compile(r"(?=\[TOOL_CALLS\])|\Z")
 _FENCE_END = re.compile(r"\n[ \t]*```|\Z")
+_STRAY = re.compile(rf"</?{_TAG}>")
 _ENDS = re.compile(rf"(?:\s*(?:{_TAG_END}|```))*")
 _ELEMENT = re.compile(
     r"<function=(?P<function>[^>\n]+)>(?P<body>.*?)(?:</function>|(?=<function=)|\Z)"
@@ -93,7 +100,7 @@ class Gate:
         self._toolbox = toolbox
         self._pending = ""
         self._held: list[str] = []
-        self._line_start = True
+        self._before = "\n"
 
     def feed(self, text: str) -> str:
         if self._held:
@@ -106,16 +113,17 @@ class Gate:
         for candidate in _CANDIDATE.finditer(text):
             at = candidate.start()
             starts_line = self._starts_line(text, at)
+            if not starts_line and text[at] in "`{":
+                continue
             if self._opens(text, at, starts_line=starts_line):
                 self._held.append(text[at:])
                 self._pending = ""
                 return text[:at]
-            if _may_open(text[at:], starts_line=starts_line):
+            if _may_open(text[at : at + _LONGEST_START + 1], starts_line=starts_line):
                 keep = at
                 break
         self._pending = text[keep:]
-        if keep:
-            self._line_start = self._starts_line(text, keep)
+        self._before = (self._before + text[max(0, keep - INDENT) : keep])[-INDENT:]
         return text[:keep]
 
     def close(self) -> str:
@@ -126,8 +134,8 @@ class Gate:
         return rest
 
     def _starts_line(self, text: str, at: int) -> bool:
-        newline = text.rfind("\n", 0, at)
-        return not text[newline + 1 : at].strip() and (newline >= 0 or self._line_start)
+        before = (self._before + text[max(0, at - INDENT) : at])[-INDENT:]
+        return before.rstrip(" \t").endswith("\n")
 
     def _opens(self, text: str, at: int, *, starts_line: bool) -> bool:
         if text.startswith(MARKS, at):
@@ -169,7 +177,8 @@ def find_calls(text: str, toolbox: Toolbox) -> tuple[str, list[Written]]:
     if not calls:
         return text, []
     prose.append(text[done:])
-    return "\n\n".join(piece.strip() for piece in prose if piece.strip()), calls
+    cleaned = (_STRAY.sub("", piece).strip() for piece in prose)
+    return "\n\n".join(piece for piece in cleaned if piece), calls
 
 
 def _blocks(text: str, toolbox: Toolbox) -> Iterator[tuple[int, int, list[Written]]]:
@@ -191,7 +200,7 @@ def _read_opened(text: str, at: int, toolbox: Toolbox) -> tuple[int, int, list[W
     """What stands behind an opening tag or fence. Exact JSON says itself where it ends: a fence inside one
     of its strings is not the end.
     """
-    for opener in _OPENER.finditer(text, at):
+    for opener in islice(_OPENER.finditer(text, at), MAX_BLOCKS):
         calls, end = _exact_calls(text, opener.end(), toolbox)
         if calls:
             ends = _ENDS.match(text, end)
@@ -205,7 +214,7 @@ def _read_opened(text: str, at: int, toolbox: Toolbox) -> tuple[int, int, list[W
 
 
 def _read_element(text: str, at: int, toolbox: Toolbox) -> tuple[int, int, list[Written]] | None:
-    for match in _ELEMENT.finditer(text, at):
+    for match in islice(_ELEMENT.finditer(text, at), MAX_BLOCKS):
         if call := _element_call(match, toolbox):
             return match.start(), match.end(), [call]
     return None
@@ -213,7 +222,7 @@ def _read_element(text: str, at: int, toolbox: Toolbox) -> tuple[int, int, list[
 
 def _read_bare(text: str, at: int, toolbox: Toolbox) -> tuple[int, int, list[Written]] | None:
     """JSON that begins a line: exact, or broken to the end of the text."""
-    for match in _LINE_START.finditer(text, at):
+    for match in islice(_LINE_START.finditer(text, at), MAX_BLOCKS):
         start = match.end()
         if not _JSON.match(text, start):
             continue
@@ -250,7 +259,11 @@ def _calls_in(body: str, toolbox: Toolbox) -> list[Written]:
         if exact:
             return exact
         body = body[tagged.end() :]
-    elements = [call for match in _ELEMENT.finditer(body) if (call := _element_call(match, toolbox))]
+    elements = [
+        call
+        for match in islice(_ELEMENT.finditer(body), MAX_BLOCKS)
+        if (call := _element_call(match, toolbox))
+    ]
     if elements:
         return elements
     if pairs := _PAIR.findall(body):
