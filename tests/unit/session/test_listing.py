@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from newel.agent.messages import CustomMessage, TextContent, UserMessage
+from newel.session.format import MessageLine, encode_line
 from newel.session.listing import list_sessions
 from newel.session.manager import SessionManager
 
@@ -68,15 +69,24 @@ def test_what_was_said_cannot_pass_for_a_line_of_the_file(opened: Open, director
     assert (summary.name, summary.messages) == (None, 1)
 
 
-def test_a_name_is_found_wherever_it_stands_in_a_long_file(opened: Open, directory: Path) -> None:
-    """The file is looked through in blocks of 1 MiB; lines lie across their borders."""
-    session = opened()
-    for number in range(40):
-        session.append_message(UserMessage("x" * (100_000 + number)))
-        if number == 20:
-            session.set_name("in the middle")
-    (summary,) = list_sessions(directory)
-    assert (summary.name, summary.messages) == ("in the middle", 40)
+def test_lines_across_the_border_of_two_blocks_are_seen(opened: Open, directory: Path) -> None:
+    """The file is looked through in blocks of 1 MiB; each line that counts may lie across their border."""
+    block = 1024 * 1024
+    named = opened()
+    named.append_message(UserMessage("x" * (block - 1000)))
+    path = named.get_file_path()
+    assert path is not None
+    named.close()
+    content = path.read_bytes()
+    for before in range(20):
+        padding = "x" * (block - before - len(content) - len(b'{"type":"later","x":""}\n'))
+        later = f'{{"type":"later","x":"{padding}"}}\n'
+        name = f'{{"type":"name","name":"{before} before"}}\n'
+        message = encode_line(MessageLine(UserMessage("second")))
+        for lines in (name.encode() + message, message + name.encode()):
+            path.write_bytes(content + later.encode() + lines)
+            (summary,) = list_sessions(directory)
+            assert (summary.name, summary.messages) == (f"{before} before", 2)
 
 
 def test_damaged_empty_and_foreign_files_do_not_spoil_the_list(opened: Open, directory: Path) -> None:
