@@ -63,9 +63,10 @@ def edit(content: bytes, replacements: Sequence[Replacement], name: str) -> Edit
     changes.sort()
     for one, other in pairwise(changes):
         if other.span.start < one.span.end:
+            a, b = sorted((one.number, other.number))
             raise ToolError(
-                f"Edits {one.number} and {other.number} overlap at line {_line(content, other.span.start)} of "
-                f"{name}. Make one edit of them. Nothing was changed."
+                f"Edits {a} and {b} overlap at line {_line(content, other.span.start)} of {name}. "
+                "Make one edit of them. Nothing was changed."
             )
     new = _apply(content, changes)
     if new == content:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -70,6 +69,7 @@ def picture(data: bytes, kind: str, name: str) -> Picture:
 
 def _fitting(image: Image.Image, data: bytes, kind: str) -> tuple[ImageContent, tuple[int, int]]:
     """The image as it can be sent, and its size in pixels; unchanged if it is small enough."""
+    import base64
     import io
 
     from PIL import ImageOps

@@ -23,7 +23,7 @@ async def not_found(workspace: Workspace, path: str, given: str) -> ToolError:
     shown = str(folder.relative_to(root) if folder.is_relative_to(root := workspace.root) else folder)
     if info is None or info.kind != "directory":
         return ToolError(f"File not found: {given}. '{shown}' is not a directory.")
-    names = {named(entry).lower(): named(entry) for entry in await workspace.list(str(folder))}
+    names = {entry.name.lower(): named(entry) for entry in await workspace.list(str(folder))}
     near = [names[name] for name in difflib.get_close_matches(missing.lower(), names, n=5)]
     hint = f" Near names there: {', '.join(near)}." if near else ""
     return ToolError(f"File not found: {given}. There is no '{missing}' in '{shown}'.{hint}")

@@ -1,0 +1,133 @@
+"""What a model may write in a call: our names, other agents' names, and mistakes it can mend."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from newel.agent.errors import InvalidArguments
+
+if TYPE_CHECKING:
+    from tests.unit.tools.conftest import Bench
+
+
+def test_the_tools_are_offered_under_their_names_with_flat_schemas(bench: Bench) -> None:
+    """Small models follow no reference and trip over titles, nulls and defaults."""
+    assert list(bench.tools) == ["read", "bash", "edit", "write"]
+    for tool in bench.tools.values():
+        text = json.dumps(tool.spec.parameters)
+        assert not any(word in text for word in ("$ref", "$defs", '"title"', '"null"', '"default"', "anyOf"))
+        for argument in tool.spec.parameters["properties"].values():
+            assert argument["description"]
+            assert argument["type"]
+        assert tool.label
+
+
+@pytest.mark.parametrize(
+    ("name", "required"),
+    [
+        ("read", ["file_path"]),
+        ("write", ["file_path", "content"]),
+        ("edit", ["file_path"]),
+        ("bash", ["command"]),
+    ],
+)
+def test_what_is_required_is_said(bench: Bench, name: str, required: list[str]) -> None:
+    assert bench.tools[name].spec.parameters["required"] == required
+
+
+def test_only_reading_is_harmless(bench: Bench) -> None:
+    """A read-only tool needs no approval and runs again after a crash."""
+    assert [name for name, tool in bench.tools.items() if tool.read_only] == ["read"]
+
+
+def test_no_two_tools_claim_one_name(bench: Bench) -> None:
+    names = [name for tool in bench.tools.values() for name in (tool.spec.name, *tool.spec.aliases)]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "meant"),
+    [
+        ("read", {"path": "a"}, {"file_path": "a"}),
+        ("read", {"filePath": "a", "start_line": "3"}, {"file_path": "a", "offset": 3}),
+        ("write", {"filename": "a", "contents": "x"}, {"file_path": "a", "content": "x"}),
+        (
+            "edit",
+            {"file": "a", "old_str": "x", "newText": "y", "replaceAll": "true"},
+            {"file_path": "a", "old_string": "x", "new_string": "y", "replace_all": True},
+        ),
+        ("bash", {"cmd": "ls", "description": "to see what is there"}, {"command": "ls"}),
+        ("bash", {"command": "ls", "timeout": None}, {"command": "ls"}),
+        (
+            "edit",
+            {"path": "a", "old_string": "null", "new_string": ""},
+            {"file_path": "a", "old_string": "null", "new_string": ""},
+        ),
+    ],
+)
+def test_other_agents_names_mean_the_same(
+    bench: Bench, name: str, given: dict[str, Any], meant: dict[str, Any]
+) -> None:
+    tool = bench.tools[name]
+    assert tool.parse(given) == tool.parse(meant)
+
+
+def test_a_list_of_edits_is_understood_under_other_names_and_as_a_string(bench: Bench) -> None:
+    edit = bench.tools["edit"]
+    meant = edit.parse({"file_path": "a", "edits": [{"old_string": "x", "new_string": "y"}]})
+    assert edit.parse({"path": "a", "edits": [{"oldText": "x", "newText": "y"}]}) == meant
+    assert edit.parse({"path": "a", "edits": '[{"old_str": "x", "new_str": "y"}]'}) == meant
+
+
+def test_our_own_name_counts_where_both_are_given(bench: Bench) -> None:
+    read = bench.tools["read"]
+    assert read.parse({"path": "wrong", "file_path": "right"}).file_path == "right"
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "words"),
+    [
+        (
+            "read",
+            {},
+            "read: missing required argument `file_path`. The arguments are `file_path`, `offset` (optional)",
+        ),
+        ("edit", {"file_path": "a"}, "edit: missing required argument `old_string`"),
+        ("edit", {"file_path": "a", "old_string": "x"}, "edit: missing required argument `new_string`"),
+        ("edit", {"file_path": "a", "new_string": "x"}, "edit: missing required argument `old_string`"),
+        (
+            "edit",
+            {"file_path": "a", "edits": [{"old_string": "x"}]},
+            "missing required argument `new_string` in `edits[0]`",
+        ),
+        ("edit", {"file_path": "a", "edits": "x"}, "argument `edits`: expected a list"),
+        ("write", {"file_path": "a", "content": 5}, "write: argument `content`: expected `str`, got `int`"),
+        ("read", {"file_path": "a", "offset": "many"}, "read: argument `offset`: expected `int"),
+        ("read", {"file_path": "a", "nonsense": 1}, "read: unknown argument `nonsense`"),
+        ("read", {"file_path": "a\0b"}, "read: argument `file_path`: The path holds a NUL character"),
+        ("bash", {"command": ""}, "bash: argument `command`: expected `str` of length >= 1"),
+        ("bash", {"command": "ls", "workdir": "/"}, "bash: unknown argument `workdir`"),
+        ("bash", {"command": "ls", "timeout": -1}, "bash: argument `timeout`: expected `float` >= 0"),
+    ],
+)
+def test_a_wrong_call_is_answered_with_what_is_wrong_and_what_there_is(
+    bench: Bench, name: str, given: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(InvalidArguments) as raised:
+        bench.tools[name].parse(given)
+    assert words in str(raised.value)
+    assert "The arguments are `" in str(raised.value)
+
+
+def test_calls_that_could_meet_do_not_run_at_the_same_time(bench: Bench) -> None:
+    """A write and a read of one file by two names, a command with anything."""
+    bench.put("a.txt", "x")
+    (bench.folder / "link").symlink_to("a.txt")
+    read, write, bash = bench.tools["read"], bench.tools["write"], bench.tools["bash"]
+    written = write.serial_key(write.parse({"file_path": "link", "content": ""}))
+    assert written == read.serial_key(read.parse({"file_path": str(bench.folder / "a.txt")}))
+    assert written != read.serial_key(read.parse({"file_path": "b.txt"}))
+    assert bash.serial_key(bash.parse({"command": "true"})) == "*"

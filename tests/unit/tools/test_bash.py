@@ -1,0 +1,99 @@
+"""``bash``: what the model is told of a command, and what the screens are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from newel.tools.bash import BashTool
+from newel.workspace.local import LocalWorkspace
+from newel.workspace.process import Limits
+
+if TYPE_CHECKING:
+    from tests.unit.tools.conftest import Bench
+
+pytestmark = pytest.mark.anyio
+
+
+async def shown(_: str) -> None:
+    pass
+
+
+async def test_both_outputs_and_the_exit_code_are_told(bench: Bench) -> None:
+    ran = await bench.call("bash", command="echo out; echo err >&2; exit 3")
+    assert ran.output == "stdout:\nout\nstderr:\nerr\nexit code: 3"
+    assert ran.details.pop("duration") >= 0
+    assert ran.details == {
+        "command": "echo out; echo err >&2; exit 3",
+        "exitCode": 3,
+        "truncated": False,
+        "outputFile": None,
+        "timedOut": False,
+    }
+
+
+async def test_a_command_that_fails_is_no_failed_call(bench: Bench) -> None:
+    """A failing test run is what the model asked to see."""
+    assert not (await bench.call("bash", command="false")).is_error
+
+
+async def test_silence_keeps_its_place(bench: Bench) -> None:
+    assert (await bench.call("bash", command="true")).output == "stdout:\n\nstderr:\n\nexit code: 0"
+
+
+async def test_output_streams_to_the_screens(bench: Bench) -> None:
+    await bench.call("bash", command="echo one; echo two >&2")
+    assert "one\n" in "".join(bench.shown)
+    assert "two\n" in "".join(bench.shown)
+
+
+async def test_a_timeout_says_so_and_how_to_raise_it(bench: Bench) -> None:
+    ran = await bench.call("bash", command="echo begun; sleep 60", timeout=0.2)
+    assert ran.is_error
+    assert ran.details["timedOut"] is True
+    assert ran.output == (
+        "stdout:\nbegun\nstderr:\n\nexit code: 143\n"
+        "Stopped after 0.2 seconds, with all that it had started. "
+        "If it needs longer, give a larger `timeout` (at most 600)."
+    )
+
+
+async def test_no_timeout_goes_beyond_the_longest(bench: Bench) -> None:
+    tool = BashTool(bench.workspace, timeout=0.1, max_timeout=0.2)
+    for timeout in (1_000, "inf"):
+        ran = await tool.execute(tool.parse({"command": "sleep 60", "timeout": timeout}), shown)
+        assert "Stopped after 0.2 seconds" in ran.output
+        assert "No longer timeout is allowed" in ran.output
+    assert "stopped after 0.1 seconds" in tool.description
+    assert "(at most 0.2)" in tool.description
+
+
+async def test_a_process_left_in_the_background_is_told_of(bench: Bench) -> None:
+    ran = await bench.call("bash", command="sleep 3 & echo started")
+    assert ran.output.startswith("stdout:\nstarted\n")
+    assert "still runs" in ran.output
+    assert "> out.log 2>&1 &" in ran.output
+    quiet = await bench.call("bash", command="sleep 3 > out.log 2>&1 & echo started")
+    assert "still runs" not in quiet.output
+
+
+async def test_a_long_output_names_the_file_that_holds_it_all(tmp_path: Path) -> None:
+    limits = Limits(output=2_000, spill_dir=str(tmp_path / "spill"))
+    tool = BashTool(LocalWorkspace(str(tmp_path), limits=limits))
+    ran = await tool.execute(tool.parse({"command": "seq 100000"}), shown)
+    assert ran.details["truncated"] is True
+    kept = Path(ran.details["outputFile"])
+    assert f"the whole output is in {kept} …]" in ran.output
+    assert kept.read_text().endswith("99999\n100000\n")  # noqa: ASYNC240 — a small file, at the end of the test
+    assert ran.output.endswith("99999\n100000\nstderr:\n\nexit code: 0")
+
+
+async def test_the_preview_is_the_command(bench: Bench) -> None:
+    assert await bench.preview("bash", command="rm -rf build\n# note") == "rm -rf build\n# note"
+
+
+async def test_a_command_sees_what_a_write_before_it_wrote(bench: Bench) -> None:
+    await bench.call("write", file_path="a.sh", content="echo from the file\n")
+    assert "from the file" in (await bench.call("bash", command="sh a.sh")).output

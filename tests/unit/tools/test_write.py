@@ -1,0 +1,116 @@
+"""``write``: what was asked for stands in the file, and nobody's unseen work is lost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from newel.agent.errors import StaleFile, ToolError, WorkspaceError
+
+if TYPE_CHECKING:
+    from tests.unit.tools.conftest import Bench
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_new_file_is_created_with_its_folders(bench: Bench) -> None:
+    content = "x" * 141 + "\n"
+    written = await bench.call("write", file_path="src/utils/helper.ts", content=content)
+    assert written.output == "Created new file src/utils/helper.ts (142 bytes)"
+    assert (bench.folder / "src/utils/helper.ts").read_text() == content
+    assert written.details["isNew"] is True
+    assert written.details["size"] == 142
+    assert written.details["diff"].startswith("--- /dev/null\n+++ src/utils/helper.ts\n@@ -0,0 +1 @@\n+xxx")
+
+
+async def test_a_file_never_seen_is_overwritten_and_the_diff_shows_what_was_lost(bench: Bench) -> None:
+    path = bench.put("f.txt", "one\ntwo\nthree\n")
+    written = await bench.call("write", file_path="f.txt", content="one\n2\nthree\n")
+    assert written.output == "Overwrote f.txt (12 bytes)"
+    assert path.read_text() == "one\n2\nthree\n"
+    assert written.details == {
+        "filePath": "f.txt",
+        "size": 12,
+        "isNew": False,
+        "diff": "--- f.txt\n+++ f.txt\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n",
+    }
+
+
+async def test_content_is_written_to_the_byte(bench: Bench) -> None:
+    content = "\ufeffa\r\nb\nc\u2028\x00é"
+    await bench.call("write", file_path="f", content=content)
+    assert (bench.folder / "f").read_bytes() == content.encode()
+
+
+async def test_a_file_that_changed_since_it_was_seen_is_not_overwritten(bench: Bench) -> None:
+    """The user's edit in between would be lost without a word."""
+    path = bench.put("f.txt", "one\n")
+    await bench.call("read", file_path="f.txt")
+    path.write_text("the user's work\n")
+    with pytest.raises(
+        StaleFile, match=r"f\.txt changed on disk since you last saw it\. Nothing was written\."
+    ):
+        await bench.call("write", file_path="f.txt", content="two\n")
+    assert path.read_text() == "the user's work\n"
+    await bench.call("read", file_path="f.txt")
+    await bench.call("write", file_path="f.txt", content="two\n")
+    assert path.read_text() == "two\n"
+
+
+async def test_a_file_can_be_written_again_and_after_it_was_removed(bench: Bench) -> None:
+    path = bench.put("f.txt", "one\n")
+    await bench.call("read", file_path="f.txt")
+    await bench.call("write", file_path="f.txt", content="two\n")
+    await bench.call("write", file_path=str(path), content="three\n")
+    path.unlink()
+    written = await bench.call("write", file_path="f.txt", content="four\n")
+    assert written.details["isNew"] is True
+    assert path.read_text() == "four\n"
+
+
+async def test_a_link_is_followed(bench: Bench) -> None:
+    target = bench.put("real.txt", "one\n")
+    (bench.folder / "link.txt").symlink_to("real.txt")
+    await bench.call("write", file_path="link.txt", content="two\n")
+    assert (bench.folder / "link.txt").is_symlink()
+    assert target.read_text() == "two\n"
+
+
+async def test_a_directory_cannot_be_overwritten(bench: Bench) -> None:
+    bench.put("src/a", "")
+    with pytest.raises(WorkspaceError, match="is a directory"):
+        await bench.call("write", file_path="src", content="x")
+
+
+async def test_half_a_character_is_refused_in_words(bench: Bench) -> None:
+    with pytest.raises(ToolError, match=r"content holds \\ud83d, half of a surrogate pair"):
+        await bench.call("write", file_path="f", content="\ud83d")
+    assert not (bench.folder / "f").exists()
+
+
+async def test_the_preview_is_the_change_and_makes_none(bench: Bench) -> None:
+    path = bench.put("f.txt", "one\n")
+    assert await bench.preview("write", file_path="f.txt", content="two") == (
+        "--- f.txt\n+++ f.txt\n@@ -1 +1 @@\n-one\n+two\n\\ No newline at end of file\n"
+    )
+    assert await bench.preview("write", file_path="new", content="x\n") == (
+        "--- /dev/null\n+++ new\n@@ -0,0 +1 @@\n+x\n"
+    )
+    assert path.read_text() == "one\n"
+    assert not (bench.folder / "new").exists()
+
+
+async def test_a_long_diff_is_cut_in_the_result_and_whole_in_the_preview(bench: Bench) -> None:
+    content = "".join(f"{number}\n" for number in range(60_000))
+    preview = await bench.preview("write", file_path="f", content=content)
+    assert preview.endswith("+59999\n")
+    written = await bench.call("write", file_path="f", content=content)
+    assert len(written.details["diff"]) < 201_000
+    assert written.details["diff"].endswith("… the diff goes on …\n")
+
+
+async def test_a_very_large_old_file_is_replaced_without_being_read_into_memory(bench: Bench) -> None:
+    bench.put("f", b"x" * 2_000_000)
+    written = await bench.call("write", file_path="f", content="small\n")
+    assert written.details["diff"].endswith("-(2,000,000 bytes that are not compared)\n+small\n")
