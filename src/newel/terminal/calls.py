@@ -7,13 +7,12 @@ from typing import Any, NamedTuple
 
 from newel.agent.events import AgentEvent, MessageEnd, ToolExecutionEnd, ToolExecutionStart
 from newel.agent.messages import AssistantMessage, ToolCall, ToolResultMessage
+from newel.terminal.diffs import changed_lines
 from newel.terminal.safe import safe
 from newel.terminal.words import one_line, plural, size
 
 TAIL = 8
 """Lines of a failed call's output that are shown."""
-
-MINUS = "\N{MINUS SIGN}"
 
 _LABEL = re.compile(r"stdout:|stderr:|exit code: \d+")
 
@@ -104,15 +103,6 @@ def summarise_result(name: str, output: str, details: Details, *, is_error: bool
             return one_line(lines[-1], 40) if lines else ""
         case _:
             return ""
-
-
-def changed_lines(diff: str) -> str:
-    """How many lines a unified diff adds and removes; nothing where there is no diff."""
-    lines = diff.split("\n")
-    added = sum(line.startswith("+") and not line.startswith("+++ ") for line in lines)
-    removed = sum(line.startswith("-") and not line.startswith("--- ") for line in lines)
-    parts = [f"+{added}" if added else "", f"{MINUS}{removed}" if removed else ""]
-    return " ".join(part for part in parts if part)
 
 
 def last_lines(output: str, number: int = TAIL) -> list[str]:

@@ -25,7 +25,6 @@ from typing import Any, BinaryIO, Literal, assert_never
 import anyio
 import msgspec
 from anyio.lowlevel import checkpoint
-from msgspec import field
 
 from newel.agent.errors import NewelError
 from newel.agent.events import AgentEvent, ErrorEvent, Event
@@ -48,7 +47,7 @@ class Request(Wire, frozen=True, tag_field="type"):
 
 class Say(Request, frozen=True, tag="message"):
     content: str
-    attachments: list[Attachment] = field(default_factory=list[Attachment])
+    attachments: list[Attachment] = []
 
 
 class Interrupt(Request, frozen=True, tag="interrupt"):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import os
 import sys
-from typing import Any, Protocol, TextIO, cast
+from typing import Protocol, TextIO
 
 import anyio
 
@@ -47,10 +46,10 @@ async def animate(renderer: Renderer) -> None:
 
 def text_stdout() -> TextIO:
     """Standard output, which writes a ``?`` for what its encoding lacks instead of ending the run."""
-    out: TextIO = sys.stdout
-    if isinstance(out, io.TextIOWrapper):
-        cast("io.TextIOWrapper[Any]", out).reconfigure(errors="replace")
-    return out
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="replace")
+    return sys.stdout
 
 
 def forget_stdout() -> None:

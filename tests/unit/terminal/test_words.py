@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from newel.agent.messages import Usage
-from newel.terminal.calls import changed_lines, last_lines
+from newel.terminal.calls import last_lines
+from newel.terminal.diffs import Change, changed_lines, changes
 from newel.terminal.words import count, describe_call, duration, meter, money, one_line, size
 
 
@@ -65,3 +66,14 @@ def test_last_lines_are_the_commands_own() -> None:
 def test_a_diffs_headers_are_no_changes() -> None:
     assert changed_lines("--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n") == "+1 \N{MINUS SIGN}1"
     assert changed_lines("") == ""
+
+
+def test_a_change_that_looks_like_a_header_is_still_a_change() -> None:
+    diff = "--- a\n+++ b\n@@ -4,3 +4,2 @@\n x\n--- old comment\n-y\n+++ i\n\\ No newline at end of file\n"
+    diff += "@@ -20 +19,0 @@\n-z\n"
+    assert list(changes(diff)) == [
+        Change("-", 5, "-- old comment", 0),
+        Change("-", 6, "y", 0),
+        Change("+", 5, "++ i", 0),
+        Change("-", 20, "z", 1),
+    ]

@@ -1,0 +1,73 @@
+"""Markdown for a terminal: calm, without boxes, and with code that can be copied as it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from markdown_it.token import Token
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement
+from rich.syntax import Syntax
+
+from newel.terminal.safe import safe
+
+STYLES = {
+    "markdown.code": "cyan",
+    "markdown.h1": "bold cyan",
+    "markdown.h2": "bold cyan",
+    "markdown.h3": "bold",
+    "markdown.h4": "bold",
+    "markdown.h5": "bold",
+    "markdown.h6": "bold",
+    "markdown.hr": "dim",
+    "markdown.item.bullet": "dim",
+    "markdown.item.number": "dim",
+    "markdown.block_quote": "dim",
+    "markdown.link": "cyan",
+    "markdown.link_url": "dim underline",
+    "markdown.table.border": "dim",
+    "markdown.table.header": "bold",
+}
+
+
+class _Heading(Heading):
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield self.text
+
+
+class _Code(CodeBlock):
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        code = str(self.text).rstrip("\n")
+        text = Syntax("", self.lexer_name, theme=self.theme, background_color="default").highlight(code)
+        text.rstrip()
+        if options.max_width == console.width:  # inside a list or quotation there is no room to run over
+            text.no_wrap, text.overflow = True, "ignore"
+        yield text
+
+
+class Prose(Markdown):
+    """Rich's Markdown in Newel's dress. The text must be inert; what entities in it stand for is made so."""
+
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {
+        **Markdown.elements,
+        "heading_open": _Heading,
+        "fence": _Code,
+        "code_block": _Code,
+    }
+
+    def __init__(self, text: str, *, code_theme: str) -> None:
+        super().__init__(text, code_theme=code_theme, hyperlinks=False)
+        _make_inert(self.parsed)
+
+
+def _make_inert(tokens: Iterable[Token]) -> None:
+    """``&#27;`` has become an escape character by now."""
+    for token in tokens:
+        token.content = safe(token.content)
+        token.info = safe(token.info, keep_newlines=False)
+        token.attrs = {
+            name: safe(value, keep_newlines=False) if isinstance(value, str) else value
+            for name, value in token.attrs.items()
+        }
+        _make_inert(token.children or ())

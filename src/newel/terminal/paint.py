@@ -1,0 +1,129 @@
+"""From rich's objects to the text that a terminal understands, and the shapes that the screen is made of."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from collections.abc import Mapping
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+from rich.theme import Theme
+
+from newel.terminal.calls import Outcome
+from newel.terminal.diffs import MINUS, changes
+from newel.terminal.markdown import STYLES, Prose
+from newel.terminal.safe import safe
+from newel.terminal.words import describe_call, duration
+
+ACCENT, DIM, BAD, GOOD = "cyan", "dim", "red", "green"
+ADDED, REMOVED = "color(33)", "color(172)"
+"""Blue and orange: told apart by everybody, on dark and on light."""
+
+PROMPT = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
+
+MAX_WIDTH = 100
+"""Columns that a line of text or a tool's line is spread over, however wide the terminal is."""
+
+DIFF_LINES = 16
+"""Changed lines of an edit that are shown."""
+
+_TRAILING_SPACE = re.compile(r" +((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
+
+
+class Painter:
+    """Paints for a terminal of a given kind.
+
+    ``environ`` decides as it does everywhere: ``NO_COLOR``, ``TERM``, ``COLORTERM``, ``COLORFGBG`` (whether
+    the ground is light).
+    """
+
+    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
+        self._console = Console(
+            file=io.StringIO(),
+            force_terminal=True,
+            legacy_windows=False,
+            highlight=False,
+            markup=False,
+            emoji=False,
+            theme=Theme(STYLES),
+            _environ=environ,
+        )
+        ground = environ.get("COLORFGBG", "").rpartition(";")[2]
+        self._code_theme = "ansi_light" if ground in {"7", "15"} else "ansi_dark"
+
+    def paint(self, what: RenderableType, width: int, *, crop: bool = False) -> str:
+        """Lines of text, without empty ones around them. ``crop`` cuts what is wider than ``width``; else
+        code runs over, so that it can be copied.
+        """
+        console = self._console
+        console.width = max(width, 8)
+        with console.capture() as captured:
+            console.print(Group(what), crop=crop, end="")  # in a group a text keeps its own way to wrap
+        return _TRAILING_SPACE.sub(r"\1", captured.get()).strip("\n")
+
+    def markdown(self, text: str, width: int, *, crop: bool = False) -> str:
+        return self.paint(Prose(safe(text), code_theme=self._code_theme), min(width, MAX_WIDTH), crop=crop)
+
+
+def fit(text: str, width: int) -> str:
+    """The beginning of a one-line text that fits into so many columns."""
+    return text if cell_len(text) <= width else set_cell_size(text, max(width - 1, 0)).rstrip() + "…"
+
+
+def said_by_user(text: str) -> Text:
+    lines = safe(text).rstrip().split("\n")
+    said = Text(f"{PROMPT} ", style=f"bold {ACCENT}")
+    said.append("\n  ".join(lines), style="bold")
+    return said
+
+
+def call_line(outcome: Outcome, width: int) -> Text:
+    """``● read a.py        212 lines  6 ms``: what, how it went, how long, over the whole width."""
+    width = min(width, MAX_WIDTH)
+    time = "" if outcome.milliseconds is None else duration(outcome.milliseconds)
+    result = fit("  ".join(part for part in (outcome.summary, time) if part), width // 2)
+    room = width - cell_len(result) - 4
+    line = Text("● ", style=BAD if outcome.failed else GOOD)
+    described = fit(describe_call(outcome.name, outcome.args), room)
+    _append_call(line, described, outcome.name)
+    line.append(" " * (room - cell_len(described) + 2))
+    line.append(result, style=DIM)
+    return line
+
+
+def running_line(name: str, described: str, width: int) -> Text:
+    line = Text("○ ", style=ACCENT)
+    _append_call(line, fit(described, min(width, MAX_WIDTH) - 2), name)
+    return line
+
+
+def output_line(text: str, width: int) -> Text:
+    """A line of a tool's output, under the tool's own line."""
+    return Text("  │ ", style=DIM).append(fit(text.expandtabs(4), min(width, MAX_WIDTH) - 4), style=DIM)
+
+
+def diff_block(diff: str, width: int) -> list[Text]:
+    """The changed lines with their numbers, cut after the first few."""
+    changed = list(changes(diff))
+    digits = len(str(max((change.number for change in changed), default=0)))
+    lines: list[Text] = []
+    for before, change in zip([None, *changed], changed[:DIFF_LINES], strict=False):
+        if before is not None and before.hunk != change.hunk:
+            lines.append(Text("  │ ⋮", style=DIM))
+        mark, style = ("+", ADDED) if change.mark == "+" else (MINUS, REMOVED)
+        text = safe(change.text, keep_newlines=False).expandtabs(4).rstrip("↵")
+        line = Text("  │ ", style=DIM)
+        line.append(f"{change.number:>{digits}} ", style=DIM)
+        line.append(fit(f"{mark} {text}", width - 5 - digits), style=style)
+        lines.append(line)
+    if len(changed) > DIFF_LINES:
+        lines.append(Text(f"  │ … {len(changed) - DIFF_LINES} more changed lines · /show", style=DIM))
+    return lines
+
+
+def _append_call(line: Text, described: str, name: str) -> None:
+    length = len(name) if described.startswith(f"{name} ") or described == name else 0
+    line.append(described[:length], style="bold").append(described[length:])

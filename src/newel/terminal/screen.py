@@ -1,0 +1,71 @@
+"""The lowest part of a terminal's screen: what is finished scrolls up, what still changes is redrawn below."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import Protocol, TextIO
+
+# A terminal that knows them shows all between the two at once; others ignore them.
+BEGIN_UPDATE, END_UPDATE = "\x1b[?2026h", "\x1b[?2026l"
+_NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
+
+
+class Screen(Protocol):
+    """Where a renderer draws. Both texts are inert but for the renderer's own colours."""
+
+    def size(self) -> tuple[int, int]:
+        """Columns and rows, now."""
+        ...
+
+    def draw(self, above: str, live: Sequence[str]) -> None:
+        """Print ``above`` (whole lines, or nothing) for good, and show ``live`` below in place of what
+        was live before.
+        """
+        ...
+
+
+class LiveScreen:
+    """A screen on a terminal that nothing else writes to."""
+
+    def __init__(self, out: TextIO) -> None:
+        self.out = out
+        self._shown: list[str] = []
+        self._wanted: list[str] = []
+        self._paused = False
+
+    def size(self) -> tuple[int, int]:
+        try:
+            columns, rows = os.get_terminal_size(self.out.fileno())
+        except OSError:
+            columns, rows = 0, 0
+        return columns or 80, rows or 24
+
+    def draw(self, above: str, live: Sequence[str]) -> None:
+        self._wanted = list(live)
+        shown = [] if self._paused else self._wanted
+        if above or shown != self._shown:
+            self.out.write(self._erase() + above + self._below(shown))
+            self.out.flush()
+            self._shown = shown
+
+    @contextmanager
+    def paused(self) -> Generator[None]:
+        """Nothing is live inside: the terminal can be used for a question."""
+        wanted = self._wanted
+        self.draw("", [])
+        self._paused = True
+        try:
+            yield
+        finally:
+            self._paused = False
+            self.draw("", self._wanted or wanted)
+
+    def _erase(self) -> str:
+        up = f"\x1b[{len(self._shown) - 1}A" if len(self._shown) > 1 else ""
+        return BEGIN_UPDATE + (f"\r{up}\x1b[J" if self._shown else "")
+
+    def _below(self, live: list[str]) -> str:
+        # A line that the terminal measures wider than we do must not take two rows: no wrapping here.
+        return (_NO_WRAP + "\n".join(live) + _WRAP if live else "") + END_UPDATE

@@ -1,0 +1,200 @@
+"""If these fail, a person at a terminal sees an answer torn, doubled, coloured wrongly, or not at all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from newel.agent.events import AgentEvent, ErrorEvent, Retry
+from newel.agent.messages import ToolCall
+from newel.terminal.paint import Painter
+from newel.terminal.rich_renderer import RichRenderer
+
+READ = ToolCall("1", "read", {"file_path": "importer/cli.py"})
+EDIT = ToolCall("2", "edit", {"file_path": "importer/cli.py"})
+BASH = ToolCall("3", "bash", {"command": "pytest -q tests/test_cli.py"})
+DIFF = (
+    "--- a\n+++ b\n@@ -40,3 +40,3 @@\n x\n-    run(source)\n+    run(source, dry_run=True)\n y\n"
+    "@@ -90,2 +90,3 @@\n x\n+\tdone\n y\n"
+)
+COLOURS = {"TERM": "xterm-256color"}
+SGR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class Paper:
+    """A screen that keeps what is printed, and every state of what is live."""
+
+    def __init__(self, columns: int = 80, rows: int = 24) -> None:
+        self.columns, self.rows = columns, rows
+        self.printed = ""
+        self.live: list[list[str]] = []
+
+    def size(self) -> tuple[int, int]:
+        return self.columns, self.rows
+
+    def draw(self, above: str, live: Sequence[str]) -> None:
+        self.printed += above
+        self.live.append(list(live))
+
+    @property
+    def text(self) -> str:
+        return SGR.sub("", self.printed)
+
+
+def show(
+    events: Sequence[AgentEvent], *, columns: int = 80, environ: dict[str, str] = COLOURS, rows: int = 24
+) -> Paper:
+    paper = Paper(columns, rows)
+    renderer = RichRenderer(paper, Painter(environ), window=lambda: 128_000, clock=lambda: 0.0)
+    for event in events:
+        renderer.handle(event)
+        renderer.tick()
+    renderer.close()
+    return paper
+
+
+def test_a_whole_run_stands_in_the_scroll_back_as_designed(scene: Callable[..., Any]) -> None:
+    events = (
+        scene("add a flag\nand test it")
+        .say("", READ, EDIT, BASH)
+        .run(READ, "…", linesRead=212)
+        .run(EDIT, "…", diff=DIFF, took=6)
+        .run(BASH, "stdout:\n12 passed\nstderr:\n\nexit code: 0", exitCode=0, took=1900)
+        .say("The flag is in place: `--dry-run` writes nothing.\n\n- one\n- two")
+        .end()
+    )
+    assert show(events).text == (
+        "› add a flag\n"
+        "  and test it\n"
+        "\n"
+        "● read importer/cli.py                                           212 lines  4 ms\n"
+        "● edit importer/cli.py                                               +2 −1  6 ms\n"
+        "  │ 41 −     run(source)\n"
+        "  │ 41 +     run(source, dry_run=True)\n"
+        "  │ ⋮\n"
+        "  │ 91 +     done\n"
+        "● bash pytest -q tests/test_cli.py                              12 passed  1.9 s\n"
+        "\n"
+        "The flag is in place: --dry-run writes nothing.\n"
+        "\n"
+        " • one\n"
+        " • two\n"
+        "\n"
+        "3.1k in · 420 out · $0.004 · 3 % of 128k · 6.2 s\n"
+    ).replace("›", "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}").replace("−", "\N{MINUS SIGN}")
+
+
+def test_text_is_printed_once_however_it_arrives(scene: Callable[..., Any]) -> None:
+    answer = "# Plan\n\nFirst *this*.\n\n```python\ndef f():\n\n    return 1\n```\n\n1. a\n2. b\n\nEnd."
+    whole = show(scene().say(answer, pieces=10_000).end()).text
+    assert all(show(scene().say(answer, pieces=size).end()).text == whole for size in (1, 3, 11))
+    assert "def f():\n\n    return 1\n" in whole
+
+
+def test_code_can_be_copied_as_it_was_written(scene: Callable[..., Any]) -> None:
+    line = "x = '" + "long " * 40 + "'"
+    paper = show(scene().say(f"```python\n{line}\n```").end(), columns=40)
+    assert f"\n{line}\n" in paper.text
+
+
+def test_a_failed_call_shows_its_last_lines(scene: Callable[..., Any]) -> None:
+    paper = show(scene().say("", BASH).run(BASH, "stdout:\na\nstderr:\nboom\nexit code: 1", exitCode=1).end())
+    assert "exit code 1  4 ms\n  │ a\n  │ boom\n" in paper.text
+    assert "\x1b[31m● " in paper.printed
+
+
+def test_while_it_runs_the_last_lines_say_what_and_how_to_stop(scene: Callable[..., Any]) -> None:
+    paper = show(scene().say("Now the tests.", BASH).start(BASH, "one\ntw", "o\nthree\nfour").events)
+    lines = [SGR.sub("", line) for line in paper.live[-2]]  # the last one is after close()
+    assert lines[-5:] == [
+        "○ bash pytest -q tests/test_cli.py",
+        "  │ two",
+        "  │ three",
+        "  │ four",
+        lines[-1],
+    ]
+    assert lines[-1][1:] == " bash · Esc stops"
+    assert paper.live[-1] == []
+
+
+def test_what_a_retry_voids_is_not_shown_as_if_it_counted(scene: Callable[..., Any]) -> None:
+    run = scene().say("First half.\n\nSecond ha")
+    run.events.pop()
+    run.add(Retry(attempt=1, max_attempts=5, delay=2.0, reason="connection lost"))
+    text = show(run.say("All of it.").end()).text
+    assert "Second ha" not in text
+    assert "connection lost. What was written above is void. Trying again in 2 s (1 of 5)." in " ".join(
+        text.split()
+    )
+    assert text.count("All of it.") == 1
+
+
+@pytest.mark.parametrize("columns", [20, 40, 80, 200])
+def test_no_line_is_wider_than_the_terminal(scene: Callable[..., Any], columns: int) -> None:
+    wide = ToolCall("9", "bash", {"command": "echo 日本語 🙂 " * 20})
+    events = (
+        scene("日本語のテスト " * 10)
+        .say(
+            "Prose with 日本語 and 🙂 in it. " * 10 + "\n\n| a | b |\n|---|---|\n| 日本 | " + "x " * 80 + "|",
+            wide,
+        )
+        .start(wide, "出力\t出力 " * 30 + "\n")
+        .finish(wide, "stdout:\n" + "漢字" * 100 + "\nexit code: 1", exitCode=1, diff=DIFF)
+        .end()
+    )
+    paper = show(events, columns=columns)
+    assert max(cell_len(line) for line in paper.text.split("\n")) <= columns
+    live = [SGR.sub("", line) for lines in paper.live for line in lines]
+    assert max(map(cell_len, live)) < columns
+    assert not [line for line in live if "\n" in line]
+
+
+def test_the_live_part_leaves_room_on_a_small_terminal(scene: Callable[..., Any]) -> None:
+    paper = show(scene().say("- item\n" * 100, BASH).start(BASH, "x\n" * 100).events, rows=10)
+    assert max(len(lines) for lines in paper.live) <= 8
+
+
+def test_no_color_means_no_colour(scene: Callable[..., Any]) -> None:
+    events = scene().say("# T\n\n`x`\n\n```py\nx = 1\n```", EDIT).run(EDIT, "", diff=DIFF).end()
+    codes = {
+        code
+        for found in SGR.findall(show(events, environ={**COLOURS, "NO_COLOR": "1"}).printed)
+        for code in found[2:-1].split(";")
+    }
+    assert codes <= {"0", "1", "2", "3", "4"}
+
+
+HOSTILE = st.lists(st.sampled_from([*"\x1b[]\x07;H2Ka\n\r`\x9b", "&#27;", "&#155;"]), max_size=12).map(
+    "".join
+)
+
+
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40
+)  # the fixture is a class
+@given(text=HOSTILE, pieces=st.integers(1, 5))
+def test_only_the_renderers_own_colours_reach_the_terminal(
+    scene: Callable[..., Any], text: str, pieces: int
+) -> None:
+    call = ToolCall("1", "bash", {"command": text})
+    odd = ToolCall("2", text, {text: text})
+    link = f"[{text}](http://x/{text} '{text}')\n\n```{text}\n{text}\n```"
+    events = (
+        scene(text)
+        .say(text + "\n\n" + link, call, odd, pieces=pieces, thinking=text)
+        .start(call, text, text)
+        .finish(call, text, exitCode=1, diff="@@ -1,9 +1,9 @@\n-" + text + "\n+" + text)
+        .result(odd, text, is_error=True)
+        .add(Retry(attempt=1, max_attempts=2, delay=1, reason=text), ErrorEvent(code="x", message=text))
+        .end("stopped", text)
+    )
+    paper = show(events)
+    for written in (paper.printed, *("\n".join(lines) for lines in paper.live)):
+        rest = SGR.sub("", written)
+        assert not [char for char in rest if not char.isprintable() and char != "\n"]
