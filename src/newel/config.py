@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-from msgspec import field
 
 from newel.agent.errors import ConfigError
 from newel.agent.ports import Limits, ThinkingLevel
@@ -66,7 +65,7 @@ class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     renderer: RendererName | None = None
     bash_timeout: float | None = None
     limits: Limits = Limits()
-    models: dict[str, ModelFacts] = field(default_factory=dict[str, ModelFacts])
+    models: dict[str, ModelFacts] = {}
 
 
 class Flags(msgspec.Struct, frozen=True):

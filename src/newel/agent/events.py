@@ -101,15 +101,15 @@ class ToolExecutionEnd(Event, frozen=True, tag="tool_execution_end"):
     result: str
     is_error: bool
     duration: int
-    images: list[ImageContent] = field(default_factory=list[ImageContent])
-    details: dict[str, Any] = field(default_factory=dict[str, Any])
+    images: list[ImageContent] = []
+    details: dict[str, Any] = {}
 
 
 class TurnEnd(Event, frozen=True, tag="turn_end"):
     """One request and its tool results are over. The messages themselves have been sent: ids here."""
 
     message_id: str
-    tool_result_ids: list[str] = field(default_factory=list[str])
+    tool_result_ids: list[str] = []
 
 
 EndReason = Literal[

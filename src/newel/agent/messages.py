@@ -108,7 +108,7 @@ StopReason = Literal["stop", "length", "toolUse", "error", "aborted"]
 
 class UserMessage(Wire, frozen=True, tag_field="role", tag="user"):
     content: str | list[TextContent | ImageContent]
-    attachments: list[Attachment] = field(default_factory=list[Attachment])
+    attachments: list[Attachment] = []
     id: str = field(default_factory=new_id)
     timestamp: str = field(default_factory=now)
 
@@ -147,8 +147,8 @@ class ToolResultMessage(Wire, frozen=True, tag_field="role", tag="toolResult"):
     tool_name: str
     output: str
     is_error: bool
-    images: list[ImageContent] = field(default_factory=list[ImageContent])
-    details: dict[str, Any] = field(default_factory=dict[str, Any])
+    images: list[ImageContent] = []
+    details: dict[str, Any] = {}
     id: str = field(default_factory=new_id)
     timestamp: str = field(default_factory=now)
 
@@ -157,7 +157,7 @@ class CustomMessage(Wire, frozen=True, tag_field="role", tag="custom"):
     """A message kind of the application's own. No model sees it unless a transformer makes it one."""
 
     name: str
-    data: dict[str, Any] = field(default_factory=dict[str, Any])
+    data: dict[str, Any] = {}
     id: str = field(default_factory=new_id)
     timestamp: str = field(default_factory=now)
 

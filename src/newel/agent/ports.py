@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
-from msgspec import field
 
 from newel.agent.events import AgentEvent, Delta, Retry
 from newel.agent.messages import AppMessage, AssistantMessage, ImageContent, Message, ToolCall, Usage, Wire
@@ -45,7 +44,7 @@ class ToolSpec(Wire, frozen=True):
     description: str
     parameters: dict[str, Any]
     aliases: tuple[str, ...] = ()
-    argument_aliases: dict[str, str] = field(default_factory=dict[str, str])
+    argument_aliases: dict[str, str] = {}
 
 
 class ModelRequest(Wire, frozen=True):
@@ -54,7 +53,7 @@ class ModelRequest(Wire, frozen=True):
     model: Model
     system_prompt: str
     messages: list[Message]
-    tools: list[ToolSpec] = field(default_factory=list[ToolSpec])
+    tools: list[ToolSpec] = []
     thinking: ThinkingLevel = "off"
 
 
@@ -81,8 +80,8 @@ class ToolResult(Wire, frozen=True):
     """What a tool answers: ``output`` and ``images`` for the model, ``details`` (JSON) for screens."""
 
     output: str
-    details: dict[str, Any] = field(default_factory=dict[str, Any])
-    images: list[ImageContent] = field(default_factory=list[ImageContent])
+    details: dict[str, Any] = {}
+    images: list[ImageContent] = []
     is_error: bool = False
 
 

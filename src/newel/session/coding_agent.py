@@ -122,6 +122,8 @@ class CodingAgent:
 
     def resume(self, session_id: str) -> None:
         """Go on with another session. Raises ``SessionError`` and changes nothing if that fails."""
+        if self.session.get_id().startswith(session_id):
+            return
         self._switch(self._open_session(session_id))
 
     def branch(self, message_id: str | None) -> None:

@@ -16,4 +16,8 @@ from tests.support import Newel
 def with_model(tmp_path: Path) -> Iterator[Callable[..., Newel]]:
     """Makes a Newel whose model follows the given scenarios (none: the bundled ones)."""
     with ExitStack() as servers:
-        yield lambda scenarios=None: Newel(tmp_path, servers.enter_context(running(scenarios)))
+
+        def make(scenarios: dict[str, Any] | None = None) -> Newel:
+            return Newel(tmp_path, servers.enter_context(running(scenarios)))
+
+        yield make
