@@ -1,0 +1,159 @@
+"""Disks that fill, folders that refuse, processes that die in the middle: no file is ever half written."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+WRITER = """
+import sys, anyio
+from newel.workspace.local import LocalWorkspace
+
+async def main():
+    workspace = LocalWorkspace(sys.argv[1])
+    path = workspace.resolve("f")
+    print("ready", flush=True)
+    while True:
+        await workspace.write_bytes(path, b"A" * 2_000_000)
+        await workspace.write_bytes(path, b"B" * 2_000_000)
+
+anyio.run(main)
+"""
+
+FULL_DISK = """
+import resource, sys, anyio
+from newel.agent.errors import WorkspaceError
+from newel.workspace.local import LocalWorkspace
+from newel.workspace.process import Limits
+
+async def main():
+    limits = Limits(output=1_000, spill_dir=sys.argv[1] + "/spill")
+    workspace = LocalWorkspace(sys.argv[1], limits=limits)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
+    try:
+        await workspace.write_bytes(workspace.resolve("f"), b"x" * 1_000_000)
+    except WorkspaceError as error:
+        print(error)
+    done = await workspace.run("seq 100000")
+    print(done.exit_code, done.stdout.splitlines()[-1])
+    print(next(line for line in done.stdout.splitlines() if "left out" in line))
+
+anyio.run(main)
+"""
+
+READ_ONLY = """
+import hashlib, os, sys, anyio
+from newel.agent.errors import WorkspaceError
+from newel.workspace.local import LocalWorkspace
+
+async def main():
+    workspace = LocalWorkspace(sys.argv[1])
+    if os.geteuid() == 0:  # root may write anywhere, so be someone else
+        os.seteuid(65534)
+    for name in ("old", "new", "deeper/new"):
+        try:
+            await workspace.write_bytes(workspace.resolve(name), b"x")
+        except WorkspaceError as error:
+            print(error)
+
+anyio.run(main)
+"""
+
+LARGE_FILE = """
+import resource, sys, anyio
+from newel.tools import coding_tools
+from newel.workspace.local import LocalWorkspace
+
+async def shown(_): pass
+
+async def main():
+    read = coding_tools(LocalWorkspace(sys.argv[1]))[0]
+    result = await read.execute(read.parse({"file_path": "f", "offset": 2001, "limit": 3}), shown)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(peak // (1024 * 1024 if sys.platform == "darwin" else 1024), result.details["totalLines"])
+    print(len(result.output), result.output.splitlines()[-1])
+
+anyio.run(main)
+"""
+
+
+def run(script: str, folder: Path) -> list[str]:
+    command = [sys.executable, "-c", script, str(folder)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout.splitlines()
+
+
+def test_a_kill_in_the_middle_of_a_write_leaves_one_content_whole(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(b"A" * 2_000_000)
+    chance = random.Random(1)  # noqa: S311 — moments to kill at, no secret
+    for _ in range(8):
+        with subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE
+        ) as writer:
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == b"ready\n"
+            time.sleep(chance.uniform(0.005, 0.06))
+            writer.kill()
+        content = path.read_bytes()
+        assert len(content) == 2_000_000
+        assert set(content) in ({ord("A")}, {ord("B")})
+        assert all(name.startswith(".newel-") for name in os.listdir(tmp_path) if name != "f")  # noqa: PTH208 — names
+
+
+def test_a_full_disk_costs_neither_the_old_file_nor_a_command_s_result(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(b"old")
+    failed, ended, note = run(FULL_DISK, tmp_path)
+    assert failed == f"Cannot write {path}: File too large."
+    assert path.read_bytes() == b"old"
+    assert sorted(child.name for child in tmp_path.iterdir()) == ["f", "spill"]
+    assert ended == "0 100000"
+    assert "the first 100,000 bytes of all output are in " in note
+    assert "then File too large" in note
+
+
+@pytest.fixture
+def read_only() -> Iterator[Path]:
+    """A folder that another user can enter and not write; pytest's own cannot be entered."""
+    folder = Path(tempfile.mkdtemp())
+    (folder / "old").write_bytes(b"old")
+    folder.chmod(0o555)
+    yield folder
+    folder.chmod(0o755)
+    shutil.rmtree(folder)
+
+
+def test_a_folder_that_may_not_be_written_is_an_error_in_words(read_only: Path) -> None:
+    where = read_only.resolve()
+    assert run(READ_ONLY, read_only) == [
+        f"Cannot write {where}/old: Permission denied.",
+        f"Cannot write {where}/new: Permission denied.",
+        f"Cannot write {where}/deeper/new: Permission denied.",
+    ]
+    assert [child.name for child in read_only.iterdir()] == ["old"]
+    assert (read_only / "old").read_bytes() == b"old"
+
+
+def test_a_huge_file_is_read_in_bounded_memory(tmp_path: Path) -> None:
+    with (tmp_path / "f").open("wb") as file:
+        file.write(b"line\n" * 2_001)
+        file.write(b"one line of half a gigabyte")
+        file.seek(500_000_000, os.SEEK_CUR)
+        file.write(b"\nlast\n")
+    sizes, page = run(LARGE_FILE, tmp_path)
+    megabytes, lines = map(int, sizes.split())
+    assert lines == 2_003
+    assert megabytes < 80
+    assert page.endswith("2003\tlast")
+    assert int(page.split()[0]) < 3_000
