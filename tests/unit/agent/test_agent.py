@@ -1,0 +1,164 @@
+"""``Agent``: the interface that programs build on."""
+
+from __future__ import annotations
+
+import itertools
+
+import anyio
+import pytest
+
+from newel.agent.agent import Agent, ProviderTransport
+from newel.agent.events import AgentEnd, AgentEvent, MessageUpdate, StateUpdate
+from newel.agent.messages import (
+    AppMessage,
+    AssistantMessage,
+    Attachment,
+    CustomMessage,
+    TextContent,
+    UserMessage,
+)
+from newel.agent.ports import Model, ModelRequest, OnDelta, RunConfig
+from newel.agent.transform import Transformer
+from newel.providers.scripted import Scripted
+
+
+def says(text: str) -> AssistantMessage:
+    return AssistantMessage(content=[TextContent(text)])
+
+
+def agent_on(*script: AssistantMessage, messages: list[AppMessage] | None = None) -> tuple[Agent, Scripted]:
+    provider = Scripted(list(script))
+    config = RunConfig(model=Model("first"), transform=Transformer())
+    return Agent(ProviderTransport(provider), config, messages=messages or []), provider
+
+
+@pytest.mark.anyio
+async def test_setters_take_effect_with_the_next_prompt_and_are_told() -> None:
+    agent, provider = agent_on(says("Yes."))
+    events: list[AgentEvent] = []
+    agent.subscribe(events.append)
+    agent.set_system_prompt("Be brief.")
+    agent.set_model(Model("second"))
+    agent.set_thinking_level("high")
+    await agent.prompt("Hi")
+    request = provider.requests[0]
+    assert (request.system_prompt, request.model.id, request.thinking) == ("Be brief.", "second", "high")
+    told = [event.changed for event in events if isinstance(event, StateUpdate)]
+    assert told == [["systemPrompt"], ["model"], ["thinkingLevel"]]
+
+
+@pytest.mark.anyio
+async def test_an_attachment_reaches_the_model() -> None:
+    agent, provider = agent_on(says("I see."))
+    paper = Attachment("document", "a.txt", "text/plain", 3, "dHh0", extracted_text="the paper")
+    await agent.prompt("Read this", [paper])
+    seen = provider.requests[0].messages[0]
+    assert isinstance(seen, UserMessage)
+    assert seen.content == [TextContent("Read this"), TextContent("the paper")]
+    kept = agent.state.messages[0]
+    assert isinstance(kept, UserMessage)
+    assert kept.attachments == [paper]
+
+
+@pytest.mark.anyio
+async def test_who_unsubscribes_hears_no_more() -> None:
+    agent, _ = agent_on(says("One."), says("Two."))
+    events: list[AgentEvent] = []
+    unsubscribe = agent.subscribe(events.append)
+    await agent.prompt("Hi")
+    heard = len(events)
+    unsubscribe()
+    unsubscribe()
+    await agent.prompt("Hi again")
+    assert len(events) == heard > 0
+
+
+@pytest.mark.anyio
+async def test_the_message_so_far_can_be_read_while_it_is_written() -> None:
+    agent, _ = agent_on(says("A sentence in several pieces."))
+    seen: list[str] = []
+
+    def watch(event: AgentEvent) -> None:
+        if isinstance(event, MessageUpdate) and agent.state.stream_message:
+            seen.append(agent.state.stream_message.text)
+
+    agent.subscribe(watch)
+    await agent.prompt("Hi")
+    assert len(seen) > 1
+    assert all(later.startswith(earlier) for earlier, later in itertools.pairwise(seen))
+    assert seen[-1] == "A sentence in several pieces."
+    assert agent.state.stream_message is None
+
+
+@pytest.mark.anyio
+async def test_one_prompt_at_a_time() -> None:
+    class Slow:
+        async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
+            with pytest.raises(RuntimeError, match="queue_message"):
+                await agent.prompt("Me too")
+            with pytest.raises(RuntimeError, match="queue_message"):
+                agent.clear_messages()
+            assert agent.state.is_streaming
+            return says("Done.")
+
+    agent, _ = agent_on()
+    agent.transport = ProviderTransport(Slow())
+    with anyio.fail_after(5):
+        end = await agent.prompt("Hi")
+    assert end.reason == "done"
+    assert not agent.state.is_streaming
+
+
+@pytest.mark.anyio
+async def test_messages_can_be_appended_replaced_and_cleared() -> None:
+    agent, provider = agent_on(says("Yes."))
+    await agent.append_message(CustomMessage("artifact", {"name": "a"}))
+    await agent.append_message(UserMessage(content="Before"))
+    await agent.prompt("Hi")
+    assert [
+        message.text for message in provider.requests[0].messages if isinstance(message, UserMessage)
+    ] == [
+        "Before",
+        "Hi",
+    ]
+    agent.replace_messages([UserMessage(content="Only this")])
+    assert len(agent.state.messages) == 1
+    agent.clear_messages()
+    assert agent.state.messages == []
+
+
+@pytest.mark.anyio
+async def test_abort_without_a_run_does_nothing_and_harms_no_later_one() -> None:
+    agent, _ = agent_on(says("Still here."))
+    agent.abort()
+    agent.stop()
+    end = await agent.prompt("Hi")
+    assert end.reason == "done"
+
+
+@pytest.mark.anyio
+async def test_a_message_queued_before_a_run_is_delivered_by_it() -> None:
+    agent, provider = agent_on(says("One."), says("Two."))
+    await agent.queue_message(UserMessage(content="by the way"), "follow_up")
+    await agent.prompt("Hi")
+    assert len(provider.requests) == 2
+    last = provider.requests[1].messages[-1]
+    assert isinstance(last, UserMessage)
+    assert last.text == "by the way"
+
+
+@pytest.mark.anyio
+async def test_a_subscriber_that_fails_ends_the_run_and_is_not_hidden() -> None:
+    agent, _ = agent_on(says("One."), says("Two."))
+
+    def broken(event: AgentEvent) -> None:
+        if isinstance(event, MessageUpdate):
+            raise ZeroDivisionError
+
+    unsubscribe = agent.subscribe(broken)
+    with pytest.raises(ZeroDivisionError):
+        await agent.prompt("Hi")
+    unsubscribe()
+    end = await agent.prompt("Again")
+    assert isinstance(end, AgentEnd)
+    assert end.reason == "done"
