@@ -48,14 +48,13 @@ class Encoder:
             options["reasoning_effort"] = request.thinking
         if request.model.max_output and dialect.limit:
             options[dialect.limit] = request.model.max_output
-        if request.tools:
-            options["tools"] = msgspec.Raw(self._tools_json(request.tools))
+        tools = b',"tools":' + self._tools_json(request.tools) if request.tools else b""
         system = b""
         if request.system_prompt:
             system = to_json({"role": "system", "content": request.system_prompt})
             if self._encoded:
                 system += b","
-        return b"".join((to_json(options)[:-1], b',"messages":[', system, self._encoded, b"]}"))
+        return b"".join((to_json(options)[:-1], tools, b',"messages":[', system, self._encoded, b"]}"))
 
     def _extend(self, messages: list[Message], reasoning_back: str | None) -> None:
         """Bring the encoded messages up to these."""
@@ -86,7 +85,7 @@ def to_json(value: object) -> bytes:
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
-        return msgspec.json.encode(without_surrogates(value))
+        return msgspec.json.encode(without_surrogates(msgspec.to_builtins(value)))
 
 
 def _inside_results(known: Sequence[Message], following: Message) -> bool:

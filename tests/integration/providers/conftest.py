@@ -1,0 +1,39 @@
+"""Servers and clients that are closed after each test."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Generator
+from typing import Any
+
+import pytest
+
+from newel.providers.openai_chat import OpenAIChat
+from tests.integration.providers.raw import Connect, Handler, RawServer, Serve
+
+
+@pytest.fixture
+def serve() -> Generator[Serve]:
+    """``serve(answer, answer, …)`` starts a server."""
+    servers: list[RawServer] = []
+
+    def start(*answers: bytes | Handler) -> RawServer:
+        servers.append(RawServer(list(answers)))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+@pytest.fixture
+async def connect() -> AsyncGenerator[Connect]:
+    """``connect(url, …)`` makes a provider that is closed after the test."""
+    made: list[OpenAIChat] = []
+
+    def start(base_url: str, *, api_key: str | None = "sk-test-key", **options: Any) -> OpenAIChat:
+        made.append(OpenAIChat(base_url=base_url, api_key=api_key, **options))
+        return made[-1]
+
+    yield start
+    for provider in made:
+        await provider.aclose()

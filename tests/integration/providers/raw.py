@@ -1,0 +1,166 @@
+"""A server that sends exactly the bytes it is given, and what a test asks it with."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any
+
+from newel.agent.events import Delta, Retry
+from newel.agent.messages import AssistantMessage, UserMessage
+from newel.agent.ports import Model, ModelRequest, Provider, ToolSpec
+from newel.providers.openai_chat import OpenAIChat
+
+Handler = Callable[[socket.socket], None]
+"""Sends whatever it likes. The connection is closed afterwards."""
+
+BASH = ToolSpec("bash", "Run.", {"type": "object", "properties": {"command": {"type": "string"}}})
+
+
+class RawServer:
+    """Answers the n-th request with the n-th of ``answers`` (the last one again and again): bytes, after
+    which the connection stays open, or a handler. ``requests`` are (head, body) as they came.
+    """
+
+    def __init__(self, answers: list[bytes | Handler]) -> None:
+        self.answers = answers
+        self.requests: list[tuple[bytes, bytes]] = []
+        self.connections = 0
+        self.handled = threading.Event()
+        """Set when a handler is through with its connection."""
+        self._sockets: list[socket.socket] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}/v1"
+        self._acceptor = threading.Thread(target=self._accept, daemon=True)
+        self._acceptor.start()
+
+    def close(self) -> None:
+        for one in [self._listener, *self._sockets]:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()
+        self._acceptor.join()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = self._listener.accept()
+                self.connections += 1
+                self._sockets.append(connection)
+                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with suppress(OSError), connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            while request := self._receive(connection):
+                self.requests.append(request)
+                answer = self.answers[min(len(self.requests), len(self.answers)) - 1]
+                if callable(answer):
+                    answer(connection)
+                    self.handled.set()
+                    return
+                connection.sendall(answer)
+
+    def _receive(self, connection: socket.socket) -> tuple[bytes, bytes] | None:
+        data = b""
+        while b"\r\n\r\n" not in data:
+            if not (piece := connection.recv(65536)):
+                return None
+            data += piece
+        head, _, body = data.partition(b"\r\n\r\n")
+        lengths = [line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
+        length = int(lengths[0].partition(b":")[2]) if lengths else 0
+        while len(body) < length:
+            body += connection.recv(65536)
+        return head, body
+
+    def sent(self, at: int = -1) -> dict[str, Any]:
+        """The decoded body of a request."""
+        return json.loads(self.requests[at][1])
+
+
+async def ask(provider: Provider, **options: Any) -> tuple[AssistantMessage, list[Delta | Retry]]:
+    """One request; the answer and the deltas."""
+    seen: list[Delta | Retry] = []
+
+    async def on_delta(delta: Delta | Retry) -> None:
+        seen.append(delta)
+
+    fields: dict[str, Any] = {"messages": [UserMessage("Hi")], "tools": [BASH], "model": Model("m")} | options
+    return await provider.complete(ModelRequest(system_prompt="", **fields), on_delta), seen
+
+
+Serve = Callable[..., RawServer]
+Connect = Callable[..., OpenAIChat]
+
+
+def http(body: bytes, status: str = "200 OK", **headers: str) -> bytes:
+    """A whole answer with its length."""
+    lines = [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    head = "\r\n".join([f"HTTP/1.1 {status}", f"content-length: {len(body)}", *lines])
+    return head.encode() + b"\r\n\r\n" + body
+
+
+STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
+"""The head of an answer that ends with its connection."""
+
+
+def chunk(finish: str | None = None, **delta: Any) -> bytes:
+    """One event of an answer's stream."""
+    return event({"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
+
+
+def event(value: Any) -> bytes:
+    return b"data: " + json.dumps(value, ensure_ascii=False).encode() + b"\n\n"
+
+
+DONE = b"data: [DONE]\n\n"
+HELLO = (
+    chunk(role="assistant", content="") + chunk(content="Hello, ") + chunk(content="wörld") + chunk("stop")
+)
+
+
+def sse(*events: bytes, **headers: str) -> bytes:
+    """A stream in one piece, on a connection that stays open."""
+    return http(b"".join(events), content_type="text/event-stream", **headers)
+
+
+def sends(*pieces: bytes, pause: float = 0.0, then: Handler | None = None) -> Handler:
+    """A handler that sends pieces, with pauses between them, and then does something or closes."""
+
+    def handler(connection: socket.socket) -> None:
+        for piece in pieces:
+            connection.sendall(piece)
+            time.sleep(pause)
+        if then:
+            then(connection)
+
+    return handler
+
+
+def floods(head: bytes, junk: bytes, times: int | None = None) -> Handler:
+    """A handler that repeats junk behind a head, for ever unless told how often."""
+
+    def handler(connection: socket.socket) -> None:
+        connection.sendall(head)
+        repeats: Iterable[int] = iter(int, 1) if times is None else range(times)
+        for _ in repeats:
+            connection.sendall(junk)
+
+    return handler
+
+
+def stalls(connection: socket.socket) -> None:
+    """Wait until the client goes away."""
+    while connection.recv(1024):
+        pass
+
+
+def resets(connection: socket.socket) -> None:
+    """End the connection with a TCP reset."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")

@@ -1,0 +1,196 @@
+"""Answers over a real connection: whole, cut up, compressed, in other forms, and broken."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from typing import Any
+
+import pytest
+
+from newel.agent.errors import (
+    BadResponse,
+    ConnectionFailed,
+    ContextOverflow,
+    NewelError,
+    RateLimited,
+    ServerFailed,
+)
+from newel.agent.events import TextDelta
+from newel.agent.messages import Usage
+from tests.integration.providers.raw import (
+    DONE,
+    HELLO,
+    STREAM_HEAD,
+    Connect,
+    Handler,
+    Serve,
+    ask,
+    chunk,
+    event,
+    floods,
+    http,
+    resets,
+    sends,
+    sse,
+    stalls,
+)
+
+pytestmark = pytest.mark.anyio
+
+USAGE = event({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3}})
+WHOLE = {
+    "choices": [{"message": {"role": "assistant", "content": "Hello, wörld"}, "finish_reason": "stop"}],
+    "usage": {"prompt_tokens": 7, "completion_tokens": 3},
+}
+JSON = json.dumps(WHOLE).encode()
+STREAM = HELLO + USAGE + DONE
+CALL = {
+    "tool_calls": [{"index": 0, "id": "c", "function": {"name": "bash", "arguments": '{"command": "ls"}'}}]
+}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(sse(STREAM), id="as it should be"),
+        pytest.param(sends(STREAM_HEAD + STREAM), id="ended by closing"),
+        pytest.param(
+            sends(STREAM_HEAD, *(STREAM[at : at + 1] for at in range(len(STREAM)))), id="byte by byte"
+        ),
+        pytest.param(sse(STREAM.replace(b"\n", b"\r\n")), id="CRLF"),
+        pytest.param(sse(STREAM.replace(b"\n", b"\r")), id="CR"),
+        pytest.param(
+            sse(b": ping\n\n" + STREAM.replace(b"data:", b": ping\nevent: x\ndata:")), id="comments"
+        ),
+        pytest.param(sse(b"\xef\xbb\xbf" + STREAM.replace(b"data: ", b"data:")), id="BOM and no space"),
+        pytest.param(sse(HELLO + USAGE), id="no [DONE]"),
+        pytest.param(sse(HELLO + USAGE + DONE.rstrip()), id="no empty line at the end"),
+        pytest.param(sse(HELLO + USAGE + DONE + b"data: rubbish\n\n"), id="rubbish after the end"),
+        pytest.param(sends(STREAM_HEAD + HELLO + USAGE, then=resets), id="reset after the last word"),
+        pytest.param(sends(STREAM_HEAD + STREAM, then=stalls), id="left open after [DONE]"),
+        pytest.param(http(STREAM), id="no content type"),
+        pytest.param(http(STREAM, content_type="text/html"), id="a wrong content type"),
+        pytest.param(http(JSON, content_type="application/json"), id="JSON, though a stream was asked for"),
+        pytest.param(http(b"\n\n \xef\xbb\xbf" + JSON), id="JSON after blank lines, no content type"),
+        pytest.param(http(JSON, content_type="text/event-stream"), id="JSON under the name of a stream"),
+        pytest.param(sse(gzip.compress(STREAM), content_encoding="gzip"), id="gzip"),
+        pytest.param(http(zlib.compress(JSON), content_encoding="deflate"), id="deflate"),
+        pytest.param(sse(HELLO.replace(b"w\xc3\xb6", b"w\\u00f6") + USAGE + DONE), id="escapes"),
+        pytest.param(sse(HELLO.replace(b'"index": 0', b'"logprob": NaN') + USAGE + DONE), id="NaN"),
+    ],
+)
+async def test_the_same_answer_in_every_form(answer: bytes | Handler, serve: Serve, connect: Connect) -> None:
+    """Else some servers, gateways or networks would give no answer, or another one."""
+    message, seen = await ask(connect(serve(answer).url))
+    assert message.text == "Hello, wörld"
+    assert message.text == "".join(delta.delta for delta in seen if isinstance(delta, TextDelta))
+    assert (message.usage, message.stop_reason) == (Usage(input=7, output=3), "stop")
+
+
+async def test_a_call_and_who_answered(serve: Serve, connect: Connect) -> None:
+    """Else no tool would run, and a session would not know which model spoke."""
+    provider = connect(serve(sse(chunk(None, **CALL), chunk("stop"), DONE)).url, name="box")
+    message, _ = await ask(provider)
+    assert [(call.id, call.name, call.arguments) for call in message.tool_calls] == [
+        ("c", "bash", {"command": "ls"})
+    ]
+    assert (message.model, message.provider, message.stop_reason) == ("m", "box", "toolUse")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(sends(STREAM_HEAD + chunk(content="Half"), then=resets), id="reset"),
+        pytest.param(sse(chunk(content="Half")), id="no finish reason"),
+        pytest.param(
+            sends(STREAM_HEAD + chunk(content="Half") + b'data: {"choices": [{"de'), id="within an event"
+        ),
+        pytest.param(sends(STREAM_HEAD), id="nothing"),
+        pytest.param(sends(http(JSON)[:-9]), id="JSON, shorter than its length"),
+        pytest.param(sends(b"HTTP/1.1 200 OK\r\n\r\n" + JSON[:-9]), id="JSON without its end"),
+        pytest.param(
+            sends(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nffff\r\ndata: {"),
+            id="within a chunk",
+        ),
+        pytest.param(sends(http(gzip.compress(STREAM), content_encoding="gzip")[:-90]), id="within gzip"),
+        pytest.param(sends(), id="no answer at all"),
+        pytest.param(sends(b"SSH-2.0-OpenSSH_9.6\r\n"), id="not HTTP"),
+    ],
+)
+async def test_an_answer_that_breaks_off_is_worth_another_try(
+    answer: bytes | Handler, serve: Serve, connect: Connect
+) -> None:
+    """Else half an answer would count as one, or a dropped connection end the run."""
+    with pytest.raises(ConnectionFailed) as caught:
+        await ask(connect(serve(answer).url))
+    assert caught.value.retryable
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        pytest.param(
+            http(b"<html><title>Log in</title></html>", content_type="text/html"), "Log in", id="a page"
+        ),
+        pytest.param(http(b"Welcome", content_type="text/plain"), "Welcome", id="a text"),
+        pytest.param(http(b'{"status": "ok"}'), '{"status": "ok"}', id="another JSON"),
+        pytest.param(http(b"[1, 2"), "", id="no JSON"),
+        pytest.param(http(b"{nonsense}"), "{nonsense}", id="nearly JSON"),
+        pytest.param(
+            sse(b"data: {nonsense}\n\n", HELLO, DONE), "not JSON: {nonsense}", id="an event that is not JSON"
+        ),
+        pytest.param(
+            sse(b"data: " + b"[" * 90_000 + b"\n\n", DONE), "not JSON: [[[", id="an event of brackets"
+        ),
+        pytest.param(http(b"not gzip", content_encoding="gzip"), "content encoding", id="a wrong encoding"),
+    ],
+)
+async def test_what_is_no_answer_is_shown(answer: bytes, words: str, serve: Serve, connect: Connect) -> None:
+    """Else a wrong base URL would look like a model that has nothing to say."""
+    with pytest.raises(NewelError) as caught:
+        await ask(connect(serve(answer).url))
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        ({"error": {"message": "Out of memory", "code": 500}}, ServerFailed),
+        ({"error": {"message": "Slow down", "code": 429}}, RateLimited),
+        ({"error": "the context window is full"}, ContextOverflow),
+        ({"object": "error", "message": "Out of memory", "code": 500}, ServerFailed),
+    ],
+)
+async def test_an_error_within_an_answer(
+    error: dict[str, Any], kind: type[NewelError], serve: Serve, connect: Connect
+) -> None:
+    """Else an answer would seem to end where the server gave up."""
+    for answer in (sse(chunk(content="Half"), event(error), DONE), http(json.dumps(error).encode())):
+        with pytest.raises(kind):
+            await ask(connect(serve(answer).url))
+
+
+OPEN = b"HTTP/1.1 200 OK\r\n\r\n"
+_PACKER = zlib.compressobj(wbits=31)
+BOMB = b"".join(_PACKER.compress(b"x" * 2**20) for _ in range(100)) + _PACKER.flush()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(floods(STREAM_HEAD, b"x" * 65536), id="a line that never ends"),
+        pytest.param(floods(STREAM_HEAD, b"data: x\n" * 8192), id="an event that never ends"),
+        pytest.param(floods(STREAM_HEAD, b": ping\n\n" * 8192), id="comments for ever"),
+        pytest.param(floods(OPEN + b"{", b"x" * 65536), id="JSON that never ends"),
+        pytest.param(floods(OPEN, b" " * 65536), id="white space for ever"),
+        pytest.param(http(BOMB, content_encoding="gzip"), id="100 MB in 100 KB"),
+    ],
+)
+async def test_an_answer_without_end_is_refused(
+    answer: bytes | Handler, serve: Serve, connect: Connect
+) -> None:
+    """Else one bad server would fill the memory."""
+    with pytest.raises(BadResponse, match="refused"):
+        await ask(connect(serve(answer).url))

@@ -1,0 +1,89 @@
+"""A model behind a Newel server: keys stay there, tools run here."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from newel.agent.errors import (
+    BadResponse,
+    ConnectionFailed,
+    NewelError,
+    ProviderError,
+    RateLimited,
+    RequestRejected,
+)
+from newel.agent.events import ErrorEvent, Retry, TextDelta, ToolCallDelta
+from newel.agent.messages import AssistantMessage, TextContent, ToolCall, Usage, UserMessage
+from newel.agent.ports import ModelRequest
+from newel.providers.relay import Relay
+from tests.integration.providers.raw import BASH, STREAM_HEAD, RawServer, Serve, ask, http, sends, sse
+
+pytestmark = pytest.mark.anyio
+
+MESSAGE = AssistantMessage(
+    [TextContent("Hi"), ToolCall("c", "bash", {"command": "ls"})],
+    model="m",
+    provider="openai",
+    usage=Usage(input=3, output=2),
+    cost=0.01,
+    stop_reason="toolUse",
+)
+
+
+def event(name: str, value: object) -> bytes:
+    return b"event: %s\ndata: %s\n\n" % (name.encode(), msgspec.json.encode(value))
+
+
+def relay(server: RawServer) -> Relay:
+    return Relay(server.url.removesuffix("/v1"), "a-token")
+
+
+async def test_deltas_retries_and_the_message_arrive_as_they_are(serve: Serve) -> None:
+    """Else a run through the server would differ from one beside it."""
+    retry = Retry(attempt=2, max_attempts=5, delay=1.5, reason="busy")
+    deltas = [TextDelta("H"), retry, TextDelta("Hi"), ToolCallDelta(0, "bash")]
+    events = [event("retry" if isinstance(delta, Retry) else "delta", delta) for delta in deltas]
+    server = serve(sse(b": hello\n\n", event("greeting", {}), *events, event("message", MESSAGE)))
+    provider = relay(server)
+    message, seen = await ask(provider, messages=[UserMessage("Hi")])
+    await provider.aclose()
+    assert (message, seen) == (MESSAGE, deltas)
+
+
+async def test_the_whole_request_is_sent_with_the_token(serve: Serve) -> None:
+    """Else the server could not ask in our name, or would ask something else."""
+    server = serve(sse(event("message", MESSAGE)))
+    provider = relay(server)
+    said = UserMessage("Hi \ud800")
+    await ask(provider, messages=[said])
+    await provider.aclose()
+    head, body = server.requests[0]
+    assert head.startswith(b"POST /api/transport/run HTTP/1.1")
+    assert b"authorization: bearer a-token" in head.lower()
+    request = msgspec.json.decode(body, type=ModelRequest)
+    assert request.tools == [BASH]
+    assert request.messages == [msgspec.structs.replace(said, content="Hi ?")]
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "words"),
+    [
+        (sse(event("error", ErrorEvent(code="rate_limited", message="busy"))), RateLimited, "busy"),
+        (sse(event("error", ErrorEvent(code="config_error", message="no model"))), ProviderError, "no model"),
+        (sse(event("delta", TextDelta("Ha"))), ConnectionFailed, "before the answer was whole"),
+        (sends(STREAM_HEAD), ConnectionFailed, "before the answer was whole"),
+        (sse(b"event: message\ndata: {}\n\n"), BadResponse, "'message' event that cannot be read"),
+        (http(b"<html>", "200 OK"), ConnectionFailed, "before the answer was whole"),
+        (http(b'{"error": {"message": "unknown token"}}', "401 No"), RequestRejected, "unknown token"),
+    ],
+)
+async def test_failures_keep_their_kind(
+    answer: bytes, kind: type[NewelError], words: str, serve: Serve
+) -> None:
+    """Else the agent would try again in vain, or give up where another try helps."""
+    provider = relay(serve(answer))
+    with pytest.raises(kind, match=words) as caught:
+        await ask(provider)
+    await provider.aclose()
+    assert type(caught.value) is kind

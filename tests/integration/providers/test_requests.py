@@ -1,0 +1,272 @@
+"""Connections, refusals and what the client learns from them."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+
+import anyio
+import pytest
+
+from newel.agent.errors import ConfigError, ConnectionFailed, ProviderError, RequestRejected, ServerFailed
+from newel.agent.events import Retry
+from newel.agent.messages import AssistantMessage, TextContent, ThinkingContent, UserMessage
+from newel.agent.ports import Model
+from newel.providers.local import LocalServer, discover
+from newel.providers.openai_chat import OpenAIChat
+from newel.providers.plain import chat
+from tests.integration.providers.raw import (
+    DONE,
+    HELLO,
+    STREAM_HEAD,
+    Connect,
+    Serve,
+    ask,
+    chunk,
+    floods,
+    http,
+    sends,
+    sse,
+    stalls,
+)
+
+pytestmark = pytest.mark.anyio
+
+ANSWER = sse(HELLO, DONE)
+
+
+def refusal(words: str, status: str = "400 Bad Request") -> bytes:
+    return http(json.dumps({"error": {"message": words}}).encode(), status)
+
+
+async def test_one_connection_serves_all_requests(serve: Serve, connect: Connect) -> None:
+    """Else every step would pay for a new connection, and over TLS dearly."""
+    server = serve(ANSWER, http(b"{}", "500 Oops"), ANSWER, sse(HELLO), ANSWER)
+    provider = connect(server.url)
+    await ask(provider)
+    with pytest.raises(ServerFailed):
+        await ask(provider)
+    for _ in range(3):
+        await ask(provider)
+    assert (server.connections, len(server.requests)) == (1, 5)
+
+
+async def test_a_connection_that_the_server_dropped_meanwhile(serve: Serve, connect: Connect) -> None:
+    """Else the first request after a pause would fail with many gateways."""
+    server = serve(sends(ANSWER), ANSWER)
+    provider = connect(server.url)
+    await ask(provider)
+    await anyio.sleep(0.05)
+    message, _ = await ask(provider)
+    assert message.text == "Hello, wörld"
+
+
+async def test_what_is_sent(serve: Serve, connect: Connect) -> None:
+    """Else a server would not know who asks, for which model, or with which headers."""
+    server = serve(ANSWER)
+    url = server.url + "/chat/completions/"
+    await ask(connect(url, headers={"X-Team": "blue"}), model=Model("org/model"))
+    head = server.requests[0][0].decode().lower()
+    assert head.startswith("post /v1/chat/completions http/1.1")
+    assert "authorization: bearer sk-test-key" in head
+    assert "x-team: blue" in head
+    assert server.sent()["model"] == "org/model"
+    assert server.sent()["stream"] is True
+
+
+async def test_no_key_is_no_header(serve: Serve, connect: Connect) -> None:
+    """Else local servers without keys would see one they do not know."""
+    server = serve(ANSWER)
+    await ask(connect(server.url, api_key=None))
+    assert b"authorization" not in server.requests[0][0].lower()
+
+
+@pytest.mark.parametrize(
+    ("words", "field", "left"),
+    [
+        ("Unrecognized request argument supplied: stream_options", "stream_options", "stream"),
+        ("reasoning_effort is not supported by this model", "reasoning_effort", "stream"),
+        (
+            "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.",
+            "max_tokens",
+            "max_completion_tokens",
+        ),
+        ("Streaming is not supported", "stream", "model"),
+    ],
+)
+async def test_a_refused_field_is_left_out_from_then_on(
+    words: str, field: str, left: str, serve: Serve, connect: Connect
+) -> None:
+    """Else a server that does not know one field could not be used, or would refuse every second request."""
+    server = serve(refusal(words), ANSWER)
+    provider = connect(server.url)
+    options = {"model": Model("m", max_output=50), "thinking": "low"}
+    message, seen = await ask(provider, **options)
+    await ask(provider, **options)
+    assert message.text == "Hello, wörld"
+    retry = seen[0]
+    assert isinstance(retry, Retry)
+    assert retry.delay == 0
+    assert "The server refused the request; asking again without " in retry.reason
+    first, second, third = (server.sent(at) for at in range(3))
+    assert field in first
+    assert field not in second
+    assert field not in third
+    assert left in second
+
+
+async def test_reasoning_goes_back_when_the_server_asks_for_it(serve: Serve, connect: Connect) -> None:
+    """Else the second request to a reasoning model of that kind would always fail."""
+    server = serve(refusal("thinking is enabled but reasoning_content is missing in message 1"), ANSWER)
+    said = AssistantMessage([ThinkingContent("hm", field="reasoning_content"), TextContent("Hi")])
+    await ask(connect(server.url), messages=[UserMessage("a"), said, UserMessage("b")])
+    assert "reasoning_content" not in server.sent(0)["messages"][1]
+    assert server.sent(1)["messages"][1]["reasoning_content"] == "hm"
+
+
+async def test_a_refusal_of_the_request_itself_is_told(serve: Serve, connect: Connect) -> None:
+    """Else the one sentence that explains the failure would be lost."""
+    server = serve(refusal("messages must alternate"))
+    with pytest.raises(RequestRejected, match=r"rejected the request \(400\): messages must alternate"):
+        await ask(connect(server.url))
+    assert len(server.requests) == 1
+
+
+async def test_a_redirect_is_not_followed(serve: Serve, connect: Connect) -> None:
+    """Else the key and the conversation would go to whoever the server names."""
+    other = serve(ANSWER)
+    server = serve(http(b"", "307 Temporary Redirect", location=other.url + "/chat/completions"))
+    with pytest.raises(RequestRejected, match="redirect"):
+        await ask(connect(server.url))
+    assert other.connections == 0
+
+
+async def test_a_refusal_without_end_is_cut_short(serve: Serve, connect: Connect) -> None:
+    """Else an error page could fill the memory or hang the agent."""
+    server = serve(floods(b"HTTP/1.1 400 Bad Request\r\n\r\n", b"no " * 20_000))
+    with pytest.raises(RequestRejected) as caught:
+        await ask(connect(server.url))
+    assert len(str(caught.value)) < 600
+
+
+@pytest.mark.parametrize("sent", [b"", STREAM_HEAD, STREAM_HEAD + chunk(content="Half")])
+async def test_a_server_that_falls_silent(sent: bytes, serve: Serve, connect: Connect) -> None:
+    """Else the agent would wait for ever on a dead connection."""
+    server = serve(sends(sent, then=stalls))
+    with pytest.raises(ConnectionFailed, match=r"sent nothing for 0\.1 s"):
+        await ask(connect(server.url, timeout=0.1))
+
+
+async def test_nobody_there(connect: Connect) -> None:
+    """Else a server that is not running would end in a traceback."""
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    with pytest.raises(ConnectionFailed, match=f"No connection to http://127.0.0.1:{port}/chat/completions"):
+        await ask(connect(f"http://127.0.0.1:{port}"))
+
+
+async def test_stop_closes_the_connection(serve: Serve, connect: Connect) -> None:
+    """Else the server would go on computing, and charging, for an answer that nobody reads."""
+    server = serve(sends(STREAM_HEAD + chunk(content="Half"), then=stalls), ANSWER)
+    provider = connect(server.url)
+    with anyio.move_on_after(0.2) as scope:
+        await ask(provider)
+    assert scope.cancelled_caught
+    assert await anyio.to_thread.run_sync(server.handled.wait, 5), "the server sees the connection end"
+    message, _ = await ask(provider)
+    assert message.text == "Hello, wörld"
+    assert server.connections == 2
+
+
+@pytest.mark.parametrize(
+    "url", ["", "localhost:8000", "ftp://x", "http://", "http://a b", "http://x:99999", "http://x:y"]
+)
+def test_a_base_url_that_cannot_be_is_refused_at_once(url: str) -> None:
+    """Else a slip in the settings would show only in the middle of a run."""
+    with pytest.raises(ConfigError, match="is no base URL"):
+        OpenAIChat(base_url=url, api_key=None)
+
+
+@pytest.mark.parametrize("key", ["sk-\u200bsecret", "sk-secret\nX-Evil: 1", "sk-sécret"])
+def test_a_key_that_cannot_be_is_refused_unseen(key: str) -> None:
+    """Else a key with a pasted line break would end in a traceback that shows it."""
+    with pytest.raises(ConfigError) as caught:
+        OpenAIChat(base_url="http://x", api_key=key)
+    assert "secret" not in str(caught.value)
+    assert "sécret" not in str(caught.value)
+
+
+async def test_a_proxy_is_not_asked_for_a_server_on_this_machine(
+    serve: Serve, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else local models could not be reached from company networks; other servers go through the proxy."""
+    proxy, server = serve(ANSWER), serve(ANSWER)
+    monkeypatch.setitem(os.environ, "http_proxy", f"http://127.0.0.1:{proxy.port}")
+    await ask(connect(server.url))
+    assert (proxy.connections, server.connections) == (0, 1)
+    await ask(connect("http://model.example/v1"))
+    assert proxy.requests[0][0].startswith(b"POST http://model.example/v1/chat/completions")
+
+
+async def test_the_price_is_put_on_the_message(serve: Serve, connect: Connect) -> None:
+    """Else a cost limit would never hold."""
+
+    def price(message: AssistantMessage) -> float:
+        return float(len(message.text))
+
+    message, _ = await ask(connect(serve(ANSWER).url, price=price))
+    assert message.cost == 12.0
+
+
+@pytest.mark.parametrize(
+    ("body", "models"),
+    [
+        (b'{"object": "list", "data": [{"id": "b"}, {"id": "a"}, {}]}', ["b", "a"]),
+        (b'{"models": [{"name": "a"}]}', ["a"]),
+        (b'{"data": null}', []),
+    ],
+)
+async def test_the_models_of_a_server(body: bytes, models: list[str], serve: Serve, connect: Connect) -> None:
+    """Else a user could not choose one."""
+    server = serve(http(body))
+    assert await connect(server.url).models() == models
+    assert server.requests[0][0].startswith(b"GET /v1/models ")
+
+
+@pytest.mark.parametrize("answer", [http(b"<html>", "200 OK"), http(b"{}"), http(b"[]"), http(b"", "401 No")])
+async def test_a_list_of_models_that_is_none(answer: bytes, serve: Serve, connect: Connect) -> None:
+    """Else a web server would pass for a model server without models."""
+    with pytest.raises(ProviderError):
+        await connect(serve(answer).url).models()
+
+
+async def test_local_servers_are_found_beside_silent_and_strange_ones(serve: Serve) -> None:
+    """Else a first user with a local model would be told that there is none, or wait long to hear it."""
+    ours, page, silent = serve(http(b'{"data": [{"id": "a"}]}')), serve(http(b"<html>")), serve(stalls)
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        nobody = unused.getsockname()[1]
+    ports = [("Silent", silent.port), ("Page", page.port), ("Nobody", nobody), ("Ours", ours.port)]
+    assert await discover(1.0, servers=ports) == [LocalServer("Ours", ours.url, ["a"])]
+
+
+async def test_the_plain_function_gives_the_answer_as_it_came(serve: Serve) -> None:
+    """Else a script that needs one answer would have to be an agent."""
+    answer = {"id": "x", "choices": [{"message": {"content": "Hi"}}]}
+    server = serve(http(json.dumps(answer).encode()), refusal("no", "500 Oops"), http(b"<p>"))
+    messages = [{"role": "user", "content": "Hi"}]
+
+    def request() -> dict[str, object]:
+        return chat(messages, [{"type": "function"}], model="m", base_url=server.url, api_key="k")
+
+    assert await anyio.to_thread.run_sync(request) == answer
+    assert server.sent(0) == {
+        "model": "m",
+        "messages": messages,
+        "max_tokens": 4096,
+        "tools": [{"type": "function"}],
+    }
+    with pytest.raises(ServerFailed):
+        await anyio.to_thread.run_sync(request)
+    with pytest.raises(ProviderError):
+        await anyio.to_thread.run_sync(request)
