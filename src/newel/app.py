@@ -67,9 +67,7 @@ async def run_with(settings: Settings, options: Options) -> int:
             "There is nothing to do: the prompt is empty. Give one, or start Newel in a terminal."
         )
 
-    from newel.terminal.approval import Approver
-
-    approver = Approver() if sys.stdin.isatty() or json_in else None
+    approver = _approver() if sys.stdin.isatty() or json_in else None
     async with opened(settings, options, approver) as agent:
         if options.simple:
             from newel.terminal.simple_repl import run_simple_repl
@@ -93,6 +91,12 @@ async def run_with(settings: Settings, options: Options) -> int:
 
 def _can_draw() -> bool:
     return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def _approver() -> Approver:
+    from newel.terminal.approval import Approver
+
+    return Approver()
 
 
 def _needed(approver: Approver | None) -> Approver:

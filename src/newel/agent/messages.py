@@ -9,7 +9,7 @@ names are camelCase and the union is told apart by ``role`` (messages) or ``type
 
 from __future__ import annotations
 
-import uuid
+import os
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -19,7 +19,7 @@ from msgspec import field
 
 def new_id() -> str:
     """A random identifier of 32 hexadecimal digits."""
-    return uuid.uuid4().hex
+    return os.urandom(16).hex()
 
 
 def now() -> str:

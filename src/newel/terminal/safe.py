@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import re
 
+# The patterns are compiled when a text needs them: most never do, and a start would pay for both.
 # A control string (OSC, DCS, SOS, PM, APC, and screen's title) carries a payload up to its terminator.
 # One that is never terminated ends with its line: no sequence can hide more than the line it stands on.
-_UNSAFE = re.compile(
+_UNSAFE = (
     r"(?P<string>\x1b[\]PX^_k]|[\x90\x98\x9d-\x9f])[^\x07\x18\x1a\x1b\x9c\n\r]*(?P<string_end>[\x07\x18\x1a\x9c])?"
     r"|(?P<csi>\x1b\[|\x9b)[0-?]*[ -/]*(?P<csi_end>[@-~])?"
     r"|(?P<escape>\x1b)[ -/]*(?P<escape_end>[0-~])?"
@@ -25,7 +26,7 @@ _UNSAFE = re.compile(
 )
 
 # What reveals: controls, marks of direction, and characters that have no width or no glyph of their own.
-_HIDDEN = re.compile(
+_HIDDEN = (
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
     r"\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
 )
@@ -39,7 +40,7 @@ def safe(text: str, *, keep_newlines: bool = True) -> str:
     line feed becomes ``↵``: one line stays one line.
     """
     if not _clean(text):
-        text = _UNSAFE.sub(_inert, text)
+        text = re.sub(_UNSAFE, _inert, text)
     return text if keep_newlines else text.replace("\n", "↵")
 
 
@@ -47,7 +48,7 @@ def reveal(text: str) -> str:
     r"""The text with every hidden character written out: ``␛`` for escape, ``<U+200B>`` for a space
     without width. Only ``\n`` and ``\t`` stay as they are. For what a person is asked to approve.
     """
-    return text if _clean(text) else _HIDDEN.sub(_written_out, text)
+    return text if _clean(text) else re.sub(_HIDDEN, _written_out, text)
 
 
 class SafeStream:
@@ -73,7 +74,7 @@ class SafeStream:
                 return ""
             return _inert(found)
 
-        return _UNSAFE.sub(inert, text)
+        return re.sub(_UNSAFE, inert, text)
 
     def finish(self) -> str:
         """The text is over: what is left of it. The stream is as new."""
