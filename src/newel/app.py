@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import AsyncGenerator, Callable
@@ -50,6 +51,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 def run_agent(options: Options) -> int:
     """Carry out what the command line asked for; returns the exit code."""
+    # Loading makes many objects and no garbage: looking for some meanwhile costs a twentieth of the start.
+    gc.disable()
     import anyio
 
     settings = config.load(options.flags, cwd=options.cwd, environ=os.environ)
@@ -69,6 +72,8 @@ async def run_with(settings: Settings, options: Options) -> int:
 
     approver = _approver() if sys.stdin.isatty() or json_in else None
     async with opened(settings, options, approver) as agent:
+        gc.freeze()
+        gc.enable()
         if options.simple:
             from newel.terminal.simple_repl import run_simple_repl
 
