@@ -19,25 +19,40 @@ MAX_CALLS = 256
 """Calls of one message; more are junk."""
 
 
+MAX_COMPARED = 64 * 1024
+"""Characters of arguments that are looked at again when another piece comes."""
+
+
 class _Call:
-    def __init__(self, position: int) -> None:
+    def __init__(self, position: int, index: int | None, call_id: str) -> None:
         self.position = position
-        self.index: int | None = None
-        self.id = ""
+        self.index = index
+        self.id = call_id
         self.name = ""
-        self.arguments: list[str] = []
+        self.size = 0
+        self._arguments: list[str] = []
 
     @property
     def text(self) -> str:
-        return "".join(self.arguments)
+        return "".join(self._arguments)
+
+    def add(self, text: str) -> None:
+        self._arguments.append(text)
+        self.size += len(text)
 
     def is_whole(self) -> bool:
         """Whether the arguments are complete, so that a further piece can only begin another call."""
+        if not self.size or self.size > MAX_COMPARED or not self._arguments[-1].rstrip().endswith("}"):
+            return False
         try:
             parse(self.text)
         except ValueError:
             return False
         return True
+
+    def repeats(self, text: str) -> bool:
+        """Whether a piece is the whole call once more, as some servers send it in their last chunk."""
+        return len(text) == self.size and self.is_whole() and text == self.text
 
 
 class CallPieces:
@@ -65,7 +80,7 @@ class CallPieces:
         """
         made: list[ToolCall] = []
         used: set[str] = set()
-        calls = [call for call in self._calls if call.name or call.arguments]
+        calls = [call for call in self._calls if call.name or call.size]
         for call in calls:
             call_id = call.id if call.id and call.id not in used else fresh_id()
             used.add(call_id)
@@ -83,10 +98,10 @@ class CallPieces:
         if call is None:
             return None
         fresh_name = self._name(call, name)
-        if text and call.arguments and text == call.text and call.is_whole():
-            text = ""  # the whole call once more, as some servers do in their last chunk
+        if call.repeats(text):
+            text = ""
         if text:
-            call.arguments.append(text)
+            call.add(text)
         if not text and not fresh_name:
             return None
         return ToolCallDelta(index=call.position, name=fresh_name, delta=text)
@@ -109,8 +124,7 @@ class CallPieces:
             return known
         if len(self._calls) >= MAX_CALLS:
             return None
-        call = _Call(len(self._calls))
-        call.index, call.id = index, call_id
+        call = _Call(len(self._calls), index, call_id)
         self._calls.append(call)
         return call
 
@@ -120,7 +134,7 @@ class CallPieces:
             return False
         if has_index and not (call_id and call.id):
             return False
-        if not call.arguments:
+        if not call.size:
             return bool(call_id and call.id)
         return call.is_whole() or name != call.name
 

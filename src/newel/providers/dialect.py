@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
 from newel.agent.errors import ContextOverflow, ProviderError
 from newel.agent.ports import ModelRequest
+from newel.providers.loose import regex
 
-_NAMES_LIMIT = re.compile(r"max_(?:completion_)?tokens")
-_NAMES_EFFORT = re.compile(r"reasoning[_ .]effort|does not support thinking", re.IGNORECASE)
-_NAMES_STREAM = re.compile(r"\bstream(?:ing|ed)?\b", re.IGNORECASE)
-_REFUSES = re.compile(
-    r"support|cannot|can't|must|disabled|not (?:allowed|permitted|implemented|available|valid)|invalid"
-    r"|unknown|unexpected|unrecognized|extra",
-    re.IGNORECASE,
+_NAMES_LIMIT = r"max_(?:completion_)?tokens"
+_NAMES_EFFORT = r"(?i)reasoning[_ .]effort|does not support thinking"
+_NAMES_STREAM = r"(?i)\bstream(?:ing|ed)?\b"
+_REFUSES = (
+    r"(?i)support|cannot|can't|must|disabled|not (?:allowed|permitted|implemented|available|valid)|invalid"
+    r"|unknown|unexpected|unrecognized|extra"
 )
-_WANTS = re.compile(r"missing|required|must be|passed back", re.IGNORECASE)
+_WANTS = r"(?i)missing|required|must be|passed back"
 _REASONING = "reasoning_content"
 _NOT_ABOUT_THE_REQUEST = (401, 403, 429)
 
@@ -39,7 +37,7 @@ class Dialect(msgspec.Struct, frozen=True):
         said = str(error)
         if error.status is None or error.status in _NOT_ABOUT_THE_REQUEST:
             return None
-        if request.model.max_output and self.limit and _NAMES_LIMIT.search(said):
+        if request.model.max_output and self.limit and regex(_NAMES_LIMIT).search(said):
             other = "max_completion_tokens" if self.limit == "max_tokens" else None
             limit = None if isinstance(error, ContextOverflow) else other
             return msgspec.structs.replace(self, limit=limit), f"without {self.limit}"
@@ -47,10 +45,10 @@ class Dialect(msgspec.Struct, frozen=True):
             return None
         if self.stream and self.stream_options and "stream_options" in said:
             return msgspec.structs.replace(self, stream_options=False), "without stream_options"
-        if self.reasoning_effort and request.thinking != "off" and _NAMES_EFFORT.search(said):
+        if self.reasoning_effort and request.thinking != "off" and regex(_NAMES_EFFORT).search(said):
             return msgspec.structs.replace(self, reasoning_effort=False), "without reasoning_effort"
-        if not self.reasoning_back and _REASONING in said and _WANTS.search(said):
+        if not self.reasoning_back and _REASONING in said and regex(_WANTS).search(said):
             return msgspec.structs.replace(self, reasoning_back=_REASONING), f"with the earlier {_REASONING}"
-        if self.stream and _NAMES_STREAM.search(said) and _REFUSES.search(said):
+        if self.stream and regex(_NAMES_STREAM).search(said) and regex(_REFUSES).search(said):
             return msgspec.structs.replace(self, stream=False), "without streaming"
         return None

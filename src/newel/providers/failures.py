@@ -6,7 +6,6 @@ the status, and where that says too little from the error's code and the phrases
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -19,7 +18,7 @@ from newel.agent.errors import (
     RequestRejected,
     ServerFailed,
 )
-from newel.providers.loose import as_dict, as_list, as_str, parse
+from newel.providers.loose import as_dict, as_list, as_str, parse, regex
 
 MAX_BODY = 64 * 1024
 """Bytes of a refusal that are read."""
@@ -27,16 +26,15 @@ MAX_BODY = 64 * 1024
 MAX_QUOTE = 400
 """Characters of a server's words that are shown."""
 
-_OVERFLOW = re.compile(
-    r"context[_ ]length[_ ]exceeded|exceed_context_size|maximum context length|context[ -]?(?:window|size|length)"
+_OVERFLOW = (
+    r"(?i)context[_ ]length[_ ]exceeded|exceed_context_size|maximum context length|context[ -]?(?:window|size|length)"
     r"|(?:prompt|input|request) is too long|too many (?:input )?tokens|reduce the length"
     r"|exceeds? the (?:model's )?(?:maximum )?(?:number of |input )?tokens|maximum number of tokens"
-    r"|greater than the context|string_above_max_length",
-    re.IGNORECASE,
+    r"|greater than the context|string_above_max_length"
 )
-_OVERLOADED = re.compile(r"overloaded|loading model|model is loading|temporarily unavailable", re.IGNORECASE)
-_NO_CREDIT = re.compile(r"insufficient_quota|billing|credit balance|payment required", re.IGNORECASE)
-_RATE = re.compile(r"rate.?limit", re.IGNORECASE)
+_OVERLOADED = r"(?i)overloaded|loading model|model is loading|temporarily unavailable"
+_NO_CREDIT = r"(?i)insufficient_quota|billing|credit balance|payment required"
+_RATE = r"(?i)rate.?limit"
 _KINDS = {
     "authentication": 401,
     "permission": 403,
@@ -45,11 +43,9 @@ _KINDS = {
     "rate_limit": 429,
 }
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
-_TITLE = re.compile(r"<title[^>]*>([^<]{1,400})", re.IGNORECASE)
-_TAG = re.compile(
-    r"<(?:script|style)\b.*?(?:</(?:script|style)>|\Z)|<[^>]{0,2000}>", re.IGNORECASE | re.DOTALL
-)
+_CONTROL = r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+"
+_TITLE = r"(?i)<title[^>]{0,100}>([^<]{1,400})"
+_TAG = r"(?is)<(?:script|style)\b.*?(?:</(?:script|style)>|\Z)|<[^>]{0,300}>"
 
 
 class Endpoint(NamedTuple):
@@ -87,15 +83,19 @@ def classify(status: int, words: str, codes: str, endpoint: Endpoint, pause: flo
             f"{endpoint.url} answered with a redirect ({status}){told} Set the base URL to where it points.",
             status=status,
         )
-    if (status in (400, 413, 422) or status >= 500) and not _RATE.search(said) and _OVERFLOW.search(said):
+    if (
+        (status in (400, 413, 422) or status >= 500)
+        and not regex(_RATE).search(said)
+        and regex(_OVERFLOW).search(said)
+    ):
         return ContextOverflow(f"The conversation is too long for {endpoint.model}{told}", status=status)
-    if status == 429 or (status == 413 and _RATE.search(said)):
-        if _NO_CREDIT.search(said):
+    if status == 429 or (status == 413 and regex(_RATE).search(said)):
+        if regex(_NO_CREDIT).search(said):
             return RequestRejected(f"The account has no credit left at {endpoint.url}{told}", status=status)
         return RateLimited(
             f"{endpoint.url} limits the rate of requests (429){told}", status=status, retry_after=pause
         )
-    if status in (408, 425) or status >= 500 or _OVERLOADED.search(said):
+    if status in (408, 425) or status >= 500 or regex(_OVERLOADED).search(said):
         return ServerFailed(f"{endpoint.url} failed ({status}){told}", status=status, retry_after=pause)
     return RequestRejected(_rejection(status, told, endpoint), status=status)
 
@@ -123,7 +123,7 @@ def read_error(body: bytes, secret: str) -> tuple[str, str]:
 
 def quote(words: str, secret: str) -> str:
     """A server's words in one line, short, without control characters and without the key."""
-    words = _CONTROL.sub(" ", words)
+    words = regex(_CONTROL).sub(" ", words)
     if secret:
         words = words.replace(secret, "***")
     words = " ".join(words.split())
@@ -134,7 +134,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     """The pause that the server asks for, in seconds: a number or a date; None if it names none."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = headers.get(name, "").strip()
-        if re.fullmatch(r"\d{1,9}(?:\.\d{1,9})?", value):
+        if regex(r"\d{1,9}(?:\.\d{1,9})?").fullmatch(value):
             return float(value) * unit
     if not value:
         return None
@@ -184,6 +184,6 @@ def _plain(text: str) -> str:
     """The words of a page: its title, else its text."""
     if "<" not in text:
         return text
-    if title := _TITLE.search(text):
+    if title := regex(_TITLE).search(text):
         return title[1]
-    return _TAG.sub(" ", text)
+    return regex(_TAG).sub(" ", text)

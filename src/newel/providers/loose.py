@@ -1,11 +1,19 @@
-"""Reading JSON that was written by others: nothing is what it should be until it has been looked at."""
+"""Reading what was written by others: nothing is what it should be until it has been looked at."""
 
 from __future__ import annotations
 
 import json
+import re
+from functools import cache
 from typing import Any, cast
 
 import msgspec
+
+
+@cache
+def regex(pattern: str) -> re.Pattern[str]:
+    """The compiled expression: made on first use, for at import it would slow down every start."""
+    return re.compile(pattern)
 
 
 def parse(data: bytes | str, *, strict: bool = True) -> Any:

@@ -6,7 +6,7 @@ block that is never closed lasts to the end of the message.
 
 from __future__ import annotations
 
-import re
+from newel.providers.loose import regex
 
 OPENERS = ("<think>", "<thinking>")
 CLOSERS = {"<think>": "</think>", "<thinking>": "</thinking>"}
@@ -14,7 +14,7 @@ QUOTES = "`\"'"
 FENCE = 3
 """Backticks that open or close a fenced block."""
 
-_TICKS = re.compile(r"`+")
+_TICKS = r"`+"
 
 
 def held_back(text: str, marks: tuple[str, ...]) -> int:
@@ -86,7 +86,7 @@ class ThinkSplitter:
 
     def _note(self, text: str) -> None:
         """Remember what the next tag would stand behind."""
-        for run in _TICKS.finditer(text):
+        for run in regex(_TICKS).finditer(text):
             before = self._ticks if run.start() == 0 else 0
             length = before + len(run[0])
             self._in_fence ^= before < FENCE <= length

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
-from newel.providers.loose import as_dict, as_list, as_str
+from newel.providers.loose import as_dict, as_list, as_str, regex
 from newel.providers.repair import Toolbox, guess_json
 
 MARKS = (
@@ -40,48 +40,44 @@ INDENT = 16
 """Characters before a call on its line at most, the line break counted."""
 NEITHER = {"type", "id", *NAME_KEYS}
 
-_CANDIDATE = re.compile(r"[`{]|<(?=[tfim|]|\Z)|\[(?=[T\s{]|\Z)")
-_FENCE = re.compile(r"```[ \t]{0,8}(?:\w{1,20}[ \t]{0,8})?\n\s{0,20}")
-_FENCE_PART = re.compile(r"`{1,3}|```[ \t]{0,8}(?:\w{1,20}[ \t]{0,8})?")
-_JSON = re.compile(
+_CANDIDATE = r"[`{]|<(?=[tfim|]|\Z)|\[(?=[T\s{]|\Z)"
+_FENCE = r"```[ \t]{0,8}(?:\w{1,20}[ \t]{0,8})?\n\s{0,20}"
+_FENCE_PART = r"`{1,3}|```[ \t]{0,8}(?:\w{1,20}[ \t]{0,8})?"
+_JSON = (
     r"(?:\[\s{0,20})?\{\s{0,20}\"(?:"
     rf"(?:{'|'.join(NAME_KEYS)})\"\s{{0,20}}:\s{{0,20}}(?:\"(?P<name>[^\"\n]{{1,64}})\"|\{{)"
     r"|type\"\s{0,20}:\s{0,20}\"(?:function|tool_call|tool_use)\""
     rf"|(?:id|{'|'.join((*ARGUMENT_KEYS, *WRAPPERS, *LISTS))})\"\s{{0,20}}:)"
 )
-_JSON_PART = re.compile(
-    r"(?:\[\s{0,20})?(?:\{\s{0,20}(?:\"\w{0,20}(?:\"\s{0,20}(?::\s{0,20}(?:\"[^\"\n]{0,64})?)?)?)?)?"
-)
+_JSON_PART = r"(?:\[\s{0,20})?(?:\{\s{0,20}(?:\"\w{0,20}(?:\"\s{0,20}(?::\s{0,20}(?:\"[^\"\n]{0,64})?)?)?)?)?"
 _LONGEST_START = 256
 """Characters: what has not become the beginning of a call by then will not."""
 
 _TAG = r"(?:tool_calls?|function_call|tool_use|tools|minimax:tool_call)"
-_OPENER = re.compile(
-    rf"<{_TAG}\b[^>]*>"
+_OPENER = (
+    rf"<{_TAG}\b[^>]{{0,80}}>"
     r"|<\|(?:tool_call\|?|tool_call_begin\||python_tag\|)>"
     r"|(?P<mistral>\[TOOL_CALLS\])"
     r"|(?P<fence>```)[ \t]*(?:\w+[ \t]*)?\n"
 )
 _TAG_END = rf"</{_TAG}>|<\|/?(?:tool_call\|?|tool_call_end\||eom_id\||eot_id\|)>"
-_END = re.compile(rf"{_TAG_END}|(?=<{_TAG}\b)|\Z")
-_MISTRAL_END = re.compile(r"(?=\[TOOL_CALLS\])|\Z")
-_FENCE_END = re.compile(r"\n[ \t]*```|\Z")
-_STRAY = re.compile(rf"</?{_TAG}>")
-_ENDS = re.compile(rf"(?:\s*(?:{_TAG_END}|```))*")
-_ELEMENT = re.compile(
-    r"<function=(?P<function>[^>\n]+)>(?P<body>.*?)(?:</function>|(?=<function=)|\Z)"
-    r"|<invoke\s+name=\"(?P<invoke>[^\"\n]+)\"\s*>(?P<content>.*?)(?:</invoke>|\Z)",
-    re.DOTALL,
+_END = rf"{_TAG_END}|(?=<{_TAG}\b)|\Z"
+_MISTRAL_END = r"(?=\[TOOL_CALLS\])|\Z"
+_FENCE_END = r"\n[ \t]*```|\Z"
+_STRAY = rf"</?{_TAG}>"
+_ENDS = rf"(?:\s*(?:{_TAG_END}|```))*"
+_ELEMENT = (
+    r"(?s)<function=(?P<function>[^>\n]{1,80})>(?P<body>.*?)(?:</function>|(?=<function=)|\Z)"
+    r"|<invoke\s{1,8}name=\"(?P<invoke>[^\"\n]{1,80})\"\s{0,8}>(?P<content>.*?)(?:</invoke>|\Z)"
 )
-_PARAMETER = re.compile(
-    r"<parameter(?:=(?P<key>[^>\n]+)|\s+name=\"(?P<name>[^\"\n]+)\"[^>]*)>(?P<value>.*?)"
-    r"(?:</parameter>|(?=<parameter)|\Z)",
-    re.DOTALL,
+_PARAMETER = (
+    r"(?s)<parameter(?:=(?P<key>[^>\n]{1,80})|\s{1,8}name=\"(?P<name>[^\"\n]{1,80})\"[^>]{0,80})>(?P<value>.*?)"
+    r"(?:</parameter>|(?=<parameter)|\Z)"
 )
-_PAIR = re.compile(r"<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)(?:</arg_value>|\Z)", re.DOTALL)
-_NAMED = re.compile(r"\s*(?P<name>[\w.\-]+)\s*(?:\[CALL_ID\][^\[{]*)?(?:\[ARGS\])?\s*(?=\{)")
-_SEPARATORS = re.compile(r"[\s,;]*")
-_LINE_START = re.compile(r"^[ \t]*(?=[\[{])", re.MULTILINE)
+_PAIR = r"(?s)<arg_key>([^<]{1,80})</arg_key>\s{0,20}<arg_value>(.*?)(?:</arg_value>|\Z)"
+_NAMED = r"\s*(?P<name>[\w.\-]+)\s*(?:\[CALL_ID\][^\[{]*)?(?:\[ARGS\])?\s*(?=\{)"
+_SEPARATORS = r"[\s,;]*"
+_LINE_START = r"(?m)^[ \t]*(?=[\[{])"
 _DECODER = json.JSONDecoder(strict=False)
 
 
@@ -91,6 +87,14 @@ class Written(NamedTuple):
     name: str
     arguments: object
     mended: bool = False
+
+
+class _Block(NamedTuple):
+    """A piece of text that is nothing but calls."""
+
+    start: int
+    end: int
+    calls: list[Written]
 
 
 class Gate:
@@ -110,7 +114,7 @@ class Gate:
             return text
         text = self._pending + text
         keep = len(text)
-        for candidate in _CANDIDATE.finditer(text):
+        for candidate in regex(_CANDIDATE).finditer(text):
             at = candidate.start()
             starts_line = self._starts_line(text, at)
             if not starts_line and text[at] in "`{":
@@ -142,11 +146,11 @@ class Gate:
             return True
         if not starts_line:
             return False
-        if fence := _FENCE.match(text, at):
+        if fence := regex(_FENCE).match(text, at):
             at = fence.end()
             if text.startswith(MARKS, at):
                 return True
-        found = _JSON.match(text, at)
+        found = regex(_JSON).match(text, at)
         return found is not None and (not found["name"] or self._toolbox.find(found["name"]) is not None)
 
 
@@ -158,11 +162,11 @@ def _may_open(start: str, *, starts_line: bool) -> bool:
         return True
     if not starts_line:
         return False
-    if _FENCE_PART.fullmatch(start):
+    if regex(_FENCE_PART).fullmatch(start):
         return True
-    fence = _FENCE.match(start)
+    fence = regex(_FENCE).match(start)
     body = start[fence.end() :] if fence else start
-    return any(mark.startswith(body) for mark in MARKS) or _JSON_PART.fullmatch(body) is not None
+    return any(mark.startswith(body) for mark in MARKS) or regex(_JSON_PART).fullmatch(body) is not None
 
 
 def find_calls(text: str, toolbox: Toolbox) -> tuple[str, list[Written]]:
@@ -170,68 +174,67 @@ def find_calls(text: str, toolbox: Toolbox) -> tuple[str, list[Written]]:
     prose: list[str] = []
     calls: list[Written] = []
     done = 0
-    for start, end, found in _blocks(text, toolbox):
-        prose.append(text[done:start])
-        calls += found
-        done = end
+    for block in _blocks(text, toolbox):
+        prose.append(text[done : block.start])
+        calls += block.calls
+        done = block.end
     if not calls:
         return text, []
     prose.append(text[done:])
-    cleaned = (_STRAY.sub("", piece).strip() for piece in prose)
+    cleaned = (regex(_STRAY).sub("", piece).strip() for piece in prose)
     return "\n\n".join(piece for piece in cleaned if piece), calls
 
 
-def _blocks(text: str, toolbox: Toolbox) -> Iterator[tuple[int, int, list[Written]]]:
-    """The pieces of text that are calls: (start, end, the calls)."""
+def _blocks(text: str, toolbox: Toolbox) -> Iterator[_Block]:
+    """The pieces of the text that are calls, in their order."""
+    readers = [_read_opened, _read_element, _read_bare]
     at = 0
     for _ in range(MAX_BLOCKS):
-        nearest: tuple[int, int, list[Written]] | None = None
-        for reader in (_read_opened, _read_element, _read_bare):
-            found = reader(text, at, toolbox)
-            if found and (nearest is None or found[0] < nearest[0]):
-                nearest = found
-        if nearest is None:
+        found = [(block, reader) for reader in readers if (block := reader(text, at, toolbox))]
+        if not found:
             return
+        readers = [reader for _, reader in found]  # who finds nothing here finds nothing further on
+        nearest = min((block for block, _ in found), key=lambda block: block.start)
         yield nearest
-        at = nearest[1]
+        at = nearest.end
 
 
-def _read_opened(text: str, at: int, toolbox: Toolbox) -> tuple[int, int, list[Written]] | None:
+def _read_opened(text: str, at: int, toolbox: Toolbox) -> _Block | None:
     """What stands behind an opening tag or fence. Exact JSON says itself where it ends: a fence inside one
     of its strings is not the end.
     """
-    for opener in islice(_OPENER.finditer(text, at), MAX_BLOCKS):
+    for opener in islice(regex(_OPENER).finditer(text, at), MAX_BLOCKS):
         calls, end = _exact_calls(text, opener.end(), toolbox)
         if calls:
-            ends = _ENDS.match(text, end)
-            return opener.start(), ends.end() if ends else end, calls
+            ends = regex(_ENDS).match(text, end)
+            return _Block(opener.start(), ends.end() if ends else end, calls)
         closer = _MISTRAL_END if opener["mistral"] else _FENCE_END if opener["fence"] else _END
-        closed = closer.search(text, opener.end())
+        closed = regex(closer).search(text, opener.end())
         stop, end = closed.span() if closed else (len(text), len(text))
         if calls := _calls_in(text[opener.end() : stop], toolbox):
-            return opener.start(), end, calls
+            return _Block(opener.start(), end, calls)
     return None
 
 
-def _read_element(text: str, at: int, toolbox: Toolbox) -> tuple[int, int, list[Written]] | None:
-    for match in islice(_ELEMENT.finditer(text, at), MAX_BLOCKS):
+def _read_element(text: str, at: int, toolbox: Toolbox) -> _Block | None:
+    for match in islice(regex(_ELEMENT).finditer(text, at), MAX_BLOCKS):
         if call := _element_call(match, toolbox):
-            return match.start(), match.end(), [call]
+            return _Block(match.start(), match.end(), [call])
     return None
 
 
-def _read_bare(text: str, at: int, toolbox: Toolbox) -> tuple[int, int, list[Written]] | None:
+def _read_bare(text: str, at: int, toolbox: Toolbox) -> _Block | None:
     """JSON that begins a line: exact, or broken to the end of the text."""
-    for match in islice(_LINE_START.finditer(text, at), MAX_BLOCKS):
+    for match in islice(regex(_LINE_START).finditer(text, at), MAX_BLOCKS):
         start = match.end()
-        if not _JSON.match(text, start):
+        if not regex(_JSON).match(text, start):
             continue
         calls, end = _exact_calls(text, start, toolbox)
         if calls:
-            return start, end, calls
+            return _Block(start, end, calls)
         if end == start:
             calls = _calls_of(guess_json(text[start:]), toolbox, mended=True)
-            return (start, len(text), calls) if calls else None
+            return _Block(start, len(text), calls) if calls else None
     return None
 
 
@@ -239,7 +242,7 @@ def _exact_calls(text: str, at: int, toolbox: Toolbox) -> tuple[list[Written], i
     """The calls in the JSON values that begin at ``at``, and where the last value read ends."""
     calls: list[Written] = []
     end = at
-    while (start := _SEPARATORS.match(text, end)) and text.startswith(("{", "["), start.end()):
+    while (start := regex(_SEPARATORS).match(text, end)) and text.startswith(("{", "["), start.end()):
         try:
             value, after = _DECODER.raw_decode(text, start.end())
         except (ValueError, RecursionError):
@@ -254,21 +257,21 @@ def _exact_calls(text: str, at: int, toolbox: Toolbox) -> tuple[list[Written], i
 
 def _calls_in(body: str, toolbox: Toolbox) -> list[Written]:
     """The calls in what stands between two tags or fences, where it is not exact JSON."""
-    if tagged := _OPENER.search(body):
+    if tagged := regex(_OPENER).search(body):
         exact, _ = _exact_calls(body, tagged.end(), toolbox)
         if exact:
             return exact
         body = body[tagged.end() :]
     elements = [
         call
-        for match in islice(_ELEMENT.finditer(body), MAX_BLOCKS)
+        for match in islice(regex(_ELEMENT).finditer(body), MAX_BLOCKS)
         if (call := _element_call(match, toolbox))
     ]
     if elements:
         return elements
-    if pairs := _PAIR.findall(body):
+    if pairs := regex(_PAIR).findall(body):
         return _typed_call(body.partition("<arg_key>")[0].strip(), pairs, toolbox)
-    if (named := _NAMED.match(body)) and toolbox.find(named["name"]):
+    if (named := regex(_NAMED).match(body)) and toolbox.find(named["name"]):
         return [Written(named["name"], body[named.end() :].strip())]
     if body.lstrip().startswith(("{", "[")):
         return _calls_of(guess_json(body), toolbox, mended=True)
@@ -318,7 +321,9 @@ def _element_call(match: re.Match[str], toolbox: Toolbox) -> Written | None:
     body = (match["body"] or match["content"] or "").strip()
     if toolbox.find(name) is None:
         return None
-    pairs = [((part["key"] or part["name"]).strip(), part["value"]) for part in _PARAMETER.finditer(body)]
+    pairs = [
+        ((part["key"] or part["name"]).strip(), part["value"]) for part in regex(_PARAMETER).finditer(body)
+    ]
     if pairs or not body:
         return _typed_call(name, pairs, toolbox)[0]
     return Written(name, body)

@@ -86,6 +86,9 @@ def test_the_kind_of_a_refusal(status: int, body: bytes, kind: type[ProviderErro
         (b"x" * 5000, "x" * 400 + "…"),
         (b'{"error":' * 900 + b"1" + b"}" * 900, None),
         (b"[" * 60000, None),
+        (b"<title" * 10000, None),
+        (b"<" * 60000, None),
+        (b"<script" * 9000, None),
         (b"", ""),
     ],
 )

@@ -164,12 +164,29 @@ def test_the_gate_loses_nothing_and_does_not_depend_on_the_cut(text: str) -> Non
     find_calls(kept, TOOLS)
 
 
-@pytest.mark.parametrize(
-    "junk", ["<tool_call>", "[TOOL_CALLS]", '{"name": "read", ', "```\n", "<function=read>", "["]
-)
+JUNK = [
+    "<tool_call>",
+    "<tool_call ",
+    "[TOOL_CALLS]",
+    '{"name": "read", ',
+    '{"name": "read"}\n',
+    "```\n",
+    "<function=read>",
+    "<function=",
+    "<parameter=",
+    '<invoke name="',
+    "<arg_key>",
+    "[",
+    "`",
+    "<",
+]
+
+
+@pytest.mark.parametrize("junk", JUNK)
 def test_junk_of_a_megabyte_does_not_stop_the_program(junk: str) -> None:
     """Else a hostile server could hang the agent: this must end well within the test's time limit."""
     text = junk * (1_000_000 // len(junk))
-    passed, kept = through_gate([text])
-    find_calls(kept, TOOLS)
-    assert len(passed) + len(kept) == len(text)
+    for start in ("", "<tool_call>", "<function=read>"):
+        passed, kept = through_gate([start + text])
+        find_calls(kept, TOOLS)
+        assert len(passed) + len(kept) == len(start + text)
