@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TextIO
 
 from newel.permissions.policy import Approval, ApprovalRequest, Ask
+from newel.terminal.lines import LineReader
+from newel.terminal.renderer import Renderer
 from newel.terminal.safe import reveal
 from newel.terminal.words import one_line
 
@@ -29,6 +31,21 @@ class Approver:
         if self.handler is None:
             return Approval("no", "Nobody can be asked at the moment.")
         return await self.handler(request)
+
+
+class TerminalAsk:
+    """Asks on a terminal, where ``renderer`` shows the run and ``stdin`` is read line by line."""
+
+    def __init__(self, renderer: Renderer, lines: LineReader, out: TextIO) -> None:
+        self._renderer = renderer
+        self._lines = lines
+        self._out = out
+
+    async def __call__(self, request: ApprovalRequest) -> Approval:
+        with self._renderer.paused():
+            self._out.write(f"\n{present(request)}\n{QUESTION}")
+            self._out.flush()
+            return understand(await self._lines.next())
 
 
 def present(request: ApprovalRequest, host: str = "this machine") -> str:

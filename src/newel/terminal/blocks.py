@@ -93,7 +93,7 @@ class Blocks:
         """Whether a line after an empty one may belong to the open block."""
         if line[0] in " \t":
             return True
-        return self._holds_others and bool(_CONTAINER.match(line)) or not self._begins_block(line)
+        return self._holds_others and (bool(_CONTAINER.match(line)) or not self._begins_block(line))
 
     def _is_indented(self) -> bool:
         """Whether the open block may be indented code, which an empty line does not end."""

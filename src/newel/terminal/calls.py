@@ -6,7 +6,7 @@ import re
 from typing import Any, NamedTuple
 
 from newel.agent.events import AgentEvent, MessageEnd, ToolExecutionEnd, ToolExecutionStart
-from newel.agent.messages import AssistantMessage, ToolCall, ToolResultMessage
+from newel.agent.messages import INTERRUPTED, AssistantMessage, ToolCall, ToolResultMessage
 from newel.terminal.diffs import changed_lines
 from newel.terminal.safe import safe
 from newel.terminal.words import one_line, plural, size
@@ -14,7 +14,7 @@ from newel.terminal.words import one_line, plural, size
 TAIL = 8
 """Lines of a failed call's output that are shown."""
 
-_LABEL = re.compile(r"stdout:|stderr:|exit code: \d+")
+_LABEL = re.compile(r"stdout:|stderr:|exit code: \d+|Output until then:")
 
 Details = dict[str, Any]
 
@@ -84,6 +84,8 @@ def summarise_result(name: str, output: str, details: Details, *, is_error: bool
         return "not run"
     if details.get("timedOut"):
         return "timed out"
+    if output.startswith(INTERRUPTED):
+        return "stopped"
     if exit_code := details.get("exitCode"):
         return f"exit code {exit_code}"
     if is_error:
@@ -106,8 +108,8 @@ def summarise_result(name: str, output: str, details: Details, *, is_error: bool
 
 
 def last_lines(output: str, number: int = TAIL) -> list[str]:
-    """The last lines of a result that say something, inert and without the labels that bash adds."""
-    lines = safe(output[-4_000:]).split("\n")
+    """The last lines of a result that say something, inert and without the labels around it."""
+    lines = safe(output.removeprefix(INTERRUPTED)[-4_000:]).split("\n")
     said = [line.rstrip() for line in lines if line.strip() and not _LABEL.fullmatch(line)]
     return [line if len(line) <= 400 else line[:399] + "…" for line in said[-number:]]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from typing import TextIO, assert_never
 
@@ -61,6 +62,9 @@ class ConsoleRenderer:
 
     def tick(self) -> None:
         """Nothing moves here."""
+
+    def paused(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def close(self) -> None:
         self._end_line()

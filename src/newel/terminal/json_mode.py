@@ -20,6 +20,7 @@ cannot be understood is answered with an ``error`` event that names it.
 from __future__ import annotations
 
 from collections import deque
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, BinaryIO, Literal, assert_never
 
 import anyio
@@ -145,6 +146,9 @@ class JsonRenderer:
 
     def tick(self) -> None:
         """Nothing moves here."""
+
+    def paused(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def close(self) -> None:
         self.out.flush()

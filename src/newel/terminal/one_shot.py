@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Sequence
 
 from newel.agent.events import AgentEnd
 from newel.session.coding_agent import CodingAgent
+from newel.terminal.approval import Approver, TerminalAsk
+from newel.terminal.lines import LineReader
 from newel.terminal.prompts import Prompt, prepare
 from newel.terminal.renderer import Renderer, animate, forget_stdout
 from newel.terminal.signals import die_of, exit_code, on_signals
@@ -14,8 +17,11 @@ from newel.terminal.signals import die_of, exit_code, on_signals
 DONE, FAILED = 0, 1
 
 
-async def run_prompts(agent: CodingAgent, prompts: Sequence[Prompt], renderer: Renderer) -> int:
-    """Answer each prompt; the first that does not end well is the last.
+async def run_prompts(
+    agent: CodingAgent, prompts: Sequence[Prompt], renderer: Renderer, *, approver: Approver | None = None
+) -> int:
+    """Answer each prompt; the first that does not end well is the last. ``approver`` is given where
+    standard input is a terminal: there the person is asked.
 
     Returns 0 if all are done, 1 if a run failed, hit a limit or lost its reader, 128 + N if signal N
     stopped it (130 for Ctrl+C). The second signal ends the process where it stands.
@@ -30,6 +36,8 @@ async def run_prompts(agent: CodingAgent, prompts: Sequence[Prompt], renderer: R
         stopped_by = number
         agent.abort()
 
+    if approver is not None:
+        approver.handler = TerminalAsk(renderer, LineReader(sys.stdin.fileno()), sys.stdout)
     unsubscribe = agent.subscribe(renderer.handle)
     try:
         async with on_signals(stop) as group:

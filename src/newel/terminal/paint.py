@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Mapping
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 from rich.theme import Theme
@@ -30,6 +30,7 @@ MAX_WIDTH = 100
 DIFF_LINES = 16
 """Changed lines of an edit that are shown."""
 
+_EMPTY_AROUND = re.compile(r"\A(?:(?:\x1b\[[0-9;]*m)*\n)+|(?:\n(?:\x1b\[[0-9;]*m)*)+\Z")
 _TRAILING_SPACE = re.compile(r" +((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
 
 
@@ -62,7 +63,7 @@ class Painter:
         console.width = max(width, 8)
         with console.capture() as captured:
             console.print(Group(what), crop=crop, end="")  # in a group a text keeps its own way to wrap
-        return _TRAILING_SPACE.sub(r"\1", captured.get()).strip("\n")
+        return _EMPTY_AROUND.sub("", _TRAILING_SPACE.sub(r"\1", captured.get()))
 
     def markdown(self, text: str, width: int, *, crop: bool = False) -> str:
         return self.paint(Prose(safe(text), code_theme=self._code_theme), min(width, MAX_WIDTH), crop=crop)
@@ -103,6 +104,12 @@ def running_line(name: str, described: str, width: int) -> Text:
 def output_line(text: str, width: int) -> Text:
     """A line of a tool's output, under the tool's own line."""
     return Text("  │ ", style=DIM).append(fit(text.expandtabs(4), min(width, MAX_WIDTH) - 4), style=DIM)
+
+
+def failure_lines(text: str, width: int) -> list[Text]:
+    """A line of a failed call, whole, on as many lines as it needs."""
+    parts = chop_cells(text.expandtabs(4), max(min(width, MAX_WIDTH) - 4, 1))
+    return [Text("  │ ", style=DIM).append(part) for part in parts]
 
 
 def diff_block(diff: str, width: int) -> list[Text]:

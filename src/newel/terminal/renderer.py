@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import AbstractContextManager
 from typing import Protocol, TextIO
 
 import anyio
@@ -30,6 +31,10 @@ class Renderer(Protocol):
 
     def tick(self) -> None:
         """Time has passed: about every ``TICK`` seconds."""
+        ...
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Inside, the terminal may be used for a question."""
         ...
 
     def close(self) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, assert_never
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Literal, TextIO, assert_never
 
 from newel.agent.events import (
     AgentEnd,
@@ -41,7 +42,7 @@ from newel.terminal.calls import Calls, Outcome
 from newel.terminal.console import milliseconds_between
 from newel.terminal.paint import Painter
 from newel.terminal.safe import SafeStream, safe
-from newel.terminal.screen import Screen
+from newel.terminal.screen import LiveScreen, Screen
 from newel.terminal.words import ENDINGS, count, describe_call, duration, meter, one_line
 
 if TYPE_CHECKING:
@@ -102,10 +103,18 @@ class RichRenderer:
         self._print("note", paint.Text(safe(text)))
         self._draw()
 
+    def echo(self, text: str) -> None:
+        """Show what a person sent that is no message to the model."""
+        self._print("user", paint.said_by_user(text))
+        self._draw()
+
     def tick(self) -> None:
         self._frame += 1
         if self._doing:
             self._draw()
+
+    def paused(self) -> AbstractContextManager[None]:
+        return self.screen.paused()
 
     def close(self) -> None:
         self._doing = ""
@@ -249,7 +258,8 @@ class RichRenderer:
         self._running.pop(outcome.call_id, None)
         lines = [paint.call_line(outcome, width)]
         if outcome.failed:
-            lines += [paint.output_line(line, width) for line in outcome.tail]
+            for line in outcome.tail:
+                lines += paint.failure_lines(line, width)
         else:
             lines += paint.diff_block(outcome.diff, min(width, paint.MAX_WIDTH))
         self._print("calls", *lines)
@@ -277,6 +287,11 @@ class RichRenderer:
             milliseconds=milliseconds_between(self._began, event.timestamp),
         )
         self._print("end", paint.Text(summary, style=paint.DIM))
+
+
+def on_terminal(out: TextIO, *, window: Callable[[], int | None] = lambda: None) -> RichRenderer:
+    """The renderer for a run whose terminal nobody types at."""
+    return RichRenderer(LiveScreen(out), Painter(), hint="Ctrl+C stops", window=window)
 
 
 class _Answer:

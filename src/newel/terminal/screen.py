@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol, TextIO
 
 # A terminal that knows them shows all between the two at once; others ignore them.
@@ -23,6 +23,10 @@ class Screen(Protocol):
         """Print ``above`` (whole lines, or nothing) for good, and show ``live`` below in place of what
         was live before.
         """
+        ...
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Nothing is live inside: the terminal can be used for a question."""
         ...
 
 
@@ -52,7 +56,6 @@ class LiveScreen:
 
     @contextmanager
     def paused(self) -> Generator[None]:
-        """Nothing is live inside: the terminal can be used for a question."""
         wanted = self._wanted
         self.draw("", [])
         self._paused = True

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import AbstractContextManager, nullcontext
 from typing import TextIO, assert_never
 
 import anyio
@@ -64,6 +65,9 @@ class SimpleRenderer:
 
     def tick(self) -> None:
         """Nothing moves here."""
+
+    def paused(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def close(self) -> None:
         self.out.flush()

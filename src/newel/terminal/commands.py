@@ -1,0 +1,303 @@
+"""What ``/name`` does: one row for each command."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple, get_args
+
+from newel.agent.messages import AppMessage, AssistantMessage, ToolCall, ToolResultMessage, UserMessage
+from newel.agent.ports import ThinkingLevel
+from newel.session.coding_agent import CodingAgent
+from newel.terminal.desk import Desk
+from newel.terminal.words import count, describe_call, meter, one_line, plural
+
+LISTED = 20
+"""Sessions that ``/resume`` offers."""
+SHOWN = 100_000
+"""Characters of a call's input or output that ``/show`` prints."""
+
+
+class Context(NamedTuple):
+    """What commands work with. ``home`` is Newel's own folder."""
+
+    agent: CodingAgent
+    desk: Desk
+    home: Path
+
+    def say(self, text: str) -> None:
+        self.desk.renderer.note(text)
+
+    async def pick(self, title: str, rows: Sequence[str]) -> int | None:
+        """The number of the row, from 0, that the person chose; None for none."""
+        numbered = "\n".join(f"{number:>3}  {row}" for number, row in enumerate(rows, 1))
+        self.say(f"{title}\n{numbered}")
+        answer = (await self.desk.ask("Number (Enter: none): ") or "").strip()
+        if answer.isdecimal() and 1 <= int(answer) <= len(rows):
+            return int(answer) - 1
+        if answer:
+            self.say(f"{one_line(answer, 40)} is not in the list. Nothing was changed.")
+        return None
+
+
+class Command(NamedTuple):
+    """``at_once`` commands act also while a prompt is answered; others wait for its end."""
+
+    name: str
+    arguments: str
+    help: str
+    run: Callable[[Context, str], Awaitable[None]]
+    at_once: bool = False
+
+
+async def show_help(context: Context, _: str) -> None:
+    rows = [(f"/{command.name} {command.arguments}".strip(), command.help) for command in COMMANDS]
+    rows += [(f"/{name}", template.description) for name, template in context.agent.templates.items()]
+    rows += [
+        ("!command", "run a command yourself; the model does not see it"),
+        ("@path", "attach a file"),
+        ("Enter, Tab", "while it works: say something now, or when it is done"),
+        ("Alt+Enter", "a new line"),
+        ("Esc, Ctrl+C", "stop what runs; Ctrl+C again or Ctrl+D leaves"),
+        ("Ctrl+O", "show the last call in full"),
+    ]
+    width = max(len(name) for name, _ in rows)
+    context.say("\n".join(f"{name:<{width}}  {words}" for name, words in rows))
+
+
+async def clear(context: Context, _: str) -> None:
+    context.agent.new_session()
+    context.say("A new conversation. The one before is kept: /resume.")
+
+
+async def model(context: Context, name: str) -> None:
+    agent = context.agent
+    if not name:
+        names = await agent.list_models()
+        known = agent.state.model.id
+        rows = [f"{one_line(listed)}{'  (in use)' if listed == known else ''}" for listed in names]
+        if not rows:
+            context.say(f"The server names no models. {known} is in use; /model NAME takes another.")
+            return
+        picked = await context.pick("Models", rows)
+        if picked is None:
+            return
+        name = names[picked]
+    agent.agent.set_model(agent.describe_model(name))
+    context.say(f"{one_line(name)} answers from the next prompt on.")
+
+
+async def thinking(context: Context, level: str) -> None:
+    for known in get_args(ThinkingLevel):
+        if known == level:
+            context.agent.agent.set_thinking_level(known)
+    now = context.agent.state.thinking_level
+    levels = ", ".join(get_args(ThinkingLevel))
+    context.say(f"Thinking is {now}." if level == now else f"Thinking is {now}. It can be: {levels}.")
+
+
+async def compact(context: Context, instructions: str) -> None:
+    before = context.agent.totals().context
+    if await context.agent.compact(instructions):
+        context.say(f"Summed up {count(before)} tokens. The full conversation stays in the session.")
+    else:
+        context.say("There is nothing to sum up yet.")
+
+
+async def session(context: Context, words: str) -> None:
+    manager = context.agent.session
+    verb, _, name = words.partition(" ")
+    if verb == "name":
+        manager.set_name(name)
+    elif words:
+        context.say("/session shows the session, /session name WORDS names it.")
+        return
+    path = manager.get_file_path()
+    facts = [
+        ("session", manager.get_id()),
+        ("name", manager.get_name() or "none: /session name WORDS"),
+        ("file", str(path) if path else "kept in memory only"),
+        ("folder", context.agent.workspace.root),
+        ("messages", str(len(context.agent.state.messages))),
+        *(("damage", line) for line in manager.damage),
+    ]
+    context.say("\n".join(f"{fact:<9} {value}" for fact, value in facts))
+
+
+async def resume(context: Context, session_id: str) -> None:
+    agent = context.agent
+    if not session_id:
+        from newel.session.listing import list_sessions
+
+        now = agent.session.get_id()
+        found = list_sessions(context.home / "sessions", agent.workspace.root, limit=LISTED)
+        others = [listed for listed in found if listed.id != now]
+        if not others:
+            context.say("There is no other session of this folder.")
+            return
+        rows = [
+            f"{listed.name or one_line(listed.first_text, 60) or listed.id}"
+            f"  ({plural(listed.messages, 'message')}, {_ago(listed.modified)})"
+            for listed in others
+        ]
+        picked = await context.pick("Sessions of this folder, the last one first", rows)
+        if picked is None:
+            return
+        session_id = others[picked].id
+    agent.resume(session_id)
+    context.say(recap(agent))
+
+
+def recap(agent: CodingAgent) -> str:
+    """Where a conversation stands, for one who comes back to it."""
+    messages = agent.state.messages
+    lines = [f"Going on with {agent.session.get_name() or agent.session.get_id()}"]
+    lines[0] += f": {plural(len(messages), 'message')}."
+    for message in reversed(messages):
+        if isinstance(message, UserMessage):
+            lines.append(f"You said last: {one_line(message.text)}")
+            break
+    return "\n".join([*lines, *agent.session.damage])
+
+
+async def branch(context: Context, _: str) -> None:
+    agent = context.agent
+    entries = [
+        entry
+        for entry in agent.session.get_tree()
+        if isinstance(entry.message, UserMessage | AssistantMessage) and entry.message.text
+    ]
+    if not entries:
+        context.say("Nothing has been said yet.")
+        return
+    rows: list[str] = []
+    for entry in entries:
+        who = "you  " if isinstance(entry.message, UserMessage) else "agent"
+        aside = "" if entry.active else "  (another branch)"
+        rows.append(f"{who}  {one_line(_text(entry.message), 70)}{aside}")
+    picked = await context.pick("Go on from where? Your own message comes back to be changed", rows)
+    if picked is None:
+        return
+    entry = entries[picked]
+    if isinstance(entry.message, UserMessage):
+        agent.branch(entry.parent_id)
+        context.desk.give_back(entry.message.text)
+    else:
+        agent.branch(entry.message.id)
+    context.say("A new branch begins here. What followed stays in the session: /branch.")
+
+
+async def export(context: Context, target: str) -> None:
+    from newel.session.export import export_session
+
+    data = context.agent.session.get_data()
+    if data is None:
+        context.say("Nothing has been said yet.")
+        return
+    name = target or f"newel-{context.agent.session.get_id()[:8]}.md"
+    path = Path(context.agent.workspace.resolve(name))
+    if await context.agent.workspace.stat(str(path)) is not None:
+        context.say(f"{path} exists already. /export NAME takes another name (.md or .html).")
+        return
+    export_session(data, path)
+    context.say(f"Written: {path}")
+
+
+async def cost(context: Context, _: str) -> None:
+    totals = context.agent.totals()
+    window = context.agent.state.model.context_window
+    words = meter(totals.usage, totals.cost, context=totals.context, window=window)
+    unknown = "" if totals.cost is not None else " · the price of this model is not known"
+    context.say((words or "Nothing has been used yet.") + (unknown if words else ""))
+
+
+async def tools(context: Context, _: str) -> None:
+    rows = [(tool.spec.name, tool.label, tool.read_only) for tool in context.agent.state.tools]
+    context.say(
+        "\n".join(f"{name:<8} {label}{'' if reads else ' (changes things)'}" for name, label, reads in rows)
+    )
+
+
+async def show(context: Context, number: str) -> None:
+    """``/show 2`` is the call before the last one."""
+    back = int(number) if number.isdecimal() and int(number) else 1
+    messages = context.agent.state.messages
+    calls = [
+        call for message in messages if isinstance(message, AssistantMessage) for call in message.tool_calls
+    ]
+    if back > len(calls):
+        context.say(f"There are {plural(len(calls), 'call')} in this conversation.")
+        return
+    call = calls[-back]
+    context.say(unfold(call, _result(messages, call)))
+
+
+def unfold(call: ToolCall, result: ToolResultMessage | None) -> str:
+    """A call's whole input and output, as text."""
+    parts = [describe_call(call.name, call.arguments)]
+    for name, value in call.arguments.items():
+        text = str(value)
+        parts.append(f"{name}:\n{_indented(text)}" if "\n" in text else f"{name}: {text}")
+    if result is None:
+        parts.append("No result yet.")
+    else:
+        diff = result.details.get("diff")
+        parts += [_indented(diff)] if isinstance(diff, str) and diff else []
+        parts.append(f"result{' (failed)' if result.is_error else ''}:\n{_indented(result.output)}")
+    return "\n".join(parts)
+
+
+async def stop(context: Context, _: str) -> None:
+    context.agent.agent.stop()
+    context.say("Stopping before the next request.")
+
+
+async def leave(context: Context, _: str) -> None:
+    context.desk.leave()
+
+
+COMMANDS = (
+    Command("help", "", "this list", show_help, at_once=True),
+    Command("clear", "", "begin a new conversation", clear),
+    Command("model", "[NAME]", "choose the model", model),
+    Command("thinking", "[LEVEL]", "how much the model reasons", thinking),
+    Command("compact", "[WORDS]", "sum up what lies behind, to make room", compact),
+    Command("session", "[name WORDS]", "show or name this session", session, at_once=True),
+    Command("resume", "[ID]", "go on with an earlier session", resume),
+    Command("branch", "", "go back to an earlier message", branch),
+    Command("export", "[FILE]", "write the session as .md or .html", export),
+    Command("cost", "", "what this conversation has used", cost, at_once=True),
+    Command("tools", "", "what the model can do", tools, at_once=True),
+    Command("show", "[N]", "the last call in full, or the Nth last", show, at_once=True),
+    Command("stop", "", "stop before the next request; Esc stops at once", stop, at_once=True),
+    Command("quit", "", "leave", leave, at_once=True),
+)
+BY_NAME = {command.name: command for command in COMMANDS} | {"exit": COMMANDS[-1]}
+
+
+def _result(messages: Sequence[AppMessage], call: ToolCall) -> ToolResultMessage | None:
+    for message in reversed(messages):
+        if isinstance(message, ToolResultMessage) and message.tool_call_id == call.id:
+            return message
+    return None
+
+
+def _indented(text: str) -> str:
+    more = len(text) - SHOWN
+    if more > 0:
+        text = f"{text[:SHOWN]}\n… {more:,} more characters"
+    return "\n".join(f"    {line}" for line in text.rstrip("\n").split("\n"))
+
+
+def _text(message: AppMessage) -> str:
+    return message.text if isinstance(message, UserMessage | AssistantMessage) else ""
+
+
+def _ago(seconds_since_1970: float) -> str:
+    import time
+
+    passed = max(time.time() - seconds_since_1970, 0)
+    for unit, name in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
+        if passed >= unit:
+            return f"{plural(int(passed // unit), name)} ago"
+    return "just now"

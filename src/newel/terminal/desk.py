@@ -1,0 +1,60 @@
+"""Where a person sits: types, reads, and is asked."""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+from newel.terminal.renderer import Renderer
+
+When = Literal["now", "later"]
+"""A message to a running prompt reaches the model after the current tools, or when it would be done."""
+
+
+class Person(Protocol):
+    """What a desk passes on of the person at it."""
+
+    def submit(self, text: str, when: When = "now") -> None:
+        """Something was typed and sent."""
+        ...
+
+    @property
+    def busy(self) -> bool: ...
+
+    def stop(self) -> bool:
+        """Stop what runs; False if nothing does."""
+        ...
+
+    async def idle(self) -> None:
+        """Returns when nothing runs and nothing waits."""
+        ...
+
+    def state(self) -> list[str]:
+        """Lines about what waits and what can be done now, for beside the input."""
+        ...
+
+
+class Desk(Protocol):
+    """A terminal with somebody at it."""
+
+    @property
+    def renderer(self) -> Renderer: ...
+
+    async def run(self, person: Person) -> None:
+        """Serve the person until they leave."""
+        ...
+
+    def leave(self) -> None:
+        """End ``run``."""
+        ...
+
+    async def ask(self, question: str) -> str | None:
+        """Put a question and wait for one line; None if there is nobody to answer. May be cancelled."""
+        ...
+
+    def echo(self, text: str) -> None:
+        """Keep a command that was sent in view, where what is typed vanishes."""
+        ...
+
+    def give_back(self, text: str) -> None:
+        """Offer a text to be edited and sent again."""
+        ...

@@ -1,0 +1,61 @@
+"""A desk for terminals that know nothing, and for pipes: lines in, lines out."""
+
+from __future__ import annotations
+
+import os
+from typing import TextIO
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from newel.terminal.desk import Person
+from newel.terminal.lines import LineReader
+from newel.terminal.renderer import Renderer
+from newel.terminal.safe import safe
+
+
+class PlainDesk:
+    """Reads lines from the file descriptor ``stdin``, one whenever nothing runs."""
+
+    def __init__(self, renderer: Renderer, stdin: int, out: TextIO) -> None:
+        self.renderer = renderer
+        self._out = out
+        self._lines = LineReader(stdin)
+        self._echo = not os.isatty(stdin)
+        self._scope = anyio.CancelScope()
+
+    async def run(self, person: Person) -> None:
+        with self._scope:
+            while True:
+                await person.idle()
+                line = await self.ask("> ")
+                if line is None:
+                    break
+                person.submit(line)
+                await checkpoint()
+
+    def leave(self) -> None:
+        self._scope.cancel()
+
+    async def ask(self, question: str) -> str | None:
+        self._write(question)
+        try:
+            line = await self._lines.next()
+        except ValueError as error:
+            self.renderer.note(f"{error}.")
+            return ""
+        if line is None:
+            self._write("\n")
+        elif self._echo:
+            self._write(f"{safe(line)}\n")
+        return line
+
+    def echo(self, text: str) -> None:
+        """What was typed stays where it was typed."""
+
+    def give_back(self, text: str) -> None:
+        self.renderer.note(f"Not sent: {text}")
+
+    def _write(self, text: str) -> None:
+        self._out.write(text)
+        self._out.flush()

@@ -1,0 +1,276 @@
+"""The conversation at a terminal: prompts, commands, questions, and what may happen when."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Literal
+
+import anyio
+
+from newel.agent.errors import NewelError
+from newel.agent.messages import AppMessage, UserMessage
+from newel.permissions.policy import Approval, ApprovalRequest
+from newel.session.coding_agent import CodingAgent
+from newel.terminal.approval import QUESTION, Approver, present, understand
+from newel.terminal.commands import BY_NAME, COMMANDS, Command, Context, recap
+from newel.terminal.console import ConsoleRenderer
+from newel.terminal.desk import Desk, When
+from newel.terminal.plain_desk import PlainDesk
+from newel.terminal.prompts import Prompt, parse_command, prepare
+from newel.terminal.renderer import animate, text_stdout
+from newel.terminal.shell import ending, run_command
+from newel.terminal.signals import exit_code, on_signals
+from newel.terminal.words import one_line
+
+
+async def run_repl(
+    agent: CodingAgent,
+    *,
+    home: Path,
+    approver: Approver,
+    screen: Literal["rich", "console"] = "rich",
+    header: str = "",
+    first_prompts: Sequence[Prompt] = (),
+) -> int:
+    """Talk with the person at the terminal until they leave. ``home`` is Newel's own folder, ``header`` the
+    first line shown. A terminal that cannot move its cursor gets ``console``.
+
+    Returns 0, or 128 + N if signal N ended it.
+    """
+    desk = open_desk(agent, home, screen)
+    repl = _Repl(agent, desk, home)
+    approver.handler = repl.approve
+    unsubscribe = agent.subscribe(desk.renderer.handle)
+    try:
+        if header:
+            desk.renderer.note(header)
+        if agent.state.messages:
+            desk.renderer.note(recap(agent))
+        for prompt in first_prompts:
+            repl.enqueue(prompt)
+        async with on_signals(repl.on_signal) as group:
+            group.start_soon(animate, desk.renderer)
+            group.start_soon(repl.work)
+            repl.group = group
+            await desk.run(repl)
+    finally:
+        unsubscribe()
+        approver.handler = None
+        desk.renderer.close()
+    return repl.code
+
+
+def open_desk(agent: CodingAgent, home: Path, screen: Literal["rich", "console"]) -> Desk:
+    """The desk that standard input and output allow."""
+
+    def window() -> int | None:
+        return agent.state.model.context_window
+
+    dumb = os.environ.get("TERM", "dumb") == "dumb"
+    if screen == "console" or dumb or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        out = text_stdout()
+        return PlainDesk(ConsoleRenderer(out, window=window), sys.stdin.fileno(), out)
+    from newel.terminal.completion import Files, ReplCompleter
+    from newel.terminal.paint import Painter
+    from newel.terminal.prompt_desk import PromptDesk
+
+    def commands() -> dict[str, str]:
+        known = {command.name: command.help for command in COMMANDS}
+        return known | {name: template.description for name, template in agent.templates.items()}
+
+    return PromptDesk(
+        sys.stdout,
+        Painter(),
+        completer=ReplCompleter(commands, Files(agent.workspace)),
+        history=home / "history",
+        window=window,
+    )
+
+
+class _Repl:
+    """Takes what the person types, one thing after the other; what may act at once does."""
+
+    def __init__(self, agent: CodingAgent, desk: Desk, home: Path) -> None:
+        self.agent = agent
+        self.desk = desk
+        self.context = Context(agent, desk, home)
+        self.code = 0
+        self.group: anyio.abc.TaskGroup | None = None
+        self._jobs: deque[Prompt] = deque()
+        self._more = anyio.Event()
+        self._idle = anyio.Event()
+        self._scope: anyio.CancelScope | None = None
+        self._doing = ""
+        self._prompting = False
+
+    # -- the person ---------------------------------------------------------------------------------
+
+    @property
+    def busy(self) -> bool:
+        return self._scope is not None or bool(self._jobs)
+
+    def submit(self, text: str, when: When = "now") -> None:
+        text = text.strip()
+        command = self._command(text)
+        if not text:
+            return
+        if command is not None and command[0].at_once and self.group is not None:
+            self.desk.echo(text)
+            self.group.start_soon(self._guarded, self._run_command, *command)
+        elif self._prompting and command is None and not text.startswith("!"):
+            prepared = self._prepare(Prompt(text))
+            self.agent.agent.queue.add(prepared, "steer" if when == "now" else "follow_up")
+        else:
+            self.enqueue(Prompt(text))
+
+    def enqueue(self, prompt: Prompt) -> None:
+        self._jobs.append(prompt)
+        self._idle = anyio.Event()
+        self._more.set()
+
+    def stop(self) -> bool:
+        if self._scope is None:
+            return False
+        self._jobs.clear()
+        self._scope.cancel()
+        return True
+
+    async def idle(self) -> None:
+        while self.busy:
+            await self._idle.wait()
+
+    def state(self) -> list[str]:
+        queue = self.agent.agent.queue
+        lines = [f"  {_text(message)}  (next)" for message in queue.steer]
+        lines += [f"  {_text(message)}  (when it is done)" for message in queue.later]
+        lines += [f"  {one_line(job.typed, 60)}  (waits its turn)" for job in self._jobs]
+        if self._prompting:
+            lines.append("Enter says it now · Tab when it is done · Esc stops")
+        elif self._doing:
+            lines.append(f"{self._doing} · Esc stops")
+        elif not self.agent.state.messages:
+            lines.append("Enter sends · Alt+Enter new line · / commands · @ files · ! shell")
+        return lines
+
+    def on_signal(self, number: signal.Signals) -> None:
+        if number == signal.SIGINT and self.stop():
+            return
+        self.code = 0 if number == signal.SIGINT else exit_code(number)
+        self.desk.leave()
+
+    async def approve(self, request: ApprovalRequest) -> Approval:
+        self.desk.renderer.note(present(request))
+        return understand(await self.desk.ask(QUESTION))
+
+    # -- one thing after the other ------------------------------------------------------------------
+
+    async def work(self) -> None:
+        while True:
+            while self._jobs:
+                with anyio.CancelScope() as self._scope:
+                    await self._guarded(self._take, self._jobs.popleft())
+                if self._scope.cancelled_caught and not self._prompting:
+                    self.desk.renderer.note("Stopped.")  # of a prompt its own events say so
+                self._scope, self._prompting, self._doing = None, False, ""
+                self._return_unsent()
+            self._idle.set()
+            self._more = anyio.Event()
+            await self._more.wait()
+
+    async def _guarded(self, action: Callable[..., Awaitable[None]], *arguments: object) -> None:
+        """Whatever fails is told, and the conversation goes on."""
+        try:
+            await action(*arguments)
+        except NewelError as error:
+            self.desk.renderer.note(f"Error: {error}")
+        except OSError:  # the screen itself
+            raise
+        except Exception as error:  # noqa: BLE001 — a command that fails must not end the conversation
+            self.desk.renderer.note(f"Error: {type(error).__name__}: {error}")
+
+    async def _take(self, prompt: Prompt) -> None:
+        text = prompt.typed
+        command = self._command(text)
+        if command is not None:
+            self._doing = f"/{command[0].name}"
+            self.desk.echo(text)
+            await self._run_command(*command)
+        elif text.startswith("!"):
+            self._doing = one_line(text, 60)
+            self.desk.echo(text)
+            await self._shell(text[1:].strip())
+        elif (unknown := parse_command(text)) and unknown[0] not in self.agent.templates:
+            self.desk.renderer.note(f"There is no command /{unknown[0]}. /help lists them.")
+        else:
+            await self._prompt(prompt)
+
+    async def _prompt(self, prompt: Prompt) -> None:
+        message = self._prepare(prompt)
+        self._prompting = True
+        try:
+            await self.agent.prompt(message.text, message.attachments)
+        except OSError:
+            raise
+        except Exception:  # noqa: BLE001, S110 — the error event that came before has said what it was
+            pass
+
+    async def _run_command(self, command: Command, arguments: str) -> None:
+        await command.run(self.context, arguments)
+
+    async def _shell(self, command: str) -> None:
+        lines = _Lines(self.desk.renderer.note)
+        completed = await run_command(self.agent.workspace, command, lines.add)
+        lines.finish()
+        if completed.exit_code:
+            self.desk.renderer.note(ending(completed))
+
+    def _prepare(self, prompt: Prompt) -> UserMessage:
+        prepared = prepare(self.agent, prompt)
+        for note in prepared.notes:
+            self.desk.renderer.note(note)
+        return prepared.message()
+
+    def _return_unsent(self) -> None:
+        """What was meant for a run that has ended comes back to be sent again, or not."""
+        queue = self.agent.agent.queue
+        unsent = [
+            message.text
+            for message in queue.steering() + queue.follow_up()
+            if isinstance(message, UserMessage)
+        ]
+        if unsent:
+            self.desk.give_back("\n".join(unsent))
+
+    def _command(self, text: str) -> tuple[Command, str] | None:
+        parsed = parse_command(text)
+        command = BY_NAME.get(parsed[0]) if parsed else None
+        return (command, parsed[1]) if command and parsed else None
+
+
+class _Lines:
+    """Passes on whole lines of a text that comes in pieces, several at a time."""
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        self._show = show
+        self._rest = ""
+
+    def add(self, piece: str) -> None:
+        whole, end, rest = piece.rpartition("\n")
+        if end:
+            self._show(self._rest + whole)
+            self._rest = rest
+        else:
+            self._rest += piece
+
+    def finish(self) -> None:
+        if self._rest:
+            self._show(self._rest)
+
+
+def _text(message: AppMessage) -> str:
+    return one_line(message.text, 60) if isinstance(message, UserMessage) else ""

@@ -1,0 +1,159 @@
+"""A whole program around the terminal: a scripted model, the real tools, a real session.
+
+Run as ``python program.py FRONT [PROMPT…]`` with FRONT one of rich, console, simple, json, one-shot-rich and
+one-shot-console. ``NEWEL_HOME`` is Newel's folder, ``PROGRAM_APPROVE`` the approval preset.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from newel.agent.agent import ProviderTransport
+from newel.agent.errors import RequestRejected
+from newel.agent.messages import (
+    AssistantMessage,
+    TextContent,
+    ToolCall,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+)
+from newel.agent.ports import Model, ModelRequest, OnDelta, RunConfig
+from newel.agent.transform import Transformer
+from newel.context.templates import load
+from newel.permissions.policy import policy
+from newel.providers.scripted import deltas
+from newel.session.coding_agent import CodingAgent
+from newel.session.manager import SessionManager
+from newel.terminal.approval import Approver
+from newel.terminal.console import ConsoleRenderer
+from newel.terminal.json_mode import run_json
+from newel.terminal.one_shot import run_prompts
+from newel.terminal.prompts import Prompt
+from newel.terminal.repl import run_repl
+from newel.terminal.rich_renderer import on_terminal
+from newel.terminal.simple_repl import run_simple_repl
+from newel.tools import coding_tools
+from newel.workspace.local import LocalWorkspace
+
+ESSAY = """\
+# A plan
+
+It has *three* parts, and 日本語 🙂 in it:
+
+1. read `a.py`
+2. change it
+
+```python
+def greet(name: str) -> str:
+    return f"Hello, {name}"
+```
+
+| what | where |
+|---|---|
+| code | a.py |
+
+That is all.
+"""
+
+
+class Obedient:
+    """A model that does what the prompt says: ``run CMD``, ``write FILE``, ``edit FILE``, ``essay``, ``slow``,
+    ``fail``; anything else it repeats. After its tools it says how many results it saw.
+    """
+
+    async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
+        last = request.messages[-1]
+        answer = self.after(request) if isinstance(last, ToolResultMessage) else self.begin(last)
+        pause = 0.05 if "slow" in str(getattr(last, "content", "")) else 0.002
+        for delta in deltas(answer):
+            await on_delta(delta)
+            await anyio.sleep(pause)
+        return answer
+
+    def begin(self, message: Any) -> AssistantMessage:
+        text = message.text if isinstance(message, UserMessage) else ""
+        verb, _, rest = text.partition(" ")
+        match verb:
+            case "run":
+                return self.call(
+                    "I run it.",
+                    *(
+                        ToolCall(f"c{n}", "bash", {"command": one})
+                        for n, one in enumerate(rest.split(" && "))
+                    ),
+                )
+            case "write":
+                return self.call("", ToolCall("w", "write", {"file_path": rest, "content": "one\ntwo\n"}))
+            case "edit":
+                edit = {"file_path": rest, "old_string": "two", "new_string": "TWO\nthree"}
+                return self.call("", ToolCall("r", "read", {"file_path": rest}), ToolCall("e", "edit", edit))
+            case "essay" | "slow":
+                return self.call(ESSAY)
+            case "fail":
+                raise RequestRejected("The server refused the request: no such model.")
+            case _:
+                return self.call(f"You said: {text}")
+
+    def after(self, request: ModelRequest) -> AssistantMessage:
+        results = sum(isinstance(message, ToolResultMessage) for message in request.messages)
+        return self.call(f"Done after {results} results.")
+
+    def call(self, text: str, *calls: ToolCall) -> AssistantMessage:
+        content: list[Any] = [TextContent(text), *calls] if text else list(calls)
+        return AssistantMessage(content=content, usage=Usage(input=1200, output=34), cost=0.002)
+
+
+def build(cwd: Path, home: Path, approver: Approver) -> CodingAgent:
+    workspace = LocalWorkspace(str(cwd))
+
+    def open_session(session: str | None) -> SessionManager:
+        return SessionManager(directory=home / "sessions", cwd=str(cwd), session=session)
+
+    async def list_models() -> list[str]:
+        return ["obedient", "other"]
+
+    preset: Any = os.environ.get("PROGRAM_APPROVE", "auto")
+    return CodingAgent(
+        transport=ProviderTransport(Obedient()),
+        config=RunConfig(
+            model=Model("obedient", "script", 128_000),
+            transform=Transformer(),
+            tools=coding_tools(workspace),
+            policy=policy(preset, ask=approver, folder=str(cwd)),
+        ),
+        workspace=workspace,
+        session=open_session(None),
+        open_session=open_session,
+        list_models=list_models,
+        describe_model=lambda name: Model(name, "script"),
+        templates=load([cwd / ".newel" / "prompts"]),
+    )
+
+
+async def main(front: str, *prompts: str) -> int:
+    home, approver = Path(os.environ["NEWEL_HOME"]), Approver()
+    agent = build(Path.cwd(), home, approver)
+    given = [Prompt(text) for text in prompts]
+    match front:
+        case "rich" | "console":
+            return await run_repl(
+                agent, home=home, approver=approver, screen=front, header="newel test", first_prompts=given
+            )
+        case "simple":
+            return await run_simple_repl(agent, 0, sys.stdout)
+        case "json":
+            return await run_json(agent, 0, sys.stdout.buffer, approver=approver)
+        case "one-shot-rich":
+            return await run_prompts(agent, given, on_terminal(sys.stdout), approver=approver)
+        case _:
+            return await run_prompts(agent, given, ConsoleRenderer(sys.stdout), approver=approver)
+
+
+if __name__ == "__main__":
+    sys.exit(anyio.run(main, *sys.argv[1:]))
