@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import ipaddress
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping
-from contextlib import AbstractContextManager, aclosing, asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager, aclosing, asynccontextmanager, contextmanager, suppress
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import anyio
@@ -56,24 +56,23 @@ class Reply:
                 async for piece in pieces:
                     size += len(piece)
                     if size > MAX_ANSWER:
-                        raise too_long(MAX_ANSWER)
+                        raise _too_long(MAX_ANSWER)
                     yield piece
 
     async def read(self, limit: int) -> bytes:
         """The whole body; raises ``BadResponse`` if it is longer than ``limit`` bytes."""
-        return await collect(self.chunks(), limit)
+        async with aclosing(self.chunks()) as chunks:
+            return await collect(chunks, limit)
 
     async def beginning(self, limit: int) -> bytes:
-        """What arrives of the body within a few seconds, up to about ``limit`` bytes."""
+        """What arrives of the body within a few seconds, up to ``limit`` bytes, however it breaks off."""
         body = bytearray()
-        with anyio.move_on_after(REFUSAL_TIME):
-            try:
-                async for chunk in self.chunks():
+        with suppress(ProviderError), anyio.move_on_after(REFUSAL_TIME):
+            async with aclosing(self.chunks()) as chunks:
+                async for chunk in chunks:
                     body += chunk
                     if len(body) >= limit:
                         break
-            except ProviderError:
-                pass  # what has come says more than how it broke off
         return bytes(body[:limit])
 
 
@@ -81,19 +80,25 @@ class Http:
     """Requests to one server. ``timeout`` is in seconds without a byte; ``headers`` go with each request."""
 
     def __init__(self, base_url: str, *, headers: Mapping[str, str], timeout: float) -> None:
-        self.base_url = check_url(base_url)
-        self._headers = check_headers(headers)
+        self._base_url, self._query = _split_url(base_url)
+        self._headers = _check_headers(headers)
         self._timeout = timeout
         self._client: httpx2.AsyncClient | None = None
+
+    def shown(self, path: str) -> str:
+        """The URL of a path for people: without credentials and without the query, which may hold some."""
+        scheme, separator, rest = self._base_url.partition("://")
+        host, slash, folders = rest.partition("/")
+        return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{folders}{path}"
 
     @asynccontextmanager
     async def ask(self, method: str, path: str, body: bytes = b"") -> AsyncGenerator[Reply]:
         """Send a request; leaving the block closes the answer. Raises ``ConnectionFailed``."""
         import httpx2
 
-        url = self.base_url + path
         client = self._open()
-        errors = functools.partial(translated, url, self._timeout)
+        url = f"{self._base_url}{path}{self._query}"
+        errors = functools.partial(_translated, self.shown(path), self._timeout)
         with errors():
             request = httpx2.Request(method, url, headers=self._headers, content=body or None)
             response = await client.send(request, stream=True, auth=None)
@@ -112,21 +117,14 @@ class Http:
         if self._client is None:
             import httpx2
 
-            self._client = httpx2.AsyncClient(**client_options(self.base_url, self._timeout))
+            self._client = httpx2.AsyncClient(
+                # Plain HTTP needs no certificates, and loading them takes longer than the first request.
+                verify=self._base_url.startswith("https:"),
+                trust_env=not is_loopback(self._base_url),
+                timeout=httpx2.Timeout(self._timeout, connect=min(self._timeout, CONNECT_TIMEOUT)),
+                limits=httpx2.Limits(keepalive_expiry=KEEP_ALIVE),
+            )
         return self._client
-
-
-def client_options(base_url: str, timeout: float) -> dict[str, Any]:
-    """How a client for this server is made."""
-    import httpx2
-
-    return {
-        # Plain HTTP needs no certificates, and loading them takes longer than the first request.
-        "verify": base_url.startswith("https:"),
-        "trust_env": not is_loopback(base_url),
-        "timeout": httpx2.Timeout(timeout, connect=min(timeout, CONNECT_TIMEOUT)),
-        "limits": httpx2.Limits(keepalive_expiry=KEEP_ALIVE),
-    }
 
 
 async def collect(chunks: AsyncIterator[bytes], limit: int, lead: bytes = b"") -> bytes:
@@ -135,24 +133,27 @@ async def collect(chunks: AsyncIterator[bytes], limit: int, lead: bytes = b"") -
     async for chunk in chunks:
         body += chunk
         if len(body) > limit:
-            raise too_long(limit)
+            raise _too_long(limit)
     return bytes(body)
 
 
-def check_url(base_url: str) -> str:
-    """The base URL without what people paste too much of. Raises ``ConfigError`` if it is none."""
-    url = base_url.strip().rstrip("/").removesuffix("/chat/completions")
+def _split_url(base_url: str) -> tuple[str, str]:
+    """The base URL without what people paste too much of, and its query. Raises ``ConfigError`` if it is
+    none.
+    """
+    url, question, query = base_url.strip().partition("?")
+    url = url.rstrip("/").removesuffix("/chat/completions")
     try:
         parts = urlsplit(url)
         whole = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:
         whole = False
-    if not whole or not url.isprintable() or " " in url:
-        raise ConfigError(f"'{base_url}' is no base URL: it must be like https://host/v1.")
-    return url
+    if not whole or not base_url.isprintable() or " " in url:
+        raise ConfigError(f"'{url.rpartition('@')[2]}' is no base URL: it must be like https://host/v1.")
+    return url, question + query
 
 
-def check_headers(headers: Mapping[str, str]) -> dict[str, str]:
+def _check_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """The headers, if HTTP can carry them; else raises ``ConfigError``, which does not show the value."""
     for name, value in headers.items():
         if not value.isascii() or not value.isprintable():
@@ -188,7 +189,7 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 @contextmanager
-def translated(url: str, timeout: float) -> Generator[None]:
+def _translated(url: str, timeout: float) -> Generator[None]:
     """The HTTP library's errors as ours."""
     import httpx2
 
@@ -205,7 +206,7 @@ def translated(url: str, timeout: float) -> Generator[None]:
         raise ConnectionFailed(f"The connection to {url} broke: {reason}.") from error
 
 
-def too_long(limit: int) -> BadResponse:
+def _too_long(limit: int) -> BadResponse:
     return BadResponse(f"The server sent more than {limit // 2**20} MiB; refused.")
 
 

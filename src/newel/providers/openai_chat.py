@@ -35,7 +35,7 @@ MAX_MODELS = 8 * 2**20
 class OpenAIChat:
     """A ``Provider`` over HTTP.
 
-    ``base_url`` is what stands before ``/chat/completions``; ``timeout`` is in seconds without a byte;
+    ``base_url`` is what stands before ``/chat/completions``, its query behind it; ``timeout`` is in seconds without a byte;
     ``headers`` go with each request; ``price`` may be slow and is called in a thread; a call of a tool in
     ``never_mend`` is not run on guessed arguments. Raises ``ConfigError`` for a URL or a key that cannot be.
 
@@ -125,7 +125,7 @@ class OpenAIChat:
         return message if cost is None else msgspec.structs.replace(message, cost=cost)
 
     def _endpoint(self, path: str, model: str) -> Endpoint:
-        return Endpoint(self._http.base_url + path, model, self._secret)
+        return Endpoint(self._http.shown(path), model, self._secret)
 
 
 class _Answer:

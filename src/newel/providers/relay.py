@@ -30,6 +30,7 @@ from typing import TypeVar
 
 import msgspec
 
+from newel.agent.agent import ProviderTransport
 from newel.agent.errors import BadResponse, ConnectionFailed, ProviderError
 from newel.agent.events import Delta, ErrorEvent, Retry
 from newel.agent.messages import AssistantMessage
@@ -44,6 +45,18 @@ PATH = "/api/transport/run"
 T = TypeVar("T")
 
 
+class AppTransport(ProviderTransport):
+    """Runs the loop and the tools here, and asks the model through the Newel server at ``url``."""
+
+    def __init__(self, url: str, token: str) -> None:
+        self._relay = Relay(url, token)
+        super().__init__(self._relay)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._relay.aclose()
+
+
 class Relay:
     """A ``Provider`` behind a Newel server at ``url``; ``timeout`` is in seconds without a byte."""
 
@@ -54,7 +67,7 @@ class Relay:
 
     async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
         """Ask the server to ask; see ``Provider.complete``."""
-        endpoint = Endpoint(self._http.base_url + PATH, request.model.id, self._token)
+        endpoint = Endpoint(self._http.shown(PATH), request.model.id, self._token)
         async with self._http.ask("POST", PATH, to_json(request)) as reply:
             if not reply.ok:
                 raise refusal(reply.status, reply.headers, await reply.beginning(MAX_BODY), endpoint)

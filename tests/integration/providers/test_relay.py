@@ -13,10 +13,11 @@ from newel.agent.errors import (
     RateLimited,
     RequestRejected,
 )
-from newel.agent.events import ErrorEvent, Retry, TextDelta, ToolCallDelta
+from newel.agent.events import AgentEvent, ErrorEvent, MessageEnd, Retry, TextDelta, ToolCallDelta
 from newel.agent.messages import AssistantMessage, TextContent, ToolCall, Usage, UserMessage
-from newel.agent.ports import ModelRequest
-from newel.providers.relay import Relay
+from newel.agent.ports import Model, ModelRequest, RunConfig
+from newel.agent.transform import Transformer
+from newel.providers.relay import AppTransport, Relay
 from tests.integration.providers.raw import BASH, STREAM_HEAD, RawServer, Serve, ask, http, sends, sse
 
 pytestmark = pytest.mark.anyio
@@ -49,6 +50,25 @@ async def test_deltas_retries_and_the_message_arrive_as_they_are(serve: Serve) -
     message, seen = await ask(provider, messages=[UserMessage("Hi")])
     await provider.aclose()
     assert (message, seen) == (MESSAGE, deltas)
+
+
+async def test_a_prompt_is_answered_through_the_server(serve: Serve) -> None:
+    """Else an agent without a key of its own could not run at all."""
+    answer = AssistantMessage([TextContent("Hi")], model="m")
+    server = serve(sse(event("delta", TextDelta("Hi")), event("message", answer)))
+    transport = AppTransport(server.url.removesuffix("/v1"), "a-token")
+    events: list[AgentEvent] = []
+
+    async def emit(event: AgentEvent) -> None:
+        events.append(event)
+
+    config = RunConfig(model=Model("m"), transform=Transformer())
+    end = await transport.run([], [UserMessage("Hello")], config, emit)
+    await transport.aclose()
+    assert end.reason == "done"
+    said = [event.message for event in events if isinstance(event, MessageEnd)]
+    assert isinstance(said[-1], AssistantMessage)
+    assert said[-1].text == "Hi"
 
 
 async def test_the_whole_request_is_sent_with_the_token(serve: Serve) -> None:

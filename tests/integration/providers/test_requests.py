@@ -15,7 +15,6 @@ from newel.agent.messages import AssistantMessage, TextContent, ThinkingContent,
 from newel.agent.ports import Model
 from newel.providers.local import LocalServer, discover
 from newel.providers.openai_chat import OpenAIChat
-from newel.providers.plain import chat
 from tests.integration.providers.raw import (
     DONE,
     HELLO,
@@ -73,6 +72,18 @@ async def test_what_is_sent(serve: Serve, connect: Connect) -> None:
     assert "x-team: blue" in head
     assert server.sent()["model"] == "org/model"
     assert server.sent()["stream"] is True
+
+
+async def test_credentials_in_the_url_are_used_and_not_shown(serve: Serve, connect: Connect) -> None:
+    """Else a server behind a gateway could not be used, or its password would stand in every error."""
+    server = serve(refusal("no"))
+    url = server.url.replace("http://", "http://me:hidden@") + "/?api-version=1&key=hidden"
+    with pytest.raises(RequestRejected) as caught:
+        await ask(connect(url, api_key=None))
+    head = server.requests[0][0]
+    assert head.startswith(b"POST /v1/chat/completions?api-version=1&key=hidden ")
+    assert b"authorization: basic " in head.lower()
+    assert str(caught.value) == f"{server.url}/chat/completions rejected the request (400): no"
 
 
 async def test_no_key_is_no_header(serve: Serve, connect: Connect) -> None:
@@ -248,25 +259,3 @@ async def test_local_servers_are_found_beside_silent_and_strange_ones(serve: Ser
         nobody = unused.getsockname()[1]
     ports = [("Silent", silent.port), ("Page", page.port), ("Nobody", nobody), ("Ours", ours.port)]
     assert await discover(1.0, servers=ports) == [LocalServer("Ours", ours.url, ["a"])]
-
-
-async def test_the_plain_function_gives_the_answer_as_it_came(serve: Serve) -> None:
-    """Else a script that needs one answer would have to be an agent."""
-    answer = {"id": "x", "choices": [{"message": {"content": "Hi"}}]}
-    server = serve(http(json.dumps(answer).encode()), refusal("no", "500 Oops"), http(b"<p>"))
-    messages = [{"role": "user", "content": "Hi"}]
-
-    def request() -> dict[str, object]:
-        return chat(messages, [{"type": "function"}], model="m", base_url=server.url, api_key="k")
-
-    assert await anyio.to_thread.run_sync(request) == answer
-    assert server.sent(0) == {
-        "model": "m",
-        "messages": messages,
-        "max_tokens": 4096,
-        "tools": [{"type": "function"}],
-    }
-    with pytest.raises(ServerFailed):
-        await anyio.to_thread.run_sync(request)
-    with pytest.raises(ProviderError):
-        await anyio.to_thread.run_sync(request)
