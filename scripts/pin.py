@@ -30,7 +30,15 @@ def resolve(text: str) -> list[str]:
             target = copy / "packages" / project.name
             target.mkdir(parents=True)
             (target / "pyproject.toml").write_text((project / "pyproject.toml").read_text())
-        command = ["uv", "export", "--quiet", "--all-packages", "--no-hashes", "--no-emit-workspace", "--no-annotate"]
+        command = [
+            "uv",
+            "export",
+            "--quiet",
+            "--all-packages",
+            "--no-hashes",
+            "--no-emit-workspace",
+            "--no-annotate",
+        ]
         environ = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
         done = subprocess.run(
             [*command, "--no-header"], cwd=copy, capture_output=True, text=True, check=True, env=environ

@@ -44,6 +44,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     ephemeral: bool = False
     system_prompt: str | None = None
     simple: bool = False
+    echo: bool = False
+    """Whether a plain screen repeats the prompts, for a reader who did not type them."""
 
 
 # -- running --------------------------------------------------------------------------------------
@@ -85,13 +87,19 @@ async def run_with(settings: Settings, options: Options) -> int:
         if interactive:
             from newel.terminal.repl import run_repl
 
-            return await run_repl(agent, home=settings.home, approver=_needed(approver))
+            return await run_repl(
+                agent,
+                home=settings.home,
+                approver=_needed(approver),
+                screen="console" if screen == "console" else "rich",
+                header=header(agent),
+            )
         from newel.terminal.one_shot import run_prompts
         from newel.terminal.prompts import Prompt
 
         prompts = [Prompt(text) for text in options.prompts] or [Prompt("")]
         prompts[0] = Prompt(prompts[0].typed, piped)
-        return await run_prompts(agent, prompts, _renderer(screen, agent))
+        return await run_prompts(agent, prompts, _renderer(screen, agent, echo=options.echo))
 
 
 def _can_draw() -> bool:
@@ -109,18 +117,31 @@ def _needed(approver: Approver | None) -> Approver:
     return approver
 
 
-def _renderer(name: str, agent: CodingAgent) -> Renderer:
+def _renderer(name: str, agent: CodingAgent, *, echo: bool) -> Renderer:
     if name == "json":
         from newel.terminal.json_mode import JsonRenderer
 
         return JsonRenderer(sys.stdout.buffer)
     if name == "rich":
-        from newel.terminal.rich_renderer import RichRenderer
+        from newel.terminal.rich_renderer import on_terminal
 
-        return RichRenderer(sys.stdout, window=lambda: agent.state.model.context_window)
+        return on_terminal(sys.stdout, window=lambda: agent.state.model.context_window)
     from newel.terminal.console import ConsoleRenderer
+    from newel.terminal.renderer import text_stdout
 
-    return ConsoleRenderer(sys.stdout, window=lambda: agent.state.model.context_window)
+    return ConsoleRenderer(text_stdout(), echo=echo, window=lambda: agent.state.model.context_window)
+
+
+def header(agent: CodingAgent) -> str:
+    """Where a conversation takes place, in a line; below it, what is wrong with its session's file."""
+    from importlib.metadata import version
+
+    folder = agent.workspace.root
+    home = str(Path.home())
+    if folder == home or folder.startswith(home + "/"):
+        folder = "~" + folder.removeprefix(home)
+    facts = [f"newel {version('newel')}", folder, agent.state.model.id, agent.approve, agent.instructions]
+    return "\n".join([" · ".join(fact for fact in facts if fact), *agent.session.damage])
 
 
 MAX_PIPED = 16 * 1024 * 1024

@@ -33,9 +33,9 @@ async def _demo(flags: Flags) -> int:
     async with serve() as server:
         flags = msgspec.structs.replace(flags, base_url=f"{server.url}/v1")
         settings = config.load(flags, cwd=folder, environ={"NEWEL_HOME": str(folder / ".newel")})
-        options = app.Options(flags=flags, cwd=folder, prompts=[PROMPT], ephemeral=True)
+        options = app.Options(flags=flags, cwd=folder, prompts=[PROMPT], ephemeral=True, echo=True)
         if settings.renderer != "json":
-            print(f"A scripted model at {server.url} is asked: {PROMPT}\n")
+            print(f"No model is needed: a scripted one answers at {server.url}. All else is real.\n")
         code = await app.run_with(settings, options)
     if settings.renderer != "json":
         _conclude(folder)
@@ -44,5 +44,4 @@ async def _demo(flags: Flags) -> int:
 
 def _conclude(folder: Path) -> None:
     made = ", ".join(sorted(path.name for path in folder.iterdir() if path.is_file())) or "nothing"
-    print(f"\nThe model was scripted; the rest was real. In {folder}: {made}")
-    print("With a model of your own: newel doctor says what is missing.")
+    print(f"\nIn {folder}: {made}\nWith a model of your own: newel doctor says what is missing.")

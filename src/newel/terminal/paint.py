@@ -76,7 +76,7 @@ def fit(text: str, width: int) -> str:
 
 def said_by_user(text: str) -> Text:
     lines = safe(text).rstrip().split("\n")
-    said = Text(f"{PROMPT} ", style=f"bold {ACCENT}")
+    said = Text().append(f"{PROMPT} ", style=f"bold {ACCENT}")
     said.append("\n  ".join(lines), style="bold")
     return said
 
@@ -87,7 +87,7 @@ def call_line(outcome: Outcome, width: int) -> Text:
     time = "" if outcome.milliseconds is None else duration(outcome.milliseconds)
     result = fit("  ".join(part for part in (outcome.summary, time) if part), width // 2)
     room = width - cell_len(result) - 4
-    line = Text("● ", style=BAD if outcome.failed else GOOD)
+    line = Text().append("● ", style=BAD if outcome.failed else GOOD)
     described = fit(describe_call(outcome.name, outcome.args), room)
     _append_call(line, described, outcome.name)
     line.append(" " * (room - cell_len(described) + 2))
@@ -96,7 +96,7 @@ def call_line(outcome: Outcome, width: int) -> Text:
 
 
 def running_line(name: str, described: str, width: int) -> Text:
-    line = Text("○ ", style=ACCENT)
+    line = Text().append("○ ", style=ACCENT)
     _append_call(line, fit(described, min(width, MAX_WIDTH) - 2), name)
     return line
 

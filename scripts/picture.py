@@ -1,0 +1,97 @@
+"""Draw docs/demo.svg: ``newel demo`` as it really looks in a terminal of 92 columns.
+
+The run happens inside tmux, which understands every control sequence; its screen, colours included, is then drawn by
+rich as SVG. Needs tmux.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from rich.ansi import AnsiDecoder
+from rich.console import Console
+from rich.terminal_theme import TerminalTheme
+
+ROOT = Path(__file__).resolve().parent.parent
+COLUMNS, ROWS = 92, 30
+THEME = TerminalTheme(
+    (22, 24, 27),
+    (230, 230, 227),
+    [
+        (16, 18, 20),
+        (255, 138, 128),
+        (124, 196, 127),
+        (224, 176, 80),
+        (122, 162, 227),
+        (190, 150, 220),
+        (79, 195, 195),
+        (230, 230, 227),
+    ],
+    [
+        (154, 160, 168),
+        (255, 138, 128),
+        (124, 196, 127),
+        (224, 176, 80),
+        (122, 162, 227),
+        (190, 150, 220),
+        (79, 195, 195),
+        (255, 255, 255),
+    ],
+)
+
+
+def tmux(*words: str) -> str:
+    done = subprocess.run(["tmux", "-L", "newel-picture", *words], check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+def screen() -> list[str]:
+    """The finished run's screen, one line of text with colour codes each."""
+    command = f"clear; {ROOT / '.venv/bin/newel'} demo; echo FINISHED; sleep 30"
+    tmux(
+        "new-session",
+        "-d",
+        "-x",
+        str(COLUMNS),
+        "-y",
+        str(ROWS),
+        "env",
+        "COLORTERM=truecolor",
+        "sh",
+        "-c",
+        command,
+    )
+    try:
+        for _ in range(100):
+            time.sleep(0.2)
+            if "FINISHED" in tmux("capture-pane", "-p"):
+                break
+        lines = tmux("capture-pane", "-p", "-e").split("\n")
+    finally:
+        tmux("kill-server")
+    end = next(index for index, line in enumerate(lines) if "FINISHED" in line)
+    return [re.sub(r"newel-demo-\w+", "newel-demo", line) for line in lines[:end]]
+
+
+def main() -> int:
+    console = Console(
+        record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, color_system="truecolor"
+    )
+    console.print("$ ./run demo", highlight=False)
+    for line in AnsiDecoder().decode("\n".join(screen())):
+        console.print(line)
+    svg = console.export_svg(title="newel demo", theme=THEME)
+    # The page must not fetch a font from elsewhere.
+    svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
+    (ROOT / "docs/demo.svg").write_text(svg)
+    print("docs/demo.svg is drawn")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
