@@ -29,7 +29,11 @@ async def discover(
     servers: Sequence[tuple[str, int]] = KNOWN,
 ) -> list[LocalServer]:
     """The servers that answer ``/v1/models`` on 127.0.0.1 within ``timeout`` seconds, in the given order."""
-    importlib.import_module("httpx2")  # now, so that loading it does not count against the probes' time
+    for module in (
+        "httpx2",
+        "httpcore2",
+    ):  # now, so that loading them does not count against the probes' time
+        importlib.import_module(module)
     found: dict[int, LocalServer] = {}
 
     async def probe(name: str, port: int) -> None:

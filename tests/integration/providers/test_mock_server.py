@@ -65,7 +65,7 @@ async def test_passing_faults_are_overcome(fault: dict[str, Any]) -> None:
     """Else what every server does now and then would end the run."""
     step = {"response": {"content": "At last, an answer."}, "fault": fault | {"times": 2}}
     async with serve(script(step)) as server:
-        provider = OpenAIChat(base_url=server.url, api_key="k", timeout=0.3)
+        provider = OpenAIChat(base_url=server.url, api_key="k", timeout=0.5)
         message, seen = await ask(Retrying(provider, base_delay=0.001))
         retries = [at for at, delta in enumerate(seen) if isinstance(delta, Retry)]
         text = [delta.delta for delta in seen[retries[-1] :] if isinstance(delta, TextDelta)]
