@@ -51,6 +51,10 @@ class Desk(Protocol):
         """Put a question and wait for one line; None if there is nobody to answer. May be cancelled."""
         ...
 
+    def refresh(self) -> None:
+        """What the person's ``state`` says has changed."""
+        ...
+
     def echo(self, text: str) -> None:
         """Keep a command that was sent in view, where what is typed vanishes."""
         ...

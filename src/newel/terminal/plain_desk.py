@@ -50,6 +50,9 @@ class PlainDesk:
             self._write(f"{safe(line)}\n")
         return line
 
+    def refresh(self) -> None:
+        """Nothing is shown of the state here."""
+
     def echo(self, text: str) -> None:
         """What was typed stays where it was typed."""
 

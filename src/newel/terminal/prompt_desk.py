@@ -75,7 +75,7 @@ class PromptDesk:
         history: Path,
         window: Callable[[], int | None] = lambda: None,
     ) -> None:
-        self._output = Vt100_Output.from_pty(out, term=os.environ.get("TERM"))
+        self._output = _Output.from_pty(out, term=os.environ.get("TERM"))
         self._painter = painter
         self._renderer = RichRenderer(self, painter, hint="Esc stops", window=window)
         self._person: Person | None = None
@@ -124,6 +124,9 @@ class PromptDesk:
             self._buffer.set_document(kept, bypass_readonly=True)
             self._app.invalidate()
 
+    def refresh(self) -> None:
+        self._app.invalidate()
+
     def echo(self, text: str) -> None:
         self._renderer.echo(text)
 
@@ -148,6 +151,7 @@ class PromptDesk:
             output.write_raw(BEGIN_UPDATE)
             app.renderer.erase()
             output.write_raw(above.replace("\n", "\r\n"))
+            app.render_counter += 1  # what the windows show is kept for as long as this number
             app.renderer.render(app, app.layout)
             output.write_raw(END_UPDATE)
             output.flush()
@@ -308,6 +312,13 @@ class PromptDesk:
 
     def _on_suspend(self) -> None:
         self._app.suspend_to_background()
+
+
+class _Output(Vt100_Output):
+    @property
+    def responds_to_cpr(self) -> bool:
+        """Never asked where the cursor is: the answer would arrive among what is typed."""
+        return False
 
 
 def _key(action: Callable[[], None]) -> Callable[[KeyPressEvent], None]:

@@ -132,6 +132,7 @@ class _Repl:
         self._jobs.append(prompt)
         self._idle = anyio.Event()
         self._more.set()
+        self.desk.refresh()
 
     def stop(self) -> bool:
         if self._scope is None:
@@ -178,6 +179,7 @@ class _Repl:
                     self.desk.renderer.note("Stopped.")  # of a prompt its own events say so
                 self._scope, self._prompting, self._doing = None, False, ""
                 self._return_unsent()
+                self.desk.refresh()
             self._idle.set()
             self._more = anyio.Event()
             await self._more.wait()

@@ -136,7 +136,7 @@ def build(cwd: Path, home: Path, approver: Approver) -> CodingAgent:
     )
 
 
-async def main(front: str, *prompts: str) -> int:
+async def main(front: str, prompts: list[str]) -> int:
     home, approver = Path(os.environ["NEWEL_HOME"]), Approver()
     agent = build(Path.cwd(), home, approver)
     given = [Prompt(text) for text in prompts]
@@ -156,4 +156,4 @@ async def main(front: str, *prompts: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(anyio.run(main, *sys.argv[1:]))
+    sys.exit(anyio.run(main, sys.argv[1], sys.argv[2:]))

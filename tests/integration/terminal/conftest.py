@@ -1,0 +1,240 @@
+"""A real terminal for a real program: a pty, and a screen that understands what is written to it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+
+PROGRAM = Path(__file__).with_name("program.py")
+PATIENCE = 15.0
+"""Seconds to wait for what must come; only a failure takes so long."""
+
+_SEQUENCE = re.compile(r"\x1b\[(?P<private>\?)?(?P<numbers>[0-9;]*)(?P<action>[A-Za-z])|\x1b.|\r|\n|\x08")
+
+
+class Screen:
+    """As much of a terminal as the program uses: ``lines`` are the scroll-back and what is in view."""
+
+    def __init__(self, columns: int, rows: int) -> None:
+        self.columns, self.rows = columns, rows
+        self.wraps = True
+        self._cells: list[list[str]] = [[] for _ in range(rows)]
+        self._x = self._y = 0
+
+    @property
+    def lines(self) -> list[str]:
+        return ["".join(line).rstrip() for line in self._cells]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines).rstrip()
+
+    def write(self, text: str) -> None:
+        at = 0
+        for found in _SEQUENCE.finditer(text):
+            self._print(text[at : found.start()])
+            self._obey(found)
+            at = found.end()
+        self._print(text[at:])
+
+    def _print(self, text: str) -> None:
+        for char in text:
+            width = cell_len(char)
+            if self._x + width > self.columns:
+                if not self.wraps:
+                    continue
+                self._x = 0
+                self._down()
+            line = self._cells[self._y]
+            line.extend(" " * (self._x - len(line)))
+            line[self._x : self._x + width] = [char] + [""] * (width - 1)
+            self._x += width
+
+    def _obey(self, found: re.Match[str]) -> None:
+        number = int(found["numbers"] or 0) if (found["numbers"] or "0").isdigit() else 0
+        match found["action"] or found[0]:
+            case "\r":
+                self._x = 0
+            case "\n":
+                self._down()
+            case "\x08" | "D":
+                self._x = max(self._x - max(number, 1), 0)
+            case "A":
+                self._y = max(self._y - max(number, 1), len(self._cells) - self.rows)
+            case "B":
+                self._y = min(self._y + max(number, 1), len(self._cells) - 1)
+            case "C":
+                self._x = min(self._x + max(number, 1), self.columns - 1)
+            case "J":
+                del self._cells[self._y][self._x :]
+                for line in self._cells[self._y + 1 :]:
+                    line.clear()
+            case "K":
+                del self._cells[self._y][self._x :]
+            case "h" | "l" if found["private"] and number == 7:
+                self.wraps = found["action"] == "h"
+            case _:
+                pass
+
+    def _down(self) -> None:
+        self._y += 1
+        if self._y == len(self._cells):
+            self._cells.append([])
+
+
+class Terminal:
+    """The program on a terminal; ``raw`` is all it has written."""
+
+    def __init__(self, arguments: list[str], cwd: Path, columns: int, rows: int, env: dict[str, str]) -> None:
+        self._master, slave = pty.openpty()
+        self.slave = slave
+        self.screen = Screen(columns, rows)
+        self.raw = ""
+        self._pending = b""
+        self.resize(columns, rows)
+        self.before = termios.tcgetattr(slave)
+        self.process = subprocess.Popen(
+            [sys.executable, str(PROGRAM), *arguments],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            cwd=cwd,
+            env=env,
+            start_new_session=True,
+        )
+
+    def resize(self, columns: int, rows: int) -> None:
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def send(self, keys: str) -> None:
+        os.write(self._master, keys.encode())
+
+    def wait_for(self, condition: str | Callable[[], bool]) -> None:
+        """Read until the screen shows this text, or the condition holds."""
+        holds = (lambda: condition in self.screen.text) if isinstance(condition, str) else condition
+        deadline = time.monotonic() + PATIENCE
+        while not holds():
+            assert time.monotonic() < deadline, f"{condition!r} never came. The screen:\n{self.screen.text}"
+            self._read(0.05)
+
+    def end(self) -> int:
+        """The exit code, once the program has ended."""
+        deadline = time.monotonic() + PATIENCE
+        while self.process.poll() is None:
+            assert time.monotonic() < deadline, f"The program did not end. The screen:\n{self.screen.text}"
+            self._read(0.05)
+        while self._read(0):
+            pass
+        return self.process.returncode
+
+    def close(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        os.close(self._master)
+        os.close(self.slave)
+
+    def _read(self, seconds: float) -> bool:
+        if not select.select([self._master], [], [], seconds)[0]:
+            return False
+        data = self._pending + os.read(self._master, 65_536)
+        # A character or a sequence that is cut in two waits for its other half.
+        end = len(data)
+        while end and data[end - 1] >= 0x80 and end > len(data) - 4:
+            end -= 1
+        if (escape := data.rfind(b"\x1b", max(end - 16, 0), end)) >= 0 and not re.match(
+            rb"\x1b(?:\[[?0-9;]*[A-Za-z]|[^\[])", data[escape:end]
+        ):
+            end = escape
+        whole, self._pending = data[:end], data[end:]
+        if not whole and self._pending:
+            whole, self._pending = self._pending, b""
+        text = whole.decode(errors="replace")
+        self.raw += text
+        self.screen.write(text)
+        return True
+
+
+def environment(home: Path, **extra: str) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in ("PATH", "LANG", "HOME") if name in os.environ}
+    return {**kept, "TERM": "xterm-256color", "PYTHONUTF8": "1", "NEWEL_HOME": str(home / ".newel"), **extra}
+
+
+@pytest.fixture
+def open_terminal(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
+    """Starts the program in an empty project."""
+    opened: list[Terminal] = []
+    project = tmp_path / "project"
+    project.mkdir()
+
+    def start(*arguments: str, columns: int = 80, rows: int = 24, **env: str) -> Terminal:
+        terminal = Terminal(list(arguments), project, columns, rows, environment(tmp_path, **env))
+        opened.append(terminal)
+        return terminal
+
+    yield start
+    for terminal in opened:
+        terminal.close()
+
+
+@pytest.fixture
+def run_program(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs the program with pipes, from its input's beginning to its end."""
+    project = tmp_path / "project"
+    project.mkdir(exist_ok=True)
+
+    def run(*arguments: str, given: str = "", **env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, str(PROGRAM), *arguments],
+            input=given,
+            capture_output=True,
+            text=True,
+            cwd=project,
+            env=environment(tmp_path, **env),
+            timeout=20,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture
+def open_program(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts the program with pipes that stay open."""
+    opened: list[subprocess.Popen[str]] = []
+    project = tmp_path / "project"
+    project.mkdir(exist_ok=True)
+
+    def start(*arguments: str, **env: Any) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, str(PROGRAM), *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=project,
+            env=environment(tmp_path, **env),
+        )
+        opened.append(process)
+        return process
+
+    yield start
+    for process in opened:
+        process.kill()
+        process.communicate()

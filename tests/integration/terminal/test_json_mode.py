@@ -1,0 +1,171 @@
+"""If these fail, a program that drives the agent over JSON lines hangs, crashes it, or misses what happened."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from newel.agent.events import AgentEvent
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def talk(run: Run, *requests: Any, **env: str) -> list[dict[str, Any]]:
+    given = "".join((one if isinstance(one, str) else json.dumps(one)) + "\n" for one in requests)
+    done = run("json", given=given, **env)
+    assert done.stderr == ""
+    assert done.returncode == 0
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def said(events: list[dict[str, Any]]) -> list[str]:
+    return [
+        event["message"]["content"][0]["text"]
+        for event in events
+        if event["type"] == "message_end"
+        and event["message"]["role"] == "assistant"
+        and event["message"]["content"]
+    ]
+
+
+def test_message_interrupt_message(run_program: Run) -> None:
+    events = talk(
+        run_program,
+        {"type": "message", "content": "run sleep 60"},
+        {"type": "interrupt"},
+        {"type": "message", "content": "Count the files"},
+    )
+    kinds = [event["type"] for event in events]
+    stopped = kinds.index("interrupted")
+    assert events[kinds.index("agent_end")]["reason"] == "aborted"
+    assert kinds.count("agent_end") == 2
+    assert said(events[stopped:]) == ["You said: Count the files"]
+
+
+def test_every_line_is_an_event_with_its_wire_names(run_program: Run) -> None:
+    events = talk(run_program, {"type": "message", "content": "run echo hi"})
+    for event in events:
+        msgspec.convert(event, AgentEvent)
+    start = next(event for event in events if event["type"] == "tool_execution_start")
+    end = next(event for event in events if event["type"] == "tool_execution_end")
+    assert (start["toolCallId"], start["toolName"], start["args"]) == ("c0", "bash", {"command": "echo hi"})
+    assert (end["toolCallId"], end["isError"]) == ("c0", False)
+    assert "stdout:\nhi\n" in end["result"]
+
+
+def test_lines_that_are_no_requests_are_errors_and_not_the_end(run_program: Run) -> None:
+    lines = ["junk", "[]", "{}", '{"type":"unknown"}', '{"type":"message"}', '{"type":"message","content":7}']
+    lines += ["\x00\x01", "[" * 5000]
+    events = talk(run_program, *lines, {"type": "message", "content": "hello"})
+    errors = [event["message"] for event in events if event["type"] == "error"]
+    assert [error.partition(" is no")[0] for error in errors] == [f"Line {n}" for n in range(1, 9)]
+    assert said(events) == ["You said: hello"]
+
+
+def test_messages_wait_their_turn_and_the_end_of_input_waits_for_them(run_program: Run) -> None:
+    messages = [{"type": "message", "content": f"number {n}"} for n in range(3)]
+    assert said(talk(run_program, *messages)) == [f"You said: number {n}" for n in range(3)]
+
+
+def test_a_failing_run_does_not_end_the_others(run_program: Run) -> None:
+    events = talk(
+        run_program, {"type": "message", "content": "fail"}, {"type": "message", "content": "hello"}
+    )
+    assert [event["code"] for event in events if event["type"] == "error"] == ["request_rejected"]
+    assert said(events)[-1] == "You said: hello"
+
+
+def test_state_model_thinking_and_a_new_session(run_program: Run) -> None:
+    events = talk(
+        run_program,
+        {"type": "get_state"},
+        {"type": "set_model", "model": "other"},
+        {"type": "set_thinking", "level": "high"},
+        {"type": "message", "content": "hello"},
+        {"type": "clear"},
+        {"type": "compact"},
+        {"type": "get_state"},
+    )
+    before, after = [event for event in events if event["type"] == "state"]
+    assert (before["model"], before["thinkingLevel"], before["cost"]) == ("obedient", "off", None)
+    assert (after["model"], after["thinkingLevel"]) == ("other", "high")
+    assert [event["code"] for event in events if event["type"] == "error"] == ["nothing_to_compact"]
+
+
+class Driver:
+    """Another program that talks with the agent, line by line."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    def send(self, **request: Any) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+
+    def until(self, kind: str) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        while True:
+            event = json.loads(self.process.stdout.readline())
+            if event["type"] == kind:
+                return event
+
+
+def test_approval_is_asked_and_answered_by_id(open_program: Callable[..., Any], tmp_path: Path) -> None:
+    driver = Driver(open_program("json", PROGRAM_APPROVE="ask"))
+    driver.send(type="message", content="run touch asked")
+    request = driver.until("approval_request")
+    assert (request["toolCallId"], request["preview"]) == ("c0", "touch asked")
+    assert not (tmp_path / "project" / "asked").exists()
+    driver.send(type="approve", toolCallId="nothing", decision="once")
+    assert "No call 'nothing'" in driver.until("error")["message"]
+    driver.send(type="approve", toolCallId="c0", decision="once")
+    assert driver.until("agent_end")["reason"] == "done"
+    assert (tmp_path / "project" / "asked").exists()
+
+
+def test_steering_and_following_up(open_program: Callable[..., Any], tmp_path: Path) -> None:
+    driver = Driver(open_program("json"))
+    driver.send(type="message", content="run until [ -e go ]; do sleep 0.02; done")
+    driver.until("tool_execution_start")
+    driver.send(type="follow_up", content="later")
+    driver.send(type="steer", content="now")
+    driver.until("queue_update")
+    driver.until("queue_update")
+    (tmp_path / "project" / "go").touch()
+    texts: list[str] = []
+    while (event := driver.until("message_end"))["message"].get("content") != "later":
+        texts.append(event["message"]["role"])
+    assert texts[-2:] == ["user", "assistant"]
+    assert driver.until("agent_end")["reason"] == "done"
+
+
+def test_stop_ends_the_run_before_its_next_request(open_program: Callable[..., Any], tmp_path: Path) -> None:
+    driver = Driver(open_program("json"))
+    driver.send(type="message", content="run until [ -e go ]; do sleep 0.02; done")
+    driver.until("tool_execution_start")
+    driver.send(type="stop")
+    driver.send(type="get_state")
+    driver.until("state")
+    (tmp_path / "project" / "go").touch()
+    assert driver.until("agent_end")["reason"] == "stopped"
+
+
+def test_the_end_of_input_answers_no_for_whoever_is_gone(run_program: Run, tmp_path: Path) -> None:
+    talk(run_program, {"type": "message", "content": "run touch never"}, PROGRAM_APPROVE="ask")
+    assert not (tmp_path / "project" / "never").exists()
+
+
+def test_a_reader_that_goes_away_ends_it_quietly(open_program: Callable[..., Any]) -> None:
+    process = open_program("json")
+    driver = Driver(process)
+    driver.send(type="message", content="slow")
+    driver.until("message_update")
+    process.stdout.close()
+    assert process.wait(15) == 1
+    assert process.stderr.read() == ""

@@ -1,0 +1,257 @@
+"""If these fail, a person at a terminal cannot talk to the agent, stop it, or trust what they see."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import termios
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Open = Callable[..., Any]
+
+MARK = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
+ESCAPE, INTERRUPT, END, UP = "\x1b", "\x03", "\x04", "\x1b[A"
+LONG = "run echo $$ > pid; echo begun; sleep 60"
+
+
+def gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return Path(f"/proc/{pid}/stat").exists() and ") Z " in Path(f"/proc/{pid}/stat").read_text()
+
+
+def test_an_answer_stands_in_the_scroll_back_once_and_whole(open_terminal: Open) -> None:
+    terminal = open_terminal("rich", rows=12)  # less than the answer is long
+    terminal.wait_for(f"{MARK}\n")
+    terminal.send("essay\r")
+    terminal.wait_for("34 out")
+    terminal.send(END)
+    assert terminal.end() == 0
+    lines = [line for line in terminal.screen.lines if line]
+    expected = [
+        "newel test",
+        f"{MARK} essay",
+        "A plan",
+        "It has three parts, and 日本語 🙂 in it:",
+        " 1 read a.py",
+        " 2 change it",
+        "def greet(name: str) -> str:",
+        '    return f"Hello, {name}"',
+        " what  where",
+        " ───────────",
+        " code  a.py",
+        "That is all.",
+    ]
+    assert lines[: len(expected)] == expected
+    assert re.fullmatch(r"1\.2k in · 34 out · \$0\.002 · 1 % of 128k · .*s", lines[len(expected)])
+
+
+def test_escape_stops_a_long_command_and_all_that_it_started(open_terminal: Open, tmp_path: Path) -> None:
+    terminal = open_terminal("rich", LONG)
+    terminal.wait_for("│ begun")
+    terminal.send(ESCAPE)
+    terminal.wait_for("Stopped.")
+    pid = int((tmp_path / "project" / "pid").read_text())
+    terminal.wait_for(lambda: gone(pid))
+    terminal.send("still there?\r")
+    terminal.wait_for("You said: still there?")
+
+
+def test_ctrl_c_stops_the_run_and_a_second_one_leaves(open_terminal: Open) -> None:
+    terminal = open_terminal("rich", LONG)
+    terminal.wait_for("│ begun")
+    terminal.send(INTERRUPT)
+    terminal.wait_for("Stopped.")
+    terminal.send(INTERRUPT)
+    assert terminal.end() == 0
+    assert termios.tcgetattr(terminal.slave) == terminal.before
+
+
+def test_what_is_typed_while_it_works_reaches_the_model_in_time(open_terminal: Open, tmp_path: Path) -> None:
+    terminal = open_terminal("rich", "run until [ -e go ]; do sleep 0.05; done")
+    terminal.wait_for("○ bash")
+    terminal.send("at the end\t")
+    terminal.send("in between\r")
+    terminal.send("unfinished")
+    terminal.wait_for(f"{MARK} unfinished\n  in between  (next)\n  at the end  (when it is done)")
+    (tmp_path / "project" / "go").touch()
+    terminal.wait_for("You said: at the end")
+    terminal.wait_for(lambda: terminal.screen.text.endswith(f"\n{MARK} unfinished"))
+    text = terminal.screen.text
+    assert text.index("● bash") < text.index("You said: in between") < text.index("You said: at the end")
+
+
+def test_a_message_that_the_run_no_longer_took_comes_back(open_terminal: Open) -> None:
+    terminal = open_terminal("rich", LONG)
+    terminal.wait_for("│ begun")
+    terminal.send("do not lose me\r")
+    terminal.wait_for("do not lose me  (next)")
+    terminal.send(ESCAPE)
+    terminal.wait_for(f"{MARK} do not lose me")
+    terminal.send("\r")
+    terminal.wait_for("You said: do not lose me")
+
+
+def test_lines_can_be_added_and_pasted_without_being_sent(open_terminal: Open) -> None:
+    terminal = open_terminal("rich")
+    terminal.wait_for(f"{MARK}\n")
+    terminal.send("\x1b[200~one\ntwo\n\x1b[201~three\x1b\rfour")
+    terminal.wait_for(f"{MARK} one\n  two\n  three\n  four")
+    terminal.send("\r")
+    terminal.wait_for("You said: one")
+
+
+def test_what_was_sent_is_remembered_by_the_next_run_for_its_owner_only(
+    open_terminal: Open, tmp_path: Path
+) -> None:
+    terminal = open_terminal("rich")
+    terminal.wait_for(f"{MARK}\n")
+    terminal.send("remember this\r")
+    terminal.wait_for("34 out")
+    terminal.send(END)
+    terminal.end()
+    again = open_terminal("rich")
+    again.wait_for(f"{MARK}\n")
+    again.send(UP)
+    again.wait_for(f"{MARK} remember this")
+    assert (tmp_path / ".newel" / "history").stat().st_mode & 0o777 == 0o600
+
+
+def test_commands_and_files_are_completed(open_terminal: Open, tmp_path: Path) -> None:
+    (tmp_path / "project" / "deep").mkdir()
+    (tmp_path / "project" / "deep" / "module.py").write_text("x = 1\n")
+    terminal = open_terminal("rich")
+    terminal.wait_for(f"{MARK}\n")
+    terminal.send("/th\t")
+    terminal.wait_for(f"{MARK} /thinking")
+    terminal.send(" low\r")
+    terminal.wait_for("Thinking is low.")
+    terminal.send("look at @modu")
+    terminal.wait_for("\n deep/module.py")
+    terminal.send("\t\r")
+    terminal.wait_for(f"{MARK} look at @deep/module.py")
+    terminal.send("\r")
+    terminal.wait_for("+ module.py")
+
+
+def test_the_users_own_command_streams_can_be_stopped_and_stays_from_the_model(open_terminal: Open) -> None:
+    terminal = open_terminal("rich")
+    terminal.wait_for(f"{MARK}\n")
+    terminal.send("!echo mine; sleep 60\r")
+    terminal.wait_for("\nmine\n")
+    terminal.send(INTERRUPT)
+    terminal.wait_for("Stopped.")
+    terminal.send("run true\r")
+    terminal.wait_for("Done after 1 results.")
+
+
+def test_approval_shows_the_exact_command_and_runs_only_after_a_yes(
+    open_terminal: Open, tmp_path: Path
+) -> None:
+    prompts = ("run touch first", "run touch second")
+    terminal = open_terminal("rich", *prompts, columns=250, PROGRAM_APPROVE="ask")
+    project = tmp_path / "project"
+    terminal.wait_for("Run this?")
+    assert "\n\n    touch first\n" in terminal.screen.text
+    assert str(project) in terminal.screen.text
+    assert not (project / "first").exists()
+    terminal.send("y\r")
+    terminal.wait_for("    touch second\n")
+    assert (project / "first").exists()
+    terminal.wait_for("Run this?")
+    terminal.send("not today\r")
+    terminal.wait_for("Not run: the user declined this call and said: not today")
+    assert not (project / "second").exists()
+
+
+def test_escape_at_a_question_runs_nothing(open_terminal: Open, tmp_path: Path) -> None:
+    terminal = open_terminal("rich", "run touch never", PROGRAM_APPROVE="ask")
+    terminal.wait_for("Run this?")
+    terminal.send(ESCAPE)
+    terminal.wait_for("Stopped.")
+    terminal.send("go on\r")
+    terminal.wait_for("You said: go on")
+    assert not (tmp_path / "project" / "never").exists()
+
+
+def test_going_back_branches_and_gives_the_message_to_be_changed(open_terminal: Open) -> None:
+    terminal = open_terminal("rich", "first words")
+    terminal.wait_for("34 out")
+    terminal.send("/branch\r")
+    terminal.wait_for("1  you    first words\n  2  agent  You said: first words\n")
+    terminal.wait_for("Number (Enter: none):")
+    terminal.send("1\r")
+    terminal.wait_for(f"{MARK} first words\nEnter sends")
+    terminal.send(" again\r")
+    terminal.wait_for("You said: first words again")
+
+
+def test_a_session_is_resumed_from_a_list(open_terminal: Open) -> None:
+    first = open_terminal("rich", "run echo kept")
+    first.wait_for("Done after 1 results.")
+    first.wait_for("2.4k in")
+    first.send(END)
+    first.end()
+    second = open_terminal("rich")
+    second.wait_for(f"{MARK}\n")
+    second.send("/resume\r")
+    second.wait_for("1  run echo kept  (4 messages, just now)")
+    second.wait_for("Number (Enter: none):")
+    second.send("1\r")
+    second.wait_for("You said last: run echo kept")
+    second.send("\x0f")  # Ctrl+O
+    second.wait_for("command: echo kept\nresult:\n    stdout:\n    kept\n")
+
+
+def test_a_window_that_changes_its_size_stays_usable(open_terminal: Open, tmp_path: Path) -> None:
+    terminal = open_terminal("rich", "run until [ -e go ]; do sleep 0.05; done", columns=120)
+    terminal.wait_for("○ bash")
+    terminal.resize(40, 10)
+    os.kill(terminal.process.pid, signal.SIGWINCH)
+    terminal.screen.columns, terminal.screen.rows = 40, 10
+    (tmp_path / "project" / "go").touch()
+    terminal.wait_for("Done after 1 results.")
+    terminal.send("fine\r")
+    terminal.wait_for("You said: fine")
+
+
+def test_no_color_is_respected(open_terminal: Open) -> None:
+    terminal = open_terminal("rich", "essay", NO_COLOR="1")
+    terminal.wait_for("34 out")
+    codes = {code for found in re.findall(r"\x1b\[([0-9;]*)m", terminal.raw) for code in found.split(";")}
+    assert codes <= {"", "0", "1", "2", "3", "4", "22", "23", "24"}
+
+
+def test_a_dumb_terminal_gets_plain_lines(open_terminal: Open) -> None:
+    terminal = open_terminal("rich", TERM="dumb")
+    terminal.wait_for("\n>")
+    terminal.send("essay\n")
+    terminal.wait_for("34 out")
+    terminal.send("/quit\n")
+    assert terminal.end() == 0
+    assert "\x1b" not in terminal.raw
+    assert "**" not in terminal.raw
+
+
+def test_a_polite_kill_stops_the_command_and_restores_the_terminal(
+    open_terminal: Open, tmp_path: Path
+) -> None:
+    terminal = open_terminal("rich", LONG)
+    terminal.wait_for("│ begun")
+    os.kill(terminal.process.pid, signal.SIGTERM)
+    assert terminal.end() == 128 + signal.SIGTERM
+    assert termios.tcgetattr(terminal.slave) == terminal.before
+    pid = int((tmp_path / "project" / "pid").read_text())
+    terminal.wait_for(lambda: gone(pid))
+
+
+def test_a_failed_run_is_told_and_the_conversation_goes_on(open_terminal: Open) -> None:
+    terminal = open_terminal("rich", "fail")
+    terminal.wait_for("Error: The server refused the request: no such model.")
+    terminal.send("and now?\r")
+    terminal.wait_for("You said: and now?")
