@@ -341,6 +341,8 @@ def chat(
     """
     import httpx2
 
+    from newel.providers.http import is_loopback
+
     settings = config.load(Flags(model=model), cwd=Path.cwd(), environ=os.environ)
     if settings.endpoint is None:
         raise ConfigError("No server is configured. Set LLM_BASE_URL (and LLM_AUTH_TOKEN).")
@@ -355,6 +357,7 @@ def chat(
         json=payload,
         headers={"Authorization": f"Bearer {key}"} if key else {},
         timeout=120.0,
+        trust_env=not is_loopback(settings.endpoint.base_url),  # no proxy stands before this machine itself
     )
     answer.raise_for_status()
     return answer.json()

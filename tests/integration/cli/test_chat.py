@@ -1,0 +1,55 @@
+"""``newel.chat``: one question from a program, as plain as can be."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+
+from tests.support import Newel, scenario
+
+ASK = """
+import json, newel
+print(json.dumps(newel.chat([{"role": "user", "content": "how are you"}], model=%r)))
+"""
+
+
+def ask(newel: Newel, model: str | None = None, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", ASK % model],
+        env=newel.environ | environ,
+        cwd=newel.project,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_answer_is_the_servers_own(with_model: Callable[..., Newel]) -> None:
+    newel = with_model()
+    answer = json.loads(ask(newel).stdout)
+    assert answer["object"] == "chat.completion"
+    assert "All is well" in answer["choices"][0]["message"]["content"]
+    request = newel.requests[0]
+    assert (request["model"], request["max_tokens"], "tools" in request) == ("mock-model", 4096, False)
+
+
+def test_another_model_can_be_named(with_model: Callable[..., Newel]) -> None:
+    newel = with_model()
+    ask(newel, model="other")
+    assert newel.requests[0]["model"] == "other"
+
+
+def test_an_error_is_raised_at_once_without_a_second_try(with_model: Callable[..., Newel]) -> None:
+    newel = with_model(scenario("how are you", {"fault": {"kind": "status", "status": 500}}))
+    done = ask(newel)
+    assert done.returncode == 1
+    assert "500" in done.stderr
+    assert len(newel.requests) == 1
+
+
+def test_what_is_not_set_is_named(with_model: Callable[..., Newel]) -> None:
+    newel = with_model()
+    assert "LLM_BASE_URL" in ask(newel, LLM_BASE_URL="", LLM_AUTH_TOKEN="").stderr
+    assert "LLM_DEFAULT_MODEL" in ask(newel, LLM_DEFAULT_MODEL="").stderr
