@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,6 @@ def with_model(tmp_path: Path) -> Iterator[Callable[..., Newel]]:
     with ExitStack() as servers:
 
         def make(scenarios: dict[str, Any] | None = None) -> Newel:
-            return Newel(tmp_path, servers.enter_context(running(scenarios)))
+            return Newel(tmp_path, servers.enter_context(running(scenarios, strict=True)))
 
         yield make
