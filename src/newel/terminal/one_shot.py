@@ -5,14 +5,16 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from newel.agent.events import AgentEnd
 from newel.session.coding_agent import CodingAgent
-from newel.terminal.approval import Approver, TerminalAsk
-from newel.terminal.lines import LineReader
 from newel.terminal.prompts import Prompt, prepare
 from newel.terminal.renderer import Renderer, animate, forget_stdout
 from newel.terminal.signals import die_of, exit_code, on_signals
+
+if TYPE_CHECKING:
+    from newel.terminal.approval import Approver
 
 DONE, FAILED = 0, 1
 
@@ -37,6 +39,9 @@ async def run_prompts(
         agent.abort()
 
     if approver is not None:
+        from newel.terminal.approval import TerminalAsk
+        from newel.terminal.lines import LineReader
+
         approver.handler = TerminalAsk(renderer, LineReader(sys.stdin.fileno()), sys.stdout)
     unsubscribe = agent.subscribe(renderer.handle)
     try:

@@ -22,10 +22,12 @@ from newel.terminal.console import ConsoleRenderer
 from newel.terminal.desk import Desk, When
 from newel.terminal.plain_desk import PlainDesk
 from newel.terminal.prompts import Prompt, parse_command, prepare
-from newel.terminal.renderer import animate, text_stdout
+from newel.terminal.renderer import animate, forget_stdout, text_stdout
 from newel.terminal.shell import ending, run_command
 from newel.terminal.signals import exit_code, on_signals
 from newel.terminal.words import one_line
+
+FAILED = 1
 
 
 async def run_repl(
@@ -40,7 +42,7 @@ async def run_repl(
     """Talk with the person at the terminal until they leave. ``home`` is Newel's own folder, ``header`` the
     first line shown. A terminal that cannot move its cursor gets ``console``.
 
-    Returns 0, or 128 + N if signal N ended it.
+    Returns 0, 1 if the terminal went away, 128 + N if signal N ended it.
     """
     desk = open_desk(agent, home, screen)
     repl = _Repl(agent, desk, home)
@@ -58,6 +60,9 @@ async def run_repl(
             group.start_soon(repl.work)
             repl.group = group
             await desk.run(repl)
+    except OSError:  # the screen is gone; what else fails is told on it
+        forget_stdout()
+        return repl.code or FAILED
     finally:
         unsubscribe()
         approver.handler = None

@@ -17,7 +17,7 @@ STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 async def on_signals(handler: Callable[[signal.Signals], None]) -> AsyncGenerator[TaskGroup]:
     """Call ``handler`` in the event loop for each of ``STOP`` that arrives inside.
 
-    Gives a task group whose tasks end with the block. One error leaves as itself, not in a group.
+    Gives a task group whose tasks end with the block. Of errors the first leaves, as itself.
     """
 
     async def pass_on() -> None:
@@ -31,9 +31,7 @@ async def on_signals(handler: Callable[[signal.Signals], None]) -> AsyncGenerato
                 yield group
                 group.cancel_scope.cancel()
     except BaseExceptionGroup as failed:
-        if len(failed.exceptions) == 1:
-            raise failed.exceptions[0] from None
-        raise
+        raise failed.exceptions[0] from failed
 
 
 def die_of(number: signal.Signals) -> None:

@@ -106,24 +106,33 @@ class Terminal:
         self.slave = slave
         self.screen = Screen(columns, rows)
         self.raw = ""
+        self.errors = cwd.parent / "stderr"
         self._pending = b""
         self.resize(columns, rows)
         self.before = termios.tcgetattr(slave)
-        self.process = subprocess.Popen(
-            [sys.executable, str(PROGRAM), *arguments],
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            cwd=cwd,
-            env=env,
-            start_new_session=True,
-        )
+        with self.errors.open("wb") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, str(PROGRAM), *arguments],
+                stdin=slave,
+                stdout=slave,
+                stderr=errors,
+                cwd=cwd,
+                env=env,
+                start_new_session=True,
+            )
 
     def resize(self, columns: int, rows: int) -> None:
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def send(self, keys: str) -> None:
         os.write(self._master, keys.encode())
+
+    def hang_up(self) -> Path:
+        """Close the terminal under the program; returns the file with what it said on standard error."""
+        os.close(self.slave)
+        os.close(self._master)
+        self._master = self.slave = -1
+        return self.errors
 
     def wait_for(self, condition: str | Callable[[], bool]) -> None:
         """Read until the screen shows this text, or the condition holds."""
@@ -147,8 +156,9 @@ class Terminal:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
-        os.close(self._master)
-        os.close(self.slave)
+        for descriptor in (self._master, self.slave):
+            if descriptor >= 0:
+                os.close(descriptor)
 
     def _read(self, seconds: float) -> bool:
         if not select.select([self._master], [], [], seconds)[0]:

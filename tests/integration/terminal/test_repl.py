@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import termios
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -255,3 +256,16 @@ def test_a_failed_run_is_told_and_the_conversation_goes_on(open_terminal: Open) 
     terminal.wait_for("Error: The server refused the request: no such model.")
     terminal.send("and now?\r")
     terminal.wait_for("You said: and now?")
+
+
+def test_a_terminal_that_is_closed_leaves_nothing_running(open_terminal: Open, tmp_path: Path) -> None:
+    terminal = open_terminal("rich", LONG)
+    terminal.wait_for("│ begun")
+    errors = terminal.hang_up()
+    assert terminal.process.wait(15) != 0
+    assert errors.read_text() == ""
+    pid = int((tmp_path / "project" / "pid").read_text())
+    deadline = time.monotonic() + 10
+    while not gone(pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
