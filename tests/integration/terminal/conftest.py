@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import pty
@@ -153,9 +152,9 @@ class Terminal:
         return self.process.returncode
 
     def close(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
+        if self.process.poll() is None:  # never a number that may belong to somebody else by now
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+            self.process.wait()
         for descriptor in (self._master, self.slave):
             if descriptor >= 0:
                 os.close(descriptor)
