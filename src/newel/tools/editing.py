@@ -113,7 +113,8 @@ def _blocks(content: bytes, changes: Sequence[_Change]) -> Iterator[Block]:
         end = _line_after(content, changes[first].span.end)
         while last + 1 < len(changes) and changes[last + 1].span.start <= end:
             last += 1
-            end = _line_after(content, changes[last].span.end)
+            if changes[last].span.end >= end:
+                end = _line_after(content, changes[last].span.end)
         line += content.count(b"\n", counted, start)
         counted = start
         group = [
@@ -143,7 +144,7 @@ def _nearest(content: bytes, wanted: str) -> str:
     import difflib
 
     lines = content.decode(errors="replace").split("\n")
-    near = difflib.get_close_matches(first[:500], {line.strip()[:500] for line in lines}, n=1)
+    near = difflib.get_close_matches(first[:500], dict.fromkeys(line.strip()[:500] for line in lines), n=1)
     if not near:
         return hint
     at = next(index for index, line in enumerate(lines) if line.strip()[:500] == near[0])

@@ -43,6 +43,12 @@ _LEVELS: Final = (
 """What is made plain, from one attempt to the next."""
 
 
+NEAR: Final = 65_536
+"""How many bytes around a match are looked at for a line end. All of a file would be too many for each of
+the thousand matches that one long line can have.
+"""
+
+
 class Span(msgspec.Struct, frozen=True, order=True):
     """Bytes ``start:end`` of a file."""
 
@@ -164,7 +170,7 @@ def _line_end(line: bytes) -> bytes:
 
 
 def _line_end_near(content: bytes, span: Span) -> bytes:
-    at = content.find(b"\n", span.end)
+    at = content.find(b"\n", span.end, span.end + NEAR)
     if at < 0:
-        at = content.rfind(b"\n", 0, span.start)
+        at = content.rfind(b"\n", max(0, span.start - NEAR), span.start)
     return b"\r\n" if at > 0 and content[at - 1 : at] == b"\r" else b"\n"

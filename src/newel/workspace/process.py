@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Final
 
 import anyio
+import msgspec
 
 from newel.agent.errors import WorkspaceError
 from newel.workspace.output import Output
@@ -34,15 +35,14 @@ KILL_GRACE: Final = 2.0
 """Seconds between TERM and KILL."""
 
 
-class Limits:
-    """Bounds of one command's output in bytes: of each stream in memory, and of the file for the whole."""
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds of one command's output in bytes: of each stream in memory, and of the file for the whole,
+    which is made in ``spill_dir`` (by default the system's folder for temporary files).
+    """
 
-    def __init__(
-        self, *, output: int = 1_000_000, spill: int = 64 * 1024 * 1024, spill_dir: str | None = None
-    ) -> None:
-        self.output = output
-        self.spill = spill
-        self.spill_dir = spill_dir
+    output: int = 1_000_000
+    spill: int = 64 * 1024 * 1024
+    spill_dir: str | None = None
 
 
 async def run_process(
@@ -97,8 +97,15 @@ class _Child:
         self.ended = False
         self.process = _spawn(argv, cwd, env)
         self._pipes: dict[str, IO[bytes]] = {}
-        self._selector = selectors.DefaultSelector()
-        self._exit = exit_descriptor(self.process)
+        try:
+            self._selector = selectors.DefaultSelector()
+            self._exit = exit_descriptor(self.process)
+        except OSError as error:  # no descriptor is left: what nobody can watch must not run
+            with self.process:
+                self.process.kill()
+            raise WorkspaceError(
+                f"The command could not be watched and was stopped: {error.strerror}."
+            ) from error
         self._selector.register(self._exit, selectors.EVENT_READ)
         for name, pipe in (("stdout", self.process.stdout), ("stderr", self.process.stderr)):
             if pipe is not None:
@@ -250,7 +257,7 @@ def _groups(session: int) -> set[int]:
     A shell with job control gives each job a group of its own, so that the first group is not all.
     Without ``/proc`` only that one can be seen.
     """
-    if sys.platform != "linux":
+    if not Path("/proc/self/stat").exists():
         try:
             os.killpg(session, 0)
         except (ProcessLookupError, PermissionError):

@@ -23,8 +23,8 @@ async def main():
     path = workspace.resolve("f")
     print("ready", flush=True)
     while True:
-        await workspace.write_bytes(path, b"A" * 2_000_000)
-        await workspace.write_bytes(path, b"B" * 2_000_000)
+        await workspace.write_bytes(path, b"A" * 20_000_000)
+        await workspace.write_bytes(path, b"B" * 20_000_000)
 
 anyio.run(main)
 """
@@ -101,7 +101,7 @@ def run(script: str, folder: Path) -> list[str]:
 
 def test_a_kill_in_the_middle_of_a_write_leaves_one_content_whole(tmp_path: Path) -> None:
     path = tmp_path / "f"
-    path.write_bytes(b"A" * 2_000_000)
+    path.write_bytes(b"A" * 20_000_000)
     chance = random.Random(1)  # noqa: S311 — moments to kill at, no secret
     for _ in range(8):
         with subprocess.Popen(
@@ -109,10 +109,10 @@ def test_a_kill_in_the_middle_of_a_write_leaves_one_content_whole(tmp_path: Path
         ) as writer:
             assert writer.stdout is not None
             assert writer.stdout.readline() == b"ready\n"
-            time.sleep(chance.uniform(0.005, 0.06))
+            time.sleep(chance.uniform(0.01, 0.15))
             writer.kill()
         content = path.read_bytes()
-        assert len(content) == 2_000_000
+        assert len(content) == 20_000_000
         assert set(content) in ({ord("A")}, {ord("B")})
         assert all(name.startswith(".newel-") for name in os.listdir(tmp_path) if name != "f")  # noqa: PTH208 — names
 

@@ -132,6 +132,18 @@ class TestWriting:
         await workspace.write_bytes(str(path), b"new")
         assert (path.stat().st_uid, path.stat().st_gid) == (before.st_uid, before.st_gid)
 
+    async def test_who_reads_the_file_meanwhile_reads_one_content_whole(
+        self, workspace: LocalWorkspace
+    ) -> None:
+        """The file is replaced, never overwritten in place."""
+        path = root(workspace) / "f"
+        path.write_bytes(b"old content")
+        with path.open("rb", buffering=0) as reader:
+            assert reader.read(3) == b"old"
+            await workspace.write_bytes(str(path), b"new")
+            assert reader.read() == b" content"
+        assert path.read_bytes() == b"new"
+
     async def test_a_link_stays_a_link_and_its_target_is_written(self, workspace: LocalWorkspace) -> None:
         (root(workspace) / "target").write_bytes(b"old")
         link = root(workspace) / "link"

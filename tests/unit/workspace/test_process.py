@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import anyio
@@ -126,6 +127,42 @@ async def test_nothing_is_left_open_after_many_commands(workspace: LocalWorkspac
     for _ in range(20):
         await workspace.run("echo x; echo y >&2")
     assert len(names(Path("/dev/fd"))) == before
+
+
+NO_DESCRIPTORS = """
+import os, resource, anyio
+from newel.agent.errors import WorkspaceError
+from newel.workspace.local import LocalWorkspace
+
+async def main():
+    workspace = LocalWorkspace(".")
+    await workspace.run("true")
+    taken = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+    try:
+        while True:
+            taken.append(os.open("/dev/null", os.O_RDONLY))
+    except OSError:
+        pass
+    failed = 0
+    while True:
+        try:
+            await workspace.run("true")
+            break
+        except WorkspaceError:
+            failed += 1
+            os.close(taken.pop())
+    print(failed > 5)
+
+anyio.run(main)
+"""
+
+
+def test_running_out_of_descriptors_is_an_error_at_any_point_and_leaves_nothing(tmp_path: Path) -> None:
+    """The script is given one descriptor more each time until a command can run."""
+    command = [sys.executable, "-W", "error", "-c", NO_DESCRIPTORS]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert (ended.stdout, ended.stderr) == ("True\n", "")
 
 
 async def test_commands_run_side_by_side(workspace: LocalWorkspace) -> None:
