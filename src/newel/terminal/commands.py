@@ -145,19 +145,19 @@ async def resume(context: Context, session_id: str) -> None:
             return
         session_id = others[picked].id
     agent.resume(session_id)
-    context.say(recap(agent))
+    context.say("\n".join([recap(agent), *agent.session.damage]))
 
 
 def recap(agent: CodingAgent) -> str:
     """Where a conversation stands, for one who comes back to it."""
     messages = agent.state.messages
-    lines = [f"Going on with {agent.session.get_name() or agent.session.get_id()}"]
-    lines[0] += f": {plural(len(messages), 'message')}."
+    name = agent.session.get_name() or agent.session.get_id()
+    lines = [f"Going on with {name}: {plural(len(messages), 'message')}."]
     for message in reversed(messages):
         if isinstance(message, UserMessage):
             lines.append(f"You said last: {one_line(message.text)}")
             break
-    return "\n".join([*lines, *agent.session.damage])
+    return "\n".join(lines)
 
 
 async def branch(context: Context, _: str) -> None:
