@@ -63,23 +63,25 @@ def run_agent(options: Options) -> int:
 
 async def run_with(settings: Settings, options: Options) -> int:
     """Choose the front end, build the agent, and let the one run the other."""
-    interactive = sys.stdin.isatty() and not options.prompts
+    interactive = sys.stdin.isatty() and not options.prompts and not options.simple
     screen = settings.renderer or ("rich" if _can_draw() else "console")
-    json_in = screen == "json" and not options.prompts
+    json_in = screen == "json" and not options.prompts and not options.simple
     piped = "" if sys.stdin.isatty() or json_in or options.simple else await _read_stdin()
     if not (interactive or json_in or options.simple or options.prompts or piped.strip()):
         raise ConfigError(
             "There is nothing to do: the prompt is empty. Give one, or start Newel in a terminal."
         )
 
-    approver = _approver() if sys.stdin.isatty() or json_in else None
+    watched = sys.stdin.isatty() and sys.stdout.isatty() and screen != "json" and not options.simple
+    approver = _approver() if interactive or json_in or watched else None
     async with opened(settings, options, approver) as agent:
         gc.freeze()
         gc.enable()
         if options.simple:
+            from newel.terminal.renderer import text_stdout
             from newel.terminal.simple_repl import run_simple_repl
 
-            return await run_simple_repl(agent, sys.stdin.fileno(), sys.stdout)
+            return await run_simple_repl(agent, sys.stdin.fileno(), text_stdout())
         if json_in:
             from newel.terminal.json_mode import run_json
 
@@ -99,7 +101,8 @@ async def run_with(settings: Settings, options: Options) -> int:
 
         prompts = [Prompt(text) for text in options.prompts] or [Prompt("")]
         prompts[0] = Prompt(prompts[0].typed, piped)
-        return await run_prompts(agent, prompts, _renderer(screen, agent, echo=options.echo))
+        renderer = _renderer(screen, agent, echo=options.echo)
+        return await run_prompts(agent, prompts, renderer, approver=approver)
 
 
 def _can_draw() -> bool:
