@@ -79,7 +79,7 @@ def test_nothing_to_do_is_said(with_model: Make) -> None:
         ["--nonsense"],
         ["--max-turns", "0"],
         ["--max-cost", "-1"],
-        ["--cwd", "/nonexistent", "x"],
+        ["--cwd", "/dev/null/x", "x"],
     ],
 )
 def test_wrong_usage_is_exit_code_2(with_model: Make, words: list[str]) -> None:
