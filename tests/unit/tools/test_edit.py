@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 
 from newel.agent.errors import StaleFile, ToolError
 from newel.tools.diff import lines_of
+from newel.tools.edit import EditTool
 from newel.tools.editing import Replacement, edit
+from newel.tools.tracker import FileTracker
+from newel.workspace.local import LocalWorkspace
 
 if TYPE_CHECKING:
     from tests.unit.tools.conftest import Bench
@@ -18,6 +21,18 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 QUOTE = "\u2019"
+
+
+class Meddled(LocalWorkspace):
+    """A workspace on which someone else writes at the worst moment."""
+
+    async def write_bytes(self, path: str, data: bytes, /, *, expect: str | None = None) -> str:
+        await super().write_bytes(path, b"someone else's\n")
+        return await super().write_bytes(path, data, expect=expect)
+
+
+async def shown(_: str) -> None:
+    pass
 
 
 async def test_one_occurrence_is_replaced_and_reported(bench: Bench) -> None:
@@ -68,6 +83,9 @@ class TestWhatMatches:
                 "if y:\n  go()",
                 b"if y:\n  go()\n",
                 id="trailing blanks in the quotation",
+            ),
+            pytest.param(
+                b"go()  \nx\n", "go()   ", "stop()", b"stop()\nx\n", id="other blanks at the line end"
             ),
             pytest.param(
                 "say \u201cit\u2019s \u2013 fine\u201d\n".encode(),
@@ -169,6 +187,16 @@ class TestRefusals:
         await bench.call("edit", file_path="f", old_string="one", new_string="1")
         await bench.call("edit", file_path="f", old_string="two", new_string="2")
         assert path.read_text() == "1\n2\nthree\n"
+
+    async def test_a_change_in_the_middle_of_the_edit_is_noticed(self, bench: Bench) -> None:
+        """Between the reading and the writing there is time for someone else."""
+        path = bench.put("f", "one\n")
+        edit_tool = EditTool(Meddled(bench.workspace.root), FileTracker())
+        with pytest.raises(StaleFile, match=r"f changed on disk during the edit\. Nothing was changed"):
+            await edit_tool.execute(
+                edit_tool.parse({"file_path": "f", "old_string": "one", "new_string": "two"}), shown
+            )
+        assert path.read_text() == "someone else's\n"
 
     async def test_a_missing_file_names_its_neighbours(self, bench: Bench) -> None:
         bench.put("main.py", "x")

@@ -245,6 +245,15 @@ def test_where_the_blocks_of_a_file_meet_makes_no_difference(
     assert (split.lines, split.total, split.last) == (whole.lines, whole.total, whole.last)
 
 
+def test_a_page_that_holds_too_little_shows_one_line_all_the_same() -> None:
+    """A reader that follows the announced offsets must get on."""
+    page = Page(1, 5, room=3)
+    page.add(b"longer than the room\nnext\n")
+    page.finish()
+    assert page.lines == ["     1\tlonger than the room"]
+    assert page.full
+
+
 async def test_one_line_of_many_megabytes_is_shown_by_its_beginning(bench: Bench) -> None:
     path: Path = bench.put("one-line", b"z" * 3_000_000)
     read = await bench.call("read", file_path=path.name)
