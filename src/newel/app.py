@@ -128,11 +128,11 @@ def _renderer(name: str, agent: CodingAgent, *, echo: bool) -> Renderer:
     if name == "rich":
         from newel.terminal.rich_renderer import on_terminal
 
-        return on_terminal(sys.stdout, window=lambda: agent.state.model.context_window)
+        return on_terminal(sys.stdout, window=agent.window)
     from newel.terminal.console import ConsoleRenderer
     from newel.terminal.renderer import text_stdout
 
-    return ConsoleRenderer(text_stdout(), echo=echo, window=lambda: agent.state.model.context_window)
+    return ConsoleRenderer(text_stdout(), echo=echo, window=agent.window)
 
 
 def header(agent: CodingAgent) -> str:
@@ -275,6 +275,11 @@ def build_agent(
     from newel.tools import coding_tools
     from newel.workspace.local import LocalWorkspace
 
+    async def find_window(name: str) -> int | None:
+        from newel.providers.windows import find_window
+
+        return await find_window(client, name)
+
     describe_model = model_describer(settings, client.name)
     model = describe_model(model_name)
     provider: Provider = Retrying(client)
@@ -289,7 +294,8 @@ def build_agent(
     tools = coding_tools(workspace, timeout=settings.bash_timeout)
     instructions = find_instructions(cwd=settings.cwd, home=settings.home)
     small = describe_model(settings.small_model) if settings.small_model else model
-    compactor = Compactor(provider, small, context_window=model.context_window)
+    compactor = Compactor(provider, small, context_window=None, find_window=find_window)
+    compactor.follow(model)
     run_config = RunConfig(
         model=model,
         transform=Transformer(),

@@ -6,7 +6,7 @@ transformer shows the model its summary in place of what came before the first m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -28,9 +28,13 @@ from newel.agent.transform import COMPACTION, Transformer
 from newel.context import summary, tokens
 
 Reason = Literal["full", "overflow", "asked"]
+FindWindow = Callable[[str], Awaitable[int | None]]
+"""From a model's name to the size of its context in tokens, None if nobody knows. Must not raise."""
 
 MAX_ACCOUNT_CHARS = 16_000
 MAX_QUESTION_CHARS = 400_000
+SHORT = 6_000
+"""In tokens: no model's window is so small that a shorter conversation has to know it."""
 UNKNOWN_WINDOW = 32_000
 """In tokens: what the model that sums up is taken to have if nobody knows."""
 
@@ -39,8 +43,8 @@ class Compactor:
     """``ports.Compact``, and the same on request.
 
     ``provider`` and ``model`` write the summaries (a small model will do). ``context_window`` is that of
-    the conversation's model, in tokens; None means that only an overflow or a user leads to a compaction.
-    Set all three anew when the conversation changes its model.
+    the conversation's model, in tokens, None if it is not known: then only an overflow or a user leads to a
+    compaction. ``follow`` names the conversation's model; what its window is, ``find_window`` is asked once.
 
     The message that comes of it has in its ``data``: ``summary`` and ``firstKept`` for the transformer,
     ``account`` (the summary's middle part, from which the next one goes on), ``reason``, ``tokensBefore``,
@@ -56,6 +60,7 @@ class Compactor:
         threshold: float = 0.8,
         keep_tokens: int = 20_000,
         overhead_tokens: int = 2_000,
+        find_window: FindWindow | None = None,
     ) -> None:
         """``threshold`` is the part of the window that may fill before a compaction, ``keep_tokens`` what
         of the latest messages stays at most, ``overhead_tokens`` what system prompt and tools take.
@@ -63,6 +68,8 @@ class Compactor:
         self.provider = provider
         self.model = model
         self.context_window = context_window
+        self._find_window = find_window
+        self._unknown: str | None = None
         self._threshold = threshold
         self._keep_tokens = keep_tokens
         self._overhead_tokens = overhead_tokens
@@ -75,7 +82,7 @@ class Compactor:
         """
         if overflow:
             return await self.compact_now(messages, reason="overflow")
-        window = self.context_window
+        window = await self._window(messages)
         if window is None or self.size(messages) < window * self._threshold:
             return None
         view = _View(messages)
@@ -83,6 +90,20 @@ class Compactor:
         if sum(view.sizes[:cut]) < window // 10:
             return None  # so little would be won that the next request would ask again
         return await self._compact(messages, view, cut, "full", "")
+
+    def follow(self, model: Model, *, before: Model | None = None) -> None:
+        """The conversation goes on with ``model``, which sums up, too, if the one ``before`` did."""
+        if self.model == before:
+            self.model = model
+        self.context_window = model.context_window
+        self._unknown = model.id if model.context_window is None else None
+
+    async def _window(self, messages: Sequence[AppMessage]) -> int | None:
+        """The window, looked up once where it is not known and the conversation is no longer short."""
+        if self._unknown and self._find_window and self.size(messages) > SHORT:
+            name, self._unknown = self._unknown, None
+            self.context_window = await self._find_window(name)
+        return self.context_window
 
     async def compact_now(
         self, messages: Sequence[AppMessage], instructions: str = "", *, reason: Reason = "asked"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, suppress
 from types import MappingProxyType
+from typing import Any
 
 import anyio
 import msgspec
@@ -30,6 +31,8 @@ AFTER_FINISH = 2.0
 the end of the body, without which the connection cannot be used again."""
 
 MAX_MODELS = 8 * 2**20
+WINDOW_FIELDS = ("max_model_len", "context_length", "context_window", "max_context_length")
+"""What vLLM, OpenRouter, Groq and LM Studio call the size of a model's context in their lists."""
 
 
 class OpenAIChat:
@@ -55,6 +58,7 @@ class OpenAIChat:
         never_mend: frozenset[str] = NEVER_MEND,
     ) -> None:
         self.name = name
+        self.base_url = base_url
         self._secret = (api_key or "").strip()
         sent = {"Accept": "text/event-stream, application/json", "Content-Type": "application/json"}
         sent |= {"User-Agent": "newel"} | dict(headers)
@@ -87,6 +91,17 @@ class OpenAIChat:
 
     async def models(self) -> list[str]:
         """The names of the server's models, in its order. Raises ``ProviderError``."""
+        return [name for model in await self._catalogue() if (name := _name(model))]
+
+    async def window(self, model: str) -> int | None:
+        """The size of a model's context in tokens, if the server's list of models tells it. Raises
+        ``ProviderError``.
+        """
+        listed = next((each for each in await self._catalogue() if _name(each) == model), {})
+        told = [listed.get(name) for name in WINDOW_FIELDS] + [as_dict(listed.get("meta")).get("n_ctx")]
+        return next((size for size in told if isinstance(size, int) and size > 0), None)
+
+    async def _catalogue(self) -> list[dict[str, Any]]:
         endpoint = self._endpoint("/models", "")
         async with self._http.ask("GET", "/models") as reply:
             if not reply.ok:
@@ -98,9 +113,7 @@ class OpenAIChat:
             fields = {}
         if "data" not in fields and "models" not in fields:
             raise not_protocol(body, reply.content_type, endpoint)
-        models = as_list(fields.get("data")) or as_list(fields.get("models"))
-        names = [as_str(as_dict(model).get("id")) or as_str(as_dict(model).get("name")) for model in models]
-        return [name for name in names if name]
+        return [as_dict(model) for model in as_list(fields.get("data")) or as_list(fields.get("models"))]
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -126,6 +139,10 @@ class OpenAIChat:
 
     def _endpoint(self, path: str, model: str) -> Endpoint:
         return Endpoint(self._http.shown(path), model, self._secret)
+
+
+def _name(model: dict[str, Any]) -> str:
+    return as_str(model.get("id")) or as_str(model.get("name")) or ""
 
 
 class _Answer:

@@ -7,11 +7,14 @@ anything: those from one's own machine or network do not.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from newel.agent.messages import AssistantMessage, Usage
 from newel.agent.ports import Price
 from newel.providers.http import is_private
+
+if TYPE_CHECKING:
+    from genai_prices.types import PriceCalculation
 
 
 def pricer(*, base_url: str) -> Price | None:
@@ -43,6 +46,12 @@ class PriceList:
         listed = self._listed[message.model]
         return None if listed is None else _cost(message.usage, listed)
 
+    def window(self, model: str) -> int | None:
+        """The size of a listed model's context in tokens; None if it is not known. Never raises."""
+        query = self._find(model)
+        priced = _calculate(Usage(), query) if query else None
+        return priced.model.context_window if priced else None
+
     def _find(self, model: str) -> Query | None:
         known = (
             query for query in self._queries(model) if _cost(Usage(input=1, output=1), query) is not None
@@ -62,6 +71,11 @@ class PriceList:
 
 
 def _cost(usage: Usage, query: Query) -> float | None:
+    priced = _calculate(usage, query)
+    return float(priced.total_price) if priced else None
+
+
+def _calculate(usage: Usage, query: Query) -> PriceCalculation | None:
     import genai_prices
 
     counted = genai_prices.Usage(
@@ -72,9 +86,7 @@ def _cost(usage: Usage, query: Query) -> float | None:
     )
     try:
         if query.base_url:
-            price = genai_prices.calc_price(counted, query.model, provider_api_url=query.base_url)
-        else:
-            price = genai_prices.calc_price(counted, query.model, provider_id=query.vendor)
+            return genai_prices.calc_price(counted, query.model, provider_api_url=query.base_url)
+        return genai_prices.calc_price(counted, query.model, provider_id=query.vendor)
     except (LookupError, ValueError):
         return None
-    return float(price.total_price)

@@ -83,10 +83,14 @@ class CodingAgent:
 
     def set_model(self, name: str) -> None:
         """Go on with another model of the same server, from the next prompt on."""
-        model = self.describe_model(name)
+        before, model = self.state.model, self.describe_model(name)
         self.agent.set_model(model)
         if self.compactor is not None:
-            self.compactor.context_window = model.context_window
+            self.compactor.follow(model, before=before)
+
+    def window(self) -> int | None:
+        """The size of the model's context in tokens, as far as it is known by now."""
+        return self.compactor.context_window if self.compactor else self.state.model.context_window
 
     def totals(self) -> Totals:
         """What the conversation has used so far, its compactions included."""

@@ -83,7 +83,7 @@ async def model(context: Context, name: str) -> None:
         if picked is None:
             return
         name = names[picked]
-    agent.agent.set_model(agent.describe_model(name))
+    agent.set_model(name)
     context.say(f"{one_line(name)} answers from the next prompt on.")
 
 
@@ -205,7 +205,7 @@ async def export(context: Context, target: str) -> None:
 
 async def cost(context: Context, _: str) -> None:
     totals = context.agent.totals()
-    window = context.agent.state.model.context_window
+    window = context.agent.window()
     words = meter(totals.usage, totals.cost, context=totals.context, window=window)
     unknown = "" if totals.cost is not None else " · the price of this model is not known"
     context.say((words or "Nothing has been used yet.") + (unknown if words else ""))

@@ -261,7 +261,7 @@ class _JsonMode:
             case FollowUp():
                 await agent.agent.queue_message(UserMessage(content=request.content), "follow_up")
             case SetModel():
-                agent.agent.set_model(agent.describe_model(request.model))
+                agent.set_model(request.model)
             case SetThinking():
                 agent.agent.set_thinking_level(request.level)
             case GetState():

@@ -72,14 +72,10 @@ async def run_repl(
 
 def open_desk(agent: CodingAgent, home: Path, screen: Literal["rich", "console"]) -> Desk:
     """The desk that standard input and output allow."""
-
-    def window() -> int | None:
-        return agent.state.model.context_window
-
     dumb = os.environ.get("TERM", "dumb") == "dumb"
     if screen == "console" or dumb or not (sys.stdin.isatty() and sys.stdout.isatty()):
         out = text_stdout()
-        return PlainDesk(ConsoleRenderer(out, window=window), sys.stdin.fileno(), out)
+        return PlainDesk(ConsoleRenderer(out, window=agent.window), sys.stdin.fileno(), out)
     from newel.terminal.completion import Files, ReplCompleter
     from newel.terminal.paint import Painter
     from newel.terminal.prompt_desk import PromptDesk
@@ -93,7 +89,7 @@ def open_desk(agent: CodingAgent, home: Path, screen: Literal["rich", "console"]
         Painter(),
         completer=ReplCompleter(commands, Files(agent.workspace)),
         history=home / "history",
-        window=window,
+        window=agent.window,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import pytest
@@ -70,7 +71,7 @@ def conversation(turns: int, size: int = 4_000) -> list[AppMessage]:
     return [UserMessage("Add a --dry-run flag."), *(m for number in range(turns) for m in turn(number, size))]
 
 
-def compactor(writer: Writer, window: int | None = 10_000, **sizes: int) -> Compactor:
+def compactor(writer: Writer, window: int | None = 10_000, **sizes: Any) -> Compactor:
     return Compactor(writer, SMALL, context_window=window, **sizes)
 
 
@@ -357,3 +358,22 @@ async def test_a_call_is_never_parted_from_its_result(
         assert compaction.data["firstKept"] in {message.id for message in messages}
         if not overflow:
             assert compact.size(messages) < window
+
+
+@pytest.mark.anyio
+async def test_an_unknown_window_is_asked_for_once_and_only_when_it_matters() -> None:
+    """Without it a long run on a server that cuts silently would lose its beginning."""
+    asked: list[str] = []
+
+    async def find_window(name: str) -> int | None:
+        asked.append(name)
+        return 10_000
+
+    subject = Compactor(Writer(), SMALL, context_window=None, find_window=find_window)
+    subject.follow(Model("m"))
+    assert await subject(conversation(3), Usage(), overflow=False) is None
+    assert asked == []
+    assert await subject(conversation(30), Usage(), overflow=False) is not None
+    assert await subject(conversation(3), Usage(), overflow=False) is None
+    assert asked == ["m"]
+    assert subject.context_window == 10_000

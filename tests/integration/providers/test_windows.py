@@ -1,0 +1,59 @@
+"""Without the size of a model's context, a long conversation loses its beginning unseen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+
+from newel.providers.openai_chat import OpenAIChat
+from newel.providers.windows import find_window
+
+
+@asynccontextmanager
+async def listing(*models: dict[str, Any], status: str = "200 OK") -> AsyncGenerator[OpenAIChat]:
+    """A client of a server that has these models."""
+    body = json.dumps({"object": "list", "data": models}).encode()
+
+    async def serve(stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            await stream.receive()
+            head = (
+                f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+            )
+            await stream.send(head.encode() + body)
+
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    port = listener.extra(anyio.abc.SocketAttribute.local_port)
+    client = OpenAIChat(base_url=f"http://127.0.0.1:{port}/v1", api_key=None)
+    async with listener, anyio.create_task_group() as group:
+        group.start_soon(listener.serve, serve)
+        yield client
+        await client.aclose()
+        group.cancel_scope.cancel()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "told",
+    [{"max_model_len": 8192}, {"context_length": 8192}, {"context_window": 8192}, {"meta": {"n_ctx": 8192}}],
+)
+async def test_a_server_that_tells_is_believed(told: dict[str, Any]) -> None:
+    async with listing({"id": "other", "context_window": 1}, {"id": "mine", **told}) as client:
+        assert await find_window(client, "mine") == 8192
+
+
+@pytest.mark.anyio
+async def test_a_known_model_behind_a_silent_server_is_looked_up() -> None:
+    async with listing({"id": "gpt-4o", "context_window": "large"}) as client:
+        assert await find_window(client, "gpt-4o") == 128_000
+
+
+@pytest.mark.anyio
+async def test_what_nobody_knows_is_none() -> None:
+    async with listing(status="500 No") as client:
+        assert await find_window(client, "a-model-of-my-own") is None
