@@ -143,7 +143,7 @@ class Connection:
     async def _reset(self) -> None:
         # Some kernels throw away what the reader has not read yet when the reset arrives; let it be read.
         await anyio.sleep(_BEFORE_RESET_S)
-        raw = self._stream.extra(SocketAttribute.raw_socket)  # noqa: S610 (anyio, not Django)
+        raw = self._stream.extra(SocketAttribute.raw_socket)
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         await self._stream.aclose()
 

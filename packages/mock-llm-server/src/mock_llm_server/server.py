@@ -198,7 +198,7 @@ async def serve(
     server = MockServer(script, strict=strict, keep=keep, recorder=recorder, upstream=upstream)
     try:
         async with await anyio.create_tcp_listener(local_host=host, local_port=port) as listener:
-            server.port = listener.extra(SocketAttribute.local_port)  # noqa: S610 (anyio, not Django)
+            server.port = listener.extra(SocketAttribute.local_port)
             server.url = f"http://{f'[{host}]' if ':' in host else host}:{server.port}"
             failure = None
             async with anyio.create_task_group() as tasks:
