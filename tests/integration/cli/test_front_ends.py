@@ -1,0 +1,268 @@
+"""Each way to talk with Newel, as the installed commands compose it: a terminal, a pipe, JSON lines."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from tests.support import BIN, Newel, bash, scenario
+
+Make = Callable[..., Newel]
+PATIENCE = 15.0
+"""Seconds to wait for what must come; only a failure takes so long."""
+
+
+class Terminal:
+    """A command on a terminal of its own; ``shown`` is all that it has written."""
+
+    def __init__(self, newel: Newel, words: list[str], environ: dict[str, str]) -> None:
+        self.shown = ""
+        self._master, slave = pty.openpty()
+        self.process = subprocess.Popen(
+            [str(BIN / words[0]), *words[1:]],
+            cwd=newel.project,
+            env=newel.environ | environ,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+        )
+        os.close(slave)
+
+    def type(self, text: str) -> None:
+        os.write(self._master, text.encode())
+
+    def wait_for(self, text: str) -> None:
+        self._read(lambda: text in self.shown, f"{text!r} was not shown")
+
+    def end(self) -> int:
+        """The exit code of a command that is about to end."""
+        self._read(lambda: self.process.poll() is not None, "the command did not end")
+        return self.process.returncode
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        os.close(self._master)
+
+    def _read(self, enough: Callable[[], bool], otherwise: str) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not enough():
+            assert time.monotonic() < deadline, f"{otherwise}; there was: {self.shown[-2000:]}"
+            if select.select([self._master], [], [], 0.05)[0]:
+                try:
+                    self.shown += os.read(self._master, 65_536).decode(errors="replace")
+                except OSError:  # the command has closed its end, so it is about to be over
+                    self.process.wait(PATIENCE)
+                    assert enough(), f"{otherwise}; there was: {self.shown[-2000:]}"
+
+
+@pytest.fixture
+def open_terminal() -> Iterator[Callable[..., Terminal]]:
+    with ExitStack() as terminals:
+
+        def make(newel: Newel, *words: str, **environ: str) -> Terminal:
+            terminal = Terminal(newel, list(words), environ)
+            terminals.callback(terminal.close)
+            return terminal
+
+        yield make
+
+
+# -- on a terminal ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["newel", "coding-agent"])
+def test_without_a_prompt_a_terminal_gets_a_conversation(
+    with_model: Make, open_terminal: Callable[..., Terminal], command: str
+) -> None:
+    newel = with_model()
+    terminal = open_terminal(newel, command, TERM="xterm")
+    terminal.wait_for("Enter sends")
+    terminal.type("how are you\r")
+    terminal.wait_for("All is well")
+    terminal.type("/quit\r")
+    assert terminal.end() == 0
+    assert len(newel.requests) == 1
+    assert len(newel.sessions) == 1
+
+
+def test_a_conversation_begun_with_a_prompt_goes_on_at_the_terminal(
+    with_model: Make, open_terminal: Callable[..., Terminal]
+) -> None:
+    newel = with_model()
+    newel("how are you")
+    terminal = open_terminal(newel, "newel", "--continue")
+    terminal.wait_for("You said last: how are you")
+    terminal.type("and now: how are you\n")
+    terminal.wait_for("All is well")
+    terminal.type("/quit\n")
+    assert terminal.end() == 0
+    assert [message["role"] for message in newel.requests[1]["messages"]].count("user") == 2
+
+
+def test_a_prompt_given_at_a_terminal_asks_there_before_it_acts(
+    with_model: Make, open_terminal: Callable[..., Terminal]
+) -> None:
+    newel = with_model()
+    terminal = open_terminal(newel, "newel", "--approve", "ask", "please write a hello world")
+    terminal.wait_for("Run this?")
+    assert "+print(" in terminal.shown
+    assert not (newel.project / "hello.py").exists()
+    terminal.type("y\n")
+    terminal.wait_for("python3 hello.py")
+    terminal.wait_for("Run this?")
+    terminal.type("not now\n")
+    assert terminal.end() == 0
+    assert (newel.project / "hello.py").exists()
+    assert "declined this call and said: not now" in newel.requests[2]["messages"][-1]["content"]
+
+
+def test_clear_begins_a_new_conversation_and_keeps_the_old_one(
+    with_model: Make, open_terminal: Callable[..., Terminal]
+) -> None:
+    newel = with_model()
+    terminal = open_terminal(newel, "newel", "--renderer", "console")
+    terminal.wait_for("> ")
+    terminal.type("how are you\n")
+    terminal.wait_for("All is well")
+    terminal.type("/clear\n")
+    terminal.wait_for("A new conversation.")
+    terminal.type("once more: how are you\n/quit\n")
+    assert terminal.end() == 0
+    assert [len(request["messages"]) for request in newel.requests] == [2, 2]
+    assert len(newel.sessions) == 2
+    assert "\x1b" not in terminal.shown
+
+
+# -- the plainest conversation ------------------------------------------------------------------------
+
+
+def test_the_plain_conversation_has_its_format_to_the_letter(with_model: Make) -> None:
+    newel = with_model()
+    done = newel(
+        stdin="please write a hello world\n\n!cat hello.py; exit 4\n/clear\nhow are you\n",
+        command="lsimons-agent",
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.sub(r"\d+ ms", "N ms", done.stdout) == (
+        "You: please write a hello world\n"
+        "\n"
+        "Agent: A small Python script will do. Writing it now.\n"
+        "\n"
+        '[Tool: write_file("hello.py", ...)]\n'
+        "\n"
+        "Agent: The file is there. Next, a run to see that it works.\n"
+        "\n"
+        '[Tool: bash("python3 hello.py")]\n'
+        "\n"
+        "Agent: `hello.py` is written and runs: it prints `Hello, World!`.\n"
+        "\n"
+        "You: You: !cat hello.py; exit 4\n"
+        'print("Hello, World!")\n'
+        "[exit code 4 · N ms]\n"
+        "\n"
+        "You: /clear\n"
+        "\n"
+        "You: how are you\n"
+        "\n"
+        "Agent: All is well here, thank you. What shall we work on?\n"
+        "\n"
+        "You: \n"
+    )
+    assert [message["role"] for message in newel.requests[-1]["messages"]] == ["system", "user"]
+
+
+# -- JSON lines ---------------------------------------------------------------------------------------
+
+
+class Driver:
+    """Another program that drives ``newel --json``."""
+
+    def __init__(self, newel: Newel, *words: str) -> None:
+        self.process = subprocess.Popen(
+            [str(BIN / "newel"), "--json", *words],
+            cwd=newel.project,
+            env=newel.environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def send(self, **request: Any) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+
+    def until(self, kind: str) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            event = json.loads(line)
+            if event["type"] == kind:
+                return event
+        raise AssertionError(f"there was no {kind}")
+
+    def finish(self) -> int:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.stdout.read()
+        self.process.stdout.close()
+        return self.process.wait(PATIENCE)
+
+
+def test_a_program_approves_declines_and_asks_for_the_state(with_model: Make) -> None:
+    newel = with_model()
+    driver = Driver(newel, "--approve", "ask")
+    driver.send(type="message", content="please write a hello world")
+    asked = driver.until("approval_request")
+    assert (asked["toolName"], asked["folder"]) == ("write", str(newel.project))
+    assert asked["preview"].endswith('+print("Hello, World!")\n')
+    assert not (newel.project / "hello.py").exists()
+    driver.send(type="approve", toolCallId=asked["toolCallId"], decision="once")
+    asked = driver.until("approval_request")
+    assert asked["preview"] == "python3 hello.py"
+    driver.send(type="approve", toolCallId=asked["toolCallId"], decision="no", word="Not today.")
+    assert driver.until("agent_end")["reason"] == "done"
+    driver.send(type="get_state")
+    state = driver.until("state")
+    assert (state["model"], state["messageCount"], state["isStreaming"]) == ("mock-model", 6, False)
+    assert state["sessionFile"] == str(newel.sessions[0])
+    assert driver.finish() == 0
+    assert "said: Not today." in newel.requests[2]["messages"][-1]["content"]
+    assert (newel.project / "hello.py").exists()
+
+
+def test_a_program_interrupts_a_command_and_goes_on(with_model: Make) -> None:
+    """With the three lines of the design's example: a message, an interrupt, a message."""
+    answer = scenario("Count", {"content": "There are none."})
+    newel = with_model({"scenarios": answer["scenarios"] + scenario("List", bash("sleep 60"))["scenarios"]})
+    driver = Driver(newel)
+    driver.send(type="message", content="List all TypeScript files")
+    driver.until("tool_execution_start")
+    driver.send(type="interrupt")
+    ended = driver.until("tool_execution_end")
+    assert (ended["toolName"], ended["isError"]) == ("bash", True)
+    driver.until("interrupted")
+    driver.send(type="message", content="Count the files")
+    driver.until("agent_end")
+    assert driver.until("agent_end")["reason"] == "done"
+    assert driver.finish() == 0
+    assert [message["role"] for message in newel.requests[1]["messages"]] == [
+        "system",
+        "user",
+        "assistant",
+        "tool",
+        "user",
+    ]

@@ -1,0 +1,134 @@
+"""Newel from a program: the agent with tools and a session, opened by one call."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import pytest
+
+import newel
+from newel.agent.events import (
+    AgentEnd,
+    AgentEvent,
+    AgentStart,
+    MessageUpdate,
+    StateUpdate,
+    TextDelta,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+)
+from newel.agent.messages import AssistantMessage, UserMessage
+from newel.permissions.policy import Approval, ApprovalRequest
+from tests.support import Newel, bash, scenario
+
+pytestmark = pytest.mark.anyio
+Make = Callable[..., Newel]
+
+
+@pytest.fixture
+def with_model(with_model: Make, monkeypatch: pytest.MonkeyPatch) -> Make:
+    """As for commands, with the settings in this process's own environment."""
+
+    def make(*arguments: object) -> Newel:
+        rig = with_model(*arguments)
+        for name in ("LLM_BASE_URL", "LLM_AUTH_TOKEN", "LLM_DEFAULT_MODEL"):
+            monkeypatch.setitem(os.environ, name, rig.environ[name])
+        monkeypatch.setitem(os.environ, "NEWEL_HOME", str(rig.home / ".newel"))
+        return rig
+
+    return make
+
+
+async def test_a_prompt_from_a_program_becomes_a_file_and_events(with_model: Make) -> None:
+    rig = with_model()
+    events: list[AgentEvent] = []
+    async with newel.open_coding_agent(working_directory=rig.project) as agent:
+        unsubscribe = agent.subscribe(events.append)
+        end = await agent.prompt("please write a hello world")
+        unsubscribe()
+        assert agent.get_messages() == agent.state.messages
+    assert isinstance(end, AgentEnd)
+    assert end.reason == "done"
+    assert (rig.project / "hello.py").exists()
+    assert isinstance(events[0], AgentStart)
+    tools = [event.tool_name for event in events if isinstance(event, ToolExecutionStart)]
+    assert tools == ["write", "bash"]
+    said = "".join(
+        event.assistant_message_event.delta
+        for event in events
+        if isinstance(event, MessageUpdate) and isinstance(event.assistant_message_event, TextDelta)
+    )
+    assert said.endswith("it prints `Hello, World!`.")
+    assert len(rig.sessions) == 1
+
+
+async def test_a_later_program_goes_on_with_the_session(with_model: Make) -> None:
+    rig = with_model()
+    async with newel.open_coding_agent(working_directory=rig.project) as agent:
+        await agent.prompt("how are you")
+    async with newel.open_coding_agent(working_directory=rig.project, continue_=True) as agent:
+        assert len(agent.get_messages()) == 2
+        agent.replace_messages([UserMessage("Something else was said.")])
+        await agent.prompt("how are you")
+    texts = [message["content"] for message in rig.requests[1]["messages"] if message["role"] == "user"]
+    assert texts == ["Something else was said.", "how are you"]
+
+
+async def test_a_program_can_abort_and_the_conversation_stays_usable(with_model: Make) -> None:
+    after = scenario("and now", {"content": "Better."})
+    before = scenario("wait", bash("echo begun; sleep 60"))
+    rig = with_model({"scenarios": after["scenarios"] + before["scenarios"]})
+    async with newel.open_coding_agent(working_directory=rig.project, ephemeral=True) as agent:
+        pending: list[set[str]] = []
+
+        def stop(event: AgentEvent) -> None:
+            if isinstance(event, ToolExecutionStart):
+                pending.append(set(agent.state.pending_tool_calls))
+                agent.abort()
+            elif isinstance(event, ToolExecutionEnd):
+                pending.append(set(agent.state.pending_tool_calls))
+
+        agent.subscribe(stop)
+        with anyio.fail_after(10):
+            assert (await agent.prompt("wait")).reason == "aborted"
+        assert (len(pending[0]), pending[1]) == (1, set())
+        assert (await agent.prompt("and now?")).reason == "done"
+        last = agent.get_messages()[-1]
+        assert isinstance(last, AssistantMessage)
+        assert last.text == "Better."
+    assert rig.sessions == []
+
+
+async def test_a_program_is_asked_before_anything_changes(with_model: Make) -> None:
+    asked: list[str] = []
+
+    async def ask(request: ApprovalRequest) -> Approval:
+        asked.append(request.preview)
+        return Approval("no", "Only look.")
+
+    rig = with_model()
+    async with newel.open_coding_agent(working_directory=rig.project, approve="ask", ask=ask) as agent:
+        await agent.prompt("please write a hello world")
+    assert "+++ hello.py" in asked[0]
+    assert not (rig.project / "hello.py").exists()
+
+
+async def test_the_agents_tools_can_be_changed_between_prompts(with_model: Make) -> None:
+    rig = with_model()
+    async with newel.open_coding_agent(working_directory=rig.project, ephemeral=True) as agent:
+        told: list[AgentEvent] = []
+        agent.subscribe(told.append)
+        agent.agent.set_tools([tool for tool in agent.state.tools if tool.read_only])
+        assert isinstance(told[0], StateUpdate)
+        assert told[0].changed == ["tools"]
+        await agent.prompt("how are you")
+    assert [tool["function"]["name"] for tool in rig.requests[0]["tools"]] == ["read"]
+
+
+async def test_what_is_not_configured_is_a_configuration_error(tmp_path: Path) -> None:
+    with pytest.raises(newel.NewelError, match="must begin with http"):
+        async with newel.open_coding_agent(working_directory=tmp_path, base_url="nonsense"):
+            pass
