@@ -274,6 +274,7 @@ def build_agent(
     from newel.session.manager import SessionManager
     from newel.tools import coding_tools
     from newel.workspace.local import LocalWorkspace
+    from newel.workspace.process import Limits
 
     async def find_window(name: str) -> int | None:
         from newel.providers.windows import find_window
@@ -290,7 +291,11 @@ def build_agent(
         session=options.session,
         ephemeral=options.ephemeral,
     )
-    workspace = LocalWorkspace(str(settings.cwd))
+    # A quarter of what the model can read, at about four characters a token, is enough for one command.
+    limits = Limits()
+    if model.context_window:
+        limits = Limits(output=min(limits.output, model.context_window))
+    workspace = LocalWorkspace(str(settings.cwd), limits=limits)
     tools = coding_tools(workspace, timeout=settings.bash_timeout)
     instructions = find_instructions(cwd=settings.cwd, home=settings.home)
     small = describe_model(settings.small_model) if settings.small_model else model

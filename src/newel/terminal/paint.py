@@ -109,7 +109,7 @@ def output_line(text: str, width: int) -> Text:
 def failure_lines(text: str, width: int) -> list[Text]:
     """A line of a failed call, whole, on as many lines as it needs."""
     parts = chop_cells(text.expandtabs(4), max(min(width, MAX_WIDTH) - 4, 1))
-    return [Text("  │ ", style=DIM).append(part) for part in parts]
+    return [Text().append("  │ ", style=DIM).append(part) for part in parts]
 
 
 def diff_block(diff: str, width: int) -> list[Text]:
@@ -122,7 +122,7 @@ def diff_block(diff: str, width: int) -> list[Text]:
             lines.append(Text("  │ ⋮", style=DIM))
         mark, style = ("+", ADDED) if change.mark == "+" else (MINUS, REMOVED)
         text = safe(change.text, keep_newlines=False).expandtabs(4).rstrip("↵")
-        line = Text("  │ ", style=DIM)
+        line = Text().append("  │ ", style=DIM)
         line.append(f"{change.number:>{digits}} ", style=DIM)
         line.append(fit(f"{mark} {text}", width - 5 - digits), style=style)
         lines.append(line)

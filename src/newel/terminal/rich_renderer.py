@@ -164,7 +164,7 @@ class RichRenderer:
     def _status(self, width: int) -> paint.Text:
         spin = SPINNER[self._frame % len(SPINNER)]
         elapsed = duration(int(self.clock() - self._since) * 1000).replace(".0 s", " s")
-        line = paint.Text(f"{spin} ", style=paint.ACCENT, no_wrap=True, overflow="ellipsis")
+        line = paint.Text(no_wrap=True, overflow="ellipsis").append(f"{spin} ", style=paint.ACCENT)
         rest = f" · {elapsed} · {self.hint}" if elapsed != "0 ms" else f" · {self.hint}"
         return line.append(paint.fit(self._doing, max(width - 2 - len(rest), 8)) + rest, style=paint.DIM)
 
@@ -194,7 +194,9 @@ class RichRenderer:
             case Retry():
                 self._retry(event)
             case ErrorEvent():
-                self._print("note", paint.Text("Error: ", style=paint.BAD).append(safe(event.message), ""))
+                self._print(
+                    "note", paint.Text().append("Error: ", style=paint.BAD).append(safe(event.message))
+                )
             case AgentEnd():
                 self._end(event)
             case ToolExecutionEnd():

@@ -1,0 +1,33 @@
+"""Colour says one thing in one place: a green mark must not make the whole line green."""
+
+from __future__ import annotations
+
+import pytest
+from rich.text import Text
+
+from newel.terminal import paint
+from newel.terminal.calls import Outcome
+
+
+def coloured(line: Text) -> list[str]:
+    """The pieces of a line that have a colour of their own."""
+    assert not line.style
+    return [line.plain[span.start : span.end] for span in line.spans if span.style not in ("bold", paint.DIM)]
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_only_the_mark_of_a_call_is_coloured(failed: bool) -> None:
+    outcome = Outcome("1", "bash", {"command": "ls"}, failed, "3 files", [], 4, "")
+    assert coloured(paint.call_line(outcome, 60)) == ["● "]
+
+
+def test_only_the_prompt_mark_of_a_user_is_coloured() -> None:
+    assert [piece.strip() for piece in coloured(paint.said_by_user("Hello"))] == [paint.PROMPT]
+
+
+def test_changed_lines_keep_their_full_colour() -> None:
+    diff = "--- a\n+++ b\n@@ -1 +1 @@\n-old\n+new\n"
+    assert [piece for line in paint.diff_block(diff, 60) for piece in coloured(line)] == [
+        f"{paint.MINUS} old",
+        "+ new",
+    ]
