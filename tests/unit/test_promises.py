@@ -1,0 +1,123 @@
+"""The tables of the documentation say what the program has: no option, setting, event or field is missing
+from them or invented by them.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import pytest
+
+from newel import config
+from newel.agent.events import AgentEnd, AgentEvent
+from newel.agent.messages import (
+    AssistantMessage,
+    Attachment,
+    CustomMessage,
+    ToolResultMessage,
+    UserMessage,
+)
+from newel.cli import agent_parser
+from newel.commands import MODULES
+from newel.terminal.commands import COMMANDS
+from newel.terminal.json_mode import AnyRequest, ApprovalAsked
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text()
+JSON_MODE = (ROOT / "docs" / "json-mode.md").read_text()
+
+
+def paragraph(text: str, begin: str) -> str:
+    """The paragraph that begins so."""
+    found = re.search(rf"^{re.escape(begin)}.*?(?=\n\n|\Z)", text, re.MULTILINE | re.DOTALL)
+    assert found, f"no paragraph begins with {begin!r}"
+    return found[0]
+
+
+def names(kind: Any, *without: str) -> set[str]:
+    """A struct's fields as they stand on the wire."""
+    return {field.encode_name for field in msgspec.structs.fields(kind)} - set(without)
+
+
+def tag(kind: Any) -> str:
+    return str(kind.__struct_config__.tag)
+
+
+# -- README -------------------------------------------------------------------------------------------
+
+
+def test_every_option_is_in_the_readme_and_every_one_there_exists() -> None:
+    known = set(re.findall(r"--[a-z][a-z-]+", agent_parser("newel").format_help().partition("commands:")[0]))
+    told = set(re.findall(r"--[a-z][a-z-]+", paragraph(README, "Options of the agent:")))
+    assert told == known
+
+
+@pytest.mark.parametrize(
+    ("option", "choices"),
+    [
+        ("--thinking", "off|minimal|low|medium|high"),
+        ("--approve", "auto|ask|review|read-only"),
+        ("--renderer", "rich|console|json"),
+    ],
+)
+def test_the_readme_names_the_choices_of_an_option(option: str, choices: str) -> None:
+    assert f"`{option} {choices}`" in README
+    assert f"{option} {{{choices.replace('|', ',')}}}" in agent_parser("newel").format_help()
+
+
+def test_every_command_of_a_conversation_in_the_readme_exists() -> None:
+    told = set(re.findall(r"/([a-z]+)", paragraph(README, "In a conversation:").partition("`,")[0]))
+    assert told
+    assert told <= {command.name for command in COMMANDS}
+
+
+def test_every_command_in_the_readme_exists() -> None:
+    told = set(re.findall(r"^\| `newel ([a-z]+)", README, re.MULTILINE))
+    assert told == MODULES.keys()
+
+
+def test_the_readme_names_every_environment_variable_and_key_of_the_settings() -> None:
+    rows = re.search(r"^\| setting \|.*?\n\n", README, re.MULTILINE | re.DOTALL)
+    assert rows is not None
+    told = set(re.findall(r"`([A-Z_]+)`", rows[0]))
+    known = {name for variables in config.NAMES.values() for name in variables}
+    assert known <= told <= known | {"NEWEL_HOME"}
+    for key in names(config.File, "limits", "models") | names(config.ModelFacts):
+        assert key in rows[0], key
+    for key in names(config.Limits):
+        assert key in rows[0], key
+
+
+# -- JSON mode ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", get_args(AnyRequest), ids=tag)
+def test_every_request_is_documented_with_its_fields(kind: Any) -> None:
+    row = re.search(rf'^\| `\{{"type":"{tag(kind)}".*$', JSON_MODE, re.MULTILINE)
+    assert row is not None
+    assert set(re.findall(r'"(\w+)":', row[0])) == names(kind) | {"type"}
+
+
+@pytest.mark.parametrize("kind", [*get_args(AgentEvent), ApprovalAsked], ids=tag)
+def test_every_event_is_documented_with_its_fields(kind: Any) -> None:
+    events = JSON_MODE.partition("## Out")[2]
+    row = re.search(rf"^\|[^|\n]*`{tag(kind)}`[^|\n]*\|(.*)\|$", events, re.MULTILINE)
+    assert row is not None
+    told = set(re.findall(r"`(\w+)`", row[1]))
+    wanted = names(kind, "timestamp")
+    assert wanted <= told
+    assert not (told - wanted) or kind is AgentEnd or "assistantMessageEvent" in wanted
+
+
+@pytest.mark.parametrize("kind", [UserMessage, AssistantMessage, ToolResultMessage, CustomMessage], ids=tag)
+def test_every_message_is_documented_with_its_fields(kind: Any) -> None:
+    row = next(line for line in JSON_MODE.split("\n") if line.startswith(f"| `{tag(kind)}` | `id`"))
+    assert names(kind, "timestamp") <= set(re.findall(r"`(\w+)`", row))
+
+
+def test_every_field_of_an_attachment_is_documented() -> None:
+    told = set(re.findall(r"\w+", paragraph(JSON_MODE, "An attachment is")))
+    assert names(Attachment, "id", "preview") <= told

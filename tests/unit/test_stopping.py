@@ -1,0 +1,74 @@
+"""Stopping in the middle of a tool: what was not yet done does not happen, what was done stays whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from newel.tools import coding_tools
+from newel.workspace.local import LocalWorkspace
+from newel.workspace.port import FileInfo
+
+pytestmark = pytest.mark.anyio
+
+
+class Watched(LocalWorkspace):
+    """The local workspace; calls ``look`` with the number of each look at a file, before it happens."""
+
+    def __init__(self, folder: Path, look: Callable[[int], None]) -> None:
+        super().__init__(str(folder))
+        self.looks = 0
+        self._look = look
+
+    async def stat(self, path: str, /) -> FileInfo | None:
+        self._count()
+        return await super().stat(path)
+
+    async def read_bytes(self, path: str, /, *, start: int = 0, size: int | None = None) -> bytes:
+        self._count()
+        return await super().read_bytes(path, start=start, size=size)
+
+    def _count(self) -> None:
+        self.looks += 1
+        self._look(self.looks)
+
+
+async def stopped(folder: Path, at: int, name: str, **arguments: Any) -> int:
+    """Run a tool, stop it at a look at the file; returns how many looks there were."""
+    scope = anyio.CancelScope()
+    workspace = Watched(folder, lambda look: scope.cancel() if look == at else None)
+    tool = next(tool for tool in coding_tools(workspace) if tool.spec.name == name)
+
+    async def shown(_: str) -> None:
+        pass
+
+    with scope:
+        await tool.execute(tool.parse(arguments), shown)
+    assert scope.cancelled_caught
+    return workspace.looks
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+async def test_a_large_file_is_read_no_further(tmp_path: Path) -> None:
+    """Else a user would wait for gigabytes to be counted after pressing Esc."""
+    (tmp_path / "large").write_bytes(b"a line\n" * 2_000_000)
+    assert await stopped(tmp_path, 4, "read", file_path="large") == 4
+
+
+@pytest.mark.parametrize("at", [1, 2])
+async def test_an_edit_that_is_stopped_before_it_writes_changes_nothing(tmp_path: Path, at: int) -> None:
+    (tmp_path / "f").write_text("one\n")
+    await stopped(tmp_path, at, "edit", file_path="f", old_string="one", new_string="two")
+    assert contents(tmp_path) == {"f": "one\n"}
+
+
+async def test_a_write_that_is_stopped_before_it_writes_leaves_nothing(tmp_path: Path) -> None:
+    await stopped(tmp_path, 1, "write", file_path="deep/er/f", content="x")
+    assert contents(tmp_path) == {}
