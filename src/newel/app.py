@@ -355,7 +355,7 @@ def chat(
     """
     import httpx2
 
-    from newel.providers.http import is_loopback
+    from newel.providers.urls import is_loopback
 
     settings = config.load(Flags(model=model), cwd=Path.cwd(), environ=os.environ)
     if settings.endpoint is None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-import ipaddress
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping
+from base64 import b64encode
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, aclosing, asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -12,12 +12,16 @@ from urllib.parse import urlsplit
 import anyio
 
 from newel.agent.errors import BadResponse, ConfigError, ConnectionFailed, ProviderError, RequestRejected
+from newel.providers.urls import credentials_of, is_loopback, proxy_of, split_base_url, target_of
 
 if TYPE_CHECKING:
-    import httpx2
+    import httpcore2
 
 MAX_ANSWER = 64 * 2**20
 """Decoded bytes of one answer: more than any model writes, even one chunk a token."""
+
+MAX_PIECE = 2**20
+"""Decoded bytes of one piece of a compressed body."""
 
 CONNECT_TIMEOUT = 10.0
 KEEP_ALIVE = 60.0
@@ -26,15 +30,17 @@ KEEP_ALIVE = 60.0
 REFUSAL_TIME = 5.0
 """Seconds that the body of a refusal may take."""
 
-LOCAL_SUFFIXES = (".local", ".lan", ".internal", ".home.arpa", ".localhost")
-
 
 class Reply:
     """The answer to a request: its status, its headers, and its decoded body as it arrives."""
 
-    def __init__(self, response: httpx2.Response, errors: Callable[[], AbstractContextManager[None]]) -> None:
-        self.status = response.status_code
-        self.headers: Mapping[str, str] = response.headers
+    def __init__(
+        self, response: httpcore2.Response, errors: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        self.status = response.status
+        self.headers: Mapping[str, str] = {
+            name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers
+        }
         self._response = response
         self._errors = errors
 
@@ -51,13 +57,15 @@ class Reply:
         decoded or the pieces add up to more than ``MAX_ANSWER``.
         """
         size = 0
+        unpack = _unpacker(self.headers.get("content-encoding", ""))
         with self._errors():
-            async with aclosing(self._response.aiter_bytes()) as pieces:
-                async for piece in pieces:
-                    size += len(piece)
-                    if size > MAX_ANSWER:
-                        raise _too_long(MAX_ANSWER)
-                    yield piece
+            async with aclosing(self._response.aiter_stream()) as pieces:
+                async for packed in pieces:
+                    for piece in unpack(packed):
+                        size += len(piece)
+                        if size > MAX_ANSWER:
+                            raise _too_long(MAX_ANSWER)
+                        yield piece
 
     async def read(self, limit: int) -> bytes:
         """The whole body; raises ``BadResponse`` if it is longer than ``limit`` bytes."""
@@ -80,10 +88,16 @@ class Http:
     """Requests to one server. ``timeout`` is in seconds without a byte; ``headers`` go with each request."""
 
     def __init__(self, base_url: str, *, headers: Mapping[str, str], timeout: float) -> None:
-        self._base_url, self._query = _split_url(base_url)
+        self._base_url, self._query = split_base_url(base_url)
         self._headers = _check_headers(headers)
         self._timeout = timeout
-        self._client: httpx2.AsyncClient | None = None
+        self._pool: httpcore2.AsyncConnectionPool | None = None
+        self._timeouts = {
+            "connect": min(timeout, CONNECT_TIMEOUT),
+            "read": timeout,
+            "write": timeout,
+            "pool": timeout,
+        }
 
     def shown(self, path: str) -> str:
         """The URL of a path for people: without credentials and without the query, which may hold some."""
@@ -94,14 +108,19 @@ class Http:
     @asynccontextmanager
     async def ask(self, method: str, path: str, body: bytes = b"") -> AsyncGenerator[Reply]:
         """Send a request; leaving the block closes the answer. Raises ``ConnectionFailed``."""
-        import httpx2
+        import httpcore2
 
-        client = self._open()
         url = f"{self._base_url}{path}{self._query}"
         errors = functools.partial(_translated, self.shown(path), self._timeout)
         with errors():
-            request = httpx2.Request(method, url, headers=self._headers, content=body or None)
-            response = await client.send(request, stream=True, auth=None)
+            request = httpcore2.Request(
+                method,
+                target_of(url),
+                headers=_encoded(self._headers | _own_headers(url, body)),
+                content=body,
+                extensions={"timeout": self._timeouts},
+            )
+            response = await self._open().handle_async_request(request)
         try:
             yield Reply(response, errors)
         finally:
@@ -109,22 +128,65 @@ class Http:
 
     async def aclose(self) -> None:
         """Close the connections. The next request opens new ones."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await pool.aclose()
 
-    def _open(self) -> httpx2.AsyncClient:
-        if self._client is None:
-            import httpx2
+    def _open(self) -> httpcore2.AsyncConnectionPool:
+        if self._pool is None:
+            self._pool = _pool(self._base_url)
+        return self._pool
 
-            self._client = httpx2.AsyncClient(
-                # Plain HTTP needs no certificates, and loading them takes longer than the first request.
-                verify=self._base_url.startswith("https:"),
-                trust_env=not is_loopback(self._base_url),
-                timeout=httpx2.Timeout(self._timeout, connect=min(self._timeout, CONNECT_TIMEOUT)),
-                limits=httpx2.Limits(keepalive_expiry=KEEP_ALIVE),
-            )
-        return self._client
+
+def _pool(base_url: str) -> httpcore2.AsyncConnectionPool:
+    """The connections to a server: through the proxy of the environment, but for one on this machine."""
+    import httpcore2
+
+    proxy = None if is_loopback(base_url) else proxy_of(base_url)
+    if proxy is None:
+        return httpcore2.AsyncConnectionPool(keepalive_expiry=KEEP_ALIVE)
+    kind = httpcore2.AsyncSOCKSProxy if proxy.startswith("socks5") else httpcore2.AsyncHTTPProxy
+    return kind(target_of(proxy), proxy_auth=credentials_of(proxy), keepalive_expiry=KEEP_ALIVE)
+
+
+def _own_headers(url: str, body: bytes) -> dict[str, str]:
+    """The headers that every request has; credentials in the URL win over a key."""
+    place = urlsplit(url).netloc.rpartition("@")[2]
+    headers = {
+        "Host": place if place.isascii() else place.encode("idna").decode(),
+        "Accept-Encoding": "gzip, deflate",
+    }
+    if body:
+        headers["Content-Length"] = str(len(body))
+    if credentials := credentials_of(url):
+        headers["Authorization"] = "Basic " + b64encode(b":".join(credentials)).decode()
+    return headers
+
+
+def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode(), value.encode()) for name, value in headers.items()]
+
+
+def _unpacker(encoding: str) -> Callable[[bytes], Iterable[bytes]]:
+    """What makes of a piece of the body the pieces that were packed in it, each of a bounded size."""
+    if encoding.strip().lower() not in {"gzip", "x-gzip", "deflate"}:
+        return lambda piece: (piece,)
+    import zlib
+
+    # 32 added to the window's size: gzip's header or zlib's, whichever is there.
+    inflate = zlib.decompressobj(32 + zlib.MAX_WBITS)
+
+    def unpack(packed: bytes) -> Iterator[bytes]:
+        while packed:
+            try:
+                yield inflate.decompress(packed, MAX_PIECE)
+            except zlib.error as error:
+                raise BadResponse(
+                    "The server sent a body that does not match its content encoding."
+                ) from error
+            packed = inflate.unconsumed_tail
+
+    return unpack
 
 
 async def collect(chunks: AsyncIterator[bytes], limit: int, lead: bytes = b"") -> bytes:
@@ -137,22 +199,6 @@ async def collect(chunks: AsyncIterator[bytes], limit: int, lead: bytes = b"") -
     return bytes(body)
 
 
-def _split_url(base_url: str) -> tuple[str, str]:
-    """The base URL without what people paste too much of, and its query. Raises ``ConfigError`` if it is
-    none.
-    """
-    url, question, query = base_url.strip().partition("?")
-    url = url.rstrip("/").removesuffix("/chat/completions")
-    try:
-        parts = urlsplit(url)
-        whole = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:
-        whole = False
-    if not whole or not base_url.isprintable() or " " in url:
-        raise ConfigError(f"'{url.rpartition('@')[2]}' is no base URL: it must be like https://host/v1.")
-    return url, question + query
-
-
 def _check_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """The headers, if HTTP can carry them; else raises ``ConfigError``, which does not show the value."""
     for name, value in headers.items():
@@ -163,45 +209,18 @@ def _check_headers(headers: Mapping[str, str]) -> dict[str, str]:
     return dict(headers)
 
 
-def is_loopback(url: str) -> bool:
-    """Whether the URL's host is this machine."""
-    host = urlsplit(url).hostname or ""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    address = _address(host)
-    return address is not None and address.is_loopback
-
-
-def is_private(url: str) -> bool:
-    """Whether the URL's host is this machine or one of its own network."""
-    host = urlsplit(url).hostname or ""
-    address = _address(host)
-    if address is not None:
-        return address.is_private or address.is_loopback
-    return "." not in host or host.endswith(LOCAL_SUFFIXES)
-
-
-def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        return ipaddress.ip_address(host)
-    except ValueError:
-        return None
-
-
 @contextmanager
 def _translated(url: str, timeout: float) -> Generator[None]:
     """The HTTP library's errors as ours."""
-    import httpx2
+    import httpcore2
 
     try:
         yield
-    except httpx2.ReadTimeout as error:
+    except httpcore2.ReadTimeout as error:
         raise ConnectionFailed(f"{url} sent nothing for {timeout:g} s.") from error
-    except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+    except (httpcore2.ConnectError, httpcore2.ConnectTimeout, httpcore2.ProxyError) as error:
         raise _not_connected(url, error) from error
-    except httpx2.DecodingError as error:
-        raise BadResponse(f"{url} sent a body that does not match its content encoding.") from error
-    except httpx2.TransportError as error:
+    except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException) as error:
         reason = str(error) or type(error).__name__
         raise ConnectionFailed(f"The connection to {url} broke: {reason}.") from error
 
@@ -210,7 +229,7 @@ def _too_long(limit: int) -> BadResponse:
     return BadResponse(f"The server sent more than {limit // 2**20} MiB; refused.")
 
 
-def _not_connected(url: str, error: httpx2.TransportError) -> ProviderError:
+def _not_connected(url: str, error: Exception) -> ProviderError:
     reason = str(error) or "no answer"
     if "CERTIFICATE_VERIFY_FAILED" in reason:
         return RequestRejected(

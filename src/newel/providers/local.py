@@ -29,11 +29,7 @@ async def discover(
     servers: Sequence[tuple[str, int]] = KNOWN,
 ) -> list[LocalServer]:
     """The servers that answer ``/v1/models`` on 127.0.0.1 within ``timeout`` seconds, in the given order."""
-    for module in (
-        "httpx2",
-        "httpcore2",
-    ):  # now, so that loading them does not count against the probes' time
-        importlib.import_module(module)
+    importlib.import_module("httpcore2")  # now, so that loading it does not count against the probes' time
     found: dict[int, LocalServer] = {}
 
     async def probe(name: str, port: int) -> None:

@@ -97,7 +97,8 @@ class OpenAIChat:
         """The size of a model's context in tokens, if the server's list of models tells it. Raises
         ``ProviderError``.
         """
-        listed = next((each for each in await self._catalogue() if _name(each) == model), {})
+        nothing: dict[str, Any] = {}
+        listed = next((each for each in await self._catalogue() if _name(each) == model), nothing)
         told = [listed.get(name) for name in WINDOW_FIELDS] + [as_dict(listed.get("meta")).get("n_ctx")]
         return next((size for size in told if isinstance(size, int) and size > 0), None)
 

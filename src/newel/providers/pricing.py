@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from newel.agent.messages import AssistantMessage, Usage
 from newel.agent.ports import Price
-from newel.providers.http import is_private
+from newel.providers.urls import is_private
 
 if TYPE_CHECKING:
     from genai_prices.types import PriceCalculation
