@@ -146,6 +146,41 @@ def test_clear_begins_a_new_conversation_and_keeps_the_old_one(
     assert "\x1b" not in terminal.shown
 
 
+def test_each_command_of_a_conversation_does_what_its_name_says(
+    with_model: Make, open_terminal: Callable[..., Terminal]
+) -> None:
+    newel = with_model()
+    terminal = open_terminal(newel, "newel", "--renderer", "console")
+    terminal.wait_for("> ")
+    terminal.type("how are you\n")
+    terminal.wait_for("All is well")
+    for line, shown in (
+        ("/help", "/branch"),
+        ("/tools", "bash     Execute Shell Command (changes things)"),
+        ("/cost", "the price of this model is not known"),
+        ("/session name A talk", ""),
+        ("/session", "name      A talk"),
+        ("/export talk.md", f"Written: {newel.project / 'talk.md'}"),
+        ("/thinking high", "Thinking is high."),
+        ("/model", "1  mock-model  (in use)"),
+        ("2", "mock-model-mini answers from the next prompt on."),
+        ("once more: how are you", "once more"),
+        ("/compact Keep the greeting.", "Summed up"),
+        ("/nonsense", "There is no command /nonsense. /help lists them."),
+    ):
+        terminal.type(f"{line}\n")
+        terminal.wait_for(shown)
+    terminal.type("/quit\n")
+    assert terminal.end() == 0
+    assert "All is well" in (newel.project / "talk.md").read_text()
+    assert [(request["model"], request.get("reasoning_effort")) for request in newel.requests[:2]] == [
+        ("mock-model", None),
+        ("mock-model-mini", "high"),
+    ]
+    assert "Keep the greeting." in newel.requests[2]["messages"][-1]["content"]
+    assert "A talk" in newel("sessions").stdout
+
+
 # -- the plainest conversation ------------------------------------------------------------------------
 
 
