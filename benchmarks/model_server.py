@@ -19,6 +19,9 @@ from typing import IO
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
+NO_MODELS = b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 11\r\n\r\n{"data":[]}'
+"""The answer to a request without a body: a list of models without one."""
+
 
 def answer(step: int, steps: int) -> bytes:
     """The body of one answer: chunks of server-sent events."""
@@ -63,6 +66,7 @@ class Connection(asyncio.Protocol):
         self.size = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
         self.transport = transport
 
     def data_received(self, data: bytes) -> None:
@@ -76,12 +80,14 @@ class Connection(asyncio.Protocol):
             self.parts, self.missing = [body], self.size - len(body)
         else:
             self.missing -= len(data)
-        if self.missing <= 0:
+        if self.missing <= 0 and self.size == 0:
+            self.parts, self.missing = [], None
+            self.transport.write(NO_MODELS)
+        elif self.missing <= 0:
             received = time.monotonic_ns()
             body = b"".join(self.parts)
             self.parts, self.missing = [], None
             step = body.count(b'"role":"tool"')
-            assert isinstance(self.transport, asyncio.Transport)
             self.transport.write(answer(step, self.steps))
             self.log.write(f"{step}\t{received}\t{time.monotonic_ns()}\t{self.size}\n")
 

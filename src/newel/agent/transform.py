@@ -35,13 +35,22 @@ class Transformer:
 
     def __init__(self) -> None:
         self._made: dict[str, tuple[AppMessage, UserMessage]] = {}
+        self._source: list[AppMessage] = []
+        self._seen: list[Message] = []
 
     def __call__(self, messages: Sequence[AppMessage]) -> list[Message]:
-        compaction = _last_compaction(messages)
+        # A history grows at its end: what was seen of its beginning before is not worked out again.
+        known = len(self._source)
+        if list(messages[:known]) != self._source:
+            known, self._source, self._seen = 0, [], []
+        new = messages[known:]
+        self._source += new
+        compaction = _last_compaction(new)
         if compaction is None:
-            return self._plain(messages)
-        summary = self._once(compaction, _summary)
-        return [summary, *self._plain(_kept(messages, compaction))]
+            self._seen += self._plain(new)
+        else:
+            self._seen = [self._once(compaction, _summary), *self._plain(_kept(messages, compaction))]
+        return list(self._seen)
 
     def _plain(self, messages: Sequence[AppMessage]) -> list[Message]:
         seen: list[Message] = []

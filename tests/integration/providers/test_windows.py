@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 from newel.providers.openai_chat import OpenAIChat
+from newel.providers.pricing import PriceList
 from newel.providers.windows import find_window
 
 
@@ -47,10 +48,8 @@ async def test_a_server_that_tells_is_believed(told: dict[str, Any]) -> None:
         assert await find_window(client, "mine") == 8192
 
 
-@pytest.mark.anyio
-async def test_a_known_model_behind_a_silent_server_is_looked_up() -> None:
-    async with listing({"id": "gpt-4o", "context_window": "large"}) as client:
-        assert await find_window(client, "gpt-4o") == 128_000
+def test_a_known_model_is_looked_up_in_the_price_list() -> None:
+    assert PriceList("https://api.openai.com/v1").window("gpt-4o") == 128_000
 
 
 @pytest.mark.anyio
