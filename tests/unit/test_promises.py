@@ -24,6 +24,8 @@ from newel.cli import agent_parser
 from newel.commands import MODULES
 from newel.terminal.commands import COMMANDS
 from newel.terminal.json_mode import AnyRequest, ApprovalAsked
+from newel.tools import coding_tools
+from newel.workspace.local import LocalWorkspace
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
@@ -89,6 +91,15 @@ def test_the_readme_names_every_environment_variable_and_key_of_the_settings() -
         assert key in rows[0], key
     for key in names(config.Limits):
         assert key in rows[0], key
+
+
+def test_a_command_has_30_seconds_unless_somebody_says_otherwise(tmp_path: Path) -> None:
+    """A design, the README, the settings and the model are all told this number."""
+    bash = next(tool for tool in coding_tools(LocalWorkspace(str(tmp_path))) if tool.spec.name == "bash")
+    assert "stopped after 30 seconds" in bash.spec.description
+    settings = config.load(config.Flags(), cwd=tmp_path, environ={"NEWEL_HOME": str(tmp_path)})
+    assert settings.bash_timeout == 30
+    assert "| `bash_timeout` | 30 |" in README
 
 
 # -- JSON mode ----------------------------------------------------------------------------------------

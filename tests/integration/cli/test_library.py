@@ -128,6 +128,16 @@ async def test_the_agents_tools_can_be_changed_between_prompts(with_model: Make)
     assert [tool["function"]["name"] for tool in rig.requests[0]["tools"]] == ["read"]
 
 
+async def test_a_plain_question_takes_tools_along_and_runs_none(with_model: Make) -> None:
+    tool = {"type": "function", "function": {"name": "write", "parameters": {"type": "object"}}}
+    rig = with_model()
+    question = [{"role": "user", "content": "please write a hello world"}]
+    answer = newel.chat(question, tools=[tool])
+    assert rig.requests[0]["tools"] == [tool]
+    assert answer["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "write"
+    assert not (rig.project / "hello.py").exists()
+
+
 async def test_what_is_not_configured_is_a_configuration_error(tmp_path: Path) -> None:
     with pytest.raises(newel.NewelError, match="must begin with http"):
         async with newel.open_coding_agent(working_directory=tmp_path, base_url="nonsense"):
