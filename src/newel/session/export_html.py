@@ -8,7 +8,7 @@ import html
 import re
 
 from newel.agent.messages import ImageContent
-from newel.session.export import Folded, Part, Prose, Section, facts, title, turns
+from newel.session.document import Folded, Part, Prose, Section, facts, title, turns
 from newel.session.store import SessionData
 from newel.session.text import blocks, clean, one_line
 

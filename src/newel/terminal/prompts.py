@@ -36,17 +36,21 @@ def parse_command(text: str) -> tuple[str, str] | None:
 
 
 def prepare(agent: CodingAgent, prompt: Prompt) -> Prepared:
-    """Expand a template if one is named, and attach the files that are mentioned."""
-    text = prompt.typed
-    command = parse_command(text)
-    if command and (template := agent.templates.get(command[0])):
-        text = template.expand(command[1])
+    """Attach the files that are mentioned, and expand a template if one is named.
+
+    Only what was typed can mention files: a template may be a stranger's, and must not attach the user's.
+    """
+    command = parse_command(prompt.typed)
+    template = agent.templates.get(command[0]) if command else None
+    text = command[1] if command and template else prompt.typed
     attachments: list[Attachment] = []
     notes: list[str] = []
     if "@" in text or "." in text:  # nothing else can name a file
         from newel.context.mentions import expand
 
         text, attachments, notes = expand(text, agent.workspace.root)
+    if template:
+        text = template.expand(text)
     if prompt.piped:
         text = f"{text}\n\n{prompt.piped}" if text else prompt.piped
     return Prepared(text, attachments, notes)

@@ -1,0 +1,39 @@
+"""What a person types becomes what the agent is asked; nothing else may add files to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from newel.context.templates import load
+from newel.session.coding_agent import CodingAgent
+from newel.terminal.prompts import Prompt, prepare
+
+
+def agent_in(folder: Path) -> CodingAgent:
+    """As much of an agent as a prompt needs: a folder and its templates."""
+    parts: Any = SimpleNamespace(
+        templates=load([folder / "prompts"]), workspace=SimpleNamespace(root=str(folder))
+    )
+    return cast("CodingAgent", parts)
+
+
+def test_a_strangers_template_cannot_attach_the_users_files(tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_text("s3cret")
+    (tmp_path / "mine.txt").write_text("mine")
+    (tmp_path / "prompts").mkdir()
+    (tmp_path / "prompts" / "review.md").write_text("Look at @secret.txt and at $1")
+    prepared = prepare(agent_in(tmp_path), Prompt("/review @mine.txt"))
+    assert [attachment.file_name for attachment in prepared.attachments] == ["mine.txt"]
+    assert prepared.text == "Look at @secret.txt and at mine.txt"
+
+
+def test_piped_text_is_passed_on_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a")
+    prepared = prepare(agent_in(tmp_path), Prompt("what is this", piped="see @a.txt"))
+    assert (prepared.text, prepared.attachments) == ("what is this\n\nsee @a.txt", [])
+
+
+def test_a_path_is_no_command(tmp_path: Path) -> None:
+    assert prepare(agent_in(tmp_path), Prompt("/usr/bin is where?")).text == "/usr/bin is where?"
