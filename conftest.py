@@ -1,0 +1,18 @@
+"""What every test has: one event loop backend, no way out to a paid API, and no clock to race against."""
+
+import os
+
+import pytest
+from hypothesis import settings
+
+for name in [name for name in os.environ if name.startswith(("LLM_", "OPENAI_", "NEWEL_", "ANTHROPIC_"))]:
+    del os.environ[name]
+
+# How fast an example is says how busy the machine is, not whether the code is right.
+settings.register_profile("newel", deadline=None)
+settings.load_profile("newel")
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
