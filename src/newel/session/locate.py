@@ -64,14 +64,15 @@ def read_metadata(path: Path) -> SessionMetadata | None:
             head = stream.readline(_MAX_HEAD)
     except OSError:
         return None
-    if not head:
-        return None
-    from_name = metadata_from_name(path)
+    return (_metadata(head) or metadata_from_name(path)) if head else None
+
+
+def _metadata(head: bytes) -> SessionMetadata | None:
     with contextlib.suppress(*UNREADABLE):
-        line, _ = read_line(head, number=1, timestamp=from_name.timestamp)
+        line, _ = read_line(head, number=1, timestamp="")
         if isinstance(line, SessionMetadata):
             return line
-    return from_name
+    return None
 
 
 def latest(directory: Path, cwd: str) -> Path | None:
@@ -88,10 +89,7 @@ def find(directory: Path, session: str) -> Path:
     ``SessionError`` if there is none, or more than one.
     """
     if "/" in session or session.endswith(SUFFIX):
-        path = Path(session).expanduser()
-        if not path.is_file():
-            raise SessionError(f"There is no session file {path}.")
-        return path
+        return _at(Path(session), directory)
     if not session:
         raise SessionError("The session's id is empty. Give its id, the beginning of its id, or its path.")
     ids = [(metadata_from_name(path).id, path) for path, _ in session_files(directory)]
@@ -104,6 +102,23 @@ def find(directory: Path, session: str) -> Path:
         names = ", ".join(metadata_from_name(path).id for path in matches[:5])
         raise SessionError(f"{len(matches)} sessions begin with {session!r}: {names}. Give more of the id.")
     return matches[0]
+
+
+def _at(path: Path, directory: Path) -> Path:
+    """A session file named by its path. One that lies elsewhere must begin as a session does: what is
+    appended to and repaired must not be somebody's notes.
+    """
+    with contextlib.suppress(RuntimeError):  # `~name` of no user is a file's name
+        path = path.expanduser()
+    if not path.is_file():
+        raise SessionError(f"There is no session file {path}.")
+    if directory.resolve() not in path.resolve().parents:
+        with path.open("rb") as stream:
+            if _metadata(stream.readline(_MAX_HEAD)) is None:
+                raise SessionError(
+                    f"{path} is no session of Newel: its first line is no session's. Nothing was changed."
+                )
+    return path
 
 
 def _folders(directory: Path) -> Iterator[Path]:

@@ -128,7 +128,10 @@ class StoredSession:
         if known is not None:
             self._report(number, "its message has the id of another one, and gets a new one")
             message = msgspec.structs.replace(message, id=self.history.unused_id(message.id))
-        for piece in self.history.fitting(message) if self._damage else [message]:
+        pieces = self.history.fitting(message)
+        if pieces[0] is not message:
+            self._report(number, "what must stand before it is missing: a tool's call or its result")
+        for piece in pieces:
             self.history.add(piece)
 
     def _report(self, number: int, what: str) -> None:

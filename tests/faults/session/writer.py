@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from newel.agent.messages import AssistantMessage, TextContent, ToolCall, UserMessage
+from newel.agent.messages import AssistantMessage, TextContent, ToolCall, ToolResultMessage, UserMessage
 from newel.session.manager import SessionManager
 
 
@@ -24,6 +24,9 @@ def main() -> None:
             else AssistantMessage([TextContent(text), ToolCall(f"c{number}", "bash", {})], id=f"m{number}")
         )
         session.append_message(message)
+        if isinstance(message, AssistantMessage):
+            result = ToolResultMessage(f"c{number}", "bash", text, is_error=False, id=f"r{number}")
+            session.append_message(result)
         sys.stdout.write(f"{session.get_id()} m{number}\n")
         sys.stdout.flush()
         number += 1

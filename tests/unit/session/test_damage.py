@@ -207,3 +207,34 @@ def test_a_report_of_damage_shows_no_control_characters(directory: Path) -> None
     )
     assert len(stored.damage) == 1
     assert stored.damage[0].isprintable()
+
+
+@pytest.mark.parametrize("lost", ["call", "result"])
+def test_a_line_that_is_gone_without_a_trace_leaves_a_history_every_model_accepts(
+    tmp_path: Path, lost: str
+) -> None:
+    """Else no request with this session would ever be answered again."""
+    call = ToolCall("c1", "bash", {"command": "ls"})
+    said = [
+        UserMessage("go"),
+        AssistantMessage([call]),
+        ToolResultMessage("c1", "bash", "done", is_error=False),
+        AssistantMessage([TextContent("Done.")]),
+    ]
+    with SessionManager(directory=tmp_path, cwd="/p") as session:
+        session.start_session({})
+        for message in said:
+            session.append_message(message)
+        path = session.get_file_path()
+    assert path is not None
+    lines = path.read_bytes().splitlines(keepends=True)
+    del lines[2 if lost == "call" else 3]
+    path.write_bytes(b"".join(lines))
+    with SessionManager(directory=tmp_path, cwd="/p", continue_=True) as session:
+        kinds = [type(message) for message in session.get_messages()]
+        assert session.damage
+    assert kinds == (
+        [UserMessage, CustomMessage, AssistantMessage]
+        if lost == "call"
+        else [UserMessage, AssistantMessage, ToolResultMessage, AssistantMessage]
+    )

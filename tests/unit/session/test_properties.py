@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -66,7 +67,25 @@ results = st.builds(
 )
 customs = st.builds(CustomMessage, texts, json_objects)
 talk = users | assistants(text_contents | thoughts) | customs
-messages = talk | assistants(text_contents | calls) | results
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> list[AppMessage]:
+    """What is really said: each call of a tool is followed by its result."""
+    said: list[AppMessage] = []
+    for message in draw(st.lists(talk | assistants(text_contents | calls), min_size=1, max_size=4)):
+        if not isinstance(message, AssistantMessage):
+            said.append(message)
+            continue
+        content = [
+            msgspec.structs.replace(part, id=f"{part.id}-{place}") if isinstance(part, ToolCall) else part
+            for place, part in enumerate(message.content)
+        ]
+        said.append(msgspec.structs.replace(message, content=content))
+        for part in content:
+            if isinstance(part, ToolCall):
+                said.append(msgspec.structs.replace(draw(results), tool_call_id=part.id, tool_name=part.name))
+    return said
 
 
 def write(folder: Path, said: list[AppMessage]) -> Path:
@@ -83,7 +102,7 @@ def resume(folder: Path, path: Path) -> tuple[list[AppMessage], list[str]]:
         return session.get_messages(), session.damage
 
 
-@given(st.lists(messages, min_size=1, max_size=4))
+@given(conversations())
 def test_what_was_said_comes_back_exactly(said: list[AppMessage]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = write(Path(folder), said)
