@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from newel import config
-from newel.agent.errors import ConfigError
+from newel.agent.errors import ConfigError, UsageError
 from newel.config import Endpoint, Flags, Settings
+from newel.providers.urls import without_secrets
+from newel.terminal.safe import safe
 
 if TYPE_CHECKING:
     from newel.agent.ports import Model, Provider
@@ -68,11 +70,15 @@ async def run_with(settings: Settings, options: Options) -> int:
     json_in = screen == "json" and not options.prompts and not options.simple
     piped = "" if sys.stdin.isatty() or json_in or options.simple else await _read_stdin()
     if not (interactive or json_in or options.simple or options.prompts or piped.strip()):
-        raise ConfigError(
+        raise UsageError(
             "There is nothing to do: the prompt is empty. Give one, or start Newel in a terminal."
         )
+    if settings.origins.get("approve") == config.ONLY_DOTENV and settings.endpoint:
+        shown = without_secrets(settings.endpoint.base_url)
+        words = f"only the .env of this folder names the server {shown}, so calls need your approval"
+        print(f"newel: {safe(words)} (--approve auto lifts that)", file=sys.stderr)  # noqa: T201 — a person must know
 
-    watched = sys.stdin.isatty() and sys.stdout.isatty() and screen != "json" and not options.simple
+    watched = sys.stdin.isatty() and sys.stdout.isatty() and screen != "json"
     approver = _approver() if interactive or json_in or watched else None
     async with opened(settings, options, approver) as agent:
         gc.freeze()
@@ -185,7 +191,10 @@ def provider_name(base_url: str) -> str:
     """A server by its host, as sessions name it."""
     from urllib.parse import urlsplit
 
-    host = urlsplit(base_url).hostname or "unknown"
+    try:
+        host = urlsplit(base_url).hostname or "unknown"
+    except ValueError:  # what is wrong with the URL is said where it is used
+        host = "unknown"
     return "openai" if host == "api.openai.com" else host
 
 
@@ -209,7 +218,7 @@ async def find_model(settings: Settings, endpoint: Endpoint, client: OpenAIChat)
         return names[0]
     offer = ", ".join(names[:8]) + (" …" if len(names) > 8 else "") if names else "it names none"
     raise ConfigError(
-        f"No model is chosen. Set LLM_DEFAULT_MODEL or use --model. {endpoint.base_url} has: {offer}."
+        f"No model is chosen. Set LLM_DEFAULT_MODEL or use --model. {without_secrets(endpoint.base_url)} has: {offer}."
     )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from newel.agent.errors import NewelError
+from newel.agent.errors import NewelError, UsageError
 from newel.app import Options
 from newel.config import Flags
 
@@ -47,16 +48,32 @@ def lsimons_agent() -> int:
 
 def _guarded(body: Callable[[], int]) -> int:
     """Whatever goes wrong on purpose is one message, never a traceback."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # Closed by who started us (`<&-`). This takes the free number, so that no file of ours does.
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 — open to the end
     try:
-        return body()
+        code = body()
+        sys.stdout.flush()
+        return code  # noqa: TRY300 — the flush belongs to what can fail
+    except UsageError as error:
+        return _say(error, USAGE_ERROR)
     except NewelError as error:
-        print(f"newel: {error}", file=sys.stderr)
-        return FAILED
+        return _say(error, FAILED)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
+    except OSError as error:
+        # Standard output is gone or full: let what is still buffered go nowhere, without another word.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return FAILED if isinstance(error, BrokenPipeError) else _say(error, FAILED)
+
+
+def _say(error: Exception, code: int) -> int:
+    from newel.terminal.safe import safe
+
+    with contextlib.suppress(OSError):
+        print(f"newel: {safe(str(error))}", file=sys.stderr)
+    return code
 
 
 def _agent(name: str, arguments: Sequence[str], *, simple: bool = False) -> int:
@@ -69,8 +86,10 @@ def _agent(name: str, arguments: Sequence[str], *, simple: bool = False) -> int:
 
         print(f"newel {version('newel')}")
         return 0
-    if given.continue_ and given.session:
-        parser.error("--continue and --session exclude each other")
+    if sum([given.continue_, bool(given.session), given.ephemeral]) > 1:
+        parser.error("--continue, --session and --ephemeral exclude each other")
+    if simple and (given.prompts or given.json or given.renderer):
+        parser.error("this plainest conversation takes no prompts and has one screen: use newel")
     options = Options(
         flags=Flags(
             base_url=given.base_url,
@@ -128,23 +147,28 @@ def agent_parser(name: str) -> argparse.ArgumentParser:
 
 
 def _folder(parser: argparse.ArgumentParser, given: str | None) -> Path:
-    folder = Path(given or ".").expanduser().resolve()
+    try:
+        folder = Path(given or ".").expanduser().resolve()
+    except (RuntimeError, OSError) as error:
+        parser.error(f"--cwd: {given or 'the working folder'} cannot be found: {error}")
     if not folder.is_dir():
         parser.error(f"--cwd: there is no folder {folder}")
     return folder
 
 
 def _positive(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0
     if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError("must be more than 0")
+        raise argparse.ArgumentTypeError("must be a number, more than 0")
     return value
 
 
 def _positive_int(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("must be 1 or more")
+    if not text.isdecimal() or not (value := int(text)):
+        raise argparse.ArgumentTypeError("must be a whole number, 1 or more")
     return value
 
 

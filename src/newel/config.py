@@ -11,23 +11,30 @@ What is set twice is taken from the first of these:
 **A key goes only where it belongs.** The address of the server decides which key may be sent there: one that
 stands beside it in the same place, or one given on the command line. So the ``.env`` of a strange project can
 name another server, but it never gets your key.
+
+**A stranger's server does not drive your machine.** Where only the project's ``.env`` names the server, and it is not
+this machine, ``approve`` is ``ask`` unless the command line says otherwise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from newel.agent.errors import ConfigError
 from newel.agent.ports import Limits, ThinkingLevel
+from newel.providers.urls import is_loopback
 
 Approve = Literal["auto", "ask", "review", "read-only"]
 RendererName = Literal["rich", "console", "json"]
 
+MAX_FILE = 1024 * 1024
 OPENAI_URL = "https://api.openai.com/v1"
+ONLY_DOTENV = "a server that only .env names"
+"""The origin of ``approve`` where such a server made it ``ask``."""
 NAMES = {
     "base_url": ("LLM_BASE_URL", "OPENAI_BASE_URL"),
     "api_key": ("LLM_AUTH_TOKEN", "OPENAI_API_KEY"),
@@ -46,11 +53,24 @@ class Endpoint(msgspec.Struct, frozen=True):
     key_origin: str | None = None
 
 
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+Amount = Annotated[float, msgspec.Meta(gt=0)]
+
+
 class ModelFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the server does not tell about a model, in tokens."""
 
-    context_window: int | None = None
-    max_output: int | None = None
+    context_window: Positive | None = None
+    max_output: Positive | None = None
+
+
+class Caps(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """``newel.agent.ports.Limits`` as a user may set them."""
+
+    max_turns: Positive | None = None
+    max_tool_calls: Positive | None = None
+    max_tokens: Positive | None = None
+    max_cost: Amount | None = None
 
 
 class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -63,8 +83,8 @@ class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     thinking: ThinkingLevel | None = None
     approve: Approve | None = None
     renderer: RendererName | None = None
-    bash_timeout: float | None = None
-    limits: Limits = Limits()
+    bash_timeout: Amount | None = None
+    limits: Caps = Caps()
     models: dict[str, ModelFacts] = {}
 
 
@@ -103,12 +123,12 @@ def load(flags: Flags, *, cwd: Path, environ: Mapping[str, str]) -> Settings:
     home = newel_home(environ)
     path = home / "config.toml"
     file = _read_toml(path)
-    dotenv = _read_dotenv(cwd / ".env")
+    dotenv = cwd / ".env"
     origins: dict[str, str] = {}
     places: list[tuple[str, Mapping[str, object]]] = [
         ("command line", msgspec.structs.asdict(flags)),
         *_variables("environment", environ),
-        *_variables(str(cwd / ".env"), dotenv),
+        *_variables(str(dotenv), _read_dotenv(dotenv)),
         (str(path), msgspec.structs.asdict(file)),
     ]
 
@@ -119,15 +139,20 @@ def load(flags: Flags, *, cwd: Path, environ: Mapping[str, str]) -> Settings:
                 return values[name]
         return None
 
-    limits = msgspec.structs.replace(
-        file.limits,
-        max_turns=flags.max_turns if flags.max_turns is not None else file.limits.max_turns,
-        max_cost=flags.max_cost if flags.max_cost is not None else file.limits.max_cost,
+    caps = file.limits
+    limits = Limits(
+        max_turns=flags.max_turns or caps.max_turns,
+        max_tool_calls=caps.max_tool_calls,
+        max_tokens=caps.max_tokens,
+        max_cost=flags.max_cost or caps.max_cost,
     )
+    endpoint = _endpoint(places)
+    if endpoint and endpoint.origin.startswith(str(dotenv)) and not is_loopback(endpoint.base_url):
+        places.insert(1, (ONLY_DOTENV, {"approve": "ask"}))
     return Settings(
         home=home,
         cwd=cwd,
-        endpoint=_endpoint(places),
+        endpoint=endpoint,
         model=first("model"),
         small_model=first("small_model"),
         thinking=first("thinking") or "off",
@@ -142,9 +167,14 @@ def load(flags: Flags, *, cwd: Path, environ: Mapping[str, str]) -> Settings:
 
 def newel_home(environ: Mapping[str, str]) -> Path:
     """The folder of settings and sessions."""
-    if given := environ.get("NEWEL_HOME"):
-        return Path(given).expanduser().absolute()
-    return Path.home() / ".newel"
+    try:
+        given = environ.get("NEWEL_HOME")
+        home = Path(given).expanduser() if given else Path.home() / ".newel"
+    except RuntimeError as error:
+        raise ConfigError("Newel's folder cannot be found: set NEWEL_HOME to a folder of yours.") from error
+    if not given and not environ.get("HOME", "x"):
+        raise ConfigError("HOME is empty: set it, or NEWEL_HOME, to a folder of yours.")
+    return home.absolute()
 
 
 def _variables(place: str, environ: Mapping[str, str]) -> list[tuple[str, dict[str, object]]]:
@@ -169,9 +199,10 @@ def _endpoint(places: list[tuple[str, Mapping[str, object]]]) -> Endpoint | None
     for place, values in places:
         if not (url := values.get("base_url")):
             continue
-        base_url = str(url).rstrip("/")
-        if not base_url.startswith(("http://", "https://")):
-            raise ConfigError(f"The base URL '{base_url}' ({place}) must begin with http:// or https://.")
+        base_url = str(url).strip().rstrip("/")
+        if not base_url.lower().startswith(("http://", "https://")):
+            shown = base_url.rpartition("@")[2]
+            raise ConfigError(f"The base URL '{shown}' ({place}) must begin with http:// or https://.")
         for key_place, candidates in _key_places(places, place):
             if key := candidates.get("api_key"):
                 return Endpoint(base_url, place, str(key), key_place)
@@ -192,12 +223,9 @@ def _key_places(
 
 
 def _read_toml(path: Path) -> File:
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
+    data = _small_file(path)
+    if data is None:
         return File()
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
     import msgspec.toml
 
     try:
@@ -208,12 +236,26 @@ def _read_toml(path: Path) -> File:
         ) from error
 
 
+def _small_file(path: Path) -> bytes | None:
+    """The content of a regular file of at most 1 MiB, None if there is none. A pipe would wait for ever, a device
+    never end.
+    """
+    try:
+        if not path.exists():
+            return None
+        if not path.is_file() or path.stat().st_size > MAX_FILE:
+            raise ConfigError(f"{path} is no file of settings. Move it away to use the defaults.")
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
+
+
 def _read_dotenv(path: Path) -> dict[str, str]:
     """``NAME=value`` lines; ``export``, comments and quotes as shells have them, no expansion."""
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError):
-        return {}
+        text = (_small_file(path) or b"").decode(errors="replace")
+    except ConfigError:
+        return {}  # what lies there is the project's, and no settings
     known = {name for names in NAMES.values() for name in names}
     values: dict[str, str] = {}
     for line in text.split("\n"):

@@ -2,6 +2,7 @@
 
     NewelError
     ├── ConfigError               a setting is missing or wrong; the message names it and the remedy
+    │   └── UsageError            what the command line asks for cannot be meant
     ├── ProviderError             the model's server did not give an answer
     │   ├── ConnectionFailed      no connection, or it broke before the answer was whole    (retried)
     │   ├── RateLimited           429, with ``retry_after`` seconds if the server named them (retried)
@@ -35,6 +36,10 @@ class NewelError(Exception):
 
 
 class ConfigError(NewelError):
+    pass
+
+
+class UsageError(ConfigError):
     pass
 
 

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import anyio
+import msgspec
 
 from newel import app, config
-from newel.agent.errors import NewelError
+from newel.agent.errors import NewelError, ProviderError
 from newel.config import Endpoint, Flags, Settings
+from newel.providers.urls import without_secrets
 from newel.terminal.safe import safe
 
 GOOD, BAD, NOTE = "ok", "!!", "  "
@@ -30,23 +32,19 @@ class Finding(NamedTuple):
 
 
 def command_doctor(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="newel doctor", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="newel doctor", description="What is set, from where, and whether it works."
+    )
     parser.add_argument("--base-url", metavar="URL", help="look at this server")
     parser.add_argument("--api-key", metavar="KEY", help="with this key")
     parser.add_argument("--model", help="and this model")
     given = parser.parse_args(arguments)
     flags = Flags(base_url=given.base_url, api_key=given.api_key, model=given.model)
-    cwd = Path.cwd()
     print(
         f"newel {version('newel')} · Python {platform.python_version()} · {platform.system()} {platform.release()}"
     )
     problems = 0
-    try:
-        settings = config.load(flags, cwd=cwd, environ=os.environ)
-        findings = [*_settings(settings), *_home(settings.home), *anyio.run(_server, settings)]
-    except NewelError as error:
-        findings = [Finding(BAD, "settings", str(error))]
-    for mark, subject, words in findings:
+    for mark, subject, words in _findings(flags):
         problems += mark == BAD
         first, *rest = safe(words).split("\n")
         print(f"{mark} {subject:<12} {first}")
@@ -56,21 +54,37 @@ def command_doctor(arguments: Sequence[str]) -> int:
     return 1 if problems else 0
 
 
+def _findings(flags: Flags) -> Iterator[Finding]:
+    """One after the other, so that a slow server does not hold back what is known without it."""
+    try:
+        settings = config.load(flags, cwd=Path.cwd(), environ=os.environ)
+    except NewelError as error:
+        yield Finding(BAD, "settings", str(error))
+        return
+    yield from _settings(settings)
+    yield from _home(settings.home)
+    try:
+        yield from anyio.run(_server, settings)
+    except NewelError as error:
+        yield Finding(BAD, "server", str(error))
+
+
 def _settings(settings: Settings) -> Iterator[Finding]:
     endpoint = settings.endpoint
     if endpoint is not None:
-        yield Finding(NOTE, "server", f"{endpoint.base_url}   ({endpoint.origin})")
-        yield Finding(
-            NOTE,
-            "key",
-            f"{config.masked(endpoint.api_key)}" + _from(endpoint.key_origin if endpoint.api_key else None),
-        )
-    for name in ("model", "small_model", "thinking", "approve", "renderer", "bash_timeout"):
+        yield Finding(NOTE, "server", f"{without_secrets(endpoint.base_url)}   ({endpoint.origin})")
+        yield Finding(NOTE, "key", f"{config.masked(endpoint.api_key)}{_from(endpoint.key_origin)}")
+    for name in ("model", "small_model", "thinking", "approve", "renderer"):
         value = getattr(settings, name)
         if value is not None:
-            yield Finding(
-                NOTE, name.replace("_", " "), f"{value}{_from(settings.origins.get(name, 'default'))}"
-            )
+            origin = settings.origins.get(name, "default")
+            yield Finding(NOTE, name.replace("_", " "), f"{value}{_from(origin)}")
+    yield Finding(NOTE, "commands", f"stopped after {settings.bash_timeout:g} s")
+    for name, limit in msgspec.structs.asdict(settings.limits).items():
+        if limit is not None:
+            yield Finding(NOTE, name.replace("_", " "), f"{limit:g}")
+    for model, facts in settings.models.items():
+        yield Finding(NOTE, "facts", f"{model}: context {facts.context_window}, output {facts.max_output}")
 
 
 def _from(origin: str | None) -> str:
@@ -99,33 +113,35 @@ def _home(home: Path) -> Iterator[Finding]:
 
 
 async def _server(settings: Settings) -> list[Finding]:
-    try:
-        endpoint = await app.find_endpoint(settings)
-    except NewelError as error:
-        return [Finding(BAD, "server", str(error))]
-    findings: list[Finding] = []
+    endpoint = await app.find_endpoint(settings)
+    found: list[Finding] = []
     if settings.endpoint is None:
-        findings.append(Finding(NOTE, "server", f"{endpoint.base_url}   ({endpoint.origin})"))
+        found.append(Finding(NOTE, "server", f"{endpoint.base_url}   ({endpoint.origin})"))
     client = app.connect(endpoint)
     try:
         names = await client.models()
     except NewelError as error:
-        return [*findings, Finding(BAD, "connection", f"{error}\n{_remedy(endpoint)}")]
+        return [*found, Finding(BAD, "connection", f"{error}{_remedy(endpoint, error)}")]
     finally:
         await client.aclose()
     shown = ", ".join(names[:12]) + (" …" if len(names) > 12 else "")
-    findings.append(Finding(GOOD, "connection", f"{len(names)} models: {shown}"))
-    if settings.model and names and settings.model not in names:
+    if not names:
+        words = "The server answers, but it has no models. Load one there."
+        return [*found, Finding(BAD, "connection", words)]
+    found.append(Finding(GOOD, "connection", f"{len(names)} models: {shown}"))
+    if settings.model and settings.model not in names:
         words = (
             f"The server does not list '{settings.model}'.\nUse one of its names: --model, LLM_DEFAULT_MODEL."
         )
-        findings.append(Finding(BAD, "model", words))
+        found.append(Finding(BAD, "model", words))
     elif not settings.model and len(names) != 1:
-        findings.append(Finding(BAD, "model", "None is chosen. Set LLM_DEFAULT_MODEL, or use --model."))
-    return findings
+        found.append(Finding(BAD, "model", "None is chosen. Set LLM_DEFAULT_MODEL, or use --model."))
+    return found
 
 
-def _remedy(endpoint: Endpoint) -> str:
-    if endpoint.api_key is None and endpoint.base_url.startswith("https://"):
-        return "No key goes there: set LLM_AUTH_TOKEN beside LLM_BASE_URL (or OPENAI_API_KEY)."
-    return "Is the server running, and does the address end where its API begins (often /v1)?"
+def _remedy(endpoint: Endpoint, error: NewelError) -> str:
+    if isinstance(error, ProviderError) and error.status in {401, 403}:
+        if endpoint.api_key is None:
+            return "\nNo key goes there: set LLM_AUTH_TOKEN beside LLM_BASE_URL (or OPENAI_API_KEY)."
+        return ""
+    return "\nIs the server running, and does the address end where its API begins (often /v1)?"

@@ -33,6 +33,13 @@ def split_base_url(base_url: str) -> tuple[str, str]:
     return url, question + query
 
 
+def without_secrets(url: str) -> str:
+    """The URL for people: without credentials and without the query, which may hold some."""
+    scheme, separator, rest = url.partition("?")[0].partition("://")
+    host, slash, folders = rest.partition("/")
+    return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{folders}"
+
+
 def target_of(url: str) -> httpcore2.URL:
     """The URL as the connections take it; what is not ASCII is encoded, credentials are left out."""
     import httpcore2
@@ -72,7 +79,7 @@ def proxy_of(url: str) -> str | None:
 
 def is_loopback(url: str) -> bool:
     """Whether the URL's host is this machine."""
-    host = urlsplit(url).hostname or ""
+    host = _host(url)
     if host == "localhost" or host.endswith(".localhost"):
         return True
     address = _address(host)
@@ -81,11 +88,18 @@ def is_loopback(url: str) -> bool:
 
 def is_private(url: str) -> bool:
     """Whether the URL's host is this machine or one of its own network."""
-    host = urlsplit(url).hostname or ""
+    host = _host(url)
     address = _address(host)
     if address is not None:
         return address.is_private or address.is_loopback
     return "." not in host or host.endswith(LOCAL_SUFFIXES)
+
+
+def _host(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
 
 
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

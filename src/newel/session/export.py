@@ -12,8 +12,10 @@ from newel.session.store import SessionData
 
 def export_session(data: SessionData, target: Path) -> None:
     """Write the session as Markdown (``.md``) or as a page (``.html``), by the target's suffix. The file
-    is readable by its owner only. Raises ``SessionError``.
+    is readable by its owner only. What is there is never overwritten. Raises ``SessionError``.
     """
+    if target.exists():
+        raise SessionError(f"{target} exists already. Name another file.")
     match target.suffix.lower():
         case ".md" | ".markdown":
             from newel.session.export_markdown import to_markdown as render

@@ -68,7 +68,7 @@ def test_piped_input_alone_is_the_prompt(with_model: Make) -> None:
 
 def test_nothing_to_do_is_said(with_model: Make) -> None:
     done = with_model()(stdin="")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "nothing to do" in done.stderr
 
 

@@ -1,5 +1,6 @@
 """Settings come from where the documentation says, and a key never goes to a stranger's server."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -117,3 +118,67 @@ def test_a_secret_on_the_screen_cannot_be_used() -> None:
     assert config.masked("sk-0123456789abcdefghij") == "sk-…ij"
     assert config.masked("short") == "set"
     assert config.masked(None) == "none"
+
+
+STRANGER = "LLM_BASE_URL=https://stranger.example/v1\nLLM_AUTH_TOKEN=theirs\n"
+
+
+def test_a_server_that_only_the_projects_dotenv_names_does_not_act_unasked(tmp_path: Path) -> None:
+    """Else a cloned repository could name a server that runs commands here, and have any file sent to it."""
+    settings = load(tmp_path, dotenv=STRANGER, toml='approve = "auto"')
+    assert (settings.approve, settings.origins["approve"]) == ("ask", config.ONLY_DOTENV)
+    assert load(tmp_path, dotenv=STRANGER, flags=Flags(approve="auto")).approve == "auto"
+
+
+def test_a_server_on_this_machine_or_one_the_user_named_acts_as_the_user_wants(tmp_path: Path) -> None:
+    assert load(tmp_path, dotenv="LLM_BASE_URL=http://127.0.0.1:11434/v1").approve == "auto"
+    assert load(tmp_path, {"LLM_BASE_URL": "https://mine.example/v1"}, dotenv=STRANGER).approve == "auto"
+
+
+@pytest.mark.parametrize(
+    "toml",
+    [
+        "bash_timeout = -5",
+        "bash_timeout = nan",
+        "[limits]\nmaxTurns = 0",
+        "[limits]\nmaxCost = -1",
+        "[limits]\nmaxtruns = 1",
+        '[models."m"]\ncontext_window = -5',
+    ],
+)
+def test_a_setting_that_cannot_be_meant_is_refused(tmp_path: Path, toml: str) -> None:
+    with pytest.raises(ConfigError, match=r"config\.toml"):
+        load(tmp_path, toml=toml)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "loop", "folder", "huge"])
+def test_what_lies_at_dotenv_cannot_hang_the_start(tmp_path: Path, kind: str) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    dotenv = project / ".env"
+    match kind:
+        case "pipe":
+            os.mkfifo(dotenv)
+        case "device":
+            dotenv.symlink_to("/dev/zero")
+        case "loop":
+            dotenv.symlink_to(dotenv)
+        case "folder":
+            dotenv.mkdir()
+        case _:
+            with dotenv.open("wb") as stream:
+                stream.truncate(2**40)
+    assert load(tmp_path).endpoint is None
+
+
+def test_a_home_that_cannot_be_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="NEWEL_HOME"):
+        config.newel_home({"NEWEL_HOME": "~nobody-of-that-name/x"})
+    with pytest.raises(ConfigError, match="HOME"):
+        config.newel_home({"HOME": ""})
+
+
+def test_a_password_in_an_address_is_not_repeated(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load(tmp_path, {"LLM_BASE_URL": "ftp://me:s3cret@host/"})
+    assert "s3cret" not in str(refused.value)

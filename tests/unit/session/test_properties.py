@@ -82,9 +82,11 @@ def conversations(draw: st.DrawFn) -> list[AppMessage]:
             for place, part in enumerate(message.content)
         ]
         said.append(msgspec.structs.replace(message, content=content))
-        for part in content:
-            if isinstance(part, ToolCall):
-                said.append(msgspec.structs.replace(draw(results), tool_call_id=part.id, tool_name=part.name))
+        said += [
+            msgspec.structs.replace(draw(results), tool_call_id=part.id, tool_name=part.name)
+            for part in content
+            if isinstance(part, ToolCall)
+        ]
     return said
 
 
