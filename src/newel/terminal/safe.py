@@ -25,10 +25,10 @@ _UNSAFE = (
     r"|[\x00-\x08\x0e-\x1f\x7f-\x9f]"
 )
 
-# What reveals: controls, marks of direction, and characters that have no width or no glyph of their own.
-_HIDDEN = (
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
-    r"\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
+# Printable by Unicode's tables, and yet most fonts show nothing: fillers, selectors of variants, blank signs.
+_BLANK = (
+    r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\ufffc"
+    r"\U00013441\U00013442\U00016fe4\U0001d159\U000e0100-\U000e01ef]"
 )
 
 
@@ -46,9 +46,15 @@ def safe(text: str, *, keep_newlines: bool = True) -> str:
 
 def reveal(text: str) -> str:
     r"""The text with every hidden character written out: ``␛`` for escape, ``<U+200B>`` for a space
-    without width. Only ``\n`` and ``\t`` stay as they are. For what a person is asked to approve.
+    without width, ``<U+00A0>`` for one that is no plain space. Only ``\n`` and ``\t`` stay as they are.
+    For what a person is asked to approve.
     """
-    return text if _clean(text) else re.sub(_HIDDEN, _written_out, text)
+    if text.isascii() and _clean(text):
+        return text
+    text = re.sub(_BLANK, lambda found: _written_out(found[0]), text)
+    if _clean(text):
+        return text
+    return "".join(char if _clean(char) else _written_out(char) for char in text)
 
 
 class SafeStream:
@@ -115,8 +121,8 @@ def _beginning(found: re.Match[str]) -> str:
     return found[kind] + (last if " " <= last <= "/" else "")
 
 
-def _written_out(found: re.Match[str]) -> str:
-    code = ord(found[0])
+def _written_out(char: str) -> str:
+    code = ord(char)
     if code < 0x20:
         return chr(0x2400 + code)
     return "␡" if code == 0x7F else f"<U+{code:04X}>"

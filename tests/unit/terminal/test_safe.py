@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import unicodedata
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -122,6 +125,29 @@ def test_what_is_approved_is_shown_with_nothing_hidden() -> None:
     assert reveal(command) == "ls ␛]0;\nrm -rf ~␇ # <U+202E><U+200B><U+009B>␍"
 
 
+BLANK = "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180f\u2800\u3164\ufe00\ufe0f\uffa0\ufffc\U0001d159\U000e0100\U000e01ef"
+"""Signs that Unicode counts as letters, marks or symbols, and that most fonts show as nothing at all."""
+
+
+@pytest.mark.parametrize("character", BLANK)
+def test_a_sign_that_looks_like_nothing_is_written_out(character: str) -> None:
+    note = f"<U+{ord(character):04X}>"
+    assert reveal(f"rm{character}x") == f"rm{note}x"
+    assert reveal(f"é\n{character}") == f"é\n{note}"
+
+
+def test_of_all_spaces_and_controls_only_the_plain_ones_stay_as_they_are() -> None:
+    hidden = {"Cc", "Cf", "Cs", "Zs", "Zl", "Zp"}
+    every = map(chr, range(sys.maxunicode + 1))
+    stay = [char for char in every if unicodedata.category(char) in hidden and reveal(char) == char]
+    assert stay == ["\t", "\n", " "]
+
+
+def test_what_can_be_seen_is_shown_as_it_is() -> None:
+    text = "ls -la | grep 'naïve' > données.txt\n\techo 日本語 שלום नमस्ते 🙂"
+    assert reveal(text) == text
+
+
 @given(HOSTILE)
 def test_revealing_loses_no_visible_character(text: str) -> None:
     shown = reveal(text)
@@ -134,6 +160,6 @@ def test_revealing_loses_no_visible_character(text: str) -> None:
 
 def _without_notes(text: str, shown: str) -> str:
     for character in set(text):
-        if character not in "\n\t" and not character.isprintable():
+        if character in BLANK or (character not in "\n\t" and not character.isprintable()):
             shown = shown.replace(f"<U+{ord(character):04X}>", "")
     return shown
