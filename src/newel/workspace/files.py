@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -98,7 +100,7 @@ def replace(path: str, data: bytes, expect: str | None) -> str:
 
     The new content is written beside the file, flushed to the disk, and renamed over it, so that at any
     moment, after a crash too, either the old or the new content is there. Other hard links to the file
-    keep the old content.
+    keep the old content. A file that may not be written stays: to replace it, the folder's permission would do.
     """
     import hashlib
 
@@ -106,6 +108,8 @@ def replace(path: str, data: bytes, expect: str | None) -> str:
     if before is not None and before.kind != "file":
         what = "a directory" if before.kind == "directory" else "not a regular file"
         raise WorkspaceError(f"Cannot write {path}: it is {what}.")
+    if before is not None and not _may_write(path):
+        raise failure("write", path, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
     directory = Path(path).parent
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -122,6 +126,11 @@ def replace(path: str, data: bytes, expect: str | None) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def _may_write(path: str) -> bool:
+    """Whether the file itself could be opened for writing."""
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
 def _write_beside(beside: Path, path: str, data: bytes, *, new: bool) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     descriptor = os.open(beside, flags, 0o666 if new else 0o600)  # a new file's mode is the umask's matter
@@ -130,17 +139,35 @@ def _write_beside(beside: Path, path: str, data: bytes, *, new: bool) -> None:
         while rest:
             rest = rest[os.write(descriptor, rest) :]
         if not new:
+            _keep_attributes(descriptor, path)
             _keep_owner_and_mode(descriptor, Path(path).stat())
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
 
+def _keep_attributes(descriptor: int, path: str) -> None:
+    """Give a file the extended attributes of another, those that can be given: labels, access lists."""
+    if sys.platform != "linux":
+        return
+    with contextlib.suppress(OSError):  # a file system without them
+        for name in os.listxattr(path):
+            # The system takes a program's capabilities, too, from a file that is written.
+            if name != "security.capability":
+                with contextlib.suppress(OSError):
+                    os.setxattr(descriptor, name, os.getxattr(path, name))
+
+
 def _keep_owner_and_mode(descriptor: int, before: os.stat_result) -> None:
     now = os.fstat(descriptor)
     if (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid):
-        with contextlib.suppress(PermissionError):  # only root may give a file away
-            os.fchown(descriptor, before.st_uid, before.st_gid)
+        for owner in (
+            before.st_uid,
+            -1,
+        ):  # only root may give a file away; a group of one's own is open to all
+            with contextlib.suppress(PermissionError):
+                os.fchown(descriptor, owner, before.st_gid)
+                break
     # Without set-user-id and set-group-id: the system, too, takes them from a file that is written.
     os.fchmod(descriptor, stat.S_IMODE(before.st_mode) & 0o777)
 

@@ -68,6 +68,31 @@ async def main():
 anyio.run(main)
 """
 
+PROTECTED = """
+import difflib, hashlib, os, sys, anyio
+from newel.agent.errors import NewelError
+from newel.tools import coding_tools
+from newel.workspace.local import LocalWorkspace
+
+async def shown(_): pass
+
+async def main():
+    if os.geteuid() == 0:  # root may write any file, so be someone else
+        os.seteuid(65534)
+    read, bash, edit, write = coding_tools(LocalWorkspace(sys.argv[1]))
+    for name in ("theirs", "locked"):
+        for tool, arguments in (
+            (write, {"content": "new"}), (edit, {"old_string": "old", "new_string": "new"})
+        ):
+            try:
+                await tool.execute(tool.parse({"file_path": name, **arguments}), shown)
+                print("written", name)
+            except NewelError as error:
+                print(error)
+
+anyio.run(main)
+"""
+
 LARGE_FILE = """
 import pathlib, resource, sys, anyio
 from newel.tools import coding_tools
@@ -149,6 +174,34 @@ def test_a_folder_that_may_not_be_written_is_an_error_in_words(read_only: Path) 
     ]
     assert [child.name for child in read_only.iterdir()] == ["old"]
     assert (read_only / "old").read_bytes() == b"old"
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder in which anyone may make, remove and replace files."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o777)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_a_file_that_may_not_be_written_is_not_replaced_either(open_folder: Path) -> None:
+    """A file that was made read-only on purpose, or is someone else's, would be lost or change its owner."""
+    theirs, locked = open_folder / "theirs", open_folder / "locked"
+    for path in (theirs, locked):
+        path.write_bytes(b"old")
+        path.chmod(0o444)
+    if os.geteuid() == 0:
+        theirs.chmod(0o644)
+        os.chown(locked, 65534, 65534)
+    where = open_folder.resolve()
+    assert run(PROTECTED, open_folder) == [
+        f"Cannot write {where}/{name}: Permission denied."
+        for name in ("theirs", "theirs", "locked", "locked")
+    ]
+    assert (theirs.read_bytes(), locked.read_bytes()) == (b"old", b"old")
+    assert theirs.stat().st_uid == os.geteuid()
+    assert sorted(child.name for child in open_folder.iterdir()) == ["locked", "theirs"]
 
 
 def test_a_huge_file_is_read_in_bounded_memory(tmp_path: Path) -> None:

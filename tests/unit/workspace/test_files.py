@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,19 @@ class TestWriting:
         before = path.stat()
         await workspace.write_bytes(str(path), b"new")
         assert (path.stat().st_uid, path.stat().st_gid) == (before.st_uid, before.st_gid)
+
+    async def test_extended_attributes_stay(self, workspace: LocalWorkspace) -> None:
+        """Else labels that programs and users have put on a file would be lost with the first edit."""
+        path = root(workspace) / "labelled"
+        path.write_bytes(b"old")
+        if sys.platform != "linux":
+            pytest.skip("Python reads them on Linux only")
+        try:
+            os.setxattr(path, "user.label", b"kept")
+        except OSError:
+            pytest.skip("the file system has no extended attributes")
+        await workspace.write_bytes(str(path), b"new")
+        assert os.getxattr(path, "user.label") == b"kept"
 
     async def test_who_reads_the_file_meanwhile_reads_one_content_whole(
         self, workspace: LocalWorkspace
