@@ -77,7 +77,9 @@ async def model(context: Context, name: str) -> None:
         known = agent.state.model.id
         rows = [f"{one_line(listed)}{'  (in use)' if listed == known else ''}" for listed in names]
         if not rows:
-            context.say(f"The server names no models. {known} is in use; /model NAME takes another.")
+            context.say(
+                f"The server names no models. {one_line(known)} is in use; /model NAME takes another."
+            )
             return
         picked = await context.pick("Models", rows)
         if picked is None:
@@ -121,7 +123,7 @@ async def session(context: Context, words: str) -> None:
         ("messages", str(len(context.agent.state.messages))),
         *(("damage", line) for line in manager.damage),
     ]
-    context.say("\n".join(f"{fact:<9} {value}" for fact, value in facts))
+    context.say("\n".join(f"{fact:<9} {one_line(value, 1_000)}" for fact, value in facts))
 
 
 async def resume(context: Context, session_id: str) -> None:
@@ -212,7 +214,10 @@ async def cost(context: Context, _: str) -> None:
 
 
 async def tools(context: Context, _: str) -> None:
-    rows = [(tool.spec.name, tool.label, tool.read_only) for tool in context.agent.state.tools]
+    rows = [
+        (one_line(tool.spec.name, 60), one_line(tool.label), tool.read_only)
+        for tool in context.agent.state.tools
+    ]
     context.say(
         "\n".join(f"{name:<8} {label}{'' if reads else ' (changes things)'}" for name, label, reads in rows)
     )

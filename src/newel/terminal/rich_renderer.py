@@ -187,7 +187,7 @@ class RichRenderer:
                 self._running[event.tool_call_id] = _Running(
                     event.tool_name, describe_call(event.tool_name, event.args)
                 )
-                self._do(event.tool_name)
+                self._do(one_line(event.tool_name, 40))
             case ToolExecutionUpdate():
                 if call := self._running.get(event.tool_call_id):
                     call.add(event.delta)

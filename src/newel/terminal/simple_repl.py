@@ -145,7 +145,8 @@ def signature(outcome: Outcome) -> str:
     shown = [to_json(one_line(subject)).decode()] if isinstance(subject, str) else []
     if len(outcome.args) > len(shown):
         shown.append("...")
-    return f"{NAMES.get(outcome.name, outcome.name)}({', '.join(shown)})"
+    name = NAMES.get(outcome.name) or one_line(outcome.name, 60)
+    return f"{name}({', '.join(shown)})"
 
 
 async def run_simple_repl(agent: CodingAgent, stdin: int, out: TextIO) -> int:

@@ -118,6 +118,7 @@ def test_no_text_from_outside_reaches_the_terminal_as_a_command(
         .say(text, call, odd, pieces=pieces)
         .start(call, text)
         .finish(call, text, exitCode=1, diff=text)
+        .start(odd, text)
         .result(odd, text, is_error=True)
         .add(Retry(attempt=1, max_attempts=2, delay=1, reason=text), ErrorEvent(code="x", message=text))
         .end("stopped", text)

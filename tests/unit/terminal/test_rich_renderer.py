@@ -198,6 +198,7 @@ def test_only_the_renderers_own_colours_reach_the_terminal(
         .say(text + "\n\n" + link, call, odd, pieces=pieces, thinking=text)
         .start(call, text, text)
         .finish(call, text, exitCode=1, diff="@@ -1,9 +1,9 @@\n-" + text + "\n+" + text)
+        .start(odd, text)
         .result(odd, text, is_error=True)
         .add(Retry(attempt=1, max_attempts=2, delay=1, reason=text), ErrorEvent(code="x", message=text))
         .end("stopped", text)

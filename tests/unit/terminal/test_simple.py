@@ -1,0 +1,53 @@
+"""If these fail, what the smallest REPL prints is not what was said and done, or is obeyed by the terminal."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from newel.agent.events import AgentEvent, ErrorEvent, Retry
+from newel.agent.messages import ToolCall
+from newel.terminal.simple_repl import SimpleRenderer
+
+
+def shown(events: Sequence[AgentEvent]) -> str:
+    out = io.StringIO()
+    renderer = SimpleRenderer(out)
+    for event in events:
+        renderer.handle(event)
+    renderer.close()
+    return out.getvalue()
+
+
+def test_a_tools_name_is_no_command_to_the_terminal(scene: Callable[..., Any]) -> None:
+    odd = ToolCall("1", "x\x1b]52;c;cm0gLXJmIH4=\x07\ny" * 30, {})
+    line = shown(scene().say("", odd).result(odd, "There is no such tool.", is_error=True).end())
+    assert line.startswith("\n[Tool: x↵yx↵y")
+    assert line.count("\n") == 2
+    assert len(line) < 100
+
+
+HOSTILE = st.text(alphabet=st.sampled_from("\x1b[]\x07\\;Hm02Kab\n\r\x9b\u202e\u2028é\ud800"))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # the fixture is a plain class
+@given(text=HOSTILE, pieces=st.integers(1, 5))
+def test_no_text_from_outside_reaches_the_terminal_as_a_command(
+    scene: Callable[..., Any], text: str, pieces: int
+) -> None:
+    call = ToolCall("1", "bash", {"command": text, "x": text})
+    odd = ToolCall("2", text, {text: text})
+    events = (
+        scene(text)
+        .say(text, call, odd, pieces=pieces)
+        .start(call, text)
+        .finish(call, text, exitCode=1, diff=text)
+        .result(odd, text, is_error=True)
+        .add(Retry(attempt=1, max_attempts=2, delay=1, reason=text), ErrorEvent(code="x", message=text))
+        .end("stopped", text)
+    )
+    assert not [char for char in shown(events) if not char.isprintable() and char != "\n"]
