@@ -14,13 +14,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import IO, Final
 
 import anyio
 import msgspec
 
 from newel.agent.errors import WorkspaceError
+from newel.workspace.descendants import Descendants
 from newel.workspace.output import Output
 from newel.workspace.port import Completed, OnOutput
 
@@ -56,9 +56,9 @@ async def run_process(
 ) -> Completed:
     """Run a program in a session of its own, without input, until it ends.
 
-    On timeout (seconds) its whole session is sent TERM, and KILL to what remains of it, and the output
-    until then is returned; on cancellation the same happens and the cancellation goes on. Raises
-    ``WorkspaceError`` if the program cannot be started.
+    On timeout (seconds) it and all that it started (see ``Descendants``) is sent TERM, and KILL to what
+    remains, and the output until then is returned; on cancellation the same happens and the cancellation
+    goes on. Raises ``WorkspaceError`` if the program cannot be started.
     """
     began = anyio.current_time()
     output = Output(limit=limits.output, directory=limits.spill_dir, cap=limits.spill, on_output=on_output)
@@ -95,7 +95,9 @@ class _Child:
     def __init__(self, argv: Sequence[str], cwd: str, env: Mapping[str, str], output: Output) -> None:
         self.output = output
         self.ended = False
-        self.process = _spawn(argv, cwd, env)
+        self._all = Descendants(env)
+        self.process = _spawn(argv, cwd, self._all.environ)
+        self._all.session = self.process.pid
         self._pipes: dict[str, IO[bytes]] = {}
         try:
             self._selector = selectors.DefaultSelector()
@@ -143,17 +145,17 @@ class _Child:
         return bool(self._pipes)
 
     async def stop(self) -> None:
-        """End the process and all that lives in its session, and read on until then: a process that
-        waits to write cannot end well.
+        """End the process and all that it started, and read on until then: a process that waits to write
+        cannot end well.
         """
-        _signal(self.process.pid, signal.SIGTERM)
+        self._all.signal(signal.SIGTERM)
         until = anyio.current_time() + KILL_GRACE
         pause = 0.005
         while self._lives() and anyio.current_time() < until:
             await anyio.sleep(pause)
             pause = min(2 * pause, 0.05)
         while self._lives() and anyio.current_time() < until + KILL_GRACE:
-            _signal(self.process.pid, signal.SIGKILL)
+            self._all.signal(signal.SIGKILL)
             await anyio.sleep(0.01)
 
     def close(self) -> None:
@@ -164,7 +166,7 @@ class _Child:
 
     def _lives(self) -> bool:
         self._drain()
-        return not self.ended or bool(_groups(self.process.pid))
+        return not self.ended or self._all.live()
 
     def _drain(self) -> bool:
         """Read what is there without waiting; True if the process has ended."""
@@ -243,35 +245,3 @@ def exit_descriptor_by_thread(process: subprocess.Popen[bytes]) -> int:
 
     threading.Thread(target=wait, name=f"newel-wait-{process.pid}", daemon=True).start()
     return reader
-
-
-def _signal(session: int, number: signal.Signals) -> None:
-    for group in _groups(session):
-        with contextlib.suppress(ProcessLookupError, PermissionError):  # gone by now, or another user's
-            os.killpg(group, number)
-
-
-def _groups(session: int) -> set[int]:
-    """The process groups of a session in which anything lives.
-
-    A shell with job control gives each job a group of its own, so that the first group is not all.
-    Without ``/proc`` only that one can be seen.
-    """
-    if not Path("/proc/self/stat").exists():
-        try:
-            os.killpg(session, 0)
-        except (ProcessLookupError, PermissionError):
-            return set()
-        return {session}
-    groups: set[int] = set()
-    for process in Path("/proc").iterdir():
-        if not process.name.isdigit():
-            continue
-        try:
-            # The name of the program, in parentheses, may hold anything, parentheses too.
-            state, _, group, member_of, *_ = (process / "stat").read_bytes().rpartition(b")")[2].split()
-        except (OSError, ValueError):
-            continue  # it ended meanwhile
-        if int(member_of) == session and state not in b"ZX":
-            groups.add(int(group))
-    return groups

@@ -105,6 +105,40 @@ async def test_job_control_does_not_help_a_process_to_survive(workspace: LocalWo
     assert not alive(Path(workspace.root) / "pid")
 
 
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_what_has_left_the_session_is_stopped_too(workspace: LocalWorkspace, cancelled: bool) -> None:
+    """A server that makes itself a daemon would hold its port, and burn the machine, after every stop."""
+    if sys.platform == "darwin":
+        pytest.xfail("there is no telling who started a process that left its session")
+    inner = """trap "" TERM; echo $$ > pid; exec sleep 60"""
+    command = f"(setsid setsid sh -c '{inner}' &) ; until [ -s pid ]; do :; done; sleep 60"
+    with anyio.move_on_after(1 if cancelled else None):
+        done = await workspace.run(command, timeout=20 if cancelled else 0.5)
+        assert done.timed_out
+    assert not alive(Path(workspace.root) / "pid")
+
+
+async def test_only_the_stopped_command_s_processes_are_stopped(workspace: LocalWorkspace) -> None:
+    """A development server started by an earlier command must outlive a test run that hangs."""
+    await workspace.run("setsid sleep 1000 > out.log 2>&1 & echo $! > pid")
+    try:
+        assert (await workspace.run("sleep 60", timeout=0.2)).timed_out
+        assert alive(Path(workspace.root) / "pid")
+    finally:
+        os.kill(int((Path(workspace.root) / "pid").read_text()), 9)
+
+
+async def test_the_inner_agent_s_commands_are_the_outer_s_too(tmp_path: Path) -> None:
+    """A command may be another agent, which is killed before it can stop its own commands."""
+    outer = LocalWorkspace(str(tmp_path))
+    marks = (await outer.run("echo $NEWEL_RUN")).stdout.split()
+    inner = LocalWorkspace(str(tmp_path), environ={"PATH": os.environ["PATH"], "NEWEL_RUN": marks[0]})
+    both = (await inner.run("echo $NEWEL_RUN")).stdout.split()
+    assert len(marks) == 1
+    assert len(both) == 2
+    assert both[0] == marks[0]
+
+
 async def test_cancelling_during_the_grace_still_kills(workspace: LocalWorkspace) -> None:
     """A user who stops the agent while a timeout is being carried out."""
     with anyio.move_on_after(0.6):
