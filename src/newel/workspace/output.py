@@ -5,9 +5,22 @@ from __future__ import annotations
 import codecs
 import contextlib
 import os
+import stat
+import time
+from itertools import islice
 from pathlib import Path
+from typing import Final
 
 from newel.workspace.port import OnOutput
+
+PREFIX: Final = "newel-output-"
+SUFFIX: Final = ".txt"
+
+KEPT: Final = 7 * 24 * 60 * 60
+"""Seconds after which the file of a command's output is removed, when another one is made."""
+
+LOOKED_THROUGH: Final = 10_000
+"""Names in a folder among which such files are looked for."""
 
 
 class Capture:
@@ -84,9 +97,8 @@ class Spill:
         try:
             if self._directory is not None:
                 Path(self._directory).mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._file, self.path = tempfile.mkstemp(
-                prefix="newel-output-", suffix=".txt", dir=self._directory
-            )
+            purge(self._directory or tempfile.gettempdir())
+            self._file, self.path = tempfile.mkstemp(prefix=PREFIX, suffix=SUFFIX, dir=self._directory)
         except OSError as error:
             self._problem = error.strerror or str(error)
         else:
@@ -111,6 +123,21 @@ class Spill:
                 rest = rest[written:]
         except OSError as error:
             self._problem = error.strerror or str(error)
+
+
+def purge(directory: str) -> None:
+    """Remove the outputs that this user's commands left in a folder more than a week ago. What cannot be
+    looked at or removed stays, without a word.
+    """
+    oldest = time.time() - KEPT
+    with contextlib.suppress(OSError), os.scandir(directory) as entries:
+        for entry in islice(entries, LOOKED_THROUGH):
+            if entry.name.startswith(PREFIX) and entry.name.endswith(SUFFIX):
+                with contextlib.suppress(OSError):
+                    found = entry.stat(follow_symlinks=False)
+                    own = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
+                    if own and found.st_mtime < oldest:
+                        Path(entry.path).unlink()
 
 
 class Live:

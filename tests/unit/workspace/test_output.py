@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -129,3 +131,26 @@ def test_a_folder_that_cannot_be_written_costs_the_file_not_the_command(tmp_path
     output.close()
     assert output.spill.path is None
     assert "could not be kept: " in output.stdout.text(output.spill.where)
+
+
+def test_outputs_of_last_week_are_removed_and_nothing_else(tmp_path: Path) -> None:
+    """Each is up to 64 MiB: in a folder that nobody empties they would fill the disk."""
+    week_ago = time.time() - 8 * 24 * 60 * 60
+    for name in ("newel-output-old.txt", "newel-output-theirs.txt", "notes.txt", "newel-output-x.md"):
+        (tmp_path / name).write_text("x")
+        os.utime(tmp_path / name, (week_ago, week_ago))
+    if os.geteuid() == 0:
+        os.chown(tmp_path / "newel-output-theirs.txt", 65534, 65534)
+    else:
+        (tmp_path / "newel-output-theirs.txt").unlink()
+    (tmp_path / "newel-output-new.txt").write_text("x")
+    (tmp_path / "newel-output-link.txt").symlink_to("notes.txt")
+    os.utime(tmp_path / "newel-output-link.txt", (week_ago, week_ago), follow_symlinks=False)
+    before = {path.name for path in tmp_path.iterdir()}
+    spill = Spill(str(tmp_path), cap=100)
+    spill.open()
+    spill.close()
+    assert spill.path is not None
+    assert {path.name for path in tmp_path.iterdir()} == before - {"newel-output-old.txt"} | {
+        Path(spill.path).name
+    }
