@@ -19,6 +19,9 @@ _DROPPED: Final = frozenset(
     }
 )
 
+_OF_THE_AGENT: Final = ("LLM_", "OPENAI_")
+"""How the variables begin by which the agent itself finds its model: addresses with passwords in them, keys."""
+
 _SET: Final = {
     "TERM": "dumb",
     "PAGER": "cat",
@@ -50,12 +53,14 @@ def child_env(
     """The environment of a command: ``environ`` without secrets, made fit for a run without a terminal.
 
     A command is written by a model and its output goes back to one, so that neither may hold the user's
-    keys. ``keep`` names variables that pass although they look like secrets; ``extra`` is added as it is,
+    keys, nor anything else of the agent's own connection. A password within the value of a variable with
+    another name passes, as in ``HTTPS_PROXY``, ``PIP_INDEX_URL`` or ``DATABASE_URL``: without them no command
+    could reach the network, install a package or run a test. ``keep`` names variables that pass although they look like secrets; ``extra`` is added as it is,
     last.
     """
     kept = {
         name: value
         for name, value in environ.items()
-        if name in keep or not (name in _DROPPED or is_secret(name))
+        if name in keep or not (name in _DROPPED or is_secret(name) or name.upper().startswith(_OF_THE_AGENT))
     }
     return kept | _SET | dict(extra or {})

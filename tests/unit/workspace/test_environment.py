@@ -47,7 +47,8 @@ def test_keys_do_not_reach_a_command(name: str) -> None:
         "AWS_PROFILE",
         "SSH_AUTH_SOCK",
         "TOKENIZERS_PARALLELISM",
-        "OPENAI_BASE_URL",
+        "HTTPS_PROXY",
+        "PIP_INDEX_URL",
         "GIT_ASKPASS",
         "KEYBOARD",
         "DATABASE_URL",
@@ -55,6 +56,13 @@ def test_keys_do_not_reach_a_command(name: str) -> None:
 )
 def test_what_a_build_needs_does(name: str) -> None:
     assert child_env({name: "x"})[name] == "x"
+
+
+@pytest.mark.parametrize("name", ["LLM_BASE_URL", "OPENAI_BASE_URL", "LLM_DEFAULT_MODEL", "openai_base_url"])
+def test_a_command_learns_nothing_of_the_agent_s_own_connection(name: str) -> None:
+    """An address may hold a name and a password: `http://user:password@host/v1`."""
+    assert name not in child_env({name: "http://user:password@host/v1"})
+    assert child_env({name: "x"}, keep=[name])[name] == "x"
 
 
 def test_nothing_waits_for_a_terminal_and_nothing_is_sourced() -> None:
