@@ -43,6 +43,7 @@ class TerminalAsk:
 
     async def __call__(self, request: ApprovalRequest) -> Approval:
         with self._renderer.paused():
+            self._lines.forget_typed()  # a yes from before the question is no answer to it
             self._out.write(f"\n{present(request)}\n{QUESTION}")
             self._out.flush()
             return understand(await self._lines.next())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import deque
 
@@ -40,6 +41,18 @@ class LineReader:
         if len(line) > self.limit:
             raise ValueError(f"a line of more than {self.limit:,} bytes was skipped")
         return line.removesuffix(b"\r").decode(errors="replace")
+
+    def forget_typed(self) -> None:
+        """Drop what a person has typed and nobody has read yet, unfinished lines too: whoever asks a
+        question wants an answer to it. What comes from a pipe or a file was not typed, and stays.
+        """
+        if os.isatty(self.fd):
+            import termios
+
+            self._ready.clear()
+            self._rest, self._size = [], 0
+            with contextlib.suppress(termios.error):  # the terminal is gone: the next read tells
+                termios.tcflush(self.fd, termios.TCIFLUSH)
 
     def _take(self, piece: bytes) -> None:
         *whole, rest = piece.split(b"\n")

@@ -28,7 +28,7 @@ class PlainDesk:
         with self._scope:
             while True:
                 await person.idle()
-                line = await self.ask("> ")
+                line = await self._read("> ")
                 if line is None:
                     break
                 person.submit(line)
@@ -38,7 +38,20 @@ class PlainDesk:
         self._scope.cancel()
 
     async def ask(self, question: str) -> str | None:
-        self._write(question)
+        self._lines.forget_typed()  # what was said before the question is no answer to it
+        return await self._read(question)
+
+    def refresh(self) -> None:
+        """Nothing is shown of the state here."""
+
+    def echo(self, text: str) -> None:
+        """What was typed stays where it was typed."""
+
+    def give_back(self, text: str) -> None:
+        self.renderer.note(f"Not sent: {text}")
+
+    async def _read(self, prompt: str) -> str | None:
+        self._write(prompt)
         try:
             line = await self._lines.next()
         except ValueError as error:
@@ -49,15 +62,6 @@ class PlainDesk:
         elif self._echo:
             self._write(f"{safe(line)}\n")
         return line
-
-    def refresh(self) -> None:
-        """Nothing is shown of the state here."""
-
-    def echo(self, text: str) -> None:
-        """What was typed stays where it was typed."""
-
-    def give_back(self, text: str) -> None:
-        self.renderer.note(f"Not sent: {text}")
 
     def _write(self, text: str) -> None:
         self._out.write(text)

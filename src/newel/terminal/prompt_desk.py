@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TextIO
 
 import anyio
+from anyio.lowlevel import checkpoint
 from prompt_toolkit.application import Application
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer
@@ -44,6 +45,9 @@ from newel.terminal.screen import BEGIN_UPDATE, END_UPDATE
 
 AGAIN = 2.0
 """Seconds in which a second Ctrl+C means to leave."""
+
+ROUNDS = 8
+"""Turns of the event loop in which all that a terminal holds back (4 KB) is read, 1 KB in each."""
 
 STYLE = Style.from_dict(
     {
@@ -112,6 +116,8 @@ class PromptDesk:
             self._app.exit()
 
     async def ask(self, question: str) -> str | None:
+        for _ in range(ROUNDS):  # keys that nobody has read yet are no answer: let them do what they were for
+            await checkpoint()
         kept = self._buffer.document
         self._buffer.reset()
         self._question, self._answer, self._answered = question, anyio.Event(), None

@@ -35,6 +35,7 @@ from newel.agent.events import (
 from newel.agent.messages import AssistantMessage
 from newel.providers.encode import to_json
 from newel.session.coding_agent import CodingAgent
+from newel.terminal.approval import Approver, TerminalAsk
 from newel.terminal.calls import Calls, Outcome
 from newel.terminal.lines import LineReader
 from newel.terminal.prompts import Prompt, prepare
@@ -149,11 +150,17 @@ def signature(outcome: Outcome) -> str:
     return f"{name}({', '.join(shown)})"
 
 
-async def run_simple_repl(agent: CodingAgent, stdin: int, out: TextIO) -> int:
+async def run_simple_repl(
+    agent: CodingAgent, stdin: int, out: TextIO, *, approver: Approver | None = None
+) -> int:
     """Read lines from the file descriptor ``stdin`` until it ends or Ctrl+C comes between two prompts.
+    Where that is a terminal, the questions of ``approver`` are put to the person at it.
+
     Returns 0, 1 if nobody reads any more, 128 + N if a signal N other than Ctrl+C ended it.
     """
     repl = _SimpleRepl(agent, stdin, out)
+    if approver is not None and os.isatty(stdin):
+        approver.handler = TerminalAsk(repl.renderer, repl.lines, out)
     unsubscribe = agent.subscribe(repl.renderer.handle)
     try:
         async with on_signals(repl.stop):
@@ -166,6 +173,8 @@ async def run_simple_repl(agent: CodingAgent, stdin: int, out: TextIO) -> int:
         return 1
     finally:
         unsubscribe()
+        if approver is not None:
+            approver.handler = None
     return repl.code
 
 
@@ -176,7 +185,7 @@ class _SimpleRepl:
         self.renderer = SimpleRenderer(out)
         self.reading = anyio.CancelScope()
         self.code = 0
-        self._lines = LineReader(stdin)
+        self.lines = LineReader(stdin)
         self._echo = not os.isatty(stdin)
         self._running: anyio.CancelScope | None = None
 
@@ -203,7 +212,7 @@ class _SimpleRepl:
 
     async def _read(self) -> str | None:
         try:
-            return await self._lines.next()
+            return await self.lines.next()
         except ValueError as error:
             self.renderer.note(f"Error: {error}.")
             return ""

@@ -146,7 +146,7 @@ async def main(front: str, prompts: list[str]) -> int:
                 agent, home=home, approver=approver, screen=front, header="newel test", first_prompts=given
             )
         case "simple":
-            return await run_simple_repl(agent, 0, sys.stdout)
+            return await run_simple_repl(agent, 0, sys.stdout, approver=approver)
         case "json":
             return await run_json(agent, 0, sys.stdout.buffer, approver=approver)
         case "one-shot-rich":

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -68,6 +70,29 @@ def test_a_person_at_the_terminal_is_asked(open_terminal: Callable[..., Any], tm
     terminal.send("y\n")
     assert terminal.end() == 0
     assert (tmp_path / "project" / "asked").exists()
+
+
+@pytest.mark.parametrize("typed", ["y\n", "y"])
+def test_a_yes_typed_ahead_approves_nothing(
+    open_terminal: Callable[..., Any], tmp_path: Path, typed: str
+) -> None:
+    terminal = open_terminal("one-shot-rich", "run touch unseen", PROGRAM_APPROVE="ask")
+    terminal.send(typed)
+    terminal.wait_for("Run this?")
+    terminal.send("\n")
+    assert terminal.end() == 0
+    assert "not run" in terminal.screen.text
+    assert not (tmp_path / "project" / "unseen").exists()
+
+
+def test_one_yes_answers_one_question(open_terminal: Callable[..., Any], tmp_path: Path) -> None:
+    terminal = open_terminal("one-shot-rich", "run touch first && touch second", PROGRAM_APPROVE="ask")
+    terminal.wait_for("Run this?")
+    terminal.send("y\ny\n")
+    terminal.wait_for("    touch second")
+    terminal.send("\n")
+    assert terminal.end() == 0
+    assert sorted(path.name for path in (tmp_path / "project").iterdir()) == ["first"]
 
 
 def test_without_anybody_to_ask_nothing_runs(run_program: Run, tmp_path: Path) -> None:

@@ -239,6 +239,35 @@ def test_a_dumb_terminal_gets_plain_lines(open_terminal: Open) -> None:
     assert "**" not in terminal.raw
 
 
+def test_a_dumb_terminal_takes_no_answer_from_before_the_question(
+    open_terminal: Open, tmp_path: Path
+) -> None:
+    terminal = open_terminal("rich", TERM="dumb", PROGRAM_APPROVE="ask")
+    terminal.wait_for("\n>")
+    terminal.send("run touch unseen\ny\n")
+    terminal.wait_for("Run this?")
+    terminal.send("\n")
+    terminal.wait_for("Done after 1 results.")
+    terminal.send("run touch seen\n")
+    terminal.wait_for("    touch seen")
+    terminal.send("y\n")
+    terminal.wait_for("Done after 2 results.")
+    assert sorted(path.name for path in (tmp_path / "project").iterdir()) == ["seen"]
+
+
+def test_what_was_typed_before_a_question_is_no_answer_to_it(open_terminal: Open, tmp_path: Path) -> None:
+    """Sent, it is a prompt of its own; unsent, it waits until the question is answered."""
+    terminal = open_terminal("rich", PROGRAM_APPROVE="ask")
+    terminal.wait_for(f"{MARK}\n")
+    terminal.send("run touch unseen\ry\ry")
+    terminal.wait_for("?\nEnter answers")
+    terminal.send("\r")
+    terminal.wait_for("You said: y")
+    terminal.wait_for(lambda: terminal.screen.text.endswith(f"{MARK} y"))
+    assert "not run" in terminal.screen.text
+    assert not (tmp_path / "project" / "unseen").exists()
+
+
 def test_a_polite_kill_stops_the_command_and_restores_the_terminal(
     open_terminal: Open, tmp_path: Path
 ) -> None:

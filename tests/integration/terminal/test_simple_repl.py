@@ -65,6 +65,30 @@ def test_ctrl_c_stops_the_run_first_and_then_leaves(
     assert terminal.end() == 0
 
 
+def test_the_person_at_the_terminal_is_asked_and_answers_what_is_shown(
+    open_terminal: Callable[..., Any], tmp_path: Path
+) -> None:
+    terminal = open_terminal("simple", PROGRAM_APPROVE="ask")
+    terminal.wait_for("You:")
+    terminal.send("run touch unseen\ny\n")
+    terminal.wait_for("    touch unseen\n\nRun this?")
+    terminal.send("\n")
+    terminal.wait_for("Agent: Done after 1 results.")
+    terminal.send("run touch seen\n")
+    terminal.wait_for("    touch seen")
+    terminal.send("y\n")
+    terminal.wait_for("Agent: Done after 2 results.")
+    assert sorted(path.name for path in (tmp_path / "project").iterdir()) == ["seen"]
+
+
+def test_from_a_pipe_nobody_is_asked(run_program: Run, tmp_path: Path) -> None:
+    """A line of a script that happens to be a yes would else approve what no person has seen."""
+    done = run_program("simple", given="run touch unseen\ny\n", PROGRAM_APPROVE="ask")
+    assert "Run this?" not in done.stdout
+    assert "Agent: You said: y\n" in done.stdout
+    assert not (tmp_path / "project" / "unseen").exists()
+
+
 def test_the_users_own_command_can_be_stopped(open_terminal: Callable[..., Any]) -> None:
     terminal = open_terminal("simple")
     terminal.wait_for("You:")
