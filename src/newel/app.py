@@ -87,7 +87,7 @@ async def run_with(settings: Settings, options: Options) -> int:
             from newel.terminal.renderer import text_stdout
             from newel.terminal.simple_repl import run_simple_repl
 
-            return await run_simple_repl(agent, sys.stdin.fileno(), text_stdout())
+            return await run_simple_repl(agent, sys.stdin.fileno(), text_stdout(), approver=approver)
         if json_in:
             from newel.terminal.json_mode import run_json
 
