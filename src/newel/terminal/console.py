@@ -56,7 +56,7 @@ class ConsoleRenderer:
         self._context = 0
         self._began = ""
 
-    def note(self, text: str) -> None:
+    def note(self, text: str, _code: str = "", /) -> None:
         self._line(safe(text))
         self.out.flush()
 

@@ -36,7 +36,7 @@ from newel.providers.encode import to_json
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.approval import Approver
 from newel.terminal.lines import LineReader
-from newel.terminal.renderer import forget_stdout
+from newel.terminal.renderer import Audience, forget_stdout, tell_damage
 from newel.terminal.signals import exit_code, on_signals
 
 # -- what comes in ----------------------------------------------------------------------------------
@@ -141,8 +141,8 @@ class JsonRenderer:
         self.out.write(to_json(event) + b"\n")
         self.out.flush()
 
-    def note(self, text: str) -> None:
-        self.handle(ErrorEvent(code="note", message=text))
+    def note(self, text: str, code: str = "note", /) -> None:
+        self.handle(ErrorEvent(code=code, message=text))
 
     def tick(self) -> None:
         """Nothing moves here."""
@@ -163,22 +163,23 @@ async def run_json(agent: CodingAgent, stdin: int, out: BinaryIO, *, approver: A
     """
     mode = _JsonMode(agent, JsonRenderer(out))
     approver.handler = mode.ask
-    unsubscribe = agent.subscribe(mode.renderer.handle)
-    stopped_by: int | None = None
+    audience = Audience(mode.renderer, mode.end)
+    unsubscribe = agent.subscribe(audience.see)
     try:
+        tell_damage(agent, mode.renderer)
         async with on_signals(lambda number: mode.end(exit_code(number))) as group:
             group.start_soon(mode.work)
             with mode.reading:
                 await mode.read(LineReader(stdin))
             await mode.finished.wait()
-            stopped_by = mode.ended_with
+        audience.check()
     except OSError:
         forget_stdout()
         return 1
     finally:
         unsubscribe()
         approver.handler = None
-    return stopped_by or 0
+    return mode.code
 
 
 class _JsonMode:
@@ -187,7 +188,7 @@ class _JsonMode:
         self.renderer = renderer
         self.reading = anyio.CancelScope()
         self.finished = anyio.Event()
-        self.ended_with: int | None = None
+        self.code = 0
         self._decoder = msgspec.json.Decoder[AnyRequest](AnyRequest)
         self._turns: deque[InTurn] = deque()
         self._more = anyio.Event()
@@ -195,9 +196,9 @@ class _JsonMode:
         self._running: anyio.CancelScope | None = None
         self._questions: dict[str, _Question] = {}
 
-    def end(self, code: int) -> None:
+    def end(self, code: int = 0) -> None:
         """Stop everything and end with this exit code."""
-        self.ended_with = code
+        self.code = code
         self._turns.clear()
         self.interrupt()
         self.reading.cancel()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from newel.agent.events import AgentEnd
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.prompts import Prompt, prepare
-from newel.terminal.renderer import Renderer, animate, forget_stdout
+from newel.terminal.renderer import Audience, Renderer, animate, forget_stdout, tell_damage
 from newel.terminal.signals import die_of, exit_code, on_signals
 
 if TYPE_CHECKING:
@@ -43,12 +43,15 @@ async def run_prompts(
         from newel.terminal.lines import LineReader
 
         approver.handler = TerminalAsk(renderer, LineReader(sys.stdin.fileno()), sys.stdout)
-    unsubscribe = agent.subscribe(renderer.handle)
+    audience = Audience(renderer, agent.abort)
+    unsubscribe = agent.subscribe(audience.see)
     try:
+        tell_damage(agent, renderer)
         async with on_signals(stop) as group:
             group.start_soon(animate, renderer)
             for prompt in prompts:
                 ended = await _answer(agent, prompt, renderer)
+                audience.check()
                 if stopped_by is not None:
                     return exit_code(stopped_by)
                 if ended is None or ended.reason != "done":

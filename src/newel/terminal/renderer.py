@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Protocol, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 import anyio
 
 from newel.agent.events import AgentEvent
+
+if TYPE_CHECKING:
+    from newel.session.coding_agent import CodingAgent
 
 TICK = 0.1
 """Seconds between two ticks of an animated renderer."""
@@ -25,8 +29,10 @@ class Renderer(Protocol):
         """Show one event. Raises ``OSError`` if nobody reads any more."""
         ...
 
-    def note(self, text: str, /) -> None:
-        """Show words of the program itself, which may hold text from elsewhere: it is made inert."""
+    def note(self, text: str, code: str = "note", /) -> None:
+        """Show words of the program itself, which may hold text from elsewhere: it is made inert. ``code``
+        tells a program what they are about.
+        """
         ...
 
     def tick(self) -> None:
@@ -40,6 +46,39 @@ class Renderer(Protocol):
     def close(self) -> None:
         """Leave the screen as a later program expects it. May be called twice."""
         ...
+
+
+class Audience:
+    """Those who watch an agent on a renderer, until they are gone.
+
+    What a subscriber raises ends a run in the middle of things: results of tools would be lost. So when the
+    screen fails, ``stop`` is called to end the run in good order, nothing more is shown, and ``check``
+    raises afterwards what the screen had raised.
+    """
+
+    def __init__(self, renderer: Renderer, stop: Callable[[], object]) -> None:
+        self._renderer = renderer
+        self._stop = stop
+        self._failed: OSError | None = None
+
+    def see(self, event: AgentEvent) -> None:
+        if self._failed is None:
+            try:
+                self._renderer.handle(event)
+            except OSError as error:
+                self._failed = error
+                self._stop()
+
+    def check(self) -> None:
+        """Raises ``OSError`` if they are gone."""
+        if self._failed is not None:
+            raise self._failed
+
+
+def tell_damage(agent: CodingAgent, renderer: Renderer) -> None:
+    """Say what was found broken in the file of the agent's session."""
+    for finding in agent.session.damage:
+        renderer.note(f"The session's file is damaged: {finding}", "session_damage")
 
 
 async def animate(renderer: Renderer) -> None:

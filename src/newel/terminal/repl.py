@@ -22,7 +22,7 @@ from newel.terminal.console import ConsoleRenderer
 from newel.terminal.desk import Desk, When
 from newel.terminal.plain_desk import PlainDesk
 from newel.terminal.prompts import Prompt, parse_command, prepare
-from newel.terminal.renderer import animate, forget_stdout, text_stdout
+from newel.terminal.renderer import Audience, animate, forget_stdout, text_stdout
 from newel.terminal.shell import ending, run_command
 from newel.terminal.signals import exit_code, on_signals
 from newel.terminal.words import one_line
@@ -47,7 +47,8 @@ async def run_repl(
     desk = open_desk(agent, home, screen)
     repl = _Repl(agent, desk, home)
     approver.handler = repl.approve
-    unsubscribe = agent.subscribe(desk.renderer.handle)
+    audience = Audience(desk.renderer, repl.leave)
+    unsubscribe = agent.subscribe(audience.see)
     try:
         if header:
             desk.renderer.note(header)
@@ -60,6 +61,7 @@ async def run_repl(
             group.start_soon(repl.work)
             repl.group = group
             await desk.run(repl)
+        audience.check()
     except OSError:  # the screen is gone; what else fails is told on it
         forget_stdout()
         return repl.code or FAILED
@@ -141,6 +143,10 @@ class _Repl:
         self._jobs.clear()
         self._scope.cancel()
         return True
+
+    def leave(self) -> None:
+        self.stop()
+        self.desk.leave()
 
     async def idle(self) -> None:
         while self.busy:

@@ -99,7 +99,7 @@ class RichRenderer:
         if not isinstance(event, MessageUpdate | ToolExecutionUpdate) or self._above:
             self._draw()
 
-    def note(self, text: str) -> None:
+    def note(self, text: str, _code: str = "", /) -> None:
         self._print("note", paint.Text(safe(text)))
         self._draw()
 

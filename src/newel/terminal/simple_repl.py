@@ -39,7 +39,7 @@ from newel.terminal.approval import Approver, TerminalAsk
 from newel.terminal.calls import Calls, Outcome
 from newel.terminal.lines import LineReader
 from newel.terminal.prompts import Prompt, prepare
-from newel.terminal.renderer import forget_stdout
+from newel.terminal.renderer import Audience, forget_stdout, tell_damage
 from newel.terminal.safe import SafeStream, safe
 from newel.terminal.shell import ending, run_command
 from newel.terminal.signals import exit_code, on_signals
@@ -61,7 +61,7 @@ class SimpleRenderer:
         self._speaking = False
         self._in_tools = False
 
-    def note(self, text: str) -> None:
+    def note(self, text: str, _code: str = "", /) -> None:
         self._paragraph(safe(text))
 
     def tick(self) -> None:
@@ -161,11 +161,14 @@ async def run_simple_repl(
     repl = _SimpleRepl(agent, stdin, out)
     if approver is not None and os.isatty(stdin):
         approver.handler = TerminalAsk(repl.renderer, repl.lines, out)
-    unsubscribe = agent.subscribe(repl.renderer.handle)
+    audience = Audience(repl.renderer, repl.reading.cancel)
+    unsubscribe = agent.subscribe(audience.see)
     try:
+        tell_damage(agent, repl.renderer)
         async with on_signals(repl.stop):
             with repl.reading:
                 await repl.run()
+            audience.check()
             out.write("\n")
             out.flush()
     except OSError:  # the screen is gone; the errors of runs are told as events

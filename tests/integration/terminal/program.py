@@ -1,7 +1,8 @@
 """A whole program around the terminal: a scripted model, the real tools, a real session.
 
 Run as ``python program.py FRONT [PROMPT…]`` with FRONT one of rich, console, simple, json, one-shot-rich and
-one-shot-console. ``NEWEL_HOME`` is Newel's folder, ``PROGRAM_APPROVE`` the approval preset.
+one-shot-console. ``NEWEL_HOME`` is Newel's folder, ``PROGRAM_APPROVE`` the approval preset,
+``PROGRAM_SESSION`` the session to go on with.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ def build(cwd: Path, home: Path, approver: Approver) -> CodingAgent:
             policy=policy(preset, ask=approver, folder=str(cwd)),
         ),
         workspace=workspace,
-        session=open_session(None),
+        session=open_session(os.environ.get("PROGRAM_SESSION")),
         open_session=open_session,
         list_models=list_models,
         describe_model=lambda name: Model(name, "script"),
