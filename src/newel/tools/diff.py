@@ -67,6 +67,13 @@ def unified(
     return "".join(pieces) if blocks else ""
 
 
+def described(path: str, old: Sequence[bytes] | None, blocks: Sequence[Block]) -> str:
+    """The diff for a person who is asked to allow it: it names the file also where no line changes."""
+    if any(block.start < block.end or block.new for block in blocks):
+        return unified(path, old, blocks)
+    return f"{path}: no change" if old is not None else f"--- /dev/null\n+++ {path}\n(an empty file)"
+
+
 def _hunks(old: Sequence[bytes], blocks: Sequence[Block]) -> Iterator[str]:
     shift = 0
     first = 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, cast
 
-import anyio.to_thread
 import msgspec
 from msgspec import Meta
 
@@ -12,18 +11,15 @@ from newel.agent.errors import StaleFile, ToolError
 from newel.agent.ports import OnOutput, ToolResult
 from newel.tools.aliases import REPLACEMENT_ALIASES
 from newel.tools.base import Parameters, renamed
-from newel.tools.diff import Block, lines_of, unified
+from newel.tools.diff import Block, described, lines_of, unified
 from newel.tools.editing import Edited, Replacement, edit
-from newel.tools.file_tool import FileParameters, FileTool
+from newel.tools.file_tool import FileParameters, FileTool, aside
 from newel.tools.paths import not_found
 from newel.tools.text import DIFF_SHOWN, encoded, plural
 from newel.workspace.port import ABSENT
 
 LARGEST: Final = 32 * 1024 * 1024
 """Bytes of a file that can be edited."""
-
-INLINE: Final = 256 * 1024
-"""Bytes up to which an edit is cheaper than handing it to a thread."""
 
 
 class EditItem(Parameters, frozen=True):
@@ -58,9 +54,20 @@ class _Plan(msgspec.Struct, frozen=True):
     old: bytes | None
     edited: Edited
 
-    def diff(self, name: str, *, limit: int | None = None) -> str:
-        old = None if self.old is None else lines_of(self.old)
-        return unified(name, old, self.edited.blocks, limit=limit)
+    def preview(self, name: str) -> str:
+        return described(name, self._lines, self.edited.blocks)
+
+    def diff(self, name: str) -> str:
+        return unified(name, self._lines, self.edited.blocks, limit=DIFF_SHOWN)
+
+    @property
+    def size(self) -> int:
+        """Bytes to look through for a diff."""
+        return len(self.old or b"") + len(self.edited.content)
+
+    @property
+    def _lines(self) -> list[bytes] | None:
+        return None if self.old is None else lines_of(self.old)
 
 
 class EditTool(FileTool[EditParameters]):
@@ -99,11 +106,13 @@ class EditTool(FileTool[EditParameters]):
         return given
 
     async def preview(self, arguments: EditParameters, /) -> str:
-        return (await self._plan(arguments)).diff(arguments.file_path)
+        plan = await self._plan(arguments)
+        return await aside(plan.size, plan.preview, arguments.file_path)
 
     async def execute(self, arguments: EditParameters, _: OnOutput, /) -> ToolResult:
         plan = await self._plan(arguments)
         name, edited = arguments.file_path, plan.edited
+        diff = await aside(plan.size, plan.diff, name)
         try:
             sha256 = await self._workspace.write_bytes(plan.path, edited.content, expect=plan.expect)
         except StaleFile as error:
@@ -127,7 +136,7 @@ class EditTool(FileTool[EditParameters]):
                 "newString": one.new,
                 "matchCount": edited.matches,
                 "linesChanged": edited.lines_changed,
-                "diff": plan.diff(name, limit=DIFF_SHOWN),
+                "diff": diff,
                 "firstChangedLine": edited.first_line,
             },
         )
@@ -143,11 +152,12 @@ class EditTool(FileTool[EditParameters]):
             return _Plan(path, ABSENT, None, _created(wanted[0].new))
         if info is None:
             raise await not_found(self._workspace, path, name)
-        if info.size > LARGEST:
+        # A file in /proc says that it is empty, and may have no end.
+        content = b"" if info.size > LARGEST else await self._workspace.read_bytes(path, size=LARGEST + 1)
+        if (size := max(info.size, len(content))) > LARGEST:
             raise ToolError(
-                f"{name} has {info.size:,} bytes; `edit` takes files up to {LARGEST:,}. Use sed with bash."
+                f"{name} has {size:,} bytes; `edit` takes files up to {LARGEST:,}. Use sed with bash."
             )
-        content = await self._workspace.read_bytes(path)
         sha256 = hashlib.sha256(content).hexdigest()
         if self._tracker.last_seen(path) not in {None, sha256}:
             raise StaleFile(
@@ -156,9 +166,7 @@ class EditTool(FileTool[EditParameters]):
             )
         if not content and creates:
             return _Plan(path, sha256, content, _created(wanted[0].new))
-        if len(content) <= INLINE:
-            return _Plan(path, sha256, content, edit(content, wanted, name))
-        return _Plan(path, sha256, content, await anyio.to_thread.run_sync(edit, content, wanted, name))
+        return _Plan(path, sha256, content, await aside(len(content), edit, content, wanted, name))
 
 
 def _replacements(arguments: EditParameters) -> list[Replacement]:

@@ -16,6 +16,9 @@ from newel.tools.text import encoded
 LISTED: Final = 20
 """How many matches of an ambiguous text are named."""
 
+MOST: Final = 10_000
+"""How many replacements one call makes."""
+
 SEARCHED: Final = 500_000
 """Bytes of a file in which lines like a missing text are looked for."""
 
@@ -54,12 +57,17 @@ def edit(content: bytes, replacements: Sequence[Replacement], name: str) -> Edit
     """Make all ``replacements``, each looked for in the original content of the file called ``name``.
 
     Raises ``ToolError`` if one of them is not found, found more than once without ``all``, overlaps another,
-    or if nothing would change.
+    if there are more than ``MOST``, or if nothing would change.
     """
     changes: list[_Change] = []
     for number, wanted in enumerate(replacements, 1):
         which = f"edit {number}: " if len(replacements) > 1 else ""
         changes += _changes(content, wanted, number, name, which)
+        if len(changes) > MOST:
+            raise ToolError(
+                f"{which}old_string stands so often in {name} that more than {MOST:,} replacements would be made, "
+                "the most that `edit` makes at once. Use sed with bash. Nothing was changed."
+            )
     changes.sort()
     for one, other in pairwise(changes):
         if other.span.start < one.span.end:
@@ -82,7 +90,7 @@ def _changes(content: bytes, wanted: Replacement, number: int, name: str, which:
         )
     if old == new:
         raise ToolError(f"{which}old_string and new_string are the same. Nothing was changed.")
-    spans = find(content, old, overlapping=not wanted.all, at_most=None if wanted.all else LISTED + 1)
+    spans = find(content, old, overlapping=not wanted.all, at_most=1 + (MOST if wanted.all else LISTED))
     if not spans:
         raise ToolError(f"{which}old_string not found in {name}.{_nearest(content, wanted.old)}")
     if len(spans) > 1 and not wanted.all:

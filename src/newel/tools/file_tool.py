@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any, Final, TypeVar, TypeVarTuple
+
+import anyio.to_thread
 
 from newel.agent.errors import WorkspaceError
 from newel.tools.base import Parameters, TypedTool
 from newel.tools.tracker import FileTracker
 from newel.workspace.port import Workspace
+
+INLINE: Final = 64 * 1024
+"""Bytes up to which looking through a content is cheaper than handing it to a thread."""
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+async def aside(size: int, function: Callable[[*Ts], T], *arguments: *Ts) -> T:
+    """What a function without effects makes of ``size`` bytes. For many of them it works in a thread, so
+    that the event loop goes on; whoever is cancelled does not wait for the end.
+    """
+    if size <= INLINE:
+        return function(*arguments)
+    return await anyio.to_thread.run_sync(function, *arguments, abandon_on_cancel=True)
 
 
 class FileParameters(Parameters, frozen=True):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import bisect
 import re
+from array import array
 from collections.abc import Iterator
 from itertools import islice
 from typing import Final
@@ -56,8 +57,9 @@ class Span(msgspec.Struct, frozen=True, order=True):
     end: int
 
 
-def find(content: bytes, quoted: bytes, *, overlapping: bool, at_most: int | None = None) -> list[Span]:
-    """Where ``quoted`` (not empty) stands in ``content``, in order, by the first level that finds it.
+def find(content: bytes, quoted: bytes, *, overlapping: bool, at_most: int) -> list[Span]:
+    """Where ``quoted`` (not empty) stands in ``content``, in order, by the first level that finds it: its
+    first ``at_most`` places.
 
     ``overlapping`` also tells matches that share bytes with the one before.
     """
@@ -119,21 +121,21 @@ class _Plain:
     """Bytes made plain, with the way back."""
 
     def __init__(self, data: bytes, level: bytes) -> None:
-        pieces: list[bytes] = []
+        # A large file can have millions of changes: numbers and bytes one by one would take a gigabyte.
+        made = bytearray()
         # The unchanged runs of bytes: where each begins here and there, and where the one before ends there.
-        self._here, self._there, self._ends = [0], [0], [0]
-        done = here = 0
+        self._here, self._there, self._ends = array("q", [0]), array("q", [0]), array("q", [0])
+        done = 0
         for change in re.finditer(level, data):
             start, end = change.span()
-            plain = _plain(change[0])
-            pieces += [data[done:start], plain]
-            here += start - done + len(plain)
+            made += data[done:start]
+            made += _plain(change[0])
             done = end
-            self._here.append(here)
+            self._here.append(len(made))
             self._there.append(end)
             self._ends.append(start)
-        pieces.append(data[done:])
-        self.data = b"".join(pieces)
+        made += data[done:]
+        self.data = bytes(made)
 
     def span(self, start: int, end: int, *, with_blanks: bool) -> Span:
         """The bytes there that became ``start:end`` here. Blanks that were taken away before them are not

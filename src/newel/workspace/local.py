@@ -63,8 +63,9 @@ class LocalWorkspace:
     async def read_bytes(self, path: str, /, *, start: int = 0, size: int | None = None) -> bytes:
         descriptor, length = files.open_regular(path)
         try:
-            expected = max(0, length - start)
-            if (expected if size is None else min(size, expected)) <= INLINE:
+            # Files in /proc say that they are empty: that tells nothing.
+            bounds = ([length - start] if length else []) + ([] if size is None else [size])
+            if bounds and min(bounds) <= INLINE:
                 return files.read_all(descriptor, start, size)
             return await anyio.to_thread.run_sync(files.read_all, descriptor, start, size)
         except OSError as error:

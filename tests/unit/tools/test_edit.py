@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from typing import TYPE_CHECKING
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from newel.agent.errors import StaleFile, ToolError
+from newel.agent.errors import NewelError, StaleFile, ToolError
 from newel.tools.diff import lines_of
 from newel.tools.edit import EditTool
 from newel.tools.editing import Replacement, edit
@@ -282,6 +285,57 @@ async def test_a_large_file_is_edited_like_a_small_one(bench: Bench, large: bool
     path = bench.put("f", f"{filler}needle\n{filler}")
     await bench.call("edit", file_path="f", old_string="needle", new_string="thread")
     assert path.read_text() == f"{filler}thread\n{filler}"
+
+
+async def test_very_many_replacements_are_refused_in_bounded_time_and_memory(bench: Bench) -> None:
+    """They took minutes and a gigabyte, in which nothing else could happen."""
+    path = bench.put("f", b"x" * 7_000_000)
+    with pytest.raises(ToolError, match=r"in f that more than 10,000 replacements .* Use sed with bash"):
+        await bench.call("edit", file_path="f", old_string="x", new_string="y", replace_all=True)
+    edits = [{"old_string": old, "new_string": "z", "replace_all": True} for old in "ab"]
+    bench.put("g", "ab" * 6_000)
+    with pytest.raises(ToolError, match=r"^edit 2: .* more than 10,000 replacements"):
+        await bench.call("edit", file_path="g", edits=edits)
+    assert set(path.read_bytes()) == {ord("x")}
+    bench.put("h", "ab" * 10_000)
+    edited = await bench.call("edit", file_path="h", old_string="a", new_string="b", replace_all=True)
+    assert edited.output == "Replaced 10,000 occurrences in h (1 line changed)"
+
+
+async def test_stopping_does_not_wait_for_the_search_of_a_large_file(bench: Bench) -> None:
+    """Esc would otherwise do nothing for seconds."""
+    path = bench.put("f", b"a \r\n" * 1_000_000)
+    turns = 0
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as group:
+
+            async def stop() -> None:
+                nonlocal turns
+                for _ in range(3):  # the loop goes on while a thread searches
+                    await anyio.sleep(0.02)
+                    turns += 1
+                scope.cancel()
+
+            group.start_soon(stop)
+            with contextlib.suppress(ToolError):
+                await bench.call("edit", file_path="f", old_string="not there", new_string="x")
+            assert turns == 3, "the search was over before anybody could stop it"
+    assert turns == 3
+    assert scope.cancelled_caught
+    assert path.stat().st_size == 4_000_000
+
+
+async def test_a_file_without_end_is_refused(bench: Bench) -> None:
+    """It says that it is empty, and would fill the memory."""
+    endless = "/proc/self/pagemap"
+    if sys.platform != "linux":
+        pytest.skip("there is no such file here")
+    with pytest.raises(NewelError, match=r"pagemap has .* bytes; `edit` takes|Cannot read .*/pagemap"):
+        await bench.call("edit", file_path=endless, old_string="x", new_string="y")
+    with pytest.raises(NewelError, match=r"Cannot read .*/pagemap"):
+        await bench.preview("write", file_path=endless, content="x\n")
+    with pytest.raises(NewelError, match="Cannot read binary file"):
+        await bench.call("read", file_path=endless)
 
 
 PIECES = st.lists(
