@@ -9,8 +9,8 @@ from msgspec import Meta
 
 from newel.agent.errors import StaleFile
 from newel.agent.ports import OnOutput, ToolResult
-from newel.tools.diff import Block, compare, lines_of, unified
-from newel.tools.file_tool import FileParameters, FileTool
+from newel.tools.diff import Block, compare, described, lines_of, unified
+from newel.tools.file_tool import FileParameters, FileTool, aside
 from newel.tools.text import DIFF_SHOWN, encoded, plural
 from newel.workspace.port import ABSENT
 
@@ -42,7 +42,7 @@ class WriteTool(FileTool[WriteParameters]):
 
     async def preview(self, arguments: WriteParameters, /) -> str:
         plan = await self._plan(arguments)
-        return unified(arguments.file_path, plan.old, plan.blocks)
+        return await aside(len(plan.data), described, arguments.file_path, plan.old, plan.blocks)
 
     async def execute(self, arguments: WriteParameters, _: OnOutput, /) -> ToolResult:
         plan = await self._plan(arguments)
@@ -73,8 +73,11 @@ class WriteTool(FileTool[WriteParameters]):
         info = await self._workspace.stat(path)
         if info is None or info.kind != "file":  # what is no file is refused when it comes to writing
             return _Plan(path, data, info is None, None, [Block(0, 0, new)] if new else [])
-        if info.size > COMPARED:
-            note = f"({info.size:,} bytes that are not compared)\n".encode()
+        content = await self._workspace.read_bytes(path, size=COMPARED + 1)
+        if len(content) > COMPARED:
+            size = max(info.size, len(content))  # a file in /proc says that it has none
+            note = f"({size:,} bytes that are not compared)\n".encode()
             return _Plan(path, data, is_new=False, old=[note], blocks=[Block(0, 1, new)])
-        old = lines_of(await self._workspace.read_bytes(path))
-        return _Plan(path, data, is_new=False, old=old, blocks=compare(old, new))
+        old = lines_of(content)
+        blocks = await aside(len(content) + len(data), compare, old, new)
+        return _Plan(path, data, is_new=False, old=old, blocks=blocks)

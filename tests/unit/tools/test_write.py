@@ -101,6 +101,16 @@ async def test_the_preview_is_the_change_and_makes_none(bench: Bench) -> None:
     assert not (bench.folder / "new").exists()
 
 
+async def test_the_preview_names_the_file_also_where_no_line_changes(bench: Bench) -> None:
+    """Else a person would be asked to allow something without a word of what it is."""
+    bench.put("f.txt", "one\n")
+    assert await bench.preview("write", file_path="f.txt", content="one\n") == "f.txt: no change"
+    for tool, arguments in (("write", {"content": ""}), ("edit", {"old_string": "", "new_string": ""})):
+        assert await bench.preview(tool, file_path="new.txt", **arguments) == (
+            "--- /dev/null\n+++ new.txt\n(an empty file)"
+        )
+
+
 async def test_a_long_diff_is_cut_in_the_result_and_whole_in_the_preview(bench: Bench) -> None:
     content = "".join(f"{number}\n" for number in range(60_000))
     preview = await bench.preview("write", file_path="f", content=content)
