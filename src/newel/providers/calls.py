@@ -10,14 +10,19 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
+
+from newel.agent.errors import BadResponse
 from newel.agent.events import ToolCallDelta
 from newel.agent.messages import ToolCall, new_id
 from newel.providers.loose import as_dict, as_list, as_str, parse
 from newel.providers.repair import Toolbox
 
-MAX_CALLS = 256
-"""Calls of one message; more are junk."""
+MAX_RUN = 256
+"""Calls of one message that are run; each one more is answered with why it is not."""
 
+MAX_CALLS = 8192
+"""Calls of one message; an answer with more is refused."""
 
 MAX_COMPARED = 64 * 1024
 """Characters of arguments that are looked at again when another piece comes."""
@@ -61,12 +66,16 @@ class CallPieces:
     def __init__(self, toolbox: Toolbox) -> None:
         self._toolbox = toolbox
         self._calls: list[_Call] = []
+        self._by_index: dict[int, _Call] = {}
+        self._by_id: dict[str, _Call] = {}
 
     def __bool__(self) -> bool:
         return bool(self._calls)
 
     def feed(self, pieces: object) -> list[ToolCallDelta]:
-        """Take ``delta.tool_calls``: a list, or one object where a server forgot the list."""
+        """Take ``delta.tool_calls``: a list, or one object where a server forgot the list. Raises
+        ``BadResponse`` for too many calls.
+        """
         deltas: list[ToolCallDelta] = []
         for piece in as_list(pieces) or [pieces]:
             fields = as_dict(piece)
@@ -95,8 +104,6 @@ class CallPieces:
             arguments = json.dumps(arguments, ensure_ascii=False)
         text = as_str(arguments)
         call = self._find(fields, name)
-        if call is None:
-            return None
         fresh_name = self._name(call, name)
         if call.repeats(text):
             text = ""
@@ -106,16 +113,16 @@ class CallPieces:
             return None
         return ToolCallDelta(index=call.position, name=fresh_name, delta=text)
 
-    def _find(self, fields: dict[str, Any], name: str) -> _Call | None:
-        """The call that a piece belongs to, a new one if need be; None for junk."""
+    def _find(self, fields: dict[str, Any], name: str) -> _Call:
+        """The call that a piece belongs to, a new one if need be."""
         index, call_id = fields.get("index"), as_str(fields.get("id"))
         if isinstance(index, bool) or not isinstance(index, int):
             index = None
         last = self._calls[-1] if self._calls else None
         if index is not None:
-            known = next((call for call in reversed(self._calls) if call.index == index), None)
+            known = self._by_index.get(index)
         elif call_id:
-            known = next((call for call in self._calls if call.id == call_id), None)
+            known = self._by_id.get(call_id)
             if known is None and last and not name and last.index is None:
                 known = last
         else:
@@ -123,9 +130,13 @@ class CallPieces:
         if known and not (name and self._is_another(known, call_id, name, has_index=index is not None)):
             return known
         if len(self._calls) >= MAX_CALLS:
-            return None
+            raise BadResponse(f"The server sent more than {MAX_CALLS:,} tool calls in one message; refused.")
         call = _Call(len(self._calls), index, call_id)
         self._calls.append(call)
+        if index is not None:
+            self._by_index[index] = call
+        if call_id:
+            self._by_id.setdefault(call_id, call)
         return call
 
     def _is_another(self, call: _Call, call_id: str, name: str, *, has_index: bool) -> bool:
@@ -144,6 +155,12 @@ class CallPieces:
             return None
         call.name = name if name.startswith(call.name) else call.name + name
         return call.name
+
+
+def bounded(calls: list[ToolCall]) -> list[ToolCall]:
+    """The same calls; those beyond ``MAX_RUN`` must not run, and say so."""
+    problem = f"there were too many calls in one message; {MAX_RUN} are run. Send it again."
+    return calls[:MAX_RUN] + [msgspec.structs.replace(call, problem=problem) for call in calls[MAX_RUN:]]
 
 
 def fresh_id() -> str:

@@ -20,7 +20,7 @@ from newel.agent.messages import (
     Usage,
 )
 from newel.agent.ports import ToolSpec
-from newel.providers.calls import CallPieces, fresh_id
+from newel.providers.calls import CallPieces, bounded, fresh_id
 from newel.providers.loose import as_count, as_dict, as_list, as_str
 from newel.providers.repair import NEVER_MEND, Toolbox
 from newel.providers.tags import ThinkSplitter
@@ -104,7 +104,7 @@ class Fold:
         """The whole message. Raises ``BadResponse`` if there was none."""
         if not self.started:
             raise BadResponse("The server ended its answer before it began one.")
-        calls = self._written or self._pieces.finish(cut=self._finish == LENGTH)
+        calls = bounded(self._written or self._pieces.finish(cut=self._finish == LENGTH))
         content: list[TextContent | ThinkingContent | ToolCall] = []
         for kind, pieces in self._parts:
             text = "".join(pieces)

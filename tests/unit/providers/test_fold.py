@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -210,6 +211,33 @@ def test_calls_in_the_last_chunk() -> None:
         chunk(content="Now."), chunk("tool_calls", **call('{"file_path": "a"}', index=0, name="read"))
     )
     assert (message.text, [(c.name, c.arguments) for c in message.tool_calls]) == ("Now.", [A])
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_no_call_vanishes_however_many_there_are(written: bool) -> None:
+    """Else a model would believe that all was done, and nobody would ever know."""
+    commands = [str(number) for number in range(300)]
+    if written:
+        listed = [{"name": "bash", "arguments": {"command": command}} for command in commands]
+        chunks = [chunk(content=f"```json\n{json.dumps(listed)}\n```")]
+    else:
+        chunks = [
+            chunk(**call({"command": command}, name="bash", index=index, id=f"call{index}"))
+            for index, command in enumerate(commands)
+        ]
+    message, _ = fold(*chunks, chunk("stop"))
+    assert [found.arguments["command"] for found in message.tool_calls] == commands
+    assert [found.problem for found in message.tool_calls[:256]] == [None] * 256
+    assert {found.problem for found in message.tool_calls[256:]} == {
+        "there were too many calls in one message; 256 are run. Send it again."
+    }
+
+
+def test_calls_without_end_are_refused() -> None:
+    """Else a server could fill the memory with calls of a few bytes each."""
+    pieces = [{"index": number, "function": {"name": "bash"}} for number in range(9_000)]
+    with pytest.raises(BadResponse, match=r"more than 8,192 tool calls in one message"):
+        fold(chunk(tool_calls=pieces))
 
 
 def test_a_whole_completion_is_folded_too() -> None:
