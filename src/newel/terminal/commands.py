@@ -31,8 +31,7 @@ class Context(NamedTuple):
     async def pick(self, title: str, rows: Sequence[str]) -> int | None:
         """The number of the row, from 0, that the person chose; None for none."""
         numbered = "\n".join(f"{number:>3}  {row}" for number, row in enumerate(rows, 1))
-        self.say(f"{title}\n{numbered}")
-        answer = (await self.desk.ask("Number (Enter: none): ") or "").strip()
+        answer = (await self.desk.ask("Number (Enter: none): ", f"{title}\n{numbered}") or "").strip()
         if answer.isdecimal() and 1 <= int(answer) <= len(rows):
             return int(answer) - 1
         if answer:

@@ -47,8 +47,10 @@ class Desk(Protocol):
         """End ``run``."""
         ...
 
-    async def ask(self, question: str) -> str | None:
-        """Put a question and wait for one line; None if there is nobody to answer. May be cancelled."""
+    async def ask(self, question: str, about: str) -> str | None:
+        """Show what the question is about, put it, and wait for one line; None if there is nobody to answer.
+        What a person typed before that is no answer. May be cancelled.
+        """
         ...
 
     def refresh(self) -> None:

@@ -37,8 +37,9 @@ class PlainDesk:
     def leave(self) -> None:
         self._scope.cancel()
 
-    async def ask(self, question: str) -> str | None:
-        self._lines.forget_typed()  # what was said before the question is no answer to it
+    async def ask(self, question: str, about: str) -> str | None:
+        self._lines.forget_typed()
+        self.renderer.note(about)
         return await self._read(question)
 
     def refresh(self) -> None:

@@ -115,7 +115,8 @@ class PromptDesk:
         if self._app.is_running and self._app.future is not None and not self._app.future.done():
             self._app.exit()
 
-    async def ask(self, question: str) -> str | None:
+    async def ask(self, question: str, about: str) -> str | None:
+        self._renderer.note(about)
         for _ in range(ROUNDS):  # keys that nobody has read yet are no answer: let them do what they were for
             await checkpoint()
         kept = self._buffer.document

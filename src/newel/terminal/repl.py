@@ -172,8 +172,7 @@ class _Repl:
         self.desk.leave()
 
     async def approve(self, request: ApprovalRequest) -> Approval:
-        self.desk.renderer.note(present(request))
-        return understand(await self.desk.ask(QUESTION))
+        return understand(await self.desk.ask(QUESTION, present(request)))
 
     # -- one thing after the other ------------------------------------------------------------------
 

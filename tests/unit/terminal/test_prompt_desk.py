@@ -61,7 +61,7 @@ async def test_keys_not_yet_read_when_a_question_comes_are_no_answer_to_it(tmp_p
             await see(b"\x1b")
             group.start_soon(answer)
             keys.send_text("y\r")
-            assert await desk.ask("Run this? ") == "no"
+            assert await desk.ask("Run this? ", "touch it") == "no"
             assert person.sent == ["now: y"]
             group.cancel_scope.cancel()
     os.close(master)
