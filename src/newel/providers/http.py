@@ -12,7 +12,15 @@ from urllib.parse import urlsplit
 import anyio
 
 from newel.agent.errors import BadResponse, ConfigError, ConnectionFailed, ProviderError, RequestRejected
-from newel.providers.urls import credentials_of, is_loopback, proxy_of, split_base_url, target_of
+from newel.providers.urls import (
+    SOCKS,
+    ascii_host,
+    credentials_of,
+    is_loopback,
+    proxy_of,
+    split_base_url,
+    target_of,
+)
 
 if TYPE_CHECKING:
     import httpcore2
@@ -145,15 +153,18 @@ def _pool(base_url: str) -> httpcore2.AsyncConnectionPool:
     proxy = None if is_loopback(base_url) else proxy_of(base_url)
     if proxy is None:
         return httpcore2.AsyncConnectionPool(keepalive_expiry=KEEP_ALIVE)
-    kind = httpcore2.AsyncSOCKSProxy if proxy.startswith("socks5") else httpcore2.AsyncHTTPProxy
+    kind = httpcore2.AsyncSOCKSProxy if urlsplit(proxy).scheme in SOCKS else httpcore2.AsyncHTTPProxy
     return kind(target_of(proxy), proxy_auth=credentials_of(proxy), keepalive_expiry=KEEP_ALIVE)
 
 
 def _own_headers(url: str, body: bytes) -> dict[str, str]:
     """The headers that every request has; credentials in the URL win over a key."""
-    place = urlsplit(url).netloc.rpartition("@")[2]
+    parts = urlsplit(url)
+    place = parts.netloc.rpartition("@")[2]
+    if not place.isascii():
+        place = ascii_host(parts.hostname or "") + (f":{parts.port}" if parts.port else "")
     headers = {
-        "Host": place if place.isascii() else place.encode("idna").decode(),
+        "Host": place,
         "Accept-Encoding": "gzip, deflate",
     }
     if body:

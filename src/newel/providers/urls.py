@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlsplit
 
@@ -14,22 +15,23 @@ if TYPE_CHECKING:
 _IN_PATHS = "/:@!$&'()*+,;=%?~-._[]"
 """What stays as it is in paths and queries: they come from a user who may have encoded them already."""
 
+HTTP = ("http", "https")
+SOCKS = ("socks5", "socks5h")
+
 LOCAL_SUFFIXES = (".local", ".lan", ".internal", ".home.arpa", ".localhost")
 
 
 def split_base_url(base_url: str) -> tuple[str, str]:
     """The base URL without what people paste too much of, and its query. Raises ``ConfigError`` if it is
-    none.
+    none, without showing a password.
     """
     url, question, query = base_url.strip().partition("?")
     url = url.rstrip("/").removesuffix("/chat/completions")
-    try:
-        parts = urlsplit(url)
-        whole = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:
-        whole = False
-    if not whole or not base_url.isprintable() or " " in url:
-        raise ConfigError(f"'{url.rpartition('@')[2]}' is no base URL: it must be like https://host/v1.")
+    if not _is_whole(url, HTTP) or not base_url.isprintable() or " " in url:
+        shown = "***" if "@" in url else url
+        raise ConfigError(f"'{shown}' is no base URL: it must be like https://host/v1.")
+    if "#" in base_url:
+        raise ConfigError("The base URL has a '#' in it, behind which nothing is sent. Leave that part out.")
     return url, question + query
 
 
@@ -45,16 +47,24 @@ def target_of(url: str) -> httpcore2.URL:
     import httpcore2
 
     parts = urlsplit(url)
-    host = parts.hostname or ""
     target = quote(parts.path or "/", safe=_IN_PATHS) + (
         f"?{quote(parts.query, safe=_IN_PATHS)}" if parts.query else ""
     )
     return httpcore2.URL(
         scheme=parts.scheme,
-        host=host if host.isascii() else host.encode("idna"),
+        host=ascii_host(parts.hostname or ""),
         port=parts.port,
         target=target,
     )
+
+
+def ascii_host(host: str) -> str:
+    """A host's name as it stands on the wire. Raises ``ValueError`` for one that cannot be."""
+    if host.isascii() and "xn--" not in host:
+        return host
+    name = host.encode("idna")
+    name.decode("idna")  # what looks encoded and is not would pass until the connection is made
+    return name.decode("ascii")
 
 
 def credentials_of(url: str) -> tuple[bytes, bytes] | None:
@@ -66,7 +76,10 @@ def credentials_of(url: str) -> tuple[bytes, bytes] | None:
 
 
 def proxy_of(url: str) -> str | None:
-    """The proxy that the environment (or the system) names for a URL."""
+    """The proxy that the environment (or the system) names for a URL. Raises ``ConfigError`` for one that
+    cannot be used, without showing it: it may hold a password.
+    """
+    from importlib.util import find_spec
     from urllib.request import getproxies, proxy_bypass
 
     parts = urlsplit(url)
@@ -74,7 +87,16 @@ def proxy_of(url: str) -> str | None:
     named = proxies.get(parts.scheme) or proxies.get("all")
     if not named or proxy_bypass(parts.hostname or ""):
         return None
-    return named if "://" in named else f"http://{named}"
+    proxy = named if "://" in named else f"http://{named}"
+    where = f"{parts.scheme.upper()}_PROXY or ALL_PROXY"
+    if not _is_whole(proxy, (*HTTP, *SOCKS)):
+        raise ConfigError(f"The proxy in {where} is no address: it must be like http://host:3128.")
+    if urlsplit(proxy).scheme in SOCKS and find_spec("socksio") is None:
+        raise ConfigError(
+            f"{where} names a SOCKS proxy, for which the package 'socksio' is missing. Install it beside "
+            "Newel, set the variable to an http:// proxy, or name the server's host in NO_PROXY."
+        )
+    return proxy
 
 
 def is_loopback(url: str) -> bool:
@@ -100,6 +122,15 @@ def _host(url: str) -> str:
         return urlsplit(url).hostname or ""
     except ValueError:
         return ""
+
+
+def _is_whole(url: str, schemes: Collection[str]) -> bool:
+    """Whether one can connect to what the URL names."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in schemes and bool(ascii_host(parts.hostname or "")) and (parts.port or 1) > 0
+    except ValueError:
+        return False
 
 
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

@@ -195,12 +195,64 @@ async def test_stop_closes_the_connection(serve: Serve, connect: Connect) -> Non
 
 
 @pytest.mark.parametrize(
-    "url", ["", "localhost:8000", "ftp://x", "http://", "http://a b", "http://x:99999", "http://x:y"]
+    "url",
+    [
+        "",
+        "localhost:8000",
+        "ftp://x",
+        "http://",
+        "http://a b",
+        "http://x:99999",
+        "http://x:y",
+        "http://[::1",
+        "http://me:hidden@[::1",
+        "http://me:hidden@ho st",
+        "http://xn--\xdf-.com",
+        "http://xn--\xdf-.com:8000/v1",
+        "http://" + "\xfc" * 70,
+    ],
 )
 def test_a_base_url_that_cannot_be_is_refused_at_once(url: str) -> None:
     """Else a slip in the settings would show only in the middle of a run."""
-    with pytest.raises(ConfigError, match="is no base URL"):
+    with pytest.raises(ConfigError, match="is no base URL") as caught:
         OpenAIChat(base_url=url, api_key=None)
+    assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["http://x/v1#a", "http://x/#/v1", "http://x/v1?a=1#b"])
+def test_a_fragment_is_refused(url: str) -> None:
+    """Else the path behind it would never be sent, and the wrong address would answer."""
+    with pytest.raises(ConfigError, match="has a '#' in it"):
+        OpenAIChat(base_url=url, api_key=None)
+
+
+async def test_capitals_in_the_scheme_mean_the_same(serve: Serve, connect: Connect) -> None:
+    """Else an address copied from somewhere would be refused though every browser takes it."""
+    server = serve(ANSWER)
+    message, _ = await ask(connect(server.url.replace("http://", "HTTP://")))
+    assert message.text == "Hello, wörld"
+
+
+@pytest.mark.parametrize(
+    ("proxy", "words"),
+    [
+        ("garbage://me:hidden@x", "HTTP_PROXY or ALL_PROXY is no address"),
+        ("http://me:hidden@[::1", "is no address"),
+        ("http://me:hidden@x:99999", "is no address"),
+        ("http://me:hidden@xn--\xdf-.com", "is no address"),
+        (":", "is no address"),
+        ("socks5://me:hidden@127.0.0.1:1", "names a SOCKS proxy, for which the package 'socksio' is missing"),
+        ("SOCKS5H://me:hidden@127.0.0.1:1", "names a SOCKS proxy"),
+    ],
+)
+async def test_a_proxy_that_cannot_be_is_refused_unseen(
+    proxy: str, words: str, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a slip in a variable that other programs set would end in a traceback, with the password in it."""
+    monkeypatch.setitem(os.environ, "http_proxy", proxy)
+    with pytest.raises(ConfigError, match=words) as caught:
+        await ask(connect("http://model.example/v1"))
+    assert "hidden" not in str(caught.value)
 
 
 @pytest.mark.parametrize("key", ["sk-\u200bsecret", "sk-secret\nX-Evil: 1", "sk-sécret"])
