@@ -21,15 +21,14 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, BinaryIO, Literal, assert_never
+from typing import Any, BinaryIO, assert_never
 
 import anyio
-import msgspec
 from anyio.lowlevel import checkpoint
 
 from newel.agent.errors import NewelError
 from newel.agent.events import AgentEvent, ErrorEvent, Event
-from newel.agent.messages import Attachment, Usage, UserMessage, Wire
+from newel.agent.messages import Usage, UserMessage
 from newel.agent.ports import ThinkingLevel
 from newel.permissions.policy import Approval, ApprovalRequest
 from newel.providers.encode import to_json
@@ -37,64 +36,24 @@ from newel.session.coding_agent import CodingAgent
 from newel.terminal.approval import Approver
 from newel.terminal.lines import LineReader
 from newel.terminal.renderer import Audience, forget_stdout, tell_damage
+from newel.terminal.requests import (
+    AnyRequest,
+    Approve,
+    BadRequest,
+    Clear,
+    Compact,
+    FollowUp,
+    GetState,
+    Interrupt,
+    InTurn,
+    Requests,
+    Say,
+    SetModel,
+    SetThinking,
+    Steer,
+    Stop,
+)
 from newel.terminal.signals import exit_code, on_signals
-
-# -- what comes in ----------------------------------------------------------------------------------
-
-
-class Request(Wire, frozen=True, tag_field="type"):
-    """Base of all requests."""
-
-
-class Say(Request, frozen=True, tag="message"):
-    content: str
-    attachments: list[Attachment] = []
-
-
-class Interrupt(Request, frozen=True, tag="interrupt"):
-    pass
-
-
-class Stop(Request, frozen=True, tag="stop"):
-    pass
-
-
-class Steer(Request, frozen=True, tag="steer"):
-    content: str
-
-
-class FollowUp(Request, frozen=True, tag="follow_up"):
-    content: str
-
-
-class Clear(Request, frozen=True, tag="clear"):
-    pass
-
-
-class Compact(Request, frozen=True, tag="compact"):
-    instructions: str = ""
-
-
-class SetModel(Request, frozen=True, tag="set_model"):
-    model: str
-
-
-class SetThinking(Request, frozen=True, tag="set_thinking"):
-    level: ThinkingLevel
-
-
-class GetState(Request, frozen=True, tag="get_state"):
-    pass
-
-
-class Approve(Request, frozen=True, tag="approve"):
-    tool_call_id: str
-    decision: Literal["once", "always", "no"]
-    word: str = ""
-
-
-InTurn = Say | Clear | Compact
-AnyRequest = InTurn | Interrupt | Stop | Steer | FollowUp | SetModel | SetThinking | GetState | Approve
 
 # -- what goes out besides the events ---------------------------------------------------------------
 
@@ -189,7 +148,7 @@ class _JsonMode:
         self.reading = anyio.CancelScope()
         self.finished = anyio.Event()
         self.code = 0
-        self._decoder = msgspec.json.Decoder[AnyRequest](AnyRequest)
+        self._requests = Requests()
         self._turns: deque[InTurn] = deque()
         self._more = anyio.Event()
         self._no_more = False
@@ -231,18 +190,15 @@ class _JsonMode:
                 continue
             if line is None:
                 break
+            if number == 1:
+                line = line.removeprefix("\N{BYTE ORDER MARK}")
             if line.strip():
                 await self.serve(line, number)
         self.no_more()
 
     async def serve(self, line: str, number: int) -> None:
         try:
-            request = self._decoder.decode(line)
-        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            self.error("bad_request", f"Line {number} is no request: {error}. It began: {line[:200]}")
-            return
-        try:
-            await self.act(request)
+            await self.act(self._requests.read(line))
         except NewelError as error:
             self.error(error.code, f"Line {number}: {error}")
 
@@ -350,9 +306,8 @@ class _JsonMode:
     def answer(self, request: Approve) -> None:
         question = self._questions.get(request.tool_call_id)
         if question is None:
-            self.error("bad_request", f"No call {request.tool_call_id!r} waits for an answer.")
-        else:
-            question.answer(Approval(request.decision, request.word))
+            raise BadRequest(f"No call {request.tool_call_id!r} waits for an answer.")
+        question.answer(Approval(request.decision, request.word))
 
 
 _NOBODY = Approval("no", "The input has ended, so nobody can be asked.")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from newel.agent.events import AgentEvent
 
@@ -63,8 +64,64 @@ def test_lines_that_are_no_requests_are_errors_and_not_the_end(run_program: Run)
     lines += ["\x00\x01", "[" * 5000]
     events = talk(run_program, *lines, {"type": "message", "content": "hello"})
     errors = [event["message"] for event in events if event["type"] == "error"]
-    assert [error.partition(" is no")[0] for error in errors] == [f"Line {n}" for n in range(1, 9)]
+    assert [error.partition(": This is no request: ")[0] for error in errors] == [
+        f"Line {n}" for n in range(1, 9)
+    ]
     assert said(events) == ["You said: hello"]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (r'{"type":"message","content":"\ud800"}', "half of a surrogate pair"),
+        (r'{"type":"message","content":"\udc00 and more"}', "half of a surrogate pair"),
+        (r'{"type":"message","content":"\ud800 and more"}', "half of a surrogate pair"),
+        ('{"type":"message","content":"cut', "it ends too early"),
+        ('{"type":"message"', "it ends too early"),
+        ('{"type":"set_model","model":" "}', "set_model needs the name of a model"),
+        ('{"type":"approve","toolCallId":"x","decision":"no"}', "No call 'x' waits"),
+    ],
+)
+def test_the_error_says_which_line_and_what_is_wrong(run_program: Run, line: str, words: str) -> None:
+    events = talk(run_program, {"type": "get_state"}, line, {"type": "get_state"})
+    assert [event["type"] for event in events] == ["state", "error", "state"]
+    assert (events[1]["code"], events[1]["message"].partition(" ")[2][:1]) == ("bad_request", "2")
+    assert words in events[1]["message"]
+    assert events[2]["model"] == "obedient"
+
+
+def test_a_byte_order_mark_before_the_first_request_is_passed_over(run_program: Run) -> None:
+    events = talk(run_program, '\ufeff{"type":"message","content":"hello"}')
+    assert said(events) == ["You said: hello"]
+
+
+PNG = "iVBORw0KGgo="
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"content": "not base64"}, "content is not base64"),
+        ({"content": "aGk"}, "content is not base64"),
+        ({"content": ""}, "content is empty"),
+        ({"size": -1}, "size is negative"),
+        ({"mimeType": "image/svg+xml"}, "image/png, image/jpeg, image/gif, image/webp"),
+        ({"preview": "not base64"}, "preview is not base64"),
+    ],
+)
+def test_an_attachment_that_no_model_could_read_is_refused_before_it_is_kept(
+    run_program: Run, wrong: dict[str, Any], words: str
+) -> None:
+    """Once it is in the conversation, every later request would fail on it."""
+    image = {"type": "image", "fileName": "a.png", "mimeType": "image/png", "size": 8, "content": PNG}
+    message = {"type": "message", "content": "look"}
+    events = talk(
+        run_program, {**message, "attachments": [image | wrong]}, {**message, "attachments": [image]}
+    )
+    assert (events[0]["type"], events[0]["code"]) == ("error", "bad_request")
+    assert events[0]["message"].startswith("Line 1: The attachment 'a.png'")
+    assert words in events[0]["message"]
+    assert said(events) == ["You said: look"]
 
 
 def test_messages_wait_their_turn_and_the_end_of_input_waits_for_them(run_program: Run) -> None:
