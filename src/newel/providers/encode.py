@@ -7,6 +7,7 @@ afresh.
 
 from __future__ import annotations
 
+from binascii import a2b_base64
 from collections.abc import Sequence
 from typing import Any, assert_never
 
@@ -24,6 +25,12 @@ from newel.agent.messages import (
 from newel.agent.ports import ModelRequest, ToolSpec
 from newel.providers.dialect import Dialect
 from newel.providers.loose import without_surrogates
+
+IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+_LISTED = f"{', '.join(IMAGE_TYPES[:-1])} or {IMAGE_TYPES[-1]}"
+
+MAX_SHOWN = 40
+"""Characters of a wrong type that are shown."""
 
 
 class Encoder:
@@ -154,7 +161,20 @@ def _images_message(images: Sequence[ImageContent]) -> dict[str, Any]:
 
 
 def _wire_image(image: ImageContent) -> dict[str, Any]:
+    """An image; words in place of one that servers refuse, which would spoil every request from then on."""
+    if image.mime_type not in IMAGE_TYPES:
+        kind = image.mime_type[:MAX_SHOWN]
+        return {"type": "text", "text": f"[An image of type '{kind}' was left out: it must be {_LISTED}.]"}
+    if not _is_base64(image.data):
+        return {"type": "text", "text": "[An image was left out: its data is not valid base64.]"}
     return {"type": "image_url", "image_url": {"url": f"data:{image.mime_type};base64,{image.data}"}}
+
+
+def _is_base64(data: str) -> bool:
+    try:
+        return bool(a2b_base64(data, strict_mode=True))
+    except ValueError:
+        return False
 
 
 def _wire_tool(tool: ToolSpec) -> dict[str, Any]:

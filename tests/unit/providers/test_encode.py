@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -95,6 +96,34 @@ def test_images_of_tools_follow_the_last_result() -> None:
     encode(results[0], encoder=encoder)
     roles = [message["role"] for message in encode(*results, encoder=encoder)["messages"]]
     assert roles == ["system", "tool", "tool", "user"]
+
+
+@pytest.mark.parametrize(
+    ("image", "words"),
+    [
+        (ImageContent("!!!", "image/png"), "its data is not valid base64"),
+        (ImageContent("aGk", "image/png"), "its data is not valid base64"),
+        (ImageContent("", "image/png"), "its data is not valid base64"),
+        (ImageContent("aGk=\u00e9", "image/png"), "its data is not valid base64"),
+        (ImageContent("aGk=", "text/html"), "An image of type 'text/html' was left out"),
+        (
+            ImageContent("aGk=", "image/png;base64,x" + "y" * 999),
+            "was left out: it must be image/png, image/jpeg",
+        ),
+    ],
+)
+def test_an_image_that_no_server_takes_becomes_words(image: ImageContent, words: str) -> None:
+    """Else one bad attachment would make every later request of the conversation fail."""
+    body = encode(
+        UserMessage([TextContent("at"), image]),
+        AssistantMessage([ToolCall("a", "read", {})]),
+        ToolResultMessage("a", "read", "one", is_error=False, images=[image]),
+    )
+    _, user, _, _, images = body["messages"]
+    for part in (user["content"][1], images["content"][1]):
+        assert part["type"] == "text"
+        assert words in part["text"]
+        assert len(part["text"]) < 200
 
 
 def test_options_follow_the_request_and_the_dialect() -> None:
