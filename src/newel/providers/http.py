@@ -35,6 +35,10 @@ CONNECT_TIMEOUT = 10.0
 KEEP_ALIVE = 60.0
 """Seconds that an idle connection is kept: longer than most tools run."""
 
+FILLER_TIMES = 5
+"""How many times the timeout a body may bring nothing but filler: comments and blank lines, by which a server
+says that it is still there. Gateways send them while a model thinks, so that they get longer than silence."""
+
 REFUSAL_TIME = 5.0
 """Seconds that the body of a refusal may take."""
 
@@ -43,14 +47,21 @@ class Reply:
     """The answer to a request: its status, its headers, and its decoded body as it arrives."""
 
     def __init__(
-        self, response: httpcore2.Response, errors: Callable[[], AbstractContextManager[None]]
+        self,
+        response: httpcore2.Response,
+        errors: Callable[[], AbstractContextManager[None]],
+        url: str,
+        patience: float,
     ) -> None:
+        """``patience``: the seconds that the body may bring nothing but filler."""
         self.status = response.status
         self.headers: Mapping[str, str] = {
             name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers
         }
         self._response = response
         self._errors = errors
+        self._url = url
+        self._patience = patience
 
     @property
     def ok(self) -> bool:
@@ -61,10 +72,11 @@ class Reply:
         return self.headers.get("content-type", "")
 
     async def chunks(self) -> AsyncGenerator[bytes]:
-        """The body's pieces. Raises ``ConnectionFailed`` if it breaks off, ``BadResponse`` if it cannot be
-        decoded or the pieces add up to more than ``MAX_ANSWER``.
+        """The body's pieces. Raises ``ConnectionFailed`` if it breaks off or brings nothing but filler for
+        long, ``BadResponse`` if it cannot be decoded or the pieces add up to more than ``MAX_ANSWER``.
         """
         size = 0
+        heard = anyio.current_time()
         unpack = _unpacker(self.headers.get("content-encoding", ""))
         with self._errors():
             async with aclosing(self._response.aiter_stream()) as pieces:
@@ -74,6 +86,13 @@ class Reply:
                         if size > MAX_ANSWER:
                             raise _too_long(MAX_ANSWER)
                         yield piece
+                        now = anyio.current_time()
+                        if not _is_filler(piece):
+                            heard = now
+                        elif now - heard > self._patience:
+                            raise ConnectionFailed(
+                                f"{self._url} sent nothing but comments for {self._patience:g} s."
+                            )
 
     async def read(self, limit: int) -> bytes:
         """The whole body; raises ``BadResponse`` if it is longer than ``limit`` bytes."""
@@ -93,7 +112,9 @@ class Reply:
 
 
 class Http:
-    """Requests to one server. ``timeout`` is in seconds without a byte; ``headers`` go with each request."""
+    """Requests to one server. ``timeout`` is in seconds without a byte (a body may
+    bring filler for ``FILLER_TIMES`` as long); ``headers`` go with each request.
+    """
 
     def __init__(self, base_url: str, *, headers: Mapping[str, str], timeout: float) -> None:
         self._base_url, self._query = split_base_url(base_url)
@@ -130,7 +151,7 @@ class Http:
             )
             response = await self._open().handle_async_request(request)
         try:
-            yield Reply(response, errors)
+            yield Reply(response, errors, self.shown(path), FILLER_TIMES * self._timeout)
         finally:
             await response.aclose()
 
@@ -198,6 +219,13 @@ def _unpacker(encoding: str) -> Callable[[bytes], Iterable[bytes]]:
             packed = inflate.unconsumed_tail
 
     return unpack
+
+
+def _is_filler(piece: bytes) -> bool:
+    """Whether a piece of a body is nothing but comments, as event streams have them, and blank lines."""
+    if piece.lstrip()[:1] not in {b"", b":"}:
+        return False
+    return all(not line.strip() or line.startswith(b":") for line in piece.splitlines())
 
 
 async def collect(chunks: AsyncIterator[bytes], limit: int, lead: bytes = b"") -> bytes:

@@ -30,6 +30,9 @@ AFTER_FINISH = 2.0
 """Seconds that a server may still take after it has said that the answer is whole: for the usage, and for
 the end of the body, without which the connection cannot be used again."""
 
+LIST_TIME = 10.0
+"""Seconds that a list of models may take: somebody waits for it before the work has begun."""
+
 MAX_MODELS = 8 * 2**20
 WINDOW_FIELDS = ("max_model_len", "context_length", "context_window", "max_context_length")
 """What vLLM, OpenRouter, Groq and LM Studio call the size of a model's context in their lists."""
@@ -38,8 +41,8 @@ WINDOW_FIELDS = ("max_model_len", "context_length", "context_window", "max_conte
 class OpenAIChat:
     """A ``Provider`` over HTTP.
 
-    ``base_url`` is what stands before ``/chat/completions``, its query behind it; ``timeout`` is in seconds without a byte;
-    ``headers`` go with each request; ``price`` may be slow and is called in a thread; a call of a tool in
+    ``base_url`` is what stands before ``/chat/completions``, its query behind it; ``timeout`` is in seconds without a byte,
+    ``list_timeout`` for the whole list of models; ``headers`` go with each request; ``price`` may be slow and is called in a thread; a call of a tool in
     ``never_mend`` is not run on guessed arguments. Raises ``ConfigError`` for a URL or a key that cannot be.
 
     What a server refuses (streaming, ``stream_options``, ``reasoning_effort``, the name of the output limit)
@@ -54,6 +57,7 @@ class OpenAIChat:
         name: str = "openai",
         headers: Mapping[str, str] = MappingProxyType({}),
         timeout: float = 120.0,
+        list_timeout: float = LIST_TIME,
         price: Price | None = None,
         never_mend: frozenset[str] = NEVER_MEND,
     ) -> None:
@@ -65,6 +69,7 @@ class OpenAIChat:
         if self._secret:
             sent["Authorization"] = f"Bearer {self._secret}"
         self._http = Http(base_url, headers=sent, timeout=timeout)
+        self._list_timeout = list_timeout
         self._price = price
         self._never_mend = never_mend
         self._encoder = Encoder()
@@ -83,7 +88,7 @@ class OpenAIChat:
                     raise
                 tries += 1
                 self._dialects[request.model.id] = change[0]
-                reason = f"The server refused the request; asking again {change[1]}."
+                reason = f"the server refused the request; asking again {change[1]}"
                 retry = Retry(attempt=tries, max_attempts=tries, delay=0.0, reason=reason)
             else:
                 return await self._priced(message)
@@ -104,10 +109,16 @@ class OpenAIChat:
 
     async def _catalogue(self) -> list[dict[str, Any]]:
         endpoint = self._endpoint("/models", "")
-        async with self._http.ask("GET", "/models") as reply:
-            if not reply.ok:
-                raise refusal(reply.status, reply.headers, await reply.beginning(MAX_BODY), endpoint)
-            body = await reply.read(MAX_MODELS)
+        what = "nothing"
+        try:
+            with anyio.fail_after(self._list_timeout):
+                async with self._http.ask("GET", "/models") as reply:
+                    what = "no whole list"
+                    if not reply.ok:
+                        raise refusal(reply.status, reply.headers, await reply.beginning(MAX_BODY), endpoint)
+                    body = await reply.read(MAX_MODELS)
+        except TimeoutError as error:
+            raise ConnectionFailed(f"{endpoint.url} sent {what} for {self._list_timeout:g} s.") from error
         try:
             fields = as_dict(parse(body))
         except ValueError:

@@ -18,7 +18,7 @@ class Retrying:
 
     The pause grows from ``base_delay`` seconds, doubling, with a random part so that many clients do not
     come back together; where the server names a pause, that one counts. A ``Retry`` tells of each: its
-    ``attempt`` is the one that comes next.
+    ``attempt`` is the one that comes next, its ``reason`` ends without a stop.
     """
 
     def __init__(self, provider: Provider, *, attempts: int = 5, base_delay: float = 1.0) -> None:
@@ -36,7 +36,7 @@ class Retrying:
                 if not error.retryable or attempt >= self._attempts:
                     raise
                 delay = pause(attempt, self._base_delay, error.retry_after)
-                reason = str(error)
+                reason = str(error).rstrip(".")
             attempt += 1
             await on_delta(Retry(attempt=attempt, max_attempts=self._attempts, delay=delay, reason=reason))
             await anyio.sleep(delay)

@@ -20,6 +20,7 @@ from tests.integration.providers.raw import (
     HELLO,
     STREAM_HEAD,
     Connect,
+    Handler,
     Serve,
     ask,
     chunk,
@@ -119,7 +120,8 @@ async def test_a_refused_field_is_left_out_from_then_on(
     retry = seen[0]
     assert isinstance(retry, Retry)
     assert retry.delay == 0
-    assert "The server refused the request; asking again without " in retry.reason
+    assert "the server refused the request; asking again without " in retry.reason
+    assert not retry.reason.endswith(".")
     first, second, third = (server.sent(at) for at in range(3))
     assert field in first
     assert field not in second
@@ -167,6 +169,24 @@ async def test_a_server_that_falls_silent(sent: bytes, serve: Serve, connect: Co
     server = serve(sends(sent, then=stalls))
     with pytest.raises(ConnectionFailed, match=r"sent nothing for 0\.4 s"):
         await ask(connect(server.url, timeout=0.4))
+
+
+@pytest.mark.parametrize("filler", [b": ping\n\n", b"\n", b":\r\n: still there\r\n\r\n"])
+@pytest.mark.parametrize("sent", [b"", chunk(content="Half")])
+async def test_a_server_that_only_says_that_it_is_there(
+    sent: bytes, filler: bytes, serve: Serve, connect: Connect
+) -> None:
+    """Else a gateway whose model is gone would hold the agent for ever."""
+    server = serve(sends(STREAM_HEAD + sent, *[filler] * 200, pause=0.02))
+    with pytest.raises(ConnectionFailed, match=r"sent nothing but comments for 0\.5 s"):
+        await ask(connect(server.url, timeout=0.1))
+
+
+async def test_a_model_may_think_behind_comments(serve: Serve, connect: Connect) -> None:
+    """Else a slow model behind a gateway, which says that it is still there, could not be used."""
+    server = serve(sends(STREAM_HEAD, *[b": ping\n\n"] * 10, HELLO, DONE, pause=0.03))
+    message, _ = await ask(connect(server.url, timeout=0.2))
+    assert message.text == "Hello, wörld"
 
 
 async def test_nobody_there(connect: Connect) -> None:
@@ -306,6 +326,25 @@ async def test_a_list_of_models_that_is_none(answer: bytes, serve: Serve, connec
     """Else a web server would pass for a model server without models."""
     with pytest.raises(ProviderError):
         await connect(serve(answer).url).models()
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (stalls, r"/models sent nothing for 0\.3 s"),
+        (sends(b"HTTP/1.1 200 OK\r\n\r\n", *[b" "] * 100, pause=0.02), r"sent no whole list for 0\.3 s"),
+    ],
+)
+async def test_a_list_of_models_is_not_waited_for_as_long_as_an_answer(
+    answer: Handler, words: str, serve: Serve, connect: Connect
+) -> None:
+    """Else the start of the program, which asks for it, would hang for minutes."""
+    server = serve(answer)
+    provider = connect(server.url, timeout=60, list_timeout=0.3)
+    with pytest.raises(ConnectionFailed, match=words):
+        await provider.models()
+    with pytest.raises(ConnectionFailed, match=words):
+        await provider.window("m")
 
 
 async def test_local_servers_are_found_beside_silent_and_strange_ones(serve: Serve) -> None:

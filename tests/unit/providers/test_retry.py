@@ -28,7 +28,7 @@ async def ask(script: list[Answer], attempts: int = 3) -> tuple[AssistantMessage
 @pytest.mark.anyio
 async def test_passing_failures_are_overcome_and_seen() -> None:
     """Else one dropped connection would end an hour's run, or a long pause look like a hang."""
-    message, seen = await ask([ConnectionFailed("gone"), ServerFailed("503"), ANSWER])
+    message, seen = await ask([ConnectionFailed("gone."), ServerFailed("503"), ANSWER])
     assert message == ANSWER
     first, second, text = seen
     assert isinstance(first, Retry)
