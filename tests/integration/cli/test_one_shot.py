@@ -103,6 +103,7 @@ def test_a_server_that_refuses_is_exit_code_1_without_a_traceback_or_the_key(wit
     assert "sk-test" not in done.stdout + done.stderr
 
 
+@pytest.mark.slow  # it is tried five times, with pauses between
 def test_a_server_that_is_not_there_is_said_with_its_address(with_model: Make) -> None:
     done = with_model()("--base-url", "http://127.0.0.1:9/v1", "--max-turns", "1", "x", stdin="")
     assert done.returncode == 1

@@ -247,7 +247,8 @@ def test_exports_are_files_for_their_owner(tmp_path: Path) -> None:
     data = session(UserMessage("half a pair: \ud83d"))
     for name, start in (("talk.md", "# half"), ("talk.HTML", "<!doctype html>")):
         export_session(data, tmp_path / name)
-        export_session(data, tmp_path / name)
+        with pytest.raises(SessionError, match="exists already"):
+            export_session(data, tmp_path / name)
         assert (tmp_path / name).read_text(encoding="utf-8").startswith(start)
         assert (tmp_path / name).stat().st_mode & 0o777 == 0o600
     with pytest.raises(SessionError, match=r"End it with \.md or \.html"):
