@@ -111,10 +111,16 @@ async def test_what_has_left_the_session_is_stopped_too(workspace: LocalWorkspac
     if sys.platform == "darwin":
         pytest.xfail("there is no telling who started a process that left its session")
     inner = """trap "" TERM; echo $$ > pid; exec sleep 60"""
-    command = f"(setsid setsid sh -c '{inner}' &) ; until [ -s pid ]; do :; done; sleep 60"
-    with anyio.move_on_after(1 if cancelled else None):
-        done = await workspace.run(command, timeout=20 if cancelled else 0.5)
+    command = f"(setsid setsid sh -c '{inner}' &) ; until [ -s pid ]; do :; done; echo left; sleep 60"
+    with anyio.CancelScope() as scope:
+
+        async def on_output(_: str) -> None:
+            if cancelled:
+                scope.cancel()
+
+        done = await workspace.run(command, timeout=20 if cancelled else 1, on_output=on_output)
         assert done.timed_out
+    assert scope.cancelled_caught == cancelled
     assert not alive(Path(workspace.root) / "pid")
 
 
