@@ -10,7 +10,7 @@ from newel.agent.messages import AppMessage, AssistantMessage, ToolCall, ToolRes
 from newel.agent.ports import ThinkingLevel
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.desk import Desk
-from newel.terminal.words import count, describe_call, meter, one_line, plural
+from newel.terminal.words import count, describe_call, listing, meter, one_line, plural
 
 LISTED = 20
 """Sessions that ``/resume`` offers."""
@@ -60,8 +60,7 @@ async def show_help(context: Context, _: str) -> None:
         ("Esc, Ctrl+C", "stop what runs; Ctrl+C again or Ctrl+D leaves"),
         ("Ctrl+O", "show the last call in full"),
     ]
-    width = max(len(name) for name, _ in rows)
-    context.say("\n".join(f"{name:<{width}}  {words}" for name, words in rows))
+    context.say(listing(rows, context.desk.columns()))
 
 
 async def clear(context: Context, _: str) -> None:
@@ -137,7 +136,7 @@ async def resume(context: Context, session_id: str) -> None:
             context.say("There is no other session of this folder.")
             return
         rows = [
-            f"{listed.name or one_line(listed.first_text, 60) or listed.id}"
+            f"{listed.name or one_line(listed.first_text, 60) or listed.id[:8]}"
             f"  ({plural(listed.messages, 'message')}, {_ago(listed.modified)})"
             for listed in others
         ]
@@ -152,7 +151,7 @@ async def resume(context: Context, session_id: str) -> None:
 def recap(agent: CodingAgent) -> str:
     """Where a conversation stands, for one who comes back to it."""
     messages = agent.state.messages
-    name = agent.session.get_name() or agent.session.get_id()
+    name = agent.session.get_name() or agent.session.get_id()[:8]
     lines = [f"Going on with {name}: {plural(len(messages), 'message')}."]
     for message in reversed(messages):
         if isinstance(message, UserMessage):

@@ -30,23 +30,30 @@ from newel.agent.messages import AppMessage, AssistantMessage, CustomMessage, To
 from newel.agent.transform import COMPACTION
 from newel.terminal.calls import Calls, Outcome
 from newel.terminal.safe import SafeStream, safe
-from newel.terminal.words import ENDINGS, describe_call, duration, meter, one_line
+from newel.terminal.words import ENDINGS, describe_call, duration, meter, retry
 
 
 class ConsoleRenderer:
     """Writes the answer as it comes, one line for each tool call, and a closing line.
 
-    ``echo`` repeats what the user said, for a reader who has not just typed it. ``window`` tells the size
-    of the model's context in tokens.
+    ``echo`` repeats what the user said, for a reader who has not just typed it. ``apart`` sets an empty
+    line between one run and the next, where nobody types a line there. ``window`` tells the size of the
+    model's context in tokens.
     """
 
     animated = False
 
     def __init__(
-        self, out: TextIO, *, echo: bool = False, window: Callable[[], int | None] = lambda: None
+        self,
+        out: TextIO,
+        *,
+        echo: bool = False,
+        apart: bool = True,
+        window: Callable[[], int | None] = lambda: None,
     ) -> None:
         self.out = out
         self.echo = echo
+        self.apart = apart
         self.window = window
         self._calls = Calls()
         self._stream = SafeStream()
@@ -86,6 +93,8 @@ class ConsoleRenderer:
             case ErrorEvent():
                 self._line(f"Error: {safe(event.message)}")
             case AgentStart():
+                if self._began and self.apart:
+                    self._empty_line()
                 self._began = event.timestamp
             case AgentEnd():
                 self._close_run(event)
@@ -143,21 +152,17 @@ class ConsoleRenderer:
             self._write(f"    {line}\n")
 
     def _retry(self, event: Retry) -> None:
-        void = " What was written above is void." if self._said else ""
         self._stream.finish()
+        self._line(retry(event, void=self._said))
         self._said = False
-        self._line(
-            f"The request failed: {one_line(event.reason)}.{void} "
-            f"Trying again in {event.delay:g} s ({event.attempt} of {event.max_attempts})."
-        )
 
     def _close_run(self, event: AgentEnd) -> None:
         if event.reason != "done":
             words = "" if event.reason == "error" else safe(event.message)
             self._line(words or ENDINGS.get(event.reason, ""))
+        self._empty_line()
         self._line(
-            "\n"
-            + meter(
+            meter(
                 event.usage,
                 event.cost,
                 context=self._context,
@@ -189,9 +194,13 @@ class ConsoleRenderer:
         if text:
             self._write(text + "\n")
 
+    def _empty_line(self) -> None:
+        self._end_line()
+        self._write("\n")
 
-def milliseconds_between(began: str, ended: str) -> float:
-    """The time between two timestamps of events; 0 where the first is not known."""
+
+def milliseconds_between(began: str, ended: str) -> float | None:
+    """The time between two timestamps of events; None where the first is not known."""
     if not began:
-        return 0
+        return None
     return (datetime.fromisoformat(ended) - datetime.fromisoformat(began)).total_seconds() * 1000

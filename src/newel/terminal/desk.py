@@ -39,6 +39,10 @@ class Desk(Protocol):
     @property
     def renderer(self) -> Renderer: ...
 
+    def columns(self) -> int:
+        """How wide the screen is, now."""
+        ...
+
     async def run(self, person: Person) -> None:
         """Serve the person until they leave."""
         ...

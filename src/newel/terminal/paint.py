@@ -108,8 +108,21 @@ def output_line(text: str, width: int) -> Text:
 
 def failure_lines(text: str, width: int) -> list[Text]:
     """A line of a failed call, whole, on as many lines as it needs."""
-    parts = chop_cells(text.expandtabs(4), max(min(width, MAX_WIDTH) - 4, 1))
+    parts = wrapped(text.expandtabs(4), max(min(width, MAX_WIDTH) - 4, 4))
     return [Text().append("  │ ", style=DIM).append(part) for part in parts]
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """A line as lines of at most ``width`` columns, 2 or more, broken between words where there are some."""
+    lines: list[str] = []
+    while cell_len(text) > width:
+        head = chop_cells(text, width)[0]
+        end = len(head) if text[len(head)] == " " else head.rfind(" ") + 1
+        if not head[:end].strip():  # a word longer than the line
+            end = len(head)
+        lines.append(head[:end].rstrip())
+        text = text[end:].lstrip(" ")
+    return [*lines, text]
 
 
 def diff_block(diff: str, width: int) -> list[Text]:

@@ -12,6 +12,7 @@ from newel.terminal.desk import Person
 from newel.terminal.lines import LineReader
 from newel.terminal.renderer import Renderer
 from newel.terminal.safe import safe
+from newel.terminal.screen import terminal_size
 
 
 class PlainDesk:
@@ -23,6 +24,9 @@ class PlainDesk:
         self._lines = LineReader(stdin)
         self._echo = not os.isatty(stdin)
         self._scope = anyio.CancelScope()
+
+    def columns(self) -> int:
+        return terminal_size(self._out)[0]
 
     async def run(self, person: Person) -> None:
         with self._scope:

@@ -102,6 +102,9 @@ class PromptDesk:
 
     # -- the desk -----------------------------------------------------------------------------------
 
+    def columns(self) -> int:
+        return self.size()[0]
+
     async def run(self, person: Person) -> None:
         self._person = person
         try:

@@ -77,7 +77,7 @@ def open_desk(agent: CodingAgent, home: Path, screen: Literal["rich", "console"]
     dumb = os.environ.get("TERM", "dumb") == "dumb"
     if screen == "console" or dumb or not (sys.stdin.isatty() and sys.stdout.isatty()):
         out = text_stdout()
-        return PlainDesk(ConsoleRenderer(out, window=agent.window), sys.stdin.fileno(), out)
+        return PlainDesk(ConsoleRenderer(out, apart=False, window=agent.window), sys.stdin.fileno(), out)
     from newel.terminal.completion import Files, ReplCompleter
     from newel.terminal.paint import Painter
     from newel.terminal.prompt_desk import PromptDesk

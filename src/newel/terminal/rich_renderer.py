@@ -43,7 +43,7 @@ from newel.terminal.console import milliseconds_between
 from newel.terminal.paint import Painter
 from newel.terminal.safe import SafeStream, safe
 from newel.terminal.screen import LiveScreen, Screen
-from newel.terminal.words import ENDINGS, count, describe_call, duration, meter, one_line
+from newel.terminal.words import ENDINGS, count, describe_call, duration, meter, one_line, retry
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -267,12 +267,8 @@ class RichRenderer:
         self._print("calls", *lines)
 
     def _retry(self, event: Retry) -> None:
-        void = " What was written above is void." if self._answer.printed else ""
+        words = retry(event, void=self._answer.printed)
         self._answer = _Answer()
-        words = (
-            f"The request failed: {one_line(event.reason)}.{void} "
-            f"Trying again in {event.delay:g} s ({event.attempt} of {event.max_attempts})."
-        )
         self._print("note", paint.Text(words, style=paint.DIM))
         self._do("waiting to try again")
 

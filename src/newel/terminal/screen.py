@@ -40,11 +40,7 @@ class LiveScreen:
         self._paused = False
 
     def size(self) -> tuple[int, int]:
-        try:
-            columns, rows = os.get_terminal_size(self.out.fileno())
-        except OSError:
-            columns, rows = 0, 0
-        return columns or 80, rows or 24
+        return terminal_size(self.out)
 
     def draw(self, above: str, live: Sequence[str]) -> None:
         self._wanted = list(live)
@@ -72,3 +68,12 @@ class LiveScreen:
     def _below(self, live: list[str]) -> str:
         # A line that the terminal measures wider than we do must not take two rows: no wrapping here.
         return (_NO_WRAP + "\n".join(live) + _WRAP if live else "") + END_UPDATE
+
+
+def terminal_size(out: TextIO) -> tuple[int, int]:
+    """Columns and rows of the terminal that ``out`` is; 80 and 24 where it is none or does not say."""
+    try:
+        columns, rows = os.get_terminal_size(out.fileno())
+    except OSError:
+        columns, rows = 0, 0
+    return columns or 80, rows or 24

@@ -43,7 +43,7 @@ from newel.terminal.renderer import Audience, forget_stdout, tell_damage
 from newel.terminal.safe import SafeStream, safe
 from newel.terminal.shell import ending, run_command
 from newel.terminal.signals import exit_code, on_signals
-from newel.terminal.words import SUBJECT, one_line
+from newel.terminal.words import SUBJECT, clause, one_line
 
 NAMES = {"read": "read_file", "write": "write_file", "edit": "edit_file"}
 """What this front end calls the tools."""
@@ -87,7 +87,7 @@ class SimpleRenderer:
             case Retry():
                 self._stream.finish()
                 self._paragraph(
-                    f"[The request failed: {one_line(event.reason)}. Trying again; this starts over.]"
+                    f"[The request failed: {clause(event.reason)}. Trying again; this starts over.]"
                 )
             case ErrorEvent():
                 self._paragraph(f"Error: {safe(event.message)}")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from newel.agent.events import EndReason
+from newel.agent.events import EndReason, Retry
 from newel.agent.messages import Usage
 from newel.providers.encode import to_json
 from newel.terminal.safe import safe
@@ -20,6 +21,37 @@ def one_line(text: str, limit: int = 160) -> str:
     """A text on one line of at most ``limit`` characters, inert."""
     line = safe(text[: limit * 4], keep_newlines=False).replace("\t", " ").strip("↵ ")
     return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def clause(text: str) -> str:
+    """A text on one line without its full stop, to be a part of a sentence."""
+    return one_line(text).rstrip(" .")
+
+
+def retry(event: Retry, *, void: bool) -> str:
+    """That a request is made again; ``void`` if a part of its answer has been shown."""
+    return (
+        f"The request failed: {clause(event.reason)}.{' What was written above is void.' if void else ''} "
+        f"Trying again in {count(event.delay)} s ({event.attempt} of {event.max_attempts})."
+    )
+
+
+def listing(rows: Sequence[tuple[str, str]], columns: int) -> str:
+    """Names and what is said of them, side by side; what is longer hangs below where it began. A name that
+    would take more than half of the columns has a line of its own.
+    """
+    import textwrap
+
+    at = max((len(name) + 2 for name, _ in rows if len(name) + 2 <= columns // 2), default=4)
+    lines: list[str] = []
+    for name, words in rows:
+        first, *more = textwrap.wrap(words, max(columns - at, 8)) or [""]
+        if len(name) + 2 > at:
+            lines += [name, " " * at + first]
+        else:
+            lines.append(name.ljust(at) + first)
+        lines += [" " * at + line for line in more]
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def describe_call(name: str, args: dict[str, Any], limit: int = 160) -> str:
@@ -70,7 +102,12 @@ def money(dollars: float) -> str:
 
 
 def meter(
-    usage: Usage, cost: float | None, *, context: int = 0, window: int | None = None, milliseconds: float = 0
+    usage: Usage,
+    cost: float | None,
+    *,
+    context: int = 0,
+    window: int | None = None,
+    milliseconds: float | None = None,
 ) -> str:
     """``3.1k in · 420 out · $0.004 · 11 % of 128k · 6.2 s``; what is not known is left out.
 
@@ -85,5 +122,6 @@ def meter(
         parts.append(f"{context / window * 100:.0f} % of {count(window)}")
     elif context:
         parts.append(f"{count(context)} context")
-    parts.append(duration(milliseconds))
+    if milliseconds is not None:
+        parts.append(duration(milliseconds))
     return " · ".join(parts)

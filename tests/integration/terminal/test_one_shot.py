@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import time
@@ -18,6 +19,7 @@ def test_prompts_are_answered_one_after_another(run_program: Run, tmp_path: Path
     done = run_program("one-shot-console", "write a.txt", "run cat a.txt")
     assert done.returncode == 0
     assert done.stderr == ""
+    assert re.search(r"\A\S.* ms\n\nI run it\.\n", done.stdout, re.DOTALL)
     assert done.stdout.index("write a.txt ✓ new, 8 bytes") < done.stdout.index("bash cat a.txt ✓ two")
     assert (tmp_path / "project" / "a.txt").read_text() == "one\ntwo\n"
 

@@ -151,6 +151,31 @@ def test_the_users_own_command_streams_can_be_stopped_and_stays_from_the_model(o
     terminal.wait_for("Done after 1 results.")
 
 
+def test_a_command_of_the_user_leaves_no_line_about_stopping_it(open_terminal: Open) -> None:
+    terminal = open_terminal("rich")
+    terminal.wait_for(f"{MARK}\n")
+    terminal.send("!echo mine; until [ -e go ]; do sleep 0.02; done; exit 3\r")
+    terminal.wait_for(" · Esc stops")
+    Path(f"/proc/{terminal.process.pid}/cwd/go").touch()
+    terminal.wait_for("exit code 3")
+    terminal.wait_for(lambda: "Esc stops" not in terminal.screen.text)
+
+
+def test_on_a_narrow_terminal_help_and_costs_read_well(open_terminal: Open) -> None:
+    terminal = open_terminal("rich", "hello", columns=40)
+    terminal.wait_for("34 out")
+    terminal.send("/help\r")
+    terminal.wait_for("Ctrl+O")
+    lines = terminal.screen.lines
+    at = next(number for number, line in enumerate(lines) if line.startswith("/compact"))
+    assert lines[at : at + 2] == [
+        "/compact [WORDS]   sum up what lies",
+        "                   behind, to make room",
+    ]
+    terminal.send("/cost\r")
+    terminal.wait_for("/cost\n\n1.2k in · 34 out · $0.002 · 1 % of 128k\n")
+
+
 def test_approval_shows_the_exact_command_and_runs_only_after_a_yes(
     open_terminal: Open, tmp_path: Path
 ) -> None:
@@ -205,6 +230,7 @@ def test_a_session_is_resumed_from_a_list(open_terminal: Open) -> None:
     second.wait_for("Number (Enter: none):")
     second.send("1\r")
     second.wait_for("You said last: run echo kept")
+    assert re.search(r"^Going on with [0-9a-f]{8}: 4 messages\.$", second.screen.text, re.MULTILINE)
     second.send("\x0f")  # Ctrl+O
     second.wait_for("command: echo kept\nresult:\n    stdout:\n    kept\n")
 

@@ -81,6 +81,13 @@ def test_what_a_retry_voids_is_said_to_be_void(scene: Callable[..., Any]) -> Non
     assert "A whole answer.\n" in text
 
 
+def test_a_retry_is_told_in_whole_sentences(scene: Callable[..., Any]) -> None:
+    run = scene().add(Retry(attempt=2, max_attempts=5, delay=7.588, reason="Too many requests (429)."))
+    assert "The request failed: Too many requests (429). Trying again in 7.6 s (2 of 5).\n" in shown(
+        run.events
+    )
+
+
 @pytest.mark.parametrize(
     ("reason", "message", "expected"),
     [

@@ -1,8 +1,11 @@
-"""Colour says one thing in one place: a green mark must not make the whole line green."""
+"""If these fail, a line of the screen misleads by its colour, or is broken where it should not be."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
 from rich.text import Text
 
 from newel.terminal import paint
@@ -31,3 +34,12 @@ def test_changed_lines_keep_their_full_colour() -> None:
         f"{paint.MINUS} old",
         "+ new",
     ]
+
+
+@given(st.text(alphabet=st.sampled_from("ab 日🙂")), st.integers(4, 20))
+def test_a_wrapped_line_fits_and_loses_no_word(text: str, width: int) -> None:
+    lines = paint.wrapped(text, width)
+    assert max(map(cell_len, lines)) <= width
+    assert "".join(lines).replace(" ", "") == text.replace(" ", "")
+    short = [word for word in text.split() if cell_len(word) <= width]
+    assert all(any(word in line for line in lines) for word in short)

@@ -143,6 +143,22 @@ def test_what_a_retry_voids_is_not_shown_as_if_it_counted(scene: Callable[..., A
     assert text.count("All of it.") == 1
 
 
+def test_a_retry_is_told_in_whole_sentences(scene: Callable[..., Any]) -> None:
+    run = scene().add(Retry(attempt=2, max_attempts=5, delay=7.588, reason="Too many requests (429)."))
+    text = show(run.events).text
+    assert "The request failed: Too many requests (429). Trying again in 7.6 s (2 of 5).\n" in text
+
+
+def test_a_long_line_of_a_failed_call_is_broken_between_words(scene: Callable[..., Any]) -> None:
+    output = (
+        "stdout:\n  error: the file notes.txt was not found in the folder\n" + "x" * 50 + "\nexit code: 1"
+    )
+    paper = show(scene().say("", BASH).run(BASH, output, exitCode=1).end(), columns=40)
+    assert (
+        f"  │   error: the file notes.txt was not\n  │ found in the folder\n  │ {'x' * 36}\n  │ {'x' * 14}\n"
+    ) in paper.text
+
+
 @pytest.mark.parametrize("columns", [20, 40, 80, 200])
 def test_no_line_is_wider_than_the_terminal(scene: Callable[..., Any], columns: int) -> None:
     wide = ToolCall("9", "bash", {"command": "echo 日本語 🙂 " * 20})

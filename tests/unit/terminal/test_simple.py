@@ -31,6 +31,11 @@ def test_a_tools_name_is_no_command_to_the_terminal(scene: Callable[..., Any]) -
     assert len(line) < 100
 
 
+def test_a_retry_is_told_in_whole_sentences(scene: Callable[..., Any]) -> None:
+    run = scene().add(Retry(attempt=2, max_attempts=5, delay=7.588, reason="Too many requests (429)."))
+    assert "[The request failed: Too many requests (429). Trying again;" in shown(run.events)
+
+
 HOSTILE = st.text(alphabet=st.sampled_from("\x1b[]\x07\\;Hm02Kab\n\r\x9b\u202e\u2028é\ud800"))
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from newel.agent.messages import Usage
 from newel.terminal.calls import last_lines
 from newel.terminal.diffs import Change, changed_lines, changes
-from newel.terminal.words import count, describe_call, duration, meter, money, one_line, size
+from newel.terminal.words import count, describe_call, duration, listing, meter, money, one_line, size
 
 
 @pytest.mark.parametrize(
@@ -42,6 +44,8 @@ def test_money_and_sizes() -> None:
 
 def test_the_meter_leaves_out_what_is_not_known() -> None:
     assert meter(Usage(), None, milliseconds=6_200) == "6.2 s"
+    assert meter(Usage(input=10, output=2), 0.5) == "10 in · 2 out · $0.500"
+    assert meter(Usage(), None) == ""
     assert (
         meter(Usage(input=10, output=2), None, context=12, milliseconds=5)
         == "10 in · 2 out · 12 context · 5 ms"
@@ -55,6 +59,33 @@ def test_a_call_is_one_line_however_it_is_written() -> None:
     assert describe_call("read", {"file_path": 7}) == 'read {"file_path":7}'
     assert describe_call("odd", {}) == "odd"
     assert one_line("\n a \n") == "a"
+
+
+def test_a_list_of_names_hangs_its_words_where_they_begin() -> None:
+    rows = [
+        ("/a", "short"),
+        ("/b [NAME]", "words that need more than one line"),
+        ("/long [name WORDS]", "odd"),
+    ]
+    assert listing(rows, 80).split("\n") == [
+        "/a                  short",
+        "/b [NAME]           words that need more than one line",
+        "/long [name WORDS]  odd",
+    ]
+    assert listing(rows, 30).split("\n") == [
+        "/a         short",
+        "/b [NAME]  words that need",
+        "           more than one line",
+        "/long [name WORDS]",
+        "           odd",
+    ]
+
+
+@given(st.lists(st.tuples(st.text("ab/ ", min_size=1), st.text("cd ")), min_size=1), st.integers(1, 60))
+def test_a_list_loses_no_word_at_any_width(rows: list[tuple[str, str]], columns: int) -> None:
+    assert "".join(listing(rows, columns).split()) == "".join(
+        "".join(name + words for name, words in rows).split()
+    )
 
 
 def test_last_lines_are_the_commands_own() -> None:
