@@ -35,6 +35,8 @@ MAX_ACCOUNT_CHARS = 16_000
 MAX_QUESTION_CHARS = 400_000
 SHORT = 6_000
 """In tokens: no model's window is so small that a shorter conversation has to know it."""
+COMPOSED = 100
+"""In tokens: the words around a summary, which are the same for all."""
 UNKNOWN_WINDOW = 32_000
 """In tokens: what the model that sums up is taken to have if nobody knows."""
 
@@ -86,7 +88,7 @@ class Compactor:
         if window is None or self.size(messages) < window * self._threshold:
             return None
         view = _View(messages)
-        cut = view.cut(min(self._keep_tokens, window // 4), at_most=window // 2)
+        cut = view.cut(min(self._keep_tokens, window // 4), at_most=max(window // 2 - COMPOSED, 0))
         if sum(view.sizes[:cut]) < window // 10:
             return None  # so little would be won that the next request would ask again
         return await self._compact(messages, view, cut, "full", "")
