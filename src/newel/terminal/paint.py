@@ -118,8 +118,11 @@ def wrapped(text: str, width: int) -> list[str]:
     while cell_len(text) > width:
         head = chop_cells(text, width)[0]
         end = len(head) if text[len(head)] == " " else head.rfind(" ") + 1
-        if not head[:end].strip():  # a word longer than the line
-            end = len(head)
+        if not head[:end].strip():
+            if head.startswith(" "):  # the word may fit without what stands before it
+                text = text.lstrip(" ")
+                continue
+            end = len(head)  # a word longer than the line
         lines.append(head[:end].rstrip())
         text = text[end:].lstrip(" ")
     return [*lines, text]

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import IO, Final
 
 import anyio
@@ -96,24 +97,23 @@ class _Child:
         self.output = output
         self.ended = False
         self._all = Descendants(env)
-        self.process = _spawn(argv, cwd, self._all.environ)
+        self.process, self._pipes = _spawn(argv, cwd, self._all.environ)
         self._all.session = self.process.pid
-        self._pipes: dict[str, IO[bytes]] = {}
         try:
             self._selector = selectors.DefaultSelector()
             self._exit = exit_descriptor(self.process)
         except OSError as error:  # no descriptor is left: what nobody can watch must not run
             with self.process:
                 self.process.kill()
+            for pipe in self._pipes.values():
+                pipe.close()
             raise WorkspaceError(
                 f"The command could not be watched and was stopped: {error.strerror}."
             ) from error
         self._selector.register(self._exit, selectors.EVENT_READ)
-        for name, pipe in (("stdout", self.process.stdout), ("stderr", self.process.stderr)):
-            if pipe is not None:
-                os.set_blocking(pipe.fileno(), False)
-                self._pipes[name] = pipe
-                self._selector.register(pipe, selectors.EVENT_READ, name)
+        for name, pipe in self._pipes.items():
+            os.set_blocking(pipe.fileno(), False)
+            self._selector.register(pipe, selectors.EVENT_READ, name)
 
     @property
     def exit_code(self) -> int:
@@ -197,18 +197,34 @@ class _Child:
         pipe.close()
 
 
-def _spawn(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def _spawn(
+    argv: Sequence[str], cwd: str, env: Mapping[str, str]
+) -> tuple[subprocess.Popen[bytes], dict[str, IO[bytes]]]:
+    """Start it; returns the process and our ends of its outputs.
+
+    The pipes are made here and not by ``Popen``: CPython 3.11.2 loses the ones it has made when there are no
+    descriptors for the rest.
+    """
     try:
-        return subprocess.Popen(
-            argv,
-            cwd=cwd,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            start_new_session=True,
-        )
+        with contextlib.ExitStack() as on_failure, contextlib.ExitStack() as always:
+            nothing = always.enter_context(Path(os.devnull).open("rb"))
+            reads: list[IO[bytes]] = []
+            writes: list[IO[bytes]] = []
+            for _ in range(2):
+                read, write = os.pipe()
+                reads.append(on_failure.enter_context(os.fdopen(read, "rb", buffering=0)))
+                writes.append(always.enter_context(os.fdopen(write, "wb", buffering=0)))
+            process = subprocess.Popen(
+                argv,
+                cwd=cwd,
+                env=env,
+                stdin=nothing,
+                stdout=writes[0],
+                stderr=writes[1],
+                start_new_session=True,
+            )
+            on_failure.pop_all()
+            return process, dict(zip(("stdout", "stderr"), reads, strict=True))
     except (OSError, ValueError) as error:
         raise WorkspaceError(f"The command could not be started in {cwd}: {_reason(error, argv)}") from error
 
