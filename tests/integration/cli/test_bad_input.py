@@ -124,8 +124,8 @@ async def test_a_server_that_says_nothing_is_given_up_on(with_model: Make) -> No
             lambda: newel("doctor", LLM_BASE_URL=f"http://127.0.0.1:{port}/v1", LLM_DEFAULT_MODEL="")
         )
         group.cancel_scope.cancel()
-    assert done.returncode == 1
-    assert "sent nothing for" in done.stdout
+        assert done.returncode == 1
+        assert "sent nothing for" in done.stdout
 
 
 def test_json_lines_that_make_no_sense_are_named_and_the_rest_is_served(with_model: Make) -> None:
