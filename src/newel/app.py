@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -279,16 +280,12 @@ def build_agent(
     from newel.context.templates import load as load_templates
     from newel.permissions.policy import policy
     from newel.providers.retry import Retrying
+    from newel.providers.windows import find_window
     from newel.session.coding_agent import CodingAgent
     from newel.session.manager import SessionManager
     from newel.tools import coding_tools
     from newel.workspace.local import LocalWorkspace
     from newel.workspace.process import Limits
-
-    async def find_window(name: str) -> int | None:
-        from newel.providers.windows import find_window
-
-        return await find_window(client, name)
 
     describe_model = model_describer(settings, client.name)
     model = describe_model(model_name)
@@ -308,7 +305,7 @@ def build_agent(
     tools = coding_tools(workspace, timeout=settings.bash_timeout)
     instructions = find_instructions(cwd=settings.cwd, home=settings.home)
     small = describe_model(settings.small_model) if settings.small_model else model
-    compactor = Compactor(provider, small, context_window=None, find_window=find_window)
+    compactor = Compactor(provider, small, context_window=None, find_window=partial(find_window, client))
     compactor.follow(model)
     run_config = RunConfig(
         model=model,
