@@ -34,7 +34,8 @@ from newel.agent.ports import (
 )
 
 Subscriber = Callable[[AgentEvent], None]
-"""Called with each event, in order. Must be quick; what it raises ends the run."""
+"""Called with each event, in order. Must be quick. What it raises ends the run, and it hears no more; the others
+hear how the run ends."""
 
 
 class AgentTransport(Protocol):
@@ -182,11 +183,11 @@ class Agent:
         """Call ``subscriber`` with every event from now on; the returned function ends that."""
         self._subscribers.append(subscriber)
 
-        def unsubscribe() -> None:
-            if subscriber in self._subscribers:
-                self._subscribers.remove(subscriber)
+        return lambda: self._forget(subscriber)
 
-        return unsubscribe
+    def _forget(self, subscriber: Subscriber) -> None:
+        if subscriber in self._subscribers:
+            self._subscribers.remove(subscriber)
 
     async def emit(self, event: AgentEvent) -> None:
         """Record an event, fold it into the state, and show it to the subscribers."""
@@ -196,8 +197,15 @@ class Agent:
         self._show(event)
 
     def _show(self, event: AgentEvent) -> None:
+        failure: Exception | None = None
         for subscriber in tuple(self._subscribers):
-            subscriber(event)
+            try:
+                subscriber(event)
+            except Exception as error:  # noqa: BLE001 — raised below, when all have heard
+                self._forget(subscriber)  # raising again would keep what was done from being recorded
+                failure = failure or error
+        if failure is not None:
+            raise failure
 
     # -- changing the state ---------------------------------------------------------------------
 

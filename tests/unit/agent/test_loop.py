@@ -501,3 +501,30 @@ def _assert_valid(messages: Sequence[AppMessage]) -> None:
             case CustomMessage():
                 pass
     assert not waiting
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("key", [None, "*"])
+async def test_a_subscriber_that_dies_in_a_batch_leaves_a_result_for_each_call(key: str | None) -> None:
+    """Else the next prompt would take work that was done for work whose outcome is unknown."""
+    recorded: list[ToolResultMessage] = []
+
+    async def record(event: AgentEvent) -> None:
+        if isinstance(event, MessageEnd) and isinstance(event.message, ToolResultMessage):
+            recorded.append(event.message)
+
+    def broken(event: AgentEvent) -> None:
+        if isinstance(event, MessageEnd) and isinstance(event.message, ToolResultMessage):
+            raise ZeroDivisionError
+
+    heard: list[AgentEvent] = []
+    config = RunConfig(model=Model("m"), transform=Transformer(), tools=(Say(key=key),))
+    agent = Agent(ProviderTransport(Scripted([calls(*"abcdef")])), config, record=record)
+    agent.subscribe(broken)
+    agent.subscribe(heard.append)
+    with pytest.raises(ZeroDivisionError):
+        await agent.prompt("Go")
+    assert recorded[0].output == "said a"
+    assert len(recorded) == 6
+    assert isinstance(heard[-1], AgentEnd)
+    _assert_valid(agent.state.messages)
