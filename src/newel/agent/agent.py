@@ -250,6 +250,12 @@ class Agent:
         """Say something to the model and see it through. Returns the last event, also after ``abort``;
         raises what the model's server, the policy and the recorder raise.
         """
+        return await self.answer([UserMessage(content=text, attachments=list(attachments))])
+
+    async def answer(self, prompts: Sequence[AppMessage]) -> AgentEnd:
+        """``prompt`` with whole messages. With none the model goes on from where the conversation stands: after a
+        failure, or after a run that a crash cut off.
+        """
         self._not_while_streaming()
         state = self.state
         state.is_streaming, state.error, self.queue.stop = True, None, False
@@ -263,8 +269,7 @@ class Agent:
 
         try:
             with anyio.CancelScope() as self._scope:
-                user = UserMessage(content=text, attachments=list(attachments))
-                await self.transport.run(tuple(state.messages), [user], state.config, watch)
+                await self.transport.run(tuple(state.messages), prompts, state.config, watch)
         finally:
             state.is_streaming, state.partial, self._scope = False, None, None
             state.pending_tool_calls.clear()

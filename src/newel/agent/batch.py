@@ -12,7 +12,7 @@ import msgspec
 from newel.agent.errors import InvalidArguments, NewelError
 from newel.agent.events import ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate
 from newel.agent.guard import Guard
-from newel.agent.messages import INTERRUPTED, AppMessage, ToolCall, ToolResultMessage
+from newel.agent.messages import INTERRUPTED, AppMessage, ToolCall, ToolResultMessage, interrupted
 from newel.agent.ports import Emit, RunConfig, Tool, ToolResult
 
 Say = Callable[[AppMessage], Awaitable[None]]
@@ -107,6 +107,17 @@ class Batch:
                 await say_finished()
             raise
         return said
+
+    async def resume(self, tool_calls: Sequence[ToolCall], say: Say) -> None:
+        """Answer calls that a run before this one left open: what only reads runs again, anything else may have
+        happened and is reported as such.
+        """
+        for call in tool_calls:
+            tool = self.tools.get(call.name)
+            if tool is not None and tool.read_only:
+                await self.run([call], say)
+            else:
+                await say(interrupted(call))
 
     async def side_by_side(self, calls: list[_Call], say_finished: Callable[[], Awaitable[None]]) -> None:
         telling = anyio.Lock()

@@ -30,7 +30,7 @@ from newel.agent.events import (
 )
 from newel.agent.fold import Partial
 from newel.agent.guard import Guard
-from newel.agent.messages import AppMessage, AssistantMessage, interrupted, open_calls
+from newel.agent.messages import AppMessage, AssistantMessage, open_calls
 from newel.agent.ports import Emit, ModelRequest, Provider, RunConfig
 
 MAX_COMPACTIONS = 4
@@ -68,8 +68,7 @@ class _Run:
     async def run(self, prompts: Sequence[AppMessage]) -> AgentEnd:
         await self.emit(AgentStart())
         try:
-            for call in open_calls(self.history):
-                await self.say(interrupted(call))
+            await self.batch.resume(open_calls(self.history), self.say)
             for prompt in prompts:
                 await self.say(prompt)
             reason = await self.turns()

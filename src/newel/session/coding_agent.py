@@ -10,7 +10,7 @@ import msgspec
 from newel.agent.agent import Agent, AgentState, AgentTransport, Subscriber
 from newel.agent.events import AgentEnd, AgentEvent, MessageEnd
 from newel.agent.messages import AppMessage, AssistantMessage, Attachment, CustomMessage, Usage
-from newel.agent.ports import Model, RunConfig
+from newel.agent.ports import Emit, Model, RunConfig
 from newel.context.compaction import Compactor
 from newel.context.templates import Template
 from newel.session.manager import SessionManager
@@ -31,7 +31,8 @@ class CodingAgent:
     """Everything a front end needs: say something, watch, stop, and move between sessions.
 
     ``open_session`` opens a session by its id, or begins a new one for None. ``approve`` (the preset) and
-    ``instructions`` (which AGENTS.md files are in force, in words) are for the screens to show.
+    ``instructions`` (which AGENTS.md files are in force, in words) are for the screens to show. ``journal`` is awaited
+    with each event before the session takes it.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class CodingAgent:
         describe_model: Callable[[str], Model],
         templates: dict[str, Template],
         compactor: Compactor | None = None,
+        journal: Emit | None = None,
         approve: str = "auto",
         instructions: str = "",
     ) -> None:
@@ -58,6 +60,7 @@ class CodingAgent:
         self.approve = approve
         self.instructions = instructions
         self._open_session = open_session
+        self._journal = journal
         self.agent = Agent(transport, config, messages=session.get_messages(), record=self._record)
 
     # -- the conversation -------------------------------------------------------------------------
@@ -77,6 +80,12 @@ class CodingAgent:
 
     async def prompt(self, text: str, attachments: Sequence[Attachment] = ()) -> AgentEnd:
         return await self.agent.prompt(text, attachments)
+
+    async def answer(self, prompts: Sequence[AppMessage]) -> AgentEnd:
+        return await self.agent.answer(prompts)
+
+    def stop(self) -> None:
+        self.agent.stop()
 
     def abort(self) -> None:
         self.agent.abort()
@@ -140,6 +149,8 @@ class CodingAgent:
         self.session = session
 
     async def _record(self, event: AgentEvent) -> None:
+        if self._journal is not None:
+            await self._journal(event)
         if isinstance(event, MessageEnd):
             if not self.session.is_started():
                 self.session.start_session(self._describe())

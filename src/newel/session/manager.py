@@ -42,11 +42,11 @@ class SessionManager:
     ``directory`` holds the sessions of all projects, ``cwd`` is the project's folder. Without
     ``continue_`` and ``session`` the session is new, and its file appears with its first message.
     ``continue_`` opens the project's latest session, or begins a new one if there is none; ``session``
-    opens the one with that id, that beginning of an id, or that path. ``ephemeral`` keeps a new session
-    in memory.
+    opens the one with that id, that beginning of an id, or that path. ``new_id`` is the id of a session that is new.
+    ``ephemeral`` keeps a new session in memory.
 
-    A session that is opened gets a result for each tool call that has none: ``interrupted``. What was
-    broken in its file stands in ``damage``.
+    A session that is opened gets a result for each tool call that has none: ``interrupted``; without ``settle``
+    such calls stay open, for a run that goes on with them. What was broken in its file stands in ``damage``.
 
     All methods block for microseconds (a user's message for one flush to the disk), and raise
     ``SessionError`` if the file cannot be found, read, locked or written.
@@ -59,14 +59,17 @@ class SessionManager:
         cwd: str,
         continue_: bool = False,
         session: str | None = None,
+        new_id: str | None = None,
         ephemeral: bool = False,
+        settle: bool = True,
     ) -> None:
         if ephemeral and (continue_ or session is not None):
             raise SessionError("An ephemeral session is always new; it cannot be continued from a file.")
         self._directory = directory
         self._cwd = cwd
         self._ephemeral = ephemeral
-        self._begin()
+        self._settle = settle
+        self._begin(new_id)
         path = locate.find(directory, session) if session is not None else None
         if path is None and continue_:
             path = locate.latest(directory, cwd)
@@ -162,8 +165,8 @@ class SessionManager:
 
     # -- files ------------------------------------------------------------------------------------
 
-    def _begin(self) -> None:
-        self._metadata = SessionMetadata(new_id(), now(), self._cwd)
+    def _begin(self, session_id: str | None = None) -> None:
+        self._metadata = SessionMetadata(session_id or new_id(), now(), self._cwd)
         self._path = locate.project_folder(self._directory, self._cwd) / locate.file_name(self._metadata)
         self._history = History()
         self._name: str | None = None
@@ -179,7 +182,8 @@ class SessionManager:
             self._path, self._appender, self._started = path, appender, True
             self._metadata, self._history = stored.metadata, stored.history
             self._name, self.damage = stored.name, stored.damage
-            self._answer_open_calls()
+            if self._settle:
+                self._answer_open_calls()
             undo.pop_all()
 
     def _write(self, line: Line) -> None:

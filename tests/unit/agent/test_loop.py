@@ -421,10 +421,22 @@ async def test_a_server_that_fails_ends_the_run_with_a_typed_error_and_the_next_
 @pytest.mark.anyio
 async def test_a_call_left_open_by_a_crash_is_answered_unknown_and_never_run() -> None:
     history = [UserMessage(content="Go"), calls("a")]
-    watched = Watched([says("I will look first.")], [Say()], messages=history)
+    watched = Watched([says("I will look first.")], [Say(read_only=False)], messages=history)
     await watched.agent.prompt("Go on")
     assert watched.results[0].output == INTERRUPTED
     assert watched.of(ToolExecutionStart) == []
+    _assert_valid(watched.agent.state.messages)
+
+
+@pytest.mark.anyio
+async def test_a_call_left_open_by_a_crash_runs_again_if_it_only_reads_and_the_model_goes_on() -> None:
+    """Nothing is lost by reading twice, and the run goes on without anybody having to say so."""
+    history = [UserMessage(content="Go"), calls("a")]
+    watched = Watched([says("I have read it.")], [Say()], messages=history)
+    end = await watched.agent.answer([])
+    assert end.reason == "done"
+    assert [event.tool_call_id for event in watched.of(ToolExecutionStart)] == [watched.results[0].tool_call_id]
+    assert not watched.results[0].is_error
     _assert_valid(watched.agent.state.messages)
 
 

@@ -1,0 +1,1 @@
+"""The workbench in the browser: one server, one page, one stream."""
