@@ -281,6 +281,11 @@ class Agent:
         """
         self.queue.add(message, mode)
 
+    def clear_queue(self) -> None:
+        """Forget the messages that no run has taken yet."""
+        self.queue.steering()
+        self.queue.follow_up()
+
     def stop(self) -> None:
         """End the run before its next request; what runs now is finished."""
         self.queue.stop = True

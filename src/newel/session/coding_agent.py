@@ -27,6 +27,24 @@ class Totals(msgspec.Struct, frozen=True):
     context: int
 
 
+def totals(messages: Sequence[AppMessage]) -> Totals:
+    """What a conversation has used, its compactions included."""
+    usage, cost, context = Usage(), None, 0
+    for message in messages:
+        match message:
+            case AssistantMessage():
+                used, price = message.usage, message.cost
+                context = used.total or context
+            case CustomMessage(name="compaction", data={"usage": counted, **rest}):
+                used, price = msgspec.convert(counted, Usage), rest.get("cost")
+            case _:
+                continue
+        usage += used
+        if price is not None:
+            cost = (cost or 0.0) + price
+    return Totals(usage, cost, context)
+
+
 class CodingAgent:
     """Everything a front end needs: say something, watch, stop, and move between sessions.
 
@@ -102,21 +120,8 @@ class CodingAgent:
         return self.compactor.context_window if self.compactor else self.state.model.context_window
 
     def totals(self) -> Totals:
-        """What the conversation has used so far, its compactions included."""
-        usage, cost, context = Usage(), None, 0
-        for message in self.state.messages:
-            match message:
-                case AssistantMessage():
-                    used, price = message.usage, message.cost
-                    context = used.total or context
-                case CustomMessage(name="compaction", data={"usage": counted, **rest}):
-                    used, price = msgspec.convert(counted, Usage), rest.get("cost")
-                case _:
-                    continue
-            usage += used
-            if price is not None:
-                cost = (cost or 0.0) + price
-        return Totals(usage, cost, context)
+        """What the conversation has used so far."""
+        return totals(self.state.messages)
 
     async def compact(self, instructions: str = "") -> bool:
         """Sum up what lies behind, now; False if there is nothing to sum up."""
@@ -139,6 +144,22 @@ class CodingAgent:
             return
         self._switch(self._open_session(session_id))
 
+    def reopen(self, said: Sequence[AppMessage] = ()) -> None:
+        """Take up the session again, with what others have added to its file meanwhile, and with the messages ``said``
+        that a journal has and the file may lack: those it knows by their id are left out.
+        """
+        if self.session.get_file_path() is not None:
+            self.session.close()
+            self.session = self._open_session(self.session.get_id())
+        for message in said:
+            self._keep(message)
+        self.agent.replace_messages(self.session.get_messages())
+
+    def release(self) -> None:
+        """Let other programs write to the session, until ``reopen``."""
+        if self.session.get_file_path() is not None:
+            self.session.close()
+
     def branch(self, message_id: str | None) -> None:
         """Go back to just after a message (None: to the beginning); what followed stays in the file."""
         self.agent.replace_messages(self.session.branch(message_id))
@@ -152,9 +173,12 @@ class CodingAgent:
         if self._journal is not None:
             await self._journal(event)
         if isinstance(event, MessageEnd):
-            if not self.session.is_started():
-                self.session.start_session(self._describe())
-            self.session.append_message(event.message)
+            self._keep(event.message)
+
+    def _keep(self, message: AppMessage) -> None:
+        if not self.session.is_started():
+            self.session.start_session(self._describe())
+        self.session.append_message(message)
 
     def _describe(self) -> dict[str, Any]:
         state = self.state

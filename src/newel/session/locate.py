@@ -84,6 +84,15 @@ def latest(directory: Path, cwd: str) -> Path | None:
     return None
 
 
+def known(directory: Path, cwd: str, session_id: str) -> Path | None:
+    """The file of the session with exactly this id, in the folder of ``cwd`` or else anywhere; None if there is none."""
+    for folder in (cwd, None):
+        for path, _ in session_files(directory, folder):
+            if metadata_from_name(path).id == session_id:
+                return path
+    return None
+
+
 def find(directory: Path, session: str) -> Path:
     """The file of a session named by its id, by the beginning of its id, or by its path. Raises
     ``SessionError`` if there is none, or more than one.

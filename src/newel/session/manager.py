@@ -42,8 +42,8 @@ class SessionManager:
     ``directory`` holds the sessions of all projects, ``cwd`` is the project's folder. Without
     ``continue_`` and ``session`` the session is new, and its file appears with its first message.
     ``continue_`` opens the project's latest session, or begins a new one if there is none; ``session``
-    opens the one with that id, that beginning of an id, or that path. ``new_id`` is the id of a session that is new.
-    ``ephemeral`` keeps a new session in memory.
+    opens the one with that id, that beginning of an id, or that path. ``own_id`` opens
+    the one with exactly that id, or begins it. ``ephemeral`` keeps a new session in memory.
 
     A session that is opened gets a result for each tool call that has none: ``interrupted``; without ``settle``
     such calls stay open, for a run that goes on with them. What was broken in its file stands in ``damage``.
@@ -59,7 +59,7 @@ class SessionManager:
         cwd: str,
         continue_: bool = False,
         session: str | None = None,
-        new_id: str | None = None,
+        own_id: str | None = None,
         ephemeral: bool = False,
         settle: bool = True,
     ) -> None:
@@ -69,10 +69,12 @@ class SessionManager:
         self._cwd = cwd
         self._ephemeral = ephemeral
         self._settle = settle
-        self._begin(new_id)
+        self._begin(own_id)
         path = locate.find(directory, session) if session is not None else None
         if path is None and continue_:
             path = locate.latest(directory, cwd)
+        if own_id is not None and not ephemeral:
+            path = locate.known(directory, cwd, own_id)
         if path is not None:
             self._open(path)
 

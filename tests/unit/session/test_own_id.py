@@ -1,0 +1,33 @@
+"""A session whose id is known before it is begun: the workbench names it, then something is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from newel.agent.messages import AssistantMessage, ToolCall, UserMessage
+from newel.session.manager import SessionManager
+
+
+def test_a_session_named_before_it_began_is_found_again_under_that_name(tmp_path: Path) -> None:
+    for words in ("first", "second"):
+        with SessionManager(directory=tmp_path, cwd="/src/shop", own_id="a" * 32) as session:
+            session.append_message(UserMessage(content=words))
+            said = session.get_messages()
+    assert [message.text for message in said if isinstance(message, UserMessage)] == ["first", "second"]
+    assert len(list(tmp_path.rglob("*.jsonl"))) == 1
+
+
+def test_the_beginning_of_an_id_is_not_taken_for_the_id(tmp_path: Path) -> None:
+    with SessionManager(directory=tmp_path, cwd="/src/shop", own_id="abcd") as session:
+        session.append_message(UserMessage(content="mine"))
+    with SessionManager(directory=tmp_path, cwd="/src/shop", own_id="ab") as other:
+        assert other.get_messages() == []
+
+
+def test_an_open_call_stays_open_for_the_run_that_goes_on_with_it(tmp_path: Path) -> None:
+    call = AssistantMessage(content=[ToolCall("c1", "read", {"file_path": "a"})])
+    with SessionManager(directory=tmp_path, cwd="/src/shop", own_id="x") as session:
+        session.append_message(UserMessage(content="read it"))
+        session.append_message(call)
+    with SessionManager(directory=tmp_path, cwd="/src/shop", own_id="x", settle=False) as session:
+        assert session.get_messages()[-1] == call
