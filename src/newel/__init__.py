@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from newel.agent.errors import NewelError
     from newel.agent.ports import Limits, Model, RunConfig
     from newel.agent.transform import Transformer
-    from newel.app import chat, open_coding_agent
+    from newel.app.programs import chat, open_coding_agent
     from newel.providers.openai_chat import OpenAIChat
     from newel.providers.relay import AppTransport
     from newel.providers.retry import Retrying
@@ -49,8 +49,8 @@ _HOMES = {
     "TypedTool": "tools.base",
     "Parameters": "tools.base",
     "NewelError": "agent.errors",
-    "chat": "app",
-    "open_coding_agent": "app",
+    "chat": "app.programs",
+    "open_coding_agent": "app.programs",
 }
 
 __all__ = [  # noqa: RUF022 — in the order of the docstring

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from newel.agent.errors import NewelError, UsageError
-from newel.app import Options
+from newel.app.parts import Options
 from newel.config import Flags
 
 USAGE_ERROR, FAILED, INTERRUPTED = 2, 1, 130
@@ -77,7 +77,7 @@ def _say(error: Exception, code: int) -> int:
 
 
 def _agent(name: str, arguments: Sequence[str], *, simple: bool = False) -> int:
-    from newel.app import run_agent
+    from newel.app.terminal import run_agent
 
     parser = agent_parser(name)
     given = parser.parse_args(arguments)

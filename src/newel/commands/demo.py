@@ -11,7 +11,9 @@ from pathlib import Path
 
 import anyio
 
-from newel import app, config
+from newel import config
+from newel.app.parts import Options
+from newel.app.terminal import run_with
 from newel.config import Flags
 
 PROMPT = "Write a hello world script and run it."
@@ -33,10 +35,10 @@ async def _demo(flags: Flags) -> int:
     async with serve() as server:
         flags = msgspec.structs.replace(flags, base_url=f"{server.url}/v1")
         settings = config.load(flags, cwd=folder, environ={"NEWEL_HOME": str(folder / ".newel")})
-        options = app.Options(flags=flags, cwd=folder, prompts=[PROMPT], ephemeral=True, echo=True)
+        options = Options(flags=flags, cwd=folder, prompts=[PROMPT], ephemeral=True, echo=True)
         if settings.renderer != "json":
             print(f"No model is needed: a scripted one answers at {server.url}. All else is real.\n")
-        code = await app.run_with(settings, options)
+        code = await run_with(settings, options)
     if settings.renderer != "json":
         _conclude(folder)
     return code

@@ -14,8 +14,9 @@ from typing import NamedTuple
 import anyio
 import msgspec
 
-from newel import app, config
+from newel import config
 from newel.agent.errors import NewelError, ProviderError
+from newel.app import parts
 from newel.config import Endpoint, Flags, Settings
 from newel.providers.urls import without_secrets
 from newel.terminal.safe import safe
@@ -113,11 +114,11 @@ def _home(home: Path) -> Iterator[Finding]:
 
 
 async def _server(settings: Settings) -> list[Finding]:
-    endpoint = await app.find_endpoint(settings)
+    endpoint = await parts.find_endpoint(settings)
     found: list[Finding] = []
     if settings.endpoint is None:
         found.append(Finding(NOTE, "server", f"{endpoint.base_url}   ({endpoint.origin})"))
-    client = app.connect(endpoint)
+    client = parts.connect(endpoint)
     try:
         names = await client.models()
     except NewelError as error:

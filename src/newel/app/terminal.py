@@ -1,0 +1,139 @@
+"""The agent in a terminal, and without one."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from newel import config
+from newel.agent.errors import ConfigError, UsageError
+from newel.app.parts import Options, opened
+from newel.config import Settings
+from newel.providers.urls import without_secrets
+from newel.terminal.safe import safe
+
+if TYPE_CHECKING:
+    from newel.session.coding_agent import CodingAgent
+    from newel.terminal.approval import Approver
+    from newel.terminal.renderer import Renderer
+
+
+def run_agent(options: Options) -> int:
+    """Carry out what the command line asked for; returns the exit code."""
+    # Loading makes many objects and no garbage: looking for some meanwhile costs a twentieth of the start.
+    gc.disable()
+    import anyio
+
+    settings = config.load(options.flags, cwd=options.cwd, environ=os.environ)
+    return anyio.run(run_with, settings, options)
+
+
+async def run_with(settings: Settings, options: Options) -> int:
+    """Choose the front end, build the agent, and let the one run the other."""
+    interactive = sys.stdin.isatty() and not options.prompts and not options.simple
+    screen = settings.renderer or ("rich" if _can_draw() else "console")
+    json_in = screen == "json" and not options.prompts and not options.simple
+    piped = "" if sys.stdin.isatty() or json_in or options.simple else await _read_stdin()
+    if not (interactive or json_in or options.simple or options.prompts or piped.strip()):
+        raise UsageError(
+            "There is nothing to do: the prompt is empty. Give one, or start Newel in a terminal."
+        )
+    if settings.origins.get("approve") == config.ONLY_DOTENV and settings.endpoint:
+        shown = without_secrets(settings.endpoint.base_url)
+        words = f"only the .env of this folder names the server {shown}, so calls need your approval"
+        print(f"newel: {safe(words)} (--approve auto lifts that)", file=sys.stderr)  # noqa: T201 — a person must know
+
+    watched = sys.stdin.isatty() and sys.stdout.isatty() and screen != "json"
+    approver = _approver() if interactive or json_in or watched else None
+    async with opened(settings, options, approver) as agent:
+        gc.freeze()
+        gc.enable()
+        if options.simple:
+            from newel.terminal.renderer import text_stdout
+            from newel.terminal.simple_repl import run_simple_repl
+
+            return await run_simple_repl(agent, sys.stdin.fileno(), text_stdout(), approver=approver)
+        if json_in:
+            from newel.terminal.json_mode import run_json
+
+            return await run_json(agent, sys.stdin.fileno(), sys.stdout.buffer, approver=_needed(approver))
+        if interactive:
+            from newel.terminal.repl import run_repl
+
+            return await run_repl(
+                agent,
+                home=settings.home,
+                approver=_needed(approver),
+                screen="console" if screen == "console" else "rich",
+                header=header(agent),
+            )
+        from newel.terminal.one_shot import run_prompts
+        from newel.terminal.prompts import Prompt
+
+        prompts = [Prompt(text) for text in options.prompts] or [Prompt("")]
+        prompts[0] = Prompt(prompts[0].typed, piped)
+        renderer = _renderer(screen, agent, echo=options.echo)
+        return await run_prompts(agent, prompts, renderer, approver=approver)
+
+
+def _can_draw() -> bool:
+    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def _approver() -> Approver:
+    from newel.terminal.approval import Approver
+
+    return Approver()
+
+
+def _needed(approver: Approver | None) -> Approver:
+    assert approver is not None  # noqa: S101 — made wherever a person can answer
+    return approver
+
+
+def _renderer(name: str, agent: CodingAgent, *, echo: bool) -> Renderer:
+    if name == "json":
+        from newel.terminal.json_mode import JsonRenderer
+
+        return JsonRenderer(sys.stdout.buffer)
+    if name == "rich":
+        from newel.terminal.rich_renderer import on_terminal
+
+        return on_terminal(sys.stdout, window=agent.window)
+    from newel.terminal.console import ConsoleRenderer
+    from newel.terminal.renderer import text_stdout
+
+    return ConsoleRenderer(text_stdout(), echo=echo, window=agent.window)
+
+
+def header(agent: CodingAgent) -> str:
+    """Where a conversation takes place, in a line; below it, what is wrong with its session's file."""
+    from importlib.metadata import version
+
+    folder = agent.workspace.root
+    home = str(Path.home())
+    if folder == home or folder.startswith(home + "/"):
+        folder = "~" + folder.removeprefix(home)
+    facts = [f"newel {version('newel')}", folder, agent.state.model.id, agent.approve, agent.instructions]
+    return "\n".join([" · ".join(fact for fact in facts if fact), *agent.session.damage])
+
+
+MAX_PIPED = 16 * 1024 * 1024
+"""Bytes of standard input that a prompt may take along."""
+
+
+async def _read_stdin() -> str:
+    """Standard input to its end. A pipe that nobody closes would wait for ever, so say what is awaited."""
+    import select
+
+    if not select.select([sys.stdin], [], [], 2.0)[0]:
+        print("newel: waiting for standard input to end (close it with < /dev/null)", file=sys.stderr)  # noqa: T201 — a person waits
+    data = sys.stdin.buffer.read(MAX_PIPED + 1)
+    if len(data) > MAX_PIPED:
+        raise ConfigError(
+            f"Standard input has more than {MAX_PIPED:,} bytes. Put it into a file and name that."
+        )
+    return data.decode(errors="replace")
