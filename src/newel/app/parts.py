@@ -1,0 +1,219 @@
+"""The parts of an agent: settings → server, model, tools, session."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from newel import config
+from newel.agent.errors import ConfigError
+from newel.config import Endpoint, Flags, Settings
+from newel.providers.urls import without_secrets
+
+if TYPE_CHECKING:
+    from newel.agent.ports import Model, Provider
+    from newel.permissions.policy import Ask
+    from newel.providers.openai_chat import OpenAIChat
+    from newel.session.coding_agent import CodingAgent
+    from newel.session.manager import SessionManager
+
+NOTHING_CONFIGURED = """\
+No model is configured, and none was found on this machine
+(Ollama 11434, LM Studio 1234, llama.cpp 8080, vLLM 8000). One of these mends it:
+  export LLM_BASE_URL=… LLM_AUTH_TOKEN=… LLM_DEFAULT_MODEL=…      any OpenAI-compatible server
+  export OPENAI_API_KEY=…                                          OpenAI
+  newel demo                                                       a first look without a model"""
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line asked for."""
+
+    flags: Flags
+    cwd: Path
+    prompts: list[str] = []
+    continue_: bool = False
+    session: str | None = None
+    ephemeral: bool = False
+    system_prompt: str | None = None
+    simple: bool = False
+    echo: bool = False
+    """Whether a plain screen repeats the prompts, for a reader who did not type them."""
+
+
+def connect(endpoint: Endpoint) -> OpenAIChat:
+    """The client of a server."""
+    from newel.providers.openai_chat import OpenAIChat
+    from newel.providers.pricing import pricer
+
+    return OpenAIChat(
+        base_url=endpoint.base_url,
+        api_key=endpoint.api_key,
+        name=provider_name(endpoint.base_url),
+        price=pricer(base_url=endpoint.base_url),
+    )
+
+
+def provider_name(base_url: str) -> str:
+    """A server by its host, as sessions name it."""
+    from urllib.parse import urlsplit
+
+    try:
+        host = urlsplit(base_url).hostname or "unknown"
+    except ValueError:  # what is wrong with the URL is said where it is used
+        host = "unknown"
+    return "openai" if host == "api.openai.com" else host
+
+
+async def find_endpoint(settings: Settings) -> Endpoint:
+    """What is configured, else the first local server that answers. Raises ``ConfigError``."""
+    if settings.endpoint is not None:
+        return settings.endpoint
+    from newel.providers.local import discover
+
+    for server in await discover():
+        return Endpoint(server.base_url, f"{server.name}, found on this machine")
+    raise ConfigError(NOTHING_CONFIGURED)
+
+
+async def find_model(settings: Settings, endpoint: Endpoint, client: OpenAIChat) -> str:
+    """The model that is configured, else the only one that the server has, or a local server's first."""
+    if settings.model:
+        return settings.model
+    names = await client.models()
+    if len(names) == 1 or (names and settings.endpoint is None):
+        return names[0]
+    offer = ", ".join(names[:8]) + (" …" if len(names) > 8 else "") if names else "it names none"
+    raise ConfigError(
+        f"No model is chosen. Set LLM_DEFAULT_MODEL or use --model. {without_secrets(endpoint.base_url)} has: {offer}."
+    )
+
+
+def model_describer(settings: Settings, provider: str) -> Callable[[str], Model]:
+    """From a model's name to what the settings say of it."""
+    from newel.agent.ports import Model
+
+    def describe(name: str) -> Model:
+        facts = settings.models.get(name, config.ModelFacts())
+        return Model(name, provider, facts.context_window, facts.max_output)
+
+    return describe
+
+
+def open_sessions(settings: Settings, *, ephemeral: bool) -> Callable[[str | None], SessionManager]:
+    """Opens a session by its id, or begins one."""
+    from newel.session.manager import SessionManager
+
+    def open_session(session: str | None) -> SessionManager:
+        return SessionManager(
+            directory=settings.home / "sessions",
+            cwd=str(settings.cwd),
+            session=session,
+            ephemeral=ephemeral and session is None,
+        )
+
+    return open_session
+
+
+@asynccontextmanager
+async def opened(settings: Settings, options: Options, ask: Ask | None) -> AsyncGenerator[CodingAgent]:
+    """A coding agent from settings, and its connections and files closed afterwards.
+
+    Raises ``ConfigError``, ``SessionError`` and ``ProviderError``.
+    """
+    endpoint = await find_endpoint(settings)
+    client = connect(endpoint)
+    try:
+        model = await find_model(settings, endpoint, client)
+        agent = build_agent(settings, options, client, model, ask)
+        try:
+            yield agent
+        finally:
+            agent.session.close()
+    finally:
+        await client.aclose()
+
+
+def build_agent(
+    settings: Settings, options: Options, client: OpenAIChat, model_name: str, ask: Ask | None
+) -> CodingAgent:
+    """Put the parts together."""
+    from newel.agent.agent import ProviderTransport
+    from newel.agent.ports import RunConfig
+    from newel.agent.transform import Transformer
+    from newel.context.compaction import Compactor
+    from newel.context.instructions import describe, find_instructions
+    from newel.context.templates import load as load_templates
+    from newel.permissions.policy import policy
+    from newel.providers.retry import Retrying
+    from newel.providers.windows import find_window
+    from newel.session.coding_agent import CodingAgent
+    from newel.session.manager import SessionManager
+    from newel.tools import coding_tools
+    from newel.workspace.local import LocalWorkspace
+    from newel.workspace.process import Limits
+
+    describe_model = model_describer(settings, client.name)
+    model = describe_model(model_name)
+    provider: Provider = Retrying(client)
+    session = SessionManager(
+        directory=settings.home / "sessions",
+        cwd=str(settings.cwd),
+        continue_=options.continue_,
+        session=options.session,
+        ephemeral=options.ephemeral,
+    )
+    # A quarter of what the model can read, at about four characters a token, is enough for one command.
+    limits = Limits()
+    if model.context_window:
+        limits = Limits(output=min(limits.output, model.context_window))
+    workspace = LocalWorkspace(str(settings.cwd), limits=limits)
+    tools = coding_tools(workspace, timeout=settings.bash_timeout)
+    instructions = find_instructions(cwd=settings.cwd, home=settings.home)
+    small = describe_model(settings.small_model) if settings.small_model else model
+    compactor = Compactor(provider, small, context_window=None, find_window=partial(find_window, client))
+    compactor.follow(model)
+    run_config = RunConfig(
+        model=model,
+        transform=Transformer(),
+        system_prompt=_system_prompt(settings, options, tools, instructions),
+        tools=tools,
+        thinking=settings.thinking,
+        policy=policy(settings.approve, ask=ask, folder=str(settings.cwd)),
+        limits=settings.limits,
+        compact=compactor,
+    )
+    return CodingAgent(
+        transport=ProviderTransport(provider),
+        config=run_config,
+        workspace=workspace,
+        session=session,
+        open_session=open_sessions(settings, ephemeral=options.ephemeral),
+        list_models=client.models,
+        describe_model=describe_model,
+        templates=load_templates([settings.home / "prompts", settings.cwd / ".newel" / "prompts"]),
+        compactor=compactor,
+        approve=settings.approve,
+        instructions=describe(instructions),
+    )
+
+
+def _system_prompt(settings: Settings, options: Options, tools: list[Any], instructions: list[Any]) -> str:
+    import time
+
+    from newel.context.system_prompt import system_prompt
+
+    return system_prompt(  # noqa: S604 — `shell` is a name to tell, nothing is run
+        cwd=str(settings.cwd),
+        tools=[tool.spec for tool in tools],
+        instructions=instructions,
+        os_name=f"{os.uname().sysname} {os.uname().release}",
+        shell="bash",
+        date=time.strftime("%Y-%m-%d"),
+        manner=options.system_prompt,
+    )

@@ -1,0 +1,75 @@
+"""What other programs call."""
+
+from __future__ import annotations
+
+import os
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from newel import config
+from newel.agent.errors import ConfigError
+from newel.app.parts import Options, opened
+from newel.config import Flags
+
+if TYPE_CHECKING:
+    from newel.permissions.policy import Ask
+    from newel.session.coding_agent import CodingAgent
+
+
+def chat(
+    messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, model: str | None = None
+) -> dict[str, Any]:
+    """One question to the configured model, as plain as can be: no agent, no retry.
+
+    ``messages`` and ``tools`` are OpenAI's. Returns the server's answer as it is. Raises ``ConfigError`` if no
+    server or model is configured and the HTTP client's errors if the server refuses or cannot be reached.
+    """
+    import httpx2
+
+    from newel.providers.urls import is_loopback
+
+    settings = config.load(Flags(model=model), cwd=Path.cwd(), environ=os.environ)
+    if settings.endpoint is None:
+        raise ConfigError("No server is configured. Set LLM_BASE_URL (and LLM_AUTH_TOKEN).")
+    if settings.model is None:
+        raise ConfigError("No model is configured. Set LLM_DEFAULT_MODEL, or name one.")
+    payload: dict[str, Any] = {"model": settings.model, "messages": messages, "max_tokens": 4096}
+    if tools:
+        payload["tools"] = tools
+    key = settings.endpoint.api_key
+    answer = httpx2.post(
+        f"{settings.endpoint.base_url}/chat/completions",
+        json=payload,
+        headers={"Authorization": f"Bearer {key}"} if key else {},
+        timeout=120.0,
+        trust_env=not is_loopback(settings.endpoint.base_url),  # no proxy stands before this machine itself
+    )
+    answer.raise_for_status()
+    return answer.json()
+
+
+def open_coding_agent(
+    *,
+    working_directory: Path | str = ".",
+    session: str | None = None,
+    continue_: bool = False,
+    ephemeral: bool = False,
+    ask: Ask | None = None,
+    **flags: Any,
+) -> AbstractAsyncContextManager[CodingAgent]:
+    """A coding agent set up as the command line would: ``flags`` are those of ``newel.config.Flags``
+    (``model``, ``base_url``, ``api_key``, ``approve``, …), everything else comes from the usual places.
+
+        async with newel.open_coding_agent(model="qwen3-coder") as agent:
+            await agent.prompt("Fix the bug in server.py")
+    """
+    options = Options(
+        flags=Flags(**flags),
+        cwd=Path(working_directory).resolve(),
+        session=session,
+        continue_=continue_,
+        ephemeral=ephemeral,
+    )
+    settings = config.load(options.flags, cwd=options.cwd, environ=os.environ)
+    return opened(settings, options, ask)
