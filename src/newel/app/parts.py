@@ -17,7 +17,7 @@ from newel.config import Endpoint, Flags, Settings
 from newel.providers.urls import without_secrets
 
 if TYPE_CHECKING:
-    from newel.agent.ports import Model, Provider
+    from newel.agent.ports import Emit, Model, Provider
     from newel.permissions.policy import Ask
     from newel.providers.openai_chat import OpenAIChat
     from newel.session.coding_agent import CodingAgent
@@ -126,11 +126,24 @@ async def opened(settings: Settings, options: Options, ask: Ask | None) -> Async
 
     Raises ``ConfigError``, ``SessionError`` and ``ProviderError``.
     """
+    from newel.session.manager import SessionManager
+
     endpoint = await find_endpoint(settings)
     client = connect(endpoint)
     try:
         model = await find_model(settings, endpoint, client)
-        agent = build_agent(settings, options, client, model, ask)
+        place = Place(
+            session=SessionManager(
+                directory=settings.home / "sessions",
+                cwd=str(settings.cwd),
+                continue_=options.continue_,
+                session=options.session,
+                ephemeral=options.ephemeral,
+            ),
+            open_session=open_sessions(settings, ephemeral=options.ephemeral),
+            ask=ask,
+        )
+        agent = build_agent(settings, client, model, place, manner=options.system_prompt)
         try:
             yield agent
         finally:
@@ -139,10 +152,21 @@ async def opened(settings: Settings, options: Options, ask: Ask | None) -> Async
         await client.aclose()
 
 
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an agent works and what it may: the session that keeps its conversation, how it finds another one, who is
+    asked, and who hears of each event before anybody else.
+    """
+
+    session: SessionManager
+    open_session: Callable[[str | None], SessionManager]
+    ask: Ask | None = None
+    journal: Emit | None = None
+
+
 def build_agent(
-    settings: Settings, options: Options, client: OpenAIChat, model_name: str, ask: Ask | None
+    settings: Settings, client: OpenAIChat, model_name: str, place: Place, *, manner: str | None = None
 ) -> CodingAgent:
-    """Put the parts together."""
+    """Put the parts together. ``manner`` stands in for what Newel tells the model about its manner."""
     from newel.agent.agent import ProviderTransport
     from newel.agent.ports import RunConfig
     from newel.agent.transform import Transformer
@@ -153,7 +177,6 @@ def build_agent(
     from newel.providers.retry import Retrying
     from newel.providers.windows import find_window
     from newel.session.coding_agent import CodingAgent
-    from newel.session.manager import SessionManager
     from newel.tools import coding_tools
     from newel.workspace.local import LocalWorkspace
     from newel.workspace.process import Limits
@@ -161,13 +184,6 @@ def build_agent(
     describe_model = model_describer(settings, client.name)
     model = describe_model(model_name)
     provider: Provider = Retrying(client)
-    session = SessionManager(
-        directory=settings.home / "sessions",
-        cwd=str(settings.cwd),
-        continue_=options.continue_,
-        session=options.session,
-        ephemeral=options.ephemeral,
-    )
     # A quarter of what the model can read, at about four characters a token, is enough for one command.
     limits = Limits()
     if model.context_window:
@@ -181,10 +197,10 @@ def build_agent(
     run_config = RunConfig(
         model=model,
         transform=Transformer(),
-        system_prompt=_system_prompt(settings, options, tools, instructions),
+        system_prompt=_system_prompt(settings, manner, tools, instructions),
         tools=tools,
         thinking=settings.thinking,
-        policy=policy(settings.approve, ask=ask, folder=str(settings.cwd)),
+        policy=policy(settings.approve, ask=place.ask, folder=str(settings.cwd)),
         limits=settings.limits,
         compact=compactor,
     )
@@ -192,8 +208,9 @@ def build_agent(
         transport=ProviderTransport(provider),
         config=run_config,
         workspace=workspace,
-        session=session,
-        open_session=open_sessions(settings, ephemeral=options.ephemeral),
+        session=place.session,
+        open_session=place.open_session,
+        journal=place.journal,
         list_models=client.models,
         describe_model=describe_model,
         templates=load_templates([settings.home / "prompts", settings.cwd / ".newel" / "prompts"]),
@@ -203,7 +220,7 @@ def build_agent(
     )
 
 
-def _system_prompt(settings: Settings, options: Options, tools: list[Any], instructions: list[Any]) -> str:
+def _system_prompt(settings: Settings, manner: str | None, tools: list[Any], instructions: list[Any]) -> str:
     import time
 
     from newel.context.system_prompt import system_prompt
@@ -215,5 +232,5 @@ def _system_prompt(settings: Settings, options: Options, tools: list[Any], instr
         os_name=f"{os.uname().sysname} {os.uname().release}",
         shell="bash",
         date=time.strftime("%Y-%m-%d"),
-        manner=options.system_prompt,
+        manner=manner,
     )
