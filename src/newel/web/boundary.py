@@ -1,0 +1,249 @@
+"""The one gate in front of everything the server does, over HTTP and WebSocket alike.
+
+A server that can run a shell is never open. What comes in must name this server exactly (``Host``), must come from its
+own page or from no page (``Origin``, ``Sec-Fetch-Site``), must know the token, and must say what it is (JSON) and how
+much (body caps). What goes out carries the headers that keep a page to itself, and does not wait for ever for a reader
+that takes nothing.
+
+    header  ``Authorization: Bearer <token>``                 programs
+    cookie  ``newel-<port>``, HttpOnly, SameSite=Strict       the page, after ``POST /api/login``
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from typing import Any
+
+import anyio
+import msgspec
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from newel.web.door import Door
+
+OPEN = frozenset({("GET", "/"), ("GET", "/favicon.ico"), ("POST", "/api/login")})
+"""What needs no token, besides the files under ``OPEN_FILES``: the page, which knows nothing yet, and the way in."""
+OPEN_FILES = "/static/"
+
+MAX_BODY = 8 * 2**20
+MAX_BODIES: Mapping[str, int] = {"/api/login": 4096, "/api/transport/run": 64 * 2**20}
+"""Bytes of a request's body, where not ``MAX_BODY``."""
+BODY_PATIENCE = 60.0
+"""Seconds that a body may take to arrive."""
+PATIENCE = 30.0
+"""Seconds that a reader may take nothing before it is given up."""
+
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; "
+    "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+)
+SECURITY_HEADERS = (
+    (b"content-security-policy", CONTENT_SECURITY_POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"x-frame-options", b"DENY"),
+    (b"cache-control", b"no-store"),
+)
+
+_READS = ("GET", "HEAD")
+
+
+class Refusal(Exception):
+    """A request that is not let in; said as ``{"error": {"code", "message"}}``."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+
+
+class Boundary:
+    """ASGI middleware around the whole application. ``patience`` is in seconds."""
+
+    def __init__(self, app: ASGIApp, door: Door, *, patience: float = PATIENCE) -> None:
+        self._app = app
+        self._door = door
+        self._patience = patience
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in {"http", "websocket"}:
+            await self._app(scope, receive, send)
+            return
+        way_out = _WayOut(send, self._patience)
+        try:
+            request = _Request(scope)
+            check(request, self._door)
+            if request.writes:
+                receive = await _whole_body(request, receive)
+        except Refusal as refusal:
+            await _refuse(scope, way_out, refusal)
+            return
+        try:
+            await self._app(scope, receive, way_out)
+        except Exception:
+            if not way_out.given_up:
+                raise
+
+
+class _Request:
+    """What the gate looks at."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.socket = scope["type"] == "websocket"
+        self.method: str = "GET" if self.socket else scope["method"]
+        self.path: str = scope["path"]
+        self.address = _address(scope)
+        self._headers: dict[bytes, list[str]] = {}
+        for name, value in scope["headers"]:
+            self._headers.setdefault(name, []).append(value.decode("latin-1"))
+
+    def header(self, name: bytes) -> str | None:
+        """Raises ``Refusal`` where it is not clear which one counts."""
+        values = self._headers.get(name, [])
+        if len(values) > 1:
+            raise Refusal(400, "bad_request", f"The header {name.decode()} stands there twice.")
+        return values[0] if values else None
+
+    def cookies(self, name: str) -> list[str]:
+        """All cookies of a name; a neighbour on another port can add one of the same."""
+        pairs = (
+            pair.strip().partition("=")
+            for line in self._headers.get(b"cookie", [])
+            for pair in line.split(";")
+        )
+        return [value for key, _, value in pairs if key == name]
+
+    @property
+    def writes(self) -> bool:
+        return self.method not in _READS
+
+    @property
+    def is_open(self) -> bool:
+        if self.socket:
+            return False
+        method = "GET" if self.method == "HEAD" else self.method
+        return (method, self.path) in OPEN or (method == "GET" and self.path.startswith(OPEN_FILES))
+
+    @property
+    def opens_the_page(self) -> bool:
+        """Somebody follows a link to the page, which gives away nothing."""
+        navigates = (self.header(b"sec-fetch-mode"), self.header(b"sec-fetch-dest")) == (
+            "navigate",
+            "document",
+        )
+        return navigates and (self.method, self.path) == ("GET", "/")
+
+
+def _address(scope: Scope) -> str:
+    """This machine's end of the connection, as ``Host`` would write it."""
+    server: tuple[str, int | None] | None = scope.get("server")
+    try:
+        address = ipaddress.ip_address(server[0] if server else "")
+    except ValueError:
+        return ""
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)
+
+
+def check(request: _Request, door: Door) -> None:
+    """Raises ``Refusal`` unless the request may go on."""
+    host = (request.header(b"host") or "").lower()
+    if host not in door.hosts(request.address):
+        raise Refusal(
+            421, "wrong_host", "The Host header does not name this server. Use the URL that it printed."
+        )
+    origin = request.header(b"origin")
+    if origin is not None and origin != f"http://{host}":
+        raise Refusal(403, "wrong_origin", "Only the page of this server may ask this.")
+    if request.header(b"sec-fetch-site") not in {None, "same-origin", "none"} and not request.opens_the_page:
+        raise Refusal(403, "wrong_origin", "Only the page of this server may ask this.")
+    by_header = _bearer(request)
+    if not request.is_open and not door.opens([by_header] if by_header else request.cookies(door.cookie)):
+        raise Refusal(
+            401,
+            "unauthorized",
+            "The token is missing or wrong. Open the URL that the server printed at its start, or send its token "
+            "as 'Authorization: Bearer …'.",
+        )
+    if origin is None and not by_header and (request.socket or request.writes):
+        raise Refusal(
+            403, "wrong_origin", "A request of the page must say its Origin; programs send a bearer token."
+        )
+    if request.writes and _media_type(request) != "application/json":
+        raise Refusal(415, "not_json", "Send JSON: 'Content-Type: application/json'.")
+
+
+def _bearer(request: _Request) -> str | None:
+    scheme, _, token = (request.header(b"authorization") or "").partition(" ")
+    return token.strip() or None if scheme.lower() == "bearer" else None
+
+
+def _media_type(request: _Request) -> str:
+    return (request.header(b"content-type") or "").partition(";")[0].strip().lower()
+
+
+async def _whole_body(request: _Request, receive: Receive) -> Receive:
+    """Read the body, at most as much as is allowed, and give it on in one piece."""
+    limit = MAX_BODIES.get(request.path, MAX_BODY)
+    too_large = Refusal(413, "too_large", f"The body has more than {limit:,} bytes.")
+    length = request.header(b"content-length") or ""
+    if length.isdecimal() and int(length) > limit:
+        raise too_large
+    body = bytearray()
+    with anyio.move_on_after(BODY_PATIENCE) as scope:
+        while True:
+            message = await receive()
+            body += message.get("body", b"")
+            if len(body) > limit:
+                raise too_large
+            if message["type"] != "http.request" or not message.get("more_body", False):
+                break
+    if scope.cancelled_caught:
+        raise Refusal(408, "too_slow", f"The body was not there after {BODY_PATIENCE:.0f} seconds.")
+    whole: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
+
+    async def replay() -> Message:
+        return whole.pop() if whole else await receive()
+
+    return replay
+
+
+class _WayOut:
+    """``send`` with the security headers, and an end to waiting."""
+
+    def __init__(self, send: Send, patience: float) -> None:
+        self._send = send
+        self._patience = patience
+        self.given_up = False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] in {"http.response.start", "websocket.http.response.start"}:
+            headers = list(message.get("headers", []))
+            present = {name.lower() for name, _ in headers}
+            message["headers"] = [*headers, *(pair for pair in SECURITY_HEADERS if pair[0] not in present)]
+        with anyio.move_on_after(self._patience) as scope:
+            await self._send(message)
+        if scope.cancelled_caught:
+            self.given_up = True
+        if self.given_up:
+            raise OSError("the reader takes nothing any more")
+
+
+async def _refuse(scope: Scope, send: Send, refusal: Refusal) -> None:
+    kind = "http"
+    if scope["type"] == "websocket":
+        if "websocket.http.response" not in scope.get("extensions", {}):
+            await send({"type": "websocket.close", "code": 1008, "reason": ""})
+            return
+        kind = "websocket.http"
+    body = msgspec.json.encode({"error": {"code": refusal.code, "message": str(refusal)}})
+    headers: list[tuple[bytes, Any]] = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+    ]
+    if refusal.status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    await send({"type": f"{kind}.response.start", "status": refusal.status, "headers": headers})
+    await send({"type": f"{kind}.response.body", "body": body, "more_body": False})

@@ -1,0 +1,103 @@
+"""What the server needs of the workbench behind it; ``newel.jobs.board`` is it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from newel.agent.messages import AppMessage, UserMessage
+from newel.jobs.board import Change, Frame
+from newel.jobs.engine import Engine
+from newel.jobs.feed import Feed
+from newel.jobs.tabs import Contract, Question, Tab, Totals
+from newel.mcp.status import ServerStatus
+from newel.session.listing import SessionSummary
+
+
+class About(msgspec.Struct, frozen=True, kw_only=True):
+    """What the page says of the program at the other end. ``project`` is the folder it works in."""
+
+    newel: str
+    project: str
+    model: str
+    approve: str
+    ephemeral: bool
+
+
+class Workbench(Protocol):
+    """Tabs, what is said in them, the runs that answer, and the MCP servers.
+
+    Each method raises ``NewelError`` with words for a user where it cannot do what it was asked; when it returns, what it
+    did is as durable as it will ever be.
+    """
+
+    @property
+    def engine(self) -> Engine: ...
+
+    @property
+    def feed(self) -> Feed: ...
+
+    @property
+    def tabs(self) -> list[Tab]: ...
+
+    def tab(self, tab: str) -> Tab:
+        """A tab by its id."""
+        ...
+
+    def watch(self, callback: Callable[[Change], None]) -> Callable[[], None]:
+        """Call ``callback`` with every change; the returned function ends that."""
+        ...
+
+    def follow(self, tab: str, run: str | None = None, after: int = 0) -> AsyncGenerator[Frame]:
+        """All that happens in a tab, until it is closed."""
+        ...
+
+    def questions(self, tab: str) -> list[Question]: ...
+
+    async def totals(self, tab: str) -> Totals: ...
+
+    async def history(self, tab: str, before: str, limit: int) -> tuple[list[AppMessage], bool]: ...
+
+    async def open_chat(self, *, session: str | None = None, model: str | None = None) -> Tab: ...
+
+    async def open_agent(self) -> Tab: ...
+
+    async def close(self, tab: str) -> None: ...
+
+    async def rename(self, tab: str, title: str) -> None: ...
+
+    async def set_model(self, tab: str, model: str) -> None: ...
+
+    async def send(self, tab: str, message: UserMessage, *, before: str | None = None) -> str: ...
+
+    async def retry(self, tab: str) -> str: ...
+
+    async def start(self, tab: str, contract: Contract) -> str: ...
+
+    async def stop(self, tab: str, *, now: bool = False) -> None: ...
+
+    def answer(self, tab: str, question: str, answer: dict[str, Any]) -> None: ...
+
+    async def sessions(self) -> list[SessionSummary]: ...
+
+    async def models(self) -> list[str]: ...
+
+    # -- MCP servers ------------------------------------------------------------------------------
+
+    def statuses(self) -> list[ServerStatus]: ...
+
+    async def set_server(
+        self, server: str, *, enabled: bool | None = None, trusted: bool | None = None
+    ) -> None: ...
+
+    async def set_tool(self, server: str, tool: str, *, enabled: bool) -> None: ...
+
+    async def restart_server(self, server: str) -> None: ...
+
+    # -- the chat of those who know no tabs -------------------------------------------------------
+
+    async def plain_chat(self) -> Tab: ...
+
+    async def clear_plain_chat(self) -> None: ...

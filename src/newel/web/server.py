@@ -1,0 +1,100 @@
+"""Serves the application on a listener until the process is asked to end."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+import anyio
+import uvicorn
+from starlette.types import ASGIApp
+
+from newel.web.door import Listener
+
+MAX_MESSAGE = 8 * 2**20
+"""Bytes of a WebSocket message; a longer one closes its socket with 1009."""
+MAX_CONNECTIONS = 4096
+GRACE = 1
+"""Seconds that answers under way get to end."""
+
+
+async def serve(
+    app: ASGIApp, listener: Listener, *, announce: Callable[[], Any], closing: anyio.Event
+) -> None:
+    """Serve until SIGINT or SIGTERM, or until cancelled; then end within two seconds, whoever is connected.
+
+    ``announce`` is called as soon as connections are accepted. ``closing`` is set when the end has come: streams without
+    an end of their own watch it. Must run in the main thread.
+    """
+    _allow_many_files()
+    server = _Server(_config(app), announce)
+
+    def end() -> None:
+        server.should_exit = True
+        closing.set()
+
+    async def run() -> None:
+        with anyio.CancelScope(shield=True):  # an end in the middle would leave connections open
+            await server.serve(sockets=[listener.bound])
+        tasks.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run)
+        try:
+            with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+                async for _ in signals:
+                    server.force_exit = server.should_exit  # whoever asks twice is in a hurry
+                    end()
+        finally:
+            end()
+
+
+class _Server(uvicorn.Server):
+    """Tells when it serves, and leaves the signals to its owner, whose files want to be closed after it."""
+
+    def __init__(self, config: uvicorn.Config, announce: Callable[[], Any]) -> None:
+        super().__init__(config)
+        self._announce = announce
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._announce()
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+
+def _config(app: ASGIApp) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http="h11",
+        ws="websockets-sansio",
+        ws_max_size=MAX_MESSAGE,
+        ws_ping_interval=20.0,
+        ws_ping_timeout=20.0,
+        ws_per_message_deflate=False,  # the reader is near; compression would cost time and 30 KiB a socket
+        lifespan="off",  # what the application needs is opened and closed around it
+        log_config=None,
+        log_level="error",
+        access_log=False,
+        proxy_headers=False,  # nothing that a client says of itself is believed
+        server_header=False,
+        limit_concurrency=MAX_CONNECTIONS,
+        timeout_graceful_shutdown=GRACE,
+    )
+
+
+def _allow_many_files() -> None:
+    """Each connection is a file; the usual limit of 1,024 is lower than what is served."""
+    try:
+        import resource
+    except ImportError:  # not on Windows, where there is no such limit
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * MAX_CONNECTIONS if hard == resource.RLIM_INFINITY else min(2 * MAX_CONNECTIONS, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
