@@ -22,11 +22,11 @@ _JOBS = (
     "SELECT id, kind, queue, params, state, attempts, created, updated, reason,"
     " ifnull((SELECT max(seq) FROM events WHERE job = n), 0) FROM jobs "
 )
-_GET = _JOBS + "WHERE id = ?"
-_FIND = (
-    _JOBS + "WHERE (:kind IS NULL OR kind = :kind) AND (:queue IS NULL OR queue = :queue)"
+_BY_ID = "WHERE id = ?"
+_THAT_FIT = (
+    "WHERE (:kind IS NULL OR kind = :kind) AND (:queue IS NULL OR queue = :queue)"
     " AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))"
-    " ORDER BY n DESC LIMIT :limit"  # noqa: S608 — both parts are constants
+    " ORDER BY n DESC LIMIT :limit"
 )
 
 T = TypeVar("T")
@@ -42,7 +42,7 @@ class Reader:
         self._limiter = anyio.CapacityLimiter(1)
 
     async def get(self, job: str) -> Job | None:
-        found = await self._ask(lambda db: db.execute(_GET, (job,)).fetchone())
+        found = await self._ask(lambda db: db.execute(_JOBS + _BY_ID, (job,)).fetchone())
         return _job(found) if found is not None else None
 
     async def find(
@@ -59,7 +59,7 @@ class Reader:
             "states": None if states is None else msgspec.json.encode(states).decode(),
             "limit": limit,
         }
-        rows = await self._ask(lambda db: db.execute(_FIND, wanted).fetchall())
+        rows = await self._ask(lambda db: db.execute(_JOBS + _THAT_FIT, wanted).fetchall())
         return [_job(row) for row in rows]
 
     async def read(self, job: str, after_seq: int, limit: int) -> tuple[list[Event], bool]:

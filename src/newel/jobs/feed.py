@@ -1,0 +1,182 @@
+"""Runs, read as they happen: what the journal says, then what comes, for any number of readers.
+
+    async with Feed(engine) as feed:
+        async with aclosing(feed.follow(run, after_seq=17)) as items:
+            async for item in items:
+                …
+
+Every lasting event is given once and in order. Fleeting ones are given as far as a reader keeps up; one that came late
+or fell behind gets ``SoFar`` in their place, which replaces what it had of them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Self
+
+import anyio
+from anyio.abc import TaskGroup
+
+from newel.jobs.buffer import Buffer, Numbered, Published
+from newel.jobs.engine import FINAL, Engine, EngineError, Lease
+from newel.jobs.events import RunEvent, decode, encode, is_lasting
+from newel.jobs.tabs import SoFar
+from newel.jobs.underway import UnderWay
+
+Item = Numbered | SoFar
+
+_PAGE = 1000
+_LONG = 3600.0
+"""Seconds after which a run is looked at again, although nothing was heard of its end."""
+
+
+class _Run:
+    """A run that is published or read here. ``seq`` is the number of the last lasting event published, -1 before."""
+
+    def __init__(self) -> None:
+        self.seq = -1
+        self.under_way = UnderWay()
+        self.readers: set[Buffer] = set()
+        self.ended = False
+        self.failure: EngineError | None = None
+        self.watching = anyio.CancelScope()
+
+
+class Feed(anyio.AsyncContextManagerMixin):
+    """What runs do, as it happens. Works within ``async with``; the readers must be gone before that ends.
+
+    Of each run that is published or read, it keeps what is under way, until the run ends and nobody reads.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._runs: dict[str, _Run] = {}
+        self._tasks: TaskGroup | None = None
+
+    @asynccontextmanager
+    async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                yield self
+                tasks.cancel_scope.cancel()
+        except BaseExceptionGroup as failed:  # what the block within raised leaves as itself
+            raise failed.exceptions[0] from failed
+
+    def publish(self, run: str, seq: int, event: RunEvent) -> None:
+        """Tell the readers. A lasting event comes when it stands in the journal as ``seq``, and none is left out;
+        a fleeting one comes at once, with the ``seq`` of the last lasting one.
+        """
+        state = self._state(run)
+        state.seq = seq
+        state.under_way.fold(event)
+        published = Published(seq, event)
+        for reader in state.readers:
+            reader.put(published)
+
+    async def follow(self, run: str, after_seq: int = 0) -> AsyncGenerator[Item]:
+        """What happens in a run after an event that the reader has; ends when the job has ended and all is read.
+
+        Close it when you leave early (``contextlib.aclosing``). Raises ``EngineError``.
+        """
+        state, reader = self._state(run), Buffer()
+        state.readers.add(reader)
+        try:
+            while True:
+                # Nothing may be awaited here: the journal is read up to where what follows and what is under way begin.
+                reader.begin()
+                last, ended, so_far = state.seq, state.ended, state.under_way.so_far()
+                # A journal that is ahead of what was published here is read to its end; what comes brings us back.
+                live = last >= after_seq and not ended
+                while page := await self._page(run, after_seq, last if live else None):
+                    for after_seq, event in page:
+                        yield Numbered(after_seq, event)
+                if ended:
+                    break
+                if live and so_far is not None:
+                    yield so_far
+                while live and (item := await _next(state, reader)) is not None:
+                    after_seq = item.seq
+                    yield item
+                if not live and not state.ended:
+                    await reader.changed()
+        finally:
+            self._leave(run, state, reader)
+        if state.failure is not None:
+            raise state.failure
+
+    async def _page(self, run: str, after_seq: int, last: int | None) -> list[tuple[int, RunEvent]]:
+        """The next events of the journal, up to a number or to its end."""
+        limit = _PAGE if last is None else min(_PAGE, last - after_seq)
+        if limit <= 0:
+            return []
+        return [
+            (entry.seq, decode(entry.data)) for entry in await self._engine.read(run, after_seq, limit=limit)
+        ]
+
+    def _state(self, run: str) -> _Run:
+        if run not in self._runs:
+            if self._tasks is None:
+                raise RuntimeError("A feed works within `async with Feed(engine) as feed`.")
+            state = self._runs[run] = _Run()
+            self._tasks.start_soon(self._watch, run, state)
+        return self._runs[run]
+
+    async def _watch(self, run: str, state: _Run) -> None:
+        """Wait for the end of a run."""
+        with state.watching:
+            try:
+                while (job := await self._engine.get(run)) is not None and job.state not in FINAL:
+                    # No event will have such a number: this returns when there will be none at all.
+                    await self._engine.read(run, sys.maxsize, wait=_LONG)
+            except EngineError as error:
+                state.failure = error
+            state.ended = True
+            for reader in state.readers:
+                reader.wake()
+            if not state.readers:
+                self._drop(run, state)
+
+    def _leave(self, run: str, state: _Run, reader: Buffer) -> None:
+        state.readers.discard(reader)
+        if not state.readers and (state.ended or state.seq < 0):
+            self._drop(run, state)
+
+    def _drop(self, run: str, state: _Run) -> None:
+        if self._runs.get(run) is state:
+            del self._runs[run]
+            state.watching.cancel()
+
+
+async def _next(state: _Run, reader: Buffer) -> Numbered | None:
+    """What comes next; None if the reader has fallen behind, or nothing comes any more."""
+    while (item := reader.take()) is None and not reader.behind and not state.ended:
+        await reader.changed()
+    return item
+
+
+class Recorder:
+    """What happens in a run of ours: into the journal first, then to the readers. One event at a time, in the order
+    they come. Use it for all events of the lease; raises ``Lost``, ``Cancelled`` and ``EngineError``.
+    """
+
+    def __init__(self, engine: Engine, lease: Lease, feed: Feed) -> None:
+        self._engine = engine
+        self._lease = lease
+        self._feed = feed
+        self._turn = anyio.Lock()
+        self.run = lease.job
+        self.seq = lease.seq
+        """The number of the last event in the journal."""
+
+    async def __call__(self, event: RunEvent) -> None:
+        if not is_lasting(event):
+            self._feed.publish(self.run, self.seq, event)
+            return
+        async with self._turn:
+            # An engine may leave open whether a write came to pass when its caller is cancelled; here it must be known.
+            with anyio.CancelScope(shield=True):
+                self.seq = await self._engine.append(self._lease, [encode(event)], expect_seq=self.seq)
+            self._feed.publish(self.run, self.seq, event)

@@ -1,0 +1,97 @@
+"""Carrying out jobs: claim, work, keep the lease, finish."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+import anyio
+from anyio.abc import TaskStatus
+
+from newel.agent.errors import NewelError
+from newel.agent.messages import new_id
+from newel.jobs.engine import Engine, EngineError, Lease, Lost, Outcome
+
+Handler = Callable[[Lease], Awaitable[Outcome]]
+"""Carries out one job. Is cancelled if the job was cancelled or its lease lost, and when the worker is."""
+
+MAX_ATTEMPTS = 5
+RENEW_EVERY = 1.0
+"""Seconds between two looks at whether the leases still hold."""
+_LONG = 3600.0
+_PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0)
+"""Seconds to wait for an engine that cannot work, longer each time."""
+
+
+class Worker:
+    """Carries out up to ``slots`` jobs at a time, each by the handler of its kind; no job's failure touches another.
+
+    When the worker is cancelled its handlers are, and their jobs stay running: the next owner of the engine goes on
+    with them.
+    """
+
+    def __init__(self, engine: Engine, handlers: Mapping[str, Handler], *, slots: int) -> None:
+        self._engine = engine
+        self._handlers = handlers
+        self._slots = slots
+        self._name = f"worker-{new_id()[:8]}"
+        self._running: dict[str, tuple[Lease, anyio.CancelScope]] = {}
+        self._freed = anyio.Event()
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Work until cancelled."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._keep_leases)
+            task_status.started()
+            while True:
+                for lease in await self._claim():
+                    scope = anyio.CancelScope()
+                    self._running[lease.job] = lease, scope
+                    tasks.start_soon(self._carry_out, lease, scope)
+
+    async def _claim(self) -> list[Lease]:
+        while (free := self._slots - len(self._running)) <= 0:
+            self._freed = anyio.Event()
+            await self._freed.wait()
+        return await _patiently(lambda: self._engine.claim(free, self._name, wait=_LONG))
+
+    async def _carry_out(self, lease: Lease, scope: anyio.CancelScope) -> None:
+        try:
+            outcome = Outcome(state="failed", reason="The run was cancelled.")
+            with scope:
+                outcome = await self._outcome(lease)
+            await _patiently(lambda: self._finish(lease, outcome))
+        finally:
+            del self._running[lease.job]
+            self._freed.set()
+
+    async def _outcome(self, lease: Lease) -> Outcome:
+        handler = self._handlers.get(lease.kind)
+        if handler is None:
+            return Outcome(state="failed", reason=f"Nobody here carries out jobs of the kind '{lease.kind}'.")
+        if lease.attempt > MAX_ATTEMPTS:
+            words = f"given up after {MAX_ATTEMPTS} attempts: the server died each time"
+            return Outcome(state="failed", reason=words)
+        try:
+            return await handler(lease)
+        except Exception as error:  # noqa: BLE001 — whatever a handler raises ends its own job only
+            cause = _cause(error)
+            if isinstance(cause, NewelError):
+                return Outcome(state="failed", reason=str(cause))
+            return Outcome(state="failed", reason=f"internal error: {type(cause).__name__}")
+
+    async def _finish(self, lease: Lease, outcome: Outcome) -> None:
+        # Work that came to its end must be known to have, also when the worker is told to go just now.
+        with anyio.CancelScope(shield=True):
+            try:
+                await self._engine.finish(lease, outcome)
+            except Lost:
+                pass  # it is somebody else's to finish
+
+    async def _keep_leases(self) -> None:
+        while True:
+            await anyio.sleep(RENEW_EVERY)
+            leases = [lease for lease, _ in self._running.values()]
+            if leases:
+                for job in await _patiently(lambda held=leases: self._engine.renew(held)):
+                    if job in self._running:
+                        self._running[job][1].cancel()
