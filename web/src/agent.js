@@ -1,0 +1,126 @@
+// An agent's panel: its contract, what it does, and how far it is.
+
+import { copyButton, fill, h, iconButton, say, set } from "./dom.js";
+import { ContractForm, limitsOf } from "./contract.js";
+import { Conversation } from "./conversation.js";
+import { Foot } from "./foot.js";
+import { plain, usage } from "./format.js";
+import { Questions } from "./questions.js";
+import { StopButton } from "./stop.js";
+import { isBusy } from "./store.js";
+import { badge } from "./tabs.js";
+
+export class AgentView {
+  constructor({ tab, actions }) {
+    Object.assign(this, { tab, actions });
+    this.title = h("h2", {});
+    this.contract = h("div", { class: "contract" });
+    this.place = h("div", { class: "contract-place" });
+    this.foot = new Foot({});
+    this.conversation = new Conversation({
+      tab, foot: this.foot.el, who: "Newel", actions: { edit: null, older: () => actions.older(tab) },
+    });
+    this.questions = new Questions({ answer: (question, answer) => actions.answer(tab, question, answer) });
+    this.stop = new StopButton((now) => actions.stop(tab, now));
+    this.restart = h("button", { type: "button", class: "primary", onclick: () => this.#restart() }, "Restart");
+    this.change = h("button", { type: "button", onclick: () => this.#edit(true) }, "Edit contract");
+    this.reason = h("span", { class: "reason" });
+    this.meter = h("span", { class: "meter" });
+    this.state = h("span", { class: "state", role: "status" });
+    this.log = h("span", { class: "log-file" });
+    this.bar = h("div", { class: "agent-bar" }, this.stop.el, this.restart, this.change, this.reason, this.meter, this.state);
+    const close = iconButton("close", "Close this agent", () => actions.close(tab));
+    this.el = h("div", { class: "panel agent" },
+      h("div", { class: "panel-head" }, this.title, close),
+      this.contract, this.place, this.conversation.el, this.questions.el, this.bar, this.log);
+    this.form = null;
+  }
+
+  shown() {
+    this.conversation.shown();
+  }
+
+  hidden() {
+    this.conversation.hidden();
+  }
+
+  focus() {
+    if (this.form) this.form.focus();
+    else if (!this.questions.el.hidden) this.questions.focus();
+    else this.conversation.log.focus();
+  }
+
+  update({ tab, talk, state }) {
+    const busy = isBusy(tab);
+    const stopping = state.stopping[tab.id];
+    this.given = tab.contract;
+    say(this.title, tab.title);
+    if (tab.status === "ready" || !tab.contract) this.#edit(true);
+    else if (busy) this.#edit(false);
+    this.#contract(tab.contract);
+    this.foot.update({ tab, talk, stopping });
+    this.stop.update({ busy, stopping });
+    this.restart.hidden = this.change.hidden = busy || Boolean(this.form);
+    fill(this.state, badge(tab, stopping));
+    say(this.reason, plain(tab.reason));
+    say(this.meter, usage(talk.totals));
+    this.#log(tab.log);
+    const asked = talk.questions !== this.asked && talk.questions.length > 0;
+    this.asked = talk.questions;
+    this.questions.update(talk.questions);
+    this.conversation.el.hidden = Boolean(this.form) && talk.entries.length === 0;
+    set(this.el, "data-form", this.form ? "open" : null);
+    const done = this.conversation.update({ talk, pending: [], mayEdit: false });
+    if (asked) this.questions.focus();
+    return done;
+  }
+
+  #edit(open) {
+    if (open === Boolean(this.form)) return;
+    this.form = open
+      ? new ContractForm({
+          tab: this.tab,
+          contract: this.given,
+          start: (contract) => this.#start(contract),
+          cancel: this.given && (() => {
+            this.#edit(false);
+            this.actions.refresh();
+          }),
+        })
+      : null;
+    fill(this.place, this.form?.el);
+    this.form?.focus();
+    this.actions.refresh();
+  }
+
+  async #start(contract) {
+    this.form.go.disabled = true;
+    const started = await this.actions.start(this.tab, contract);
+    if (started) this.#edit(false);
+    else if (this.form) this.form.go.disabled = false;
+    this.conversation.toEnd();
+    this.restart.focus();
+  }
+
+  #restart() {
+    this.actions.start(this.tab, this.given);
+  }
+
+  #contract(contract) {
+    this.contract.hidden = !contract || Boolean(this.form);
+    if (contract === this.shownContract || !contract) return;
+    this.shownContract = contract;
+    const text = plain(contract.text);
+    fill(
+      this.contract,
+      h("details", {}, h("summary", {}, h("span", { class: "dim" }, "Contract: "), text.split("\n")[0]), h("div", { class: "words" }, text)),
+      h("div", { class: "dim limits" }, plain(limitsOf(contract))),
+    );
+  }
+
+  #log(path) {
+    if (path === this.shownLog) return;
+    this.shownLog = path;
+    fill(this.log, path && ["Log: ", h("code", {}, plain(path)), copyButton(() => path, "Copy path of the log")]);
+  }
+}

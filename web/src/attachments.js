@@ -1,0 +1,62 @@
+// Files that go with a message: picked, dropped or pasted.
+
+import { h, icon, iconButton, fill } from "./dom.js";
+import { plain, size } from "./format.js";
+
+const LARGEST = 4 * 1024 * 1024; // bytes of all files of a message: what the socket takes, as base64
+const MOST = 20;
+
+export class Attachments {
+  constructor({ refuse, changed }) {
+    Object.assign(this, { refuse, changed });
+    this.files = [];
+    this.el = h("div", { class: "files", hidden: true });
+    this.input = h("input", {
+      type: "file", multiple: true, hidden: true, onchange: () => {
+        this.add(this.input.files);
+        this.input.value = "";
+      },
+    });
+    this.button = iconButton("clip", "Attach files", () => this.input.click());
+  }
+
+  async add(list) {
+    for (const file of list) {
+      const total = this.files.reduce((sum, each) => sum + each.size, 0) + file.size;
+      if (total > LARGEST || this.files.length >= MOST) {
+        this.refuse(`${file.name} was not attached: a message takes ${MOST} files and ${size(LARGEST)} in all.`);
+        continue;
+      }
+      const mimeType = file.type || "application/octet-stream";
+      const type = mimeType.startsWith("image/") ? "image" : "document";
+      this.files.push({ type, fileName: file.name || "pasted", mimeType, size: file.size, content: await base64(file) });
+    }
+    this.#show();
+  }
+
+  take() {
+    const files = this.files;
+    this.files = [];
+    this.#show();
+    return files;
+  }
+
+  #show() {
+    this.el.hidden = this.files.length === 0;
+    fill(this.el, ...this.files.map((file) =>
+      h("span", { class: "chip" }, icon("clip"), `${plain(file.fileName)} · ${size(file.size)}`,
+        iconButton("close", `Remove ${plain(file.fileName)}`, () => {
+          this.files = this.files.filter((each) => each !== file);
+          this.#show();
+        }))));
+    this.changed();
+  }
+}
+
+const base64 = (file) =>
+  new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(reader.result.slice(reader.result.indexOf(",") + 1));
+    reader.onerror = () => reject(reader.error);
+    reader.readAsDataURL(file);
+  });

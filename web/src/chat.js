@@ -1,0 +1,70 @@
+// A chat's panel: the conversation, the questions, and where the next message is written.
+
+import { h } from "./dom.js";
+import { Composer } from "./composer.js";
+import { Conversation } from "./conversation.js";
+import { Foot } from "./foot.js";
+import { Questions } from "./questions.js";
+import { isBusy } from "./store.js";
+
+export class ChatView {
+  constructor({ tab, actions }) {
+    this.title = h("h2", { class: "sr-only" });
+    this.folder = h("code", {});
+    const empty = h("div", { class: "empty", hidden: true },
+      h("p", { class: "empty-title" }, "Nothing said yet."),
+      h("p", {}, "Say what you want done in ", this.folder, ". Tools, MCP servers and AGENTS.md of this project are at hand."));
+    this.foot = new Foot({ retry: () => actions.retry(tab) });
+    this.conversation = new Conversation({
+      tab, empty, foot: this.foot.el,
+      actions: {
+        edit: (entry, text) => actions.say(tab, text, { before: entry.id, attachments: entry.message.attachments }),
+        again: (message) => actions.sayAgain(tab, message),
+        discard: (message) => actions.unsay(tab, message.id),
+        older: () => actions.older(tab),
+      },
+    });
+    this.questions = new Questions({ answer: (question, answer) => actions.answer(tab, question, answer) });
+    this.composer = new Composer({
+      tab,
+      actions: {
+        send: (text, attachments) => {
+          this.conversation.toEnd();
+          actions.say(tab, text, { attachments });
+        },
+        stop: (now) => actions.stop(tab, now),
+        refuse: actions.refuse,
+      },
+    });
+    this.el = h("div", { class: "panel chat" }, this.title, this.conversation.el, this.questions.el, this.composer.el);
+  }
+
+  shown() {
+    this.conversation.shown();
+  }
+
+  hidden() {
+    this.conversation.hidden();
+  }
+
+  focus() {
+    if (this.questions.el.hidden) this.composer.focus();
+    else this.questions.focus();
+  }
+
+  update({ tab, talk, state }) {
+    const busy = isBusy(tab);
+    const pending = state.pending[tab.id] ?? [];
+    const stopping = state.stopping[tab.id];
+    this.title.textContent = tab.title;
+    this.folder.textContent = tab.folder || state.hello.project;
+    this.foot.update({ tab, talk, stopping });
+    const asked = talk.questions !== this.asked && talk.questions.length > 0;
+    this.asked = talk.questions;
+    this.questions.update(talk.questions);
+    this.composer.update({ busy, stopping, totals: talk.totals, queued: tab.queued, link: state.link });
+    const done = this.conversation.update({ talk, pending, mayEdit: !busy && state.link === "open" });
+    if (asked && (this.composer.area.value === "" || !this.el.contains(document.activeElement))) this.questions.focus();
+    return done;
+  }
+}

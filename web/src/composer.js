@@ -1,0 +1,91 @@
+// Where a message is written: a draft that is kept, Send (which queues while a run is under way) and Stop.
+
+import { Attachments } from "./attachments.js";
+import { h, icon, say } from "./dom.js";
+import { usage } from "./format.js";
+import { kept } from "./kept.js";
+import { StopButton } from "./stop.js";
+
+export class Composer {
+  /** `actions`: send(text, attachments), stop(now), refuse(words). */
+  constructor({ tab, actions }) {
+    Object.assign(this, { tab, actions });
+    this.attachments = new Attachments({ refuse: actions.refuse, changed: () => this.#ready() });
+    this.area = h("textarea", {
+      class: "composer-area", rows: "1", "aria-label": "Message", placeholder: "Message", dir: "auto",
+      value: kept.get(`draft:${tab}`) ?? "",
+      oninput: () => this.#drafted(),
+      onkeydown: (event) => this.#key(event),
+      onpaste: (event) => event.clipboardData.files.length && this.#files(event, event.clipboardData.files),
+    });
+    this.send = h(
+      "button",
+      { type: "submit", class: "primary send", "aria-keyshortcuts": "Enter" },
+      h("span", { class: "send-words" }, "Send"), icon("send"),
+    );
+    this.words = this.send.firstChild;
+    this.stop = new StopButton(actions.stop);
+    this.meter = h("span", { class: "meter" });
+    this.hint = h("span", { class: "hint" });
+    this.el = h(
+      "form",
+      {
+        class: "composer",
+        onsubmit: (event) => {
+          event.preventDefault();
+          this.#submit();
+        },
+        ondragover: (event) => event.preventDefault(),
+        ondrop: (event) => this.#files(event, event.dataTransfer.files),
+      },
+      this.attachments.el,
+      h("div", { class: "composer-row" }, this.attachments.button, this.attachments.input, this.area, this.stop.el, this.send),
+      h("div", { class: "composer-foot" }, this.hint, this.meter),
+    );
+    this.#ready();
+  }
+
+  focus() {
+    this.area.focus();
+  }
+
+  update({ busy, stopping, totals, queued, link }) {
+    this.stop.update({ busy, stopping });
+    say(this.words, busy ? "Queue" : "Send");
+    const waits = queued ? `${queued} waiting for the run. ` : "";
+    const keys = busy ? "Enter queues · Esc stops" : "Enter sends · Shift+Enter begins a line";
+    say(this.hint, link === "open" ? waits + keys : "Not connected: what you send goes out when Newel is back.");
+    say(this.meter, usage(totals));
+  }
+
+  #submit() {
+    const text = this.area.value;
+    if (!text.trim() && this.attachments.files.length === 0) return;
+    this.actions.send(text, this.attachments.take());
+    this.area.value = "";
+    this.#drafted();
+  }
+
+  #key(event) {
+    if (event.isComposing) return;
+    if (event.key === "Enter" && !event.shiftKey && !event.altKey) {
+      event.preventDefault();
+      this.#submit();
+    }
+  }
+
+  #files(event, files) {
+    event.preventDefault();
+    this.attachments.add(files);
+  }
+
+  #drafted() {
+    kept.set(`draft:${this.tab}`, this.area.value);
+    this.area.rows = Math.min(12, this.area.value.split("\n").length);
+    this.#ready();
+  }
+
+  #ready() {
+    if (this.send) this.send.disabled = !this.area.value.trim() && this.attachments.files.length === 0;
+  }
+}

@@ -1,0 +1,188 @@
+// The log of a tab: what was said, what is being said, what waits. It follows the end only when the reader is there.
+
+import { h, iconButton, set } from "./dom.js";
+import { kept } from "./kept.js";
+import { AssistantView, PendingView, ToldView, UserView } from "./message.js";
+
+const AT_END = 40; // px from the end that still count as being there
+const NEAR_TOP = 300; // px from the top at which earlier messages are fetched
+
+export class Conversation {
+  /** `actions` of the tab: say, discard, older. */
+  constructor({ tab, actions, who, foot = null, empty = null }) {
+    Object.assign(this, { tab, actions, who, empty });
+    this.views = new Map(); // by key, in the order of the page
+    this.older = h("div", { class: "older", hidden: true }, "Fetching earlier messages…");
+    this.list = h("div", { class: "entries" });
+    this.content = h("div", { class: "column" }, this.older, empty, this.list, foot);
+    this.log = h(
+      "div",
+      { class: "log", role: "log", "aria-live": "polite", "aria-label": "Conversation", tabindex: "0" },
+      this.content,
+    );
+    this.pill = h(
+      "button",
+      { type: "button", class: "pill", hidden: true, onclick: () => this.toEnd() },
+      "New messages below",
+    );
+    this.end = iconButton("down", "Go to the end", () => this.toEnd(), { class: "icon-button to-end", hidden: true });
+    this.el = h("div", { class: "log-frame" }, this.log, this.pill, this.end);
+    this.follows = true;
+    this.mayEdit = false;
+    this.log.addEventListener("scroll", () => this.#scrolled(), { passive: true });
+    this.observer = new ResizeObserver(() => this.follows && this.#jump());
+  }
+
+  /** Called after the view was put into the page: back to where the reader was. */
+  shown() {
+    this.observer.observe(this.log);
+    this.observer.observe(this.content);
+    this.#restore();
+  }
+
+  hidden() {
+    this.observer.disconnect();
+  }
+
+  /** Show the talk; false if it wants another frame. */
+  update({ talk, pending, mayEdit }) {
+    this.mayEdit = mayEdit;
+    const height = this.log.scrollHeight;
+    const items = [
+      ...talk.entries.map((entry) => [entry.id, entry]),
+      ...(talk.live ? [[talk.live.id, this.#live(talk.live)]] : []),
+      ...pending.map((message) => [`pending:${message.id}`, message]),
+    ];
+    const done = this.#reconcile(items, talk);
+    set(this.log, "aria-busy", talk.live ? "true" : null);
+    if (this.empty) this.empty.hidden = !talk.ready || items.length > 0;
+    this.older.hidden = !this.fetching;
+    if (this.restoring && talk.ready && items.length) this.#restore();
+    if (this.follows) this.#jump();
+    else if (this.log.scrollHeight > height && !this.fetching) this.pill.hidden = false;
+    this.talk = talk;
+    return done;
+  }
+
+  #live(live) {
+    if (live !== this.liveSource) {
+      this.liveSource = live;
+      this.liveItem = { kind: "live", ...live };
+    }
+    return this.liveItem;
+  }
+
+  #reconcile(items, talk) {
+    let done = true;
+    const wanted = new Set(items.map(([key]) => key));
+    for (const [key, view] of this.views) {
+      if (wanted.has(key)) continue;
+      view.el.remove();
+      this.views.delete(key);
+    }
+    let before = null; // the element that the next one follows
+    for (const [key, item] of items) {
+      let view = this.views.get(key);
+      if (!view) {
+        view = this.#make(item);
+        this.views.set(key, view);
+      }
+      done = view.update(item, talk) && done;
+      const place = before ? before.nextSibling : this.list.firstChild;
+      if (place !== view.el) this.list.insertBefore(view.el, place);
+      before = view.el;
+    }
+    return done;
+  }
+
+  #make(item) {
+    switch (item.kind) {
+      case "assistant":
+      case "live":
+        return new AssistantView();
+      case "user":
+        return new UserView({
+          who: this.who,
+          edit: this.actions.edit,
+          mayEdit: () => this.mayEdit,
+        });
+      case "pending":
+        return new PendingView({ again: this.actions.again, discard: this.actions.discard });
+      default:
+        return new ToldView();
+    }
+  }
+
+  // -- where the reader is ------------------------------------------------------------------------
+
+  toEnd() {
+    this.follows = true;
+    this.pill.hidden = true;
+    this.#jump();
+    kept.set(`place:${this.tab}`, null);
+  }
+
+  #jump() {
+    this.log.scrollTop = this.log.scrollHeight;
+  }
+
+  #scrolled() {
+    const { scrollTop, scrollHeight, clientHeight } = this.log;
+    if (!this.log.isConnected || clientHeight === 0) return;
+    this.follows = scrollHeight - scrollTop - clientHeight < AT_END;
+    this.end.hidden = this.follows;
+    if (this.follows) this.pill.hidden = true;
+    if (scrollTop < NEAR_TOP && this.talk?.more) this.#fetchOlder();
+    clearTimeout(this.keeping);
+    this.keeping = setTimeout(() => this.#keep(), 200);
+  }
+
+  #keep() {
+    kept.set(`place:${this.tab}`, this.follows ? null : this.#place());
+  }
+
+  /** The first entry that is in sight, and how far it is from the top. */
+  #place() {
+    const top = this.log.getBoundingClientRect().top;
+    for (const [key, view] of this.views) {
+      const box = view.el.getBoundingClientRect();
+      if (box.bottom > top) return { key, offset: Math.round(box.top - top) };
+    }
+    return null;
+  }
+
+  #restore() {
+    const place = kept.get(`place:${this.tab}`);
+    const view = place && this.views.get(place.key);
+    this.restoring = Boolean(place) && !view;
+    if (!place) {
+      this.follows = true;
+      this.#jump();
+    } else if (view) {
+      this.follows = false;
+      this.#hold(view.el, place.offset);
+    }
+  }
+
+  #hold(element, offset) {
+    const top = this.log.getBoundingClientRect().top;
+    this.log.scrollTop += element.getBoundingClientRect().top - top - offset;
+  }
+
+  async #fetchOlder() {
+    if (this.fetching) return;
+    this.fetching = true;
+    this.older.hidden = false;
+    const place = this.#place();
+    try {
+      await this.actions.older();
+    } finally {
+      requestAnimationFrame(() => {
+        const view = place && this.views.get(place.key);
+        this.fetching = false;
+        this.older.hidden = true;
+        if (view && !this.follows) this.#hold(view.el, place.offset);
+      });
+    }
+  }
+}

@@ -1,0 +1,110 @@
+// Elements in one line each. Text given as a child is text, never HTML.
+
+/** h("button", {class: "quiet", onclick}, "Stop"): an element with attributes, listeners and children. */
+export function h(tag, props = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(props)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "value") element.value = value;
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  put(element, ...children);
+  return element;
+}
+
+function put(element, ...children) {
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+}
+
+/** Replace all children. */
+export function fill(element, ...children) {
+  element.replaceChildren();
+  put(element, ...children);
+}
+
+/** Set the text if it is another: nothing is laid out again without need. */
+export function say(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+/** Set or take away an attribute if it is another. */
+export function set(element, name, value) {
+  if (value === null || value === undefined || value === false) element.removeAttribute(name);
+  else if (element.getAttribute(name) !== String(value)) element.setAttribute(name, String(value));
+}
+
+const SVG = "http://www.w3.org/2000/svg";
+
+// 16 × 16, strokes of 1.5.
+const PATHS = {
+  plus: "M8 3v10M3 8h10",
+  close: "M4 4l8 8M12 4l-8 8",
+  check: "M3 8.5l3.2 3.2L13 5",
+  down: "M4 6l4 4 4-4",
+  right: "M6 4l4 4-4 4",
+  send: "M8 13V3M3.5 7.5L8 3l4.5 4.5",
+  stop: "M4.5 4.5h7v7h-7z",
+  copy: "M6 6h7v7H6zM10 6V3H3v7h3",
+  edit: "M3 13l.6-2.9L10.8 3l2.2 2.2-7.1 7.2zM9.4 4.4l2.2 2.2",
+  again: "M12.7 6A5 5 0 1 0 13 9M13 3v3h-3",
+  light: "M8 5a3 3 0 1 0 0 6 3 3 0 0 0 0-6zM8 1.5v1M8 13.5v1M1.5 8h1M13.5 8h1M3.4 3.4l.7.7M11.9 11.9l.7.7M12.6 3.4l-.7.7M4.1 11.9l-.7.7",
+  dark: "M12.5 9.5A5 5 0 0 1 6.5 3.5a5 5 0 1 0 6 6z",
+  auto: "M2.5 3.5h11v7h-11zM6 13h4M8 10.5V13",
+  command: "M3.5 5.5L6 8l-2.5 2.5M8 11h4.5",
+  tools: "M10.5 2.5a3.3 3.3 0 0 0-3 4.5L3 11.5 4.5 13 9 8.5a3.3 3.3 0 0 0 4.4-3.8l-1.9 1.9-1.8-.4-.4-1.8 1.9-1.9z",
+  history: "M3 4.5V8h3.5M3.3 8A5 5 0 1 0 5 4.2L3.2 6M8 5.5V8l2 1.2",
+  clip: "M12.5 7.5l-4.6 4.6a2.6 2.6 0 0 1-3.7-3.7l5-5a1.8 1.8 0 0 1 2.5 2.5l-4.8 4.8a.9.9 0 0 1-1.2-1.2l4-4",
+  warn: "M8 2.5L14 13H2zM8 6.5v3M8 11.2v.3",
+  question: "M8 14A6 6 0 1 0 8 2a6 6 0 0 0 0 12zM6.3 6.3a1.8 1.8 0 1 1 2.4 1.7c-.5.2-.7.5-.7 1M8 11.2v.3",
+  keys: "M2 4.5h12v7H2zM4.5 7h.01M7 7h.01M9.5 7h.01M12 7h.01M5 9.5h6",
+};
+
+/** A picture of the set above; only for the eye, a name stands beside it or on its button. */
+export function icon(name) {
+  const svg = document.createElementNS(SVG, "svg");
+  for (const [key, value] of [["viewBox", "0 0 16 16"], ["class", `icon icon-${name}`], ["aria-hidden", "true"]]) {
+    svg.setAttribute(key, value);
+  }
+  const path = document.createElementNS(SVG, "path");
+  path.setAttribute("d", PATHS[name]);
+  svg.append(path);
+  return svg;
+}
+
+/** A button that is a picture with a name. */
+export const iconButton = (name, label, onclick, props = {}) =>
+  h("button", { type: "button", class: "icon-button", "aria-label": label, title: label, onclick, ...props }, icon(name));
+
+/** A random identifier of 32 hexadecimal digits, as the server makes them. */
+export const newId = () =>
+  [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+
+/** Put text on the clipboard; false where that is not allowed. */
+export async function copyText(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const area = h("textarea", { class: "sr-only", value: text });
+    document.body.append(area);
+    area.select();
+    const done = document.execCommand("copy"); // the only way on a page that is no secure context
+    area.remove();
+    return done;
+  }
+}
+
+/** A button that copies what `text()` returns, and says so on itself. */
+export function copyButton(text, label = "Copy") {
+  const button = iconButton("copy", label, async () => {
+    const done = await copyText(text());
+    button.replaceChildren(icon(done ? "check" : "warn"));
+    set(button, "aria-label", done ? "Copied" : "Could not copy");
+    setTimeout(() => {
+      button.replaceChildren(icon("copy"));
+      set(button, "aria-label", label);
+    }, 1_500);
+  });
+  return button;
+}

@@ -1,0 +1,133 @@
+// Words and numbers as the page shows them. Pure functions of text.
+
+export const CALL_WIDTH = 80; // characters of a tool call's line, the ellipsis included
+
+/** A text that is at most `width` characters, cut with an ellipsis. Counts code points, so that no sign is torn. */
+export function cut(text, width) {
+  if (text.length <= width) return text;
+  const signs = [...text];
+  return signs.length <= width ? text : `${signs.slice(0, width - 1).join("")}…`;
+}
+
+// Escape sequences (colours, cursor, titles, links) and control characters but tab and line feed.
+const ESCAPES = /\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|\x1b\[[0-?]*[ -/]*[@-~]?|\x1b[ -/]*[0-~]?/g;
+const CONTROLS = /[\x00-\x08\x0b-\x1f\x7f-\x9f]/g;
+const TURNS = /[\u202a-\u202e\u2066-\u2069]/g; // marks that turn the direction of writing
+
+/** Text of a tool or a file, for reading: no escape sequence, no control character, nothing that turns writing round. */
+export const plain = (text) =>
+  text.replace(ESCAPES, "").replace(/\r\n?/g, "\n").replace(CONTROLS, "").replace(TURNS, written);
+
+const HIDDEN = new RegExp(
+  [
+    "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\xa0\\xad\\u034f\\u061c\\u115f\\u1160\\u1680\\u17b4\\u17b5\\u180b-\\u180f\\u2000-\\u200f]",
+    "[\\u2028-\\u202f\\u205f-\\u206f\\u2800\\u3000\\u3164\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff9-\\ufffc]",
+    "[\\u{e0000}-\\u{e0fff}\\u{1d159}]",
+    "\\p{Co}|\\p{Cs}",
+  ].join("|"),
+  "gu",
+);
+
+/** Text that somebody decides on: each character that could hide or disguise another is written out. */
+export const reveal = (text) => text.replace(HIDDEN, written);
+
+const written = (sign) => `<U+${sign.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}>`;
+
+/** Text on one line. */
+export const oneLine = (text) => plain(text).replace(/\s*\n\s*/g, " ↵ ").replace(/\t/g, " ").trim();
+
+const MAIN_ARGUMENTS = ["command", "file_path", "path", "pattern", "query", "url"];
+
+/** A call in a few words: its name and parameters, at most 80 characters. */
+export function callLine(name, args) {
+  const given = args && typeof args === "object" ? Object.entries(args) : [];
+  const main = given.find(([key, value]) => MAIN_ARGUMENTS.includes(key) && typeof value === "string");
+  const rest = given.filter((pair) => pair !== main).map(([key, value]) => `${key}=${brief(value)}`);
+  return cut(oneLine([name, ...(main ? [main[1].slice(0, 400)] : []), ...rest].join(" ")), CALL_WIDTH);
+}
+
+const brief = (value) =>
+  typeof value === "string" ? JSON.stringify(value.slice(0, 200)) : JSON.stringify(value)?.slice(0, 200);
+
+export const plural = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
+
+/** 3100 → "3.1k". */
+export function short(count) {
+  if (count < 1_000) return String(count);
+  if (count < 10_000) return `${(count / 1_000).toFixed(1)}k`;
+  if (count < 1_000_000) return `${Math.round(count / 1_000)}k`;
+  return `${(count / 1_000_000).toFixed(1)}M`;
+}
+
+/** Milliseconds as "4 ms", "1.9 s", "2 min 5 s". */
+export function duration(ms) {
+  if (ms < 1_000) return `${Math.round(ms)} ms`;
+  if (ms < 60_000) return `${(ms / 1_000).toFixed(1)} s`;
+  const seconds = Math.round(ms / 1_000);
+  return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
+}
+
+export function size(bytes) {
+  if (bytes < 1_000) return `${bytes} B`;
+  return bytes < 1_000_000 ? `${(bytes / 1_000).toFixed(1)} kB` : `${(bytes / 1_000_000).toFixed(1)} MB`;
+}
+
+/** What a conversation has used: "3.1k in · 420 out · $0.004 · 11 % of 128k"; "" before anything was. */
+export function usage({ input, output, context, window, cost }) {
+  if (!input && !output) return "";
+  const parts = [`${short(input)} in`, `${short(output)} out`];
+  if (cost !== null && cost !== undefined) parts.push(`$${cost < 0.01 ? cost.toFixed(4) : cost.toFixed(2)}`);
+  if (window) parts.push(`${Math.round((100 * context) / window)} % of ${short(window)}`);
+  return parts.join(" · ");
+}
+
+/** How a call ended, in a few words: "212 lines", "exit code 1", "+14 −3". */
+export function outcome(name, { output, isError, details }) {
+  if (details.timedOut) return "timed out";
+  if (output.startsWith("Interrupted:")) return "interrupted";
+  if (output.startsWith("Not run:")) return "not run";
+  if (details.exitCode) return `exit code ${details.exitCode}`;
+  if (isError) return "failed";
+  if (typeof details.diff === "string" && details.diff) return changed(details.diff);
+  if (name === "read" && Number.isInteger(details.linesRead)) return plural(details.linesRead, "line");
+  return "";
+}
+
+/** Whether a call did not do what was asked. */
+export const hasFailed = ({ isError, details }) => Boolean(isError || details.exitCode);
+
+/** The lines of a unified diff: [{kind: "add" | "del" | "hunk" | "file" | "same", text}]. */
+export function diffLines(diff) {
+  let inHunk = false;
+  return diff.replace(/\n$/, "").split("\n").map((text) => {
+    if (text.startsWith("@@")) inHunk = true;
+    else if (!inHunk) return { kind: "file", text };
+    if (text.startsWith("@@")) return { kind: "hunk", text };
+    if (text.startsWith("+")) return { kind: "add", text };
+    return { kind: text.startsWith("-") ? "del" : "same", text };
+  });
+}
+
+function changed(diff) {
+  const lines = diffLines(diff);
+  const count = (kind) => lines.filter((line) => line.kind === kind).length;
+  return `+${count("add")} −${count("del")}`;
+}
+
+/** How well `query` fits `text`, 0 if not at all: its letters in their order, better together and at word starts. */
+export function fit(query, text) {
+  const wanted = query.toLowerCase().replace(/\s+/g, "");
+  const given = text.toLowerCase();
+  if (!wanted) return 1;
+  const together = given.indexOf(query.toLowerCase().trim());
+  if (together >= 0) return 1_000 - together;
+  let place = -1;
+  let score = 1;
+  for (const sign of wanted) {
+    const next = given.indexOf(sign, place + 1);
+    if (next < 0) return 0;
+    if (next === place + 1 || /\W/.test(given[next - 1] ?? " ")) score += 2;
+    place = next;
+  }
+  return score;
+}

@@ -1,0 +1,45 @@
+// What the browser keeps for this page: drafts, places, what was read, preferences. Without storage nothing is kept.
+
+const PREFIX = "newel:";
+
+function storage(kind) {
+  try {
+    return window[kind];
+  } catch {
+    return null; // storage is switched off
+  }
+}
+
+const local = storage("localStorage");
+const session = storage("sessionStorage");
+
+function read(place, key) {
+  try {
+    return JSON.parse(place.getItem(PREFIX + key));
+  } catch {
+    return null;
+  }
+}
+
+function write(place, key, value) {
+  try {
+    if (value === null || value === undefined || value === "") place.removeItem(PREFIX + key);
+    else place.setItem(PREFIX + key, JSON.stringify(value));
+  } catch {
+    // full or switched off: what is kept is a convenience
+  }
+}
+
+export const kept = { get: (key) => read(local, key), set: (key, value) => write(local, key, value) };
+export const keptHere = { get: (key) => read(session, key), set: (key, value) => write(session, key, value) };
+
+const OF_TABS = /^newel:(?:draft|place|seen|form):(.+)$/;
+
+/** Forget what belongs to tabs that no longer exist. */
+export function forgetTabs(ids) {
+  if (!local) return;
+  for (const key of Object.keys(local)) {
+    const tab = OF_TABS.exec(key)?.[1];
+    if (tab && !ids.has(tab)) local.removeItem(key);
+  }
+}

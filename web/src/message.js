@@ -1,0 +1,280 @@
+// What was said, each as a small view: {el, update(item, talk) → false if it wants another frame}.
+
+import { copyButton, fill, h, icon, iconButton, set } from "./dom.js";
+import { elapsed } from "./clock.js";
+import { duration, plain, size } from "./format.js";
+import { kept } from "./kept.js";
+import { Prose } from "./prose.js";
+import { imageView, section, ToolLine } from "./toolcall.js";
+
+// -- the assistant ----------------------------------------------------------------------------------
+
+/** The model's reasoning, in a panel of its own. */
+class Reasoning {
+  constructor({ open }) {
+    this.label = h("span", {}, "Thinking");
+    this.head = h(
+      "button",
+      { type: "button", class: "reasoning-head", onclick: () => this.#toggle() },
+      icon("right"), this.label,
+    );
+    this.text = h("div", { class: "reasoning-text", tabindex: "0", role: "region", "aria-label": "Reasoning" });
+    this.el = h("section", { class: "reasoning", "aria-label": "Reasoning panel" }, this.head, this.text);
+    this.#open(open && kept.get("reasoning") !== "closed");
+  }
+
+  update(part, { live, since }) {
+    if (this.live !== live) {
+      fill(this.label, live ? ["Thinking ", elapsed(since)] : "Reasoning");
+      this.live = live;
+    }
+    if (part.text === this.shown) return;
+    const { scrollHeight, scrollTop, clientHeight } = this.text;
+    const follows = live && scrollHeight - scrollTop - clientHeight < 24;
+    if (this.shown && part.text.startsWith(this.shown) && this.text.firstChild) {
+      this.text.firstChild.appendData(plain(part.text.slice(this.shown.length)));
+    } else this.text.textContent = plain(part.text);
+    this.shown = part.text;
+    if (follows) this.text.scrollTop = this.text.scrollHeight;
+  }
+
+  #toggle() {
+    this.#open(this.text.hidden);
+    kept.set("reasoning", this.text.hidden ? "closed" : null);
+  }
+
+  #open(open) {
+    this.text.hidden = !open;
+    set(this.head, "aria-expanded", open);
+  }
+}
+
+const partsOf = (message) =>
+  message.content.map((part) => {
+    if (part.type === "thinking") return { type: "thinking", text: part.thinking };
+    return part.type === "toolCall" ? { ...part, type: "call" } : part;
+  });
+
+export class AssistantView {
+  constructor() {
+    this.body = h("div", { class: "said" });
+    this.end = h("p", { class: "cause", hidden: true });
+    this.actions = h("div", { class: "actions" }, copyButton(() => this.#text(), "Copy message"));
+    this.el = h("article", { class: "entry assistant", "aria-label": "Assistant" }, this.body, this.end, this.actions);
+    this.views = [];
+    this.wasLive = false;
+  }
+
+  update(item, talk) {
+    const live = item.kind === "live";
+    this.wasLive ||= live;
+    if (this.item !== item) {
+      this.item = item;
+      this.parts = live ? item.parts : partsOf(item.message);
+      this.settled = false;
+    }
+    let done = true;
+    if (!this.settled) {
+      done = this.#parts(live);
+      this.settled = done && !live;
+      if (!live) this.#end(item.message);
+    }
+    this.parts.forEach((part, index) => {
+      if (part.type === "call") this.views[index].view.update(part, part.id ? talk.calls[part.id] : undefined);
+    });
+    return done;
+  }
+
+  #parts(live) {
+    let done = true;
+    this.parts.forEach((part, index) => {
+      if (this.views[index]?.type !== part.type) this.#replace(index, part.type);
+      const { view } = this.views[index];
+      const grows = live && index === this.parts.length - 1;
+      if (part.type === "text") done = this.#prose(view, part.text, grows) && done;
+      else if (part.type === "thinking") view.update(part, { live: grows, since: this.item.at });
+    });
+    for (const { view } of this.views.splice(this.parts.length)) view.el.remove();
+    this.actions.hidden = live || !this.parts.some((part) => part.type === "text" && part.text.trim());
+    return done;
+  }
+
+  #prose(view, text, grows) {
+    if (grows) return view.grow(text);
+    if (!view.finished) view.finish(text);
+    view.finished = true;
+    return true;
+  }
+
+  #replace(index, type) {
+    for (const { view } of this.views.splice(index)) view.el.remove();
+    const make = { text: () => new Prose(), call: () => new ToolLine(), thinking: () => new Reasoning({ open: this.wasLive }) };
+    const view = make[type]();
+    this.views[index] = { type, view };
+    this.body.append(view.el);
+  }
+
+  #end({ stopReason, errorMessage }) {
+    const words = { error: errorMessage || "The request failed.", length: CUT, aborted: "Stopped." }[stopReason];
+    this.end.hidden = !words;
+    set(this.end, "class", stopReason === "error" ? "cause bad-text" : "cause");
+    fill(this.end, words && icon(stopReason === "error" ? "warn" : "stop"), words && h("span", {}, plain(words)));
+  }
+
+  #text() {
+    return this.parts.filter((part) => part.type === "text").map((part) => part.text).join("\n\n");
+  }
+}
+
+const CUT = "The answer ends here: it reached the model's limit of length.";
+
+// -- the user ---------------------------------------------------------------------------------------
+
+const textOf = ({ content }) =>
+  typeof content === "string" ? content : content.filter((part) => part.type === "text").map((part) => part.text).join("");
+
+const imagesOf = ({ content }) => (typeof content === "string" ? [] : content.filter((part) => part.type === "image"));
+
+const attachment = (file) =>
+  file.type === "image"
+    ? imageView({ data: file.preview ?? file.content, mimeType: file.mimeType })
+    : h("span", { class: "chip" }, icon("clip"), `${plain(file.fileName)} · ${size(file.size)}`);
+
+export class UserView {
+  /** `edit(id, text)` says an edited message again; `mayEdit()` tells whether that is possible now. */
+  constructor({ edit, mayEdit, who = "You" }) {
+    Object.assign(this, { edit, mayEdit });
+    this.body = h("div", { class: "user-text", dir: "auto" });
+    this.files = h("div", { class: "files" });
+    const change = iconButton("edit", "Edit and send again", () => this.#edit());
+    this.actions = h("div", { class: "actions" }, edit && change, copyButton(() => this.text, "Copy message"));
+    this.el = h("article", { class: "entry user", "aria-label": who }, h("span", { class: "who" }, who), this.body, this.files, this.actions);
+  }
+
+  update(item) {
+    if (item === this.item) return true;
+    this.item = item;
+    this.text = textOf(item.message);
+    this.body.textContent = plain(this.text);
+    fill(this.files, ...imagesOf(item.message).map(imageView), ...(item.message.attachments ?? []).map(attachment));
+    return true;
+  }
+
+  #edit() {
+    if (!this.mayEdit()) return;
+    const area = h("textarea", { class: "edit-area", "aria-label": "Edit your message", value: this.text, rows: "3" });
+    const back = () => {
+      form.replaceWith(this.body);
+      this.actions.hidden = false;
+      this.actions.firstChild.focus();
+    };
+    const send = () => {
+      if (area.value.trim()) this.edit(this.item, area.value);
+      back();
+    };
+    const form = h(
+      "form",
+      {
+        class: "edit-form",
+        onsubmit: (event) => {
+          event.preventDefault();
+          send();
+        },
+        onkeydown: (event) => {
+          if (event.key === "Escape") {
+            event.stopPropagation();
+            back();
+          } else if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) send();
+        },
+      },
+      area,
+      h("p", { class: "dim" }, "What followed this message stays in the session and leaves the conversation."),
+      h("div", { class: "row" },
+        h("button", { type: "submit", class: "primary" }, "Send again"),
+        h("button", { type: "button", onclick: back }, "Cancel")),
+    );
+    this.body.replaceWith(form);
+    this.actions.hidden = true;
+    area.focus();
+  }
+}
+
+/** Something said here that the conversation does not have yet. */
+export class PendingView {
+  constructor({ again, discard }) {
+    Object.assign(this, { again, discard });
+    this.state = h("span", { class: "aside" });
+    this.body = h("div", { class: "user-text", dir: "auto" });
+    this.row = h("div", { class: "row" });
+    this.el = h("article", { class: "entry user pending", "aria-label": "You" }, h("span", { class: "who" }, "You ", this.state), this.body, this.row);
+  }
+
+  update(item) {
+    if (item === this.item) return true;
+    this.item = item;
+    this.body.textContent = item.text;
+    set(this.el, "data-state", item.state);
+    this.state.textContent = { sending: "sending", queued: "waits for the run", failed: "not sent", sent: "" }[item.state];
+    fill(
+      this.row,
+      item.state === "failed" && [
+        h("button", { type: "button", onclick: () => this.again(item) }, "Retry"),
+        h("button", { type: "button", onclick: () => this.discard(item) }, "Discard"),
+      ],
+    );
+    return true;
+  }
+}
+
+// -- what is told beside the messages -----------------------------------------------------------------
+
+const line = (kind, picture, ...children) =>
+  h("div", { class: `entry told ${kind}` }, icon(picture), h("div", { class: "told-words" }, ...children));
+
+const TOLD = {
+  notice: ({ level, text }) => line(level === "warning" ? "warn" : "info", level === "warning" ? "warn" : "question", plain(text)),
+  error: ({ text }) => line("bad", "warn", plain(text)),
+  end: ({ text }) => line("info", "stop", plain(text)),
+  retry: ({ attempt, of, delay, reason }) =>
+    line("warn", "again", `${plain(reason)} Trying again in ${duration(delay * 1_000)} (${attempt} of ${of}).`),
+  verdict: ({ satisfied, why, missing }) =>
+    line(
+      satisfied ? "ok" : "info",
+      satisfied ? "check" : "question",
+      h("strong", {}, satisfied ? "Contract satisfied. " : "Not satisfied yet. "),
+      plain(why),
+      missing && h("div", { class: "dim" }, `Missing: ${plain(missing)}`),
+    ),
+  acceptance({ command, passed, output, duration: took }) {
+    if (passed === null) return line("info", "command", h("strong", {}, "Acceptance runs: "), h("code", {}, plain(command)));
+    const words = passed ? "Acceptance passed: " : "Acceptance failed: ";
+    return line(
+      passed ? "ok" : "bad",
+      passed ? "check" : "close",
+      h("strong", {}, words), h("code", {}, plain(command)), h("span", { class: "dim" }, ` ${duration(took ?? 0)}`),
+      h("details", { open: !passed }, h("summary", {}, "Output"), section("Output", plain(output))),
+    );
+  },
+  custom({ message }) {
+    if (message.name !== "compaction") return h("div", { hidden: true });
+    return line(
+      "info", "history", "Earlier messages were summed up for the model.",
+      h("details", {}, h("summary", {}, "Summary"), section("Summary", plain(String(message.data?.summary ?? "")))),
+    );
+  },
+};
+
+export class ToldView {
+  constructor() {
+    this.el = h("div", {});
+  }
+
+  update(item) {
+    if (item === this.item) return true;
+    this.item = item;
+    const next = TOLD[item.kind](item);
+    this.el.replaceWith(next);
+    this.el = next;
+    return true;
+  }
+}

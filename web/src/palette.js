@@ -1,0 +1,68 @@
+// The command palette and the keyboard: every command has a name, some have keys.
+
+import { h } from "./dom.js";
+import { dialogHead, openDialog } from "./dialog.js";
+import { pick } from "./picker.js";
+
+export const KEYS = [
+  ["Ctrl+K", "Commands"],
+  ["?", "This list"],
+  ["Alt+N", "New chat"],
+  ["Alt+A", "New agent"],
+  ["Alt+O", "Open an earlier conversation"],
+  ["Alt+T", "MCP tools"],
+  ["Alt+1 … Alt+9", "Show a tab"],
+  ["Alt+W", "Close the tab"],
+  ["Delete, F2 on a tab", "Close, rename it"],
+  ["/", "Write a message"],
+  ["Enter", "Send, or queue while a run is under way"],
+  ["Shift+Enter", "A new line"],
+  ["Ctrl+Enter", "Start the agent, send an edited message"],
+  ["Escape", "Close what is open; else stop the run, and again: at once"],
+];
+
+export const showKeys = () =>
+  openDialog({
+    label: "Keyboard",
+    kind: "keys",
+    build: (close) => [
+      dialogHead("Keyboard", close),
+      h("dl", {}, ...KEYS.map(([keys, words]) => h("div", {}, h("dt", {}, h("kbd", {}, keys)), h("dd", {}, words)))),
+    ],
+  });
+
+/** Choose one of `commands`, [{title, detail, keys, run}], and run it. */
+export async function openPalette(commands) {
+  const chosen = await pick({
+    label: "Commands",
+    placeholder: "What do you want to do?",
+    choices: commands.map(({ title, detail, keys, run }) => ({ title, detail, keys, value: run })),
+  });
+  chosen?.();
+}
+
+const isTyping = (element) => element?.matches?.("input, textarea, select, [contenteditable]") ?? false;
+
+/** Listen to the keyboard; `does` has a function for each command. */
+export function listen(does) {
+  const alt = { KeyN: does.newChat, KeyA: does.newAgent, KeyO: does.openSession, KeyT: does.toggleTools, KeyW: does.close };
+  document.addEventListener("keydown", (event) => {
+    const hasDialog = document.querySelector("dialog[open]") !== null;
+    const command = commandOf(event, hasDialog);
+    if (!command) return;
+    event.preventDefault();
+    command();
+  });
+
+  function commandOf(event, hasDialog) {
+    const { key, code, altKey } = event;
+    const chord = event.ctrlKey || event.metaKey;
+    if (chord && !altKey && key.toLowerCase() === "k") return hasDialog ? null : does.palette;
+    if (hasDialog || chord) return null;
+    if (altKey && /^Digit[1-9]$/.test(code)) return () => does.showNth(Number(code.at(-1)) - 1);
+    if (altKey) return alt[code] ?? null;
+    if (key === "Escape") return does.escape;
+    if (isTyping(event.target)) return null;
+    return { "?": does.keys, "/": does.write }[key] ?? null;
+  }
+}

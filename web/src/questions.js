@@ -1,0 +1,190 @@
+// Questions that wait for a person: what would be done, exactly; the default is no.
+
+import { fill, h, icon, set } from "./dom.js";
+import { diffView } from "./diff.js";
+import { plain, reveal } from "./format.js";
+
+export class Questions {
+  /** `answer(question, answer)` resolves when the server has it. */
+  constructor({ answer }) {
+    this.answer = answer;
+    this.cards = new Map();
+    this.el = h("div", { class: "questions", hidden: true });
+  }
+
+  update(questions) {
+    if (questions === this.shown) return;
+    this.shown = questions;
+    const wanted = new Set(questions.map((question) => question.id));
+    for (const [id, card] of this.cards) {
+      if (wanted.has(id)) continue;
+      card.remove();
+      this.cards.delete(id);
+    }
+    for (const question of questions) {
+      if (this.cards.has(question.id)) continue;
+      const card = CARDS[question.kind](question, (answer) => this.#answer(question, card, answer));
+      this.cards.set(question.id, card);
+      this.el.append(card);
+    }
+    this.el.hidden = questions.length === 0;
+  }
+
+  /** Go to the first question, at its safe answer. */
+  focus() {
+    this.el.querySelector("[data-default]")?.focus();
+  }
+
+  async #answer(question, card, answer) {
+    const buttons = card.querySelectorAll("button, input, select");
+    for (const button of buttons) button.disabled = true;
+    const problem = await this.answer(question, answer);
+    for (const button of buttons) button.disabled = false;
+    if (problem) fill(card.querySelector(".problem"), icon("warn"), problem);
+  }
+}
+
+let count = 0;
+
+function frame(question, title, ...children) {
+  count += 1;
+  const heading = h("h3", { id: `question-${count}` }, icon("question"), title);
+  return h(
+    "form",
+    {
+      class: "question", role: "group", "aria-labelledby": heading.id,
+      onsubmit: (event) => event.preventDefault(),
+    },
+    h("div", { class: "sr-only", role: "alert" }, `A question waits: ${title}`),
+    heading,
+    ...children,
+    h("p", { class: "problem bad-text" }),
+  );
+}
+
+const button = (words, onclick, props = {}) => h("button", { type: "button", onclick, ...props }, words);
+
+function approval(question, answer) {
+  const looksLikeDiff = /^@@ /m.test(question.preview) && /^(?:---|\+\+\+) /m.test(question.preview);
+  const preview = looksLikeDiff
+    ? diffView(question.preview, reveal)
+    : h("pre", { class: "exact", tabindex: "0", "aria-label": "What would be done" }, reveal(question.preview));
+  const word = h("input", {
+    type: "text", "aria-label": "What to do instead", placeholder: "What to do instead (optional)", maxlength: "2000",
+    onkeydown: (event) => {
+      if (event.key !== "Enter") return;
+      event.preventDefault();
+      no();
+    },
+  });
+  const no = () => answer({ decision: "no", ...(word.value.trim() && { word: word.value.trim() }) });
+  return frame(
+    question,
+    `Allow ${reveal(question.title)}?`,
+    h("p", { class: "dim" }, "In ", h("code", {}, reveal(question.folder || "an unnamed folder")), ":"),
+    preview,
+    h("div", { class: "row" },
+      button("No", no, { class: "primary", "data-default": true }),
+      button("Run once", () => answer({ decision: "once" })),
+      button("Always for exactly this", () => answer({ decision: "always" })),
+      word),
+  );
+}
+
+function link(question, answer) {
+  let host = "";
+  try {
+    const url = new URL(question.url);
+    if (/^https?:$/.test(url.protocol)) host = url.host;
+  } catch {
+    // no address at all: it is shown, and cannot be opened
+  }
+  return frame(
+    question,
+    plain(question.title),
+    question.preview && h("p", { class: "words" }, plain(question.preview)),
+    h("pre", { class: "exact", tabindex: "0", "aria-label": "Address" }, reveal(question.url)),
+    h("div", { class: "row" },
+      button("Decline", () => answer({ action: "decline" }), { class: "primary", "data-default": true }),
+      host && h("a", { class: "button", href: question.url, target: "_blank", rel: "noopener noreferrer" }, `Open ${reveal(host)}`),
+      button("Done", () => answer({ action: "accept", content: {} })),
+      button("Cancel", () => answer({ action: "cancel" }))),
+  );
+}
+
+// -- a form from a flat JSON Schema -------------------------------------------------------------------
+
+function form(question, answer) {
+  const required = new Set(question.schema.required ?? []);
+  const fields = Object.entries(question.schema.properties ?? {}).map(([name, schema]) =>
+    field(name, schema, required.has(name)));
+  const card = frame(
+    question,
+    plain(question.title),
+    question.preview && h("p", { class: "words" }, plain(question.preview)),
+    ...fields.map((each) => each.el),
+    h("div", { class: "row" },
+      button("Decline", () => answer({ action: "decline" }), { class: "primary", "data-default": true }),
+      h("button", { type: "submit" }, "Send"),
+      button("Cancel", () => answer({ action: "cancel" }))),
+  );
+  card.addEventListener("submit", () => {
+    const given = fields.map((each) => [each.name, each.value()]).filter(([, value]) => value !== undefined);
+    answer({ action: "accept", content: Object.fromEntries(given) });
+  });
+  return card;
+}
+
+const INPUTS = { email: "email", uri: "url", date: "date", "date-time": "datetime-local" };
+
+function field(name, schema, required) {
+  count += 1;
+  const id = `field-${count}`;
+  const about = schema.description && h("span", { class: "dim", id: `${id}-about` }, plain(schema.description));
+  const label = h("label", { for: id }, plain(schema.title ?? name), required ? " (required)" : "");
+  const control = controlFor(schema, required);
+  set(control, "id", id);
+  if (about) set(control, "aria-describedby", about.id);
+  const side = schema.type === "boolean" ? [control, label] : [label, control];
+  return { name, el: h("div", { class: `field ${schema.type}` }, ...side, about), value: () => valueOf(control, schema) };
+}
+
+function controlFor(schema, required) {
+  const choices = choicesOf(schema);
+  const initial = schema.default;
+  if (schema.type === "array" || choices) {
+    const many = schema.type === "array";
+    const chosen = (value) => (many ? (initial ?? []).includes(value) : initial === value);
+    return h("select", { multiple: many, required },
+      !many && !required && h("option", { value: "" }, "(none)"),
+      ...(choices ?? []).map(([value, title]) => h("option", { value, selected: chosen(value) }, plain(title))));
+  }
+  if (schema.type === "boolean") return h("input", { type: "checkbox", checked: initial === true });
+  if (schema.type === "integer" || schema.type === "number") {
+    return h("input", {
+      type: "number", required, min: schema.minimum, max: schema.maximum, value: initial ?? "",
+      step: schema.type === "integer" ? "1" : "any",
+    });
+  }
+  return h("input", {
+    type: INPUTS[schema.format] ?? "text", required, minlength: schema.minLength, maxlength: schema.maxLength,
+    pattern: schema.pattern, value: initial ?? "",
+  });
+}
+
+/** [[value, title]] of a schema that is a choice, else null. */
+function choicesOf(schema) {
+  const from = schema.type === "array" ? (schema.items ?? {}) : schema;
+  const titled = from.oneOf ?? from.anyOf;
+  if (titled) return titled.map((each) => [String(each.const), String(each.title ?? each.const)]);
+  return from.enum?.map((value, index) => [String(value), String(from.enumNames?.[index] ?? value)]) ?? null;
+}
+
+function valueOf(control, schema) {
+  if (schema.type === "boolean") return control.checked;
+  if (control.multiple) return [...control.selectedOptions].map((option) => option.value);
+  if (control.value === "") return undefined;
+  return schema.type === "integer" || schema.type === "number" ? Number(control.value) : control.value;
+}
+
+const CARDS = { approval, form, link };

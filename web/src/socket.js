@@ -1,0 +1,122 @@
+// The one socket: requests with replies, and a connection that comes back by itself.
+
+const FIRST_DELAY = 250; // ms before the first try to connect again
+const LAST_DELAY = 5_000;
+const PING_EVERY = 25_000;
+const PATIENCE = 10_000; // ms without an answer to a ping, or without a connection
+
+// What may be asked again after the connection was lost without a reply: asking twice is asking once.
+const REPEATABLE = new Set([
+  "send", "stop", "answer", "setServer", "setTool", "setModel", "renameTab", "getHistory", "getSessions", "getModels",
+]);
+
+/** A request that was not done; `code` is the server's, or "connection". */
+export class RequestError extends Error {
+  constructor(code, message) {
+    super(message);
+    this.code = code;
+  }
+}
+
+export class Connection {
+  /**
+   * `onFrame(frame)` takes what the server sends unasked, `onLink(state)` "open", "lost" or "denied". `isAllowed()`
+   * resolves to false where the server no longer takes our cookie: a browser does not tell why a socket was refused.
+   */
+  constructor({ url, onFrame, onLink, isAllowed }) {
+    Object.assign(this, { url, onFrame, onLink, isAllowed });
+    this.waiting = new Map(); // request id → {message, resolve, reject}
+    this.count = 0;
+    this.delay = FIRST_DELAY;
+    this.socket = null;
+    this.timer = null;
+    addEventListener("online", () => this.hurry());
+    document.addEventListener("visibilitychange", () => document.hidden || this.hurry());
+  }
+
+  get isOpen() {
+    return this.socket?.readyState === WebSocket.OPEN;
+  }
+
+  connect() {
+    clearTimeout(this.timer);
+    this.timer = null;
+    const socket = new WebSocket(this.url);
+    this.socket = socket;
+    const giveUp = setTimeout(() => socket.close(), PATIENCE);
+    socket.onmessage = (message) => this.#receive(JSON.parse(message.data));
+    socket.onopen = () => clearTimeout(giveUp);
+    socket.onclose = () => {
+      clearTimeout(giveUp);
+      this.#lost(socket);
+    };
+  }
+
+  /** Connect now, if a try is due later. */
+  hurry() {
+    if (this.timer === null) return;
+    this.delay = FIRST_DELAY;
+    this.connect();
+  }
+
+  /** Ask for something; resolves to the reply, rejects with a RequestError. */
+  request(type, fields = {}) {
+    this.count += 1;
+    const message = { type, id: `r${this.count}`, ...fields };
+    return new Promise((resolve, reject) => {
+      if (!this.isOpen && !REPEATABLE.has(type)) {
+        reject(new RequestError("connection", "There is no connection to Newel at the moment."));
+        return;
+      }
+      this.waiting.set(message.id, { message, resolve, reject });
+      if (this.isOpen) this.socket.send(JSON.stringify(message));
+    });
+  }
+
+  #receive(frame) {
+    if (frame.type === "welcome") this.#welcomed();
+    const asked = frame.re && this.waiting.get(frame.re);
+    if (asked) {
+      this.waiting.delete(frame.re);
+      if (frame.type === "error") asked.reject(new RequestError(frame.code, frame.message));
+      else asked.resolve(frame);
+      return;
+    }
+    this.onFrame(frame);
+    if (frame.type === "welcome") {
+      this.onLink("open"); // the tabs are read again first, then what was not answered is asked again
+      for (const { message } of this.waiting.values()) this.socket.send(JSON.stringify(message));
+    }
+  }
+
+  #welcomed() {
+    this.delay = FIRST_DELAY;
+    clearInterval(this.pinging);
+    this.pinging = setInterval(() => this.#ping(), PING_EVERY);
+  }
+
+  async #ping() {
+    const socket = this.socket;
+    const late = setTimeout(() => socket.close(), PATIENCE);
+    await this.request("ping").catch(() => {});
+    clearTimeout(late);
+  }
+
+  async #lost(socket) {
+    if (socket !== this.socket) return;
+    clearInterval(this.pinging);
+    for (const [id, { message, reject }] of this.waiting) {
+      if (REPEATABLE.has(message.type)) continue;
+      this.waiting.delete(id);
+      reject(new RequestError("connection", "The connection was lost before Newel answered."));
+    }
+    this.onLink("lost");
+    if (!(await this.isAllowed())) {
+      this.onLink("denied");
+      return;
+    }
+    if (socket !== this.socket) return;
+    this.timer = setTimeout(() => this.connect(), this.delay * (0.75 + Math.random() / 2));
+    this.delay = Math.min(LAST_DELAY, this.delay * 1.7);
+  }
+}

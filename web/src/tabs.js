@@ -1,0 +1,100 @@
+// The row of tabs: title, state, what is unread, close.
+
+import { fill, h, icon, set } from "./dom.js";
+import { plain } from "./format.js";
+
+const STATES = {
+  idle: null,
+  running: ["running", "Running"],
+  waiting: ["waiting", "Question"],
+  ready: ["ready", "Ready"],
+  stopped: ["stopped", "Stopped"],
+  completed: ["completed", "Completed"],
+  failed: ["failed", "Failed"],
+};
+
+const SIGNS = { completed: "check", failed: "close", stopped: "stop", waiting: "question" };
+
+/** A tab's state in words, with its sign; null for a chat at rest. */
+export function badge(tab, stopping) {
+  const state = STATES[tab.status];
+  if (!state) return null;
+  const [kind, words] = stopping && tab.status === "running" ? ["running", "Stopping…"] : state;
+  const sign = SIGNS[kind] ? icon(SIGNS[kind]) : h("span", { class: kind === "running" ? "spinner" : "ring", "aria-hidden": "true" });
+  return h("span", { class: `badge ${kind}` }, sign, h("span", { class: "badge-words" }, words));
+}
+
+export class Tabs {
+  constructor({ show, close, rename }) {
+    Object.assign(this, { show, close, rename });
+    this.el = h("div", { class: "tablist", role: "tablist", "aria-label": "Chats and agents", onkeydown: (event) => this.#key(event) });
+    this.buttons = new Map();
+  }
+
+  update({ tabs, active, stopping, isUnread }) {
+    const ids = new Set(tabs.map((tab) => tab.id));
+    for (const [id, button] of this.buttons) {
+      if (ids.has(id)) continue;
+      const hadFocus = button.el === document.activeElement;
+      button.el.remove();
+      this.buttons.delete(id);
+      if (hadFocus) this.buttons.get(active)?.el.focus();
+    }
+    tabs.forEach((tab, index) => {
+      const button = this.buttons.get(tab.id) ?? this.#make(tab);
+      this.#show(button, tab, { isActive: tab.id === active, stopping: stopping[tab.id], unread: isUnread(tab) });
+      if (this.el.children[index] !== button.el) this.el.insertBefore(button.el, this.el.children[index] ?? null);
+    });
+    this.el.hidden = tabs.length === 0;
+  }
+
+  #make({ id }) {
+    const title = h("span", { class: "tab-title" });
+    const state = h("span", { class: "tab-state" });
+    // For the mouse; the keyboard closes with Delete, and a button in a tab would be no good to a screen reader.
+    const close = h("span", {
+      class: "tab-close", "aria-hidden": "true", title: "Close (Delete)",
+      onclick: (event) => {
+        event.stopPropagation();
+        this.close(id);
+      },
+    }, icon("close"));
+    const el = h(
+      "button",
+      {
+        type: "button", role: "tab", id: `tab-${id}`, "aria-controls": "panel", "aria-keyshortcuts": "Delete F2",
+        onclick: () => this.show(id),
+        onauxclick: (event) => event.button === 1 && this.close(id),
+        ondblclick: () => this.rename(id),
+      },
+      title, state, close,
+    );
+    const button = { el, title, state };
+    this.buttons.set(id, button);
+    return button;
+  }
+
+  #show(button, tab, { isActive, stopping, unread }) {
+    const key = JSON.stringify([tab.title, tab.status, stopping, unread, isActive]);
+    if (key === button.shown) return;
+    button.shown = key;
+    button.title.textContent = plain(tab.title);
+    fill(button.state, badge(tab, stopping), unread && h("span", { class: "unread" }, h("span", { class: "sr-only" }, "unread")));
+    set(button.el, "aria-selected", isActive);
+    button.el.tabIndex = isActive ? 0 : -1;
+    if (isActive) button.el.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }
+
+  #key(event) {
+    const buttons = [...this.el.children];
+    const at = buttons.indexOf(document.activeElement);
+    if (at < 0) return;
+    const id = buttons[at].id.slice("tab-".length);
+    const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: buttons.length - 1 }[event.key];
+    if (to !== undefined) buttons.at(to % buttons.length).focus();
+    else if (event.key === "Delete") this.close(id);
+    else if (event.key === "F2") this.rename(id);
+    else return;
+    event.preventDefault();
+  }
+}

@@ -1,0 +1,15 @@
+// Light or dark: by the system's preference, or as switched here. early.js sets it before the first paint.
+
+import { kept } from "./kept.js";
+
+const ORDER = ["auto", "light", "dark"];
+
+export const theme = () => kept.get("theme") ?? "auto";
+
+export function setTheme(name) {
+  kept.set("theme", name === "auto" ? null : name);
+  if (name === "auto") document.documentElement.removeAttribute("data-theme");
+  else document.documentElement.setAttribute("data-theme", name);
+}
+
+export const nextTheme = () => setTheme(ORDER[(ORDER.indexOf(theme()) + 1) % ORDER.length]);

@@ -1,0 +1,97 @@
+// The panel of MCP servers: how each is, what it offers, and whether it may run.
+
+import { fill, h, icon, iconButton, set } from "./dom.js";
+import { plain, plural, reveal } from "./format.js";
+
+const SIGN = { active: "check", starting: "again", broken: "close", untrusted: "question", disabled: "stop" };
+
+/** How many servers work and how many do not: {good, bad, waiting}. */
+export function counts(servers) {
+  const count = (...states) => servers.filter((server) => states.includes(server.state)).length;
+  return { good: count("active"), bad: count("broken"), waiting: count("untrusted"), starting: count("starting") };
+}
+
+export class ToolsPanel {
+  constructor({ actions, close }) {
+    Object.assign(this, { actions });
+    this.list = h("div", { class: "servers" });
+    this.open = new Set(); // names whose tools are shown
+    this.el = h("div", { class: "tools-panel", id: "tools-panel", role: "region", "aria-label": "MCP tools", hidden: true },
+      h("div", { class: "panel-head" }, h("h2", {}, "MCP Tools"), iconButton("close", "Close the tools panel", close)),
+      this.list);
+  }
+
+  update(servers) {
+    if (servers === this.shown || this.el.hidden) return;
+    this.shown = servers;
+    const focused = document.activeElement?.closest("[data-key]")?.dataset.key;
+    fill(this.list, servers.length ? servers.map((server) => this.#server(server)) : NONE());
+    if (focused) this.list.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
+  }
+
+  #server(server) {
+    const { name, state } = server;
+    const on = state !== "disabled";
+    return h(
+      "section", { class: `server ${state}`, "aria-label": plain(name) },
+      h("div", { class: "server-head" },
+        h("span", { class: "server-sign" }, icon(SIGN[state])),
+        h("strong", {}, plain(name)), h("span", { class: "server-state" }, `(${state})`),
+        h("span", { class: "spacer" }),
+        on && state !== "untrusted" && iconButton("again", `Restart ${plain(name)}`, () => this.actions.restartServer(name), { "data-key": `again:${name}` }),
+        h("label", { class: "switch small" },
+          h("input", {
+            type: "checkbox", checked: on, "data-key": `on:${name}`, "aria-label": `${plain(name)} is on`,
+            onchange: (event) => this.actions.setServer(name, { enabled: event.target.checked }),
+          }), "on")),
+      server.reason && h("p", { class: state === "broken" ? "bad-text" : "warn-text" }, plain(server.reason)),
+      state === "untrusted" ? this.#trust(server) : h("p", { class: "dim target" }, h("code", {}, plain(server.target))),
+      server.stderr && h("details", { open: state === "broken" }, h("summary", {}, "Last lines it wrote"),
+        h("pre", { class: "output", tabindex: "0", "aria-label": `Last lines of ${plain(name)}` }, plain(server.stderr))),
+      server.tools.length > 0 && this.#tools(server),
+    );
+  }
+
+  #trust(server) {
+    return h("div", { class: "trust" },
+      h("p", {}, "Named by ", h("code", {}, reveal(server.origin)), ". If you trust it, Newel runs exactly this on your machine:"),
+      h("pre", { class: "exact", tabindex: "0", "aria-label": "Command" }, reveal(server.target)),
+      h("div", { class: "row" },
+        h("button", { type: "button", class: "primary", onclick: () => this.actions.setServer(server.name, { enabled: false }) }, "Do not run"),
+        h("button", { type: "button", onclick: () => this.actions.setServer(server.name, { trusted: true }) }, "Trust this command")));
+  }
+
+  #tools(server) {
+    const used = server.tools.filter((tool) => tool.enabled).length;
+    const all = server.tools.length;
+    return h("details", {
+      open: this.open.has(server.name),
+      ontoggle: (event) => (event.target.open ? this.open.add(server.name) : this.open.delete(server.name)),
+    },
+    h("summary", { "data-key": `tools:${server.name}` }, used === all ? plural(all, "tool") : `${used} of ${plural(all, "tool")} on`),
+    h("ul", { class: "tool-list" }, ...server.tools.map((tool) => this.#tool(server, tool))));
+  }
+
+  #tool(server, tool) {
+    return h("li", {}, h("label", { class: "switch small" },
+      h("input", {
+        type: "checkbox", checked: tool.enabled, "data-key": `tool:${server.name}:${tool.name}`,
+        onchange: (event) => this.actions.setTool(server.name, tool.name, event.target.checked),
+      }),
+      h("span", {}, h("code", {}, plain(tool.name)), " ", h("span", { class: "dim" }, plain(tool.description).slice(0, 300)))));
+  }
+
+  /** Show or hide the panel. */
+  set(open, servers) {
+    this.el.hidden = !open;
+    this.shown = null;
+    this.update(servers);
+    if (open) this.el.querySelector("button")?.focus();
+    set(document.body, "data-tools", open ? "open" : null);
+  }
+}
+
+const NONE = () =>
+  h("div", { class: "empty" },
+    h("p", { class: "empty-title" }, "No MCP server is set up."),
+    h("p", {}, "Add one with ", h("code", {}, "newel mcp add NAME COMMAND"), ", or name it in ", h("code", {}, "mcp_config.json"), "."));
