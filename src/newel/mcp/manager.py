@@ -1,0 +1,140 @@
+"""All servers of a Newel: started side by side, ended together, none of them waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import anyio
+
+from newel.agent.errors import ConfigError
+from newel.mcp.config import ServerConfig
+from newel.mcp.questions import Elicit, Sample
+from newel.mcp.server import Server, Surroundings
+from newel.mcp.status import ServerStatus
+from newel.mcp.tool import McpTool
+from newel.mcp.trust import Trust
+from newel.mcp.watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
+
+
+class McpManager:
+    """The servers, as a context: entering returns at once and they start; leaving ends them all, in bounded time.
+
+    ``roots`` are the folders a server may know of, the first of them the one it works in. ``environ`` is what
+    variables in configurations stand for, and a small part of it is passed on. ``on_change`` is called whenever a status
+    is another, and must not raise. With ``sample`` the servers may ask the model.
+    """
+
+    def __init__(
+        self,
+        configs: Sequence[ServerConfig],
+        *,
+        trust: Trust,
+        roots: Sequence[Path],
+        environ: Mapping[str, str],
+        on_change: Callable[[], None] = lambda: None,
+        sample: Sample | None = None,
+    ) -> None:
+        self._on_change = on_change
+        self._changed = anyio.Event()
+        self._watchdog = Watchdog()
+        self._around = Surroundings(
+            trust=trust,
+            environ=environ,
+            roots=list(roots),
+            changed=self._tell,
+            sample=sample,
+            watchdog=self._watchdog,
+        )
+        self._servers = {config.name: Server(config, self._around) for config in configs}
+        self._tasks: TaskGroup | None = None
+
+    async def __aenter__(self) -> Self:
+        self._tasks = anyio.create_task_group()
+        await self._tasks.__aenter__()
+        for server in self._servers.values():
+            self._tasks.start_soon(server.run)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._tasks is not None  # noqa: S101 — entered
+        self._tasks.cancel_scope.cancel()
+        # What the caller raised goes on as it is: the group would wrap it. A cancellation it must know of.
+        given = (
+            (kind, error, trace) if isinstance(error, anyio.get_cancelled_exc_class()) else (None, None, None)
+        )
+        try:
+            await self._tasks.__aexit__(*given)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(self._watchdog.close)
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
+        self._on_change()
+
+    # -- what there is ------------------------------------------------------------------------------
+
+    def statuses(self) -> list[ServerStatus]:
+        return [server.status() for server in self._servers.values()]
+
+    def tools(self, elicit: Elicit | None = None) -> list[McpTool]:
+        """The tools of all active servers that are switched on. What a server asks during a call of one of these goes
+        to ``elicit``; without it, such questions are declined.
+        """
+        offered: dict[str, McpTool] = {}
+        for server in self._servers.values():
+            if server.state == "active":
+                for facts in server.tools:
+                    if facts.name not in server.tools_off:
+                        tool = McpTool(server, facts, elicit)
+                        offered.setdefault(tool.spec.name, tool)
+        return list(offered.values())
+
+    async def wait_started(self, seconds: float) -> None:
+        """Wait until every server is active or known not to be, but no longer than this."""
+        with anyio.move_on_after(seconds):
+            while any(server.state == "starting" for server in self._servers.values()):
+                await self._changed.wait()
+
+    # -- what a person decides ------------------------------------------------------------------------
+    # All raise ``ConfigError``: for a name that is not known, and if the decision cannot be kept.
+
+    async def restart(self, name: str) -> None:
+        self._server(name).restart()
+
+    async def set_enabled(self, name: str, enabled: bool) -> None:
+        server = self._server(name)
+        await anyio.to_thread.run_sync(self._around.trust.set_enabled, server.config, enabled)
+        server.restart()
+
+    async def set_trusted(self, name: str, trusted: bool) -> None:
+        server = self._server(name)
+        await anyio.to_thread.run_sync(self._around.trust.set_trusted, server.config, trusted)
+        server.restart()
+
+    async def set_tool(self, name: str, tool: str, enabled: bool) -> None:
+        server = self._server(name)
+        await anyio.to_thread.run_sync(self._around.trust.set_tool, server.config, tool, enabled)
+        server.tools_off = self._around.trust.tools_off(server.config)
+        self._tell()
+
+    async def set_roots(self, roots: Sequence[Path]) -> None:
+        """Other folders from now on. The servers are told; where they work changes when they start again."""
+        self._around.roots[:] = roots
+        for server in self._servers.values():
+            await server.roots_changed()
+
+    def _server(self, name: str) -> Server:
+        if name not in self._servers:
+            known = ", ".join(self._servers) or "none"
+            raise ConfigError(f"There is no MCP server named '{name}'. The servers are: {known}.")
+        return self._servers[name]

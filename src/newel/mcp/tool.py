@@ -1,0 +1,76 @@
+"""One tool of a server, offered like any other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from newel.agent.errors import InvalidArguments
+from newel.agent.ports import OnOutput, ToolResult, ToolSpec
+from newel.mcp.naming import offered_name
+from newel.mcp.questions import Elicit
+
+if TYPE_CHECKING:
+    from newel.mcp.server import Server
+
+
+class ToolFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a server says of a tool. ``parameters`` is its JSON Schema as it came; ``reads`` is the server's word that
+    it changes nothing.
+    """
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    reads: bool = False
+
+
+class McpTool:
+    """Implements ``newel.agent.ports.Tool``. That a call only reads, and so needs no approval, is believed of the
+    user's own servers only.
+    """
+
+    def __init__(self, server: Server, facts: ToolFacts, elicit: Elicit | None) -> None:
+        self._server = server
+        self._facts = facts
+        self._elicit = elicit
+        self._spec = ToolSpec(
+            name=offered_name(server.config.name, facts.name),
+            description=facts.description,
+            parameters=facts.parameters,
+        )
+
+    @property
+    def spec(self) -> ToolSpec:
+        return self._spec
+
+    @property
+    def label(self) -> str:
+        return f"{self._server.config.name}: {self._facts.name}"
+
+    @property
+    def read_only(self) -> bool:
+        return self._facts.reads and self._server.config.level == "user"
+
+    def parse(self, arguments: dict[str, Any], /) -> dict[str, Any]:
+        """The arguments as they are. The server checks them: its schema may hold patterns that take hours, so that
+        here only what is required is looked for.
+        """
+        required: Any = self._facts.parameters.get("required")
+        names: list[Any] = required if isinstance(required, list) else []
+        missing = ", ".join(f"`{name}`" for name in names if name not in arguments)
+        if missing:
+            raise InvalidArguments(f"{self._spec.name}: missing required {missing}.")
+        return arguments
+
+    def serial_key(self, _: dict[str, Any], /) -> str | None:
+        """Calls of one server in their order, but for those that only read."""
+        return None if self._facts.reads else f"mcp {self._server.config.name}"
+
+    async def preview(self, arguments: dict[str, Any], /) -> str:
+        shown = msgspec.json.format(msgspec.json.encode(arguments), indent=2).decode()
+        return f"{self._facts.name} of {self._server.config.name} ({self._server.config.target})\n{shown}"
+
+    async def execute(self, arguments: dict[str, Any], on_output: OnOutput, /) -> ToolResult:
+        return await self._server.call(self._facts.name, arguments, on_output, self._elicit)

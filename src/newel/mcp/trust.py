@@ -1,0 +1,164 @@
+"""What a person has decided about servers: which of a project's may run, and what is switched off.
+
+``<home>/mcp_trust.json`` and ``<home>/mcp_state.json``, readable by their owner only and replaced whole. Trust is
+bound to everything that says what will run: the file, the name, the command, its arguments, environment and folder,
+the URL and the headers. Whatever of that changes, the decision is asked for again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from newel.agent.errors import ConfigError, StaleFile, WorkspaceError
+from newel.agent.messages import now
+from newel.mcp.config import ServerConfig
+
+TRIES: Final = 10
+"""How often a change is made again because another process was faster."""
+
+
+class _Trusted(msgspec.Struct, frozen=True):
+    """For the reader of the file: what the hash stands for, and since when."""
+
+    name: str
+    origin: str
+    target: str
+    since: str
+
+
+class _TrustFile(msgspec.Struct):
+    version: int = 1
+    trusted: dict[str, _Trusted] = {}
+
+
+class _Switches(msgspec.Struct):
+    """What differs from a server's file: None is what the file says."""
+
+    enabled: bool | None = None
+    tools_off: list[str] = []
+
+
+class _StateFile(msgspec.Struct):
+    version: int = 1
+    servers: dict[str, _Switches] = {}
+
+
+F = TypeVar("F", _TrustFile, _StateFile)
+
+
+class Trust:
+    """The decisions, read from their files each time, so that all of a user's processes know the same.
+
+    A file that cannot be read trusts nobody and switches nothing; writing raises ``ConfigError`` if the disk refuses.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self._trust = home / "mcp_trust.json"
+        self._state = home / "mcp_state.json"
+
+    def is_trusted(self, server: ServerConfig) -> bool:
+        return server.level == "user" or fingerprint(server) in _load(self._trust, _TrustFile)[0].trusted
+
+    def set_trusted(self, server: ServerConfig, trusted: bool) -> None:
+        def change(file: _TrustFile) -> None:
+            if trusted:
+                file.trusted[fingerprint(server)] = _Trusted(
+                    server.name, str(server.origin), server.target, now()
+                )
+            else:
+                file.trusted.pop(fingerprint(server), None)
+
+        if server.level == "project":
+            _update(self._trust, _TrustFile, change)
+
+    def is_enabled(self, server: ServerConfig) -> bool:
+        switch = self._switches(server).enabled
+        return not server.disabled if switch is None else switch
+
+    def set_enabled(self, server: ServerConfig, enabled: bool) -> None:
+        def change(switches: _Switches) -> None:
+            switches.enabled = None if enabled is not server.disabled else enabled
+
+        self._switch(server, change)
+
+    def tools_off(self, server: ServerConfig) -> frozenset[str]:
+        return frozenset(self._switches(server).tools_off)
+
+    def set_tool(self, server: ServerConfig, tool: str, enabled: bool) -> None:
+        def change(switches: _Switches) -> None:
+            others = [name for name in switches.tools_off if name != tool]
+            switches.tools_off = others if enabled else [*others, tool]
+
+        self._switch(server, change)
+
+    def _switches(self, server: ServerConfig) -> _Switches:
+        return _load(self._state, _StateFile)[0].servers.get(_key(server), _Switches())
+
+    def _switch(self, server: ServerConfig, change: Callable[[_Switches], None]) -> None:
+        def whole(file: _StateFile) -> None:
+            switches = file.servers.setdefault(_key(server), _Switches())
+            change(switches)
+            if switches == _Switches():
+                del file.servers[_key(server)]
+
+        _update(self._state, _StateFile, whole)
+
+
+def fingerprint(server: ServerConfig) -> str:
+    """SHA-256 of all that decides what a server is and does."""
+    what: list[Any] = [
+        str(server.origin),
+        server.name,
+        server.command,
+        server.args,
+        sorted(server.env.items()),
+        server.cwd,
+        server.url,
+        sorted(server.headers.items()),
+    ]
+    return hashlib.sha256(msgspec.json.encode(what)).hexdigest()
+
+
+def _key(server: ServerConfig) -> str:
+    return f"{server.origin}#{server.name}"
+
+
+# -- files --------------------------------------------------------------------------------------------
+
+
+def _load(path: Path, kind: type[F]) -> tuple[F, bytes]:
+    data = b""
+    try:
+        data = path.read_bytes()
+        return msgspec.json.decode(data, type=kind), data
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return kind(), data
+
+
+def _update(path: Path, kind: type[F], change: Callable[[F], None]) -> None:
+    from newel.workspace.files import replace
+
+    for _ in range(TRIES):
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # An empty file of the right mode first: what replaces a file keeps the mode.
+            os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            file, before = _load(path, kind)
+            change(file)
+            replace(
+                str(path),
+                msgspec.json.format(msgspec.json.encode(file)) + b"\n",
+                hashlib.sha256(before).hexdigest(),
+            )
+        except StaleFile:
+            continue
+        except (OSError, WorkspaceError) as error:
+            raise ConfigError(f"The decision could not be kept in {path}: {error}") from error
+        return
+    raise ConfigError(f"The decision could not be kept: other processes keep writing {path}. Try again.")
