@@ -91,8 +91,9 @@ class Feed(anyio.AsyncContextManagerMixin):
                 # A journal that is ahead of what was published here is read to its end; what comes brings us back.
                 live = last >= after_seq and not ended
                 while page := await self._page(run, after_seq, last if live else None):
-                    for after_seq, event in page:
-                        yield Numbered(after_seq, event)
+                    for entry in page:
+                        after_seq = entry.seq
+                        yield entry
                 if ended:
                     break
                 if live and so_far is not None:
@@ -107,13 +108,14 @@ class Feed(anyio.AsyncContextManagerMixin):
         if state.failure is not None:
             raise state.failure
 
-    async def _page(self, run: str, after_seq: int, last: int | None) -> list[tuple[int, RunEvent]]:
+    async def _page(self, run: str, after_seq: int, last: int | None) -> list[Numbered]:
         """The next events of the journal, up to a number or to its end."""
         limit = _PAGE if last is None else min(_PAGE, last - after_seq)
         if limit <= 0:
             return []
         return [
-            (entry.seq, decode(entry.data)) for entry in await self._engine.read(run, after_seq, limit=limit)
+            Numbered(entry.seq, decode(entry.data))
+            for entry in await self._engine.read(run, after_seq, limit=limit)
         ]
 
     def _state(self, run: str) -> _Run:

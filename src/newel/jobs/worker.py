@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import traceback
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TypeVar, cast
 
 import anyio
 from anyio.abc import TaskStatus
@@ -15,11 +20,14 @@ Handler = Callable[[Lease], Awaitable[Outcome]]
 """Carries out one job. Is cancelled if the job was cancelled or its lease lost, and when the worker is."""
 
 MAX_ATTEMPTS = 5
+GIVEN_UP = f"given up after {MAX_ATTEMPTS} attempts: the server died each time"
 RENEW_EVERY = 1.0
 """Seconds between two looks at whether the leases still hold."""
 _LONG = 3600.0
-_PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0)
-"""Seconds to wait for an engine that cannot work, longer each time."""
+_PAUSES = (1.0, 30.0)
+"""Seconds to wait for an engine that cannot work: at first, and at most."""
+
+T = TypeVar("T")
 
 
 class Worker:
@@ -52,14 +60,14 @@ class Worker:
         while (free := self._slots - len(self._running)) <= 0:
             self._freed = anyio.Event()
             await self._freed.wait()
-        return await _patiently(lambda: self._engine.claim(free, self._name, wait=_LONG))
+        return await _patiently(partial(self._engine.claim, free, self._name, wait=_LONG))
 
     async def _carry_out(self, lease: Lease, scope: anyio.CancelScope) -> None:
         try:
             outcome = Outcome(state="failed", reason="The run was cancelled.")
             with scope:
                 outcome = await self._outcome(lease)
-            await _patiently(lambda: self._finish(lease, outcome))
+            await _patiently(partial(self._finish, lease, outcome))
         finally:
             del self._running[lease.job]
             self._freed.set()
@@ -69,29 +77,44 @@ class Worker:
         if handler is None:
             return Outcome(state="failed", reason=f"Nobody here carries out jobs of the kind '{lease.kind}'.")
         if lease.attempt > MAX_ATTEMPTS:
-            words = f"given up after {MAX_ATTEMPTS} attempts: the server died each time"
-            return Outcome(state="failed", reason=words)
+            return Outcome(state="failed", reason=GIVEN_UP)
         try:
             return await handler(lease)
         except Exception as error:  # noqa: BLE001 — whatever a handler raises ends its own job only
-            cause = _cause(error)
-            if isinstance(cause, NewelError):
-                return Outcome(state="failed", reason=str(cause))
-            return Outcome(state="failed", reason=f"internal error: {type(cause).__name__}")
+            return Outcome(state="failed", reason=_words(error))
 
     async def _finish(self, lease: Lease, outcome: Outcome) -> None:
         # Work that came to its end must be known to have, also when the worker is told to go just now.
         with anyio.CancelScope(shield=True):
-            try:
+            with contextlib.suppress(Lost):  # it is somebody else's to finish
                 await self._engine.finish(lease, outcome)
-            except Lost:
-                pass  # it is somebody else's to finish
 
     async def _keep_leases(self) -> None:
         while True:
             await anyio.sleep(RENEW_EVERY)
             leases = [lease for lease, _ in self._running.values()]
             if leases:
-                for job in await _patiently(lambda held=leases: self._engine.renew(held)):
+                for job in await _patiently(partial(self._engine.renew, leases)):
                     if job in self._running:
                         self._running[job][1].cancel()
+
+
+def _words(error: Exception) -> str:
+    """Why a handler failed. Of what nobody meant to raise only the kind and the place: its words may quote anything."""
+    if isinstance(error, ExceptionGroup):
+        return _words(cast("ExceptionGroup[Exception]", error).exceptions[0])
+    if isinstance(error, NewelError):
+        return str(error)
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"internal error: {type(error).__name__} in {Path(place.filename).name}, line {place.lineno}"
+
+
+async def _patiently(call: Callable[[], Awaitable[T]]) -> T:
+    """What ``call`` gives, as soon as the engine can work: a full disk ends no run that is under way."""
+    pause, longest = _PAUSES
+    while True:
+        try:
+            return await call()
+        except EngineError:
+            await anyio.sleep(pause)
+            pause = min(2 * pause, longest)
