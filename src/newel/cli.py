@@ -11,6 +11,7 @@ from pathlib import Path
 
 from newel.agent.errors import NewelError, UsageError
 from newel.app.parts import Options
+from newel.commands import MODULES
 from newel.config import Flags
 
 USAGE_ERROR, FAILED, INTERRUPTED = 2, 1, 130
@@ -19,6 +20,10 @@ EPILOG = """\
 commands:
   newel demo                   the main job at once, with a scripted model: no key, nothing to set up
   newel doctor                 what is set, from where, and whether it works
+  newel web                    chats, agents and tools in the browser
+  newel agent CONTRACT         an agent that works on its own until the contract is fulfilled
+  newel agents                 the runs of agents, and their logs
+  newel mcp                    MCP servers: list, add, remove, test, trust
   newel sessions               the sessions of this folder
   newel export SESSION         a session as Markdown (or --html) on standard output or into a file
   newel import FILE            take over a session file of pi
@@ -31,7 +36,7 @@ exit codes: 0 done, 1 the run failed or reached a limit, 2 wrong usage, 130 inte
 def main(argv: Sequence[str] | None = None) -> int:
     """``newel``."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if arguments and arguments[0] in {"demo", "doctor", "sessions", "export", "import"}:
+    if arguments and arguments[0] in MODULES:
         return _guarded(lambda: _command(arguments[0], arguments[1:]))
     return _guarded(lambda: _agent("newel", arguments))
 
@@ -44,6 +49,25 @@ def coding_agent() -> int:
 def lsimons_agent() -> int:
     """``lsimons-agent``: the plainest of conversations."""
     return _guarded(lambda: _agent("lsimons-agent", sys.argv[1:], simple=True))
+
+
+def go() -> int:
+    """``go``: the workbench."""
+    return _web("go", 8101)
+
+
+def lsimons_agent_web() -> int:
+    """``lsimons-agent-web``: the workbench on its other port."""
+    return _web("lsimons-agent-web", 8765)
+
+
+def _web(name: str, port: int) -> int:
+    def serve() -> int:
+        from newel.commands.web import command_web
+
+        return command_web(sys.argv[1:], name=name, port=port)
+
+    return _guarded(serve)
 
 
 def _guarded(body: Callable[[], int]) -> int:
@@ -78,6 +102,7 @@ def _say(error: Exception, code: int) -> int:
 
 def _agent(name: str, arguments: Sequence[str], *, simple: bool = False) -> int:
     from newel.app.terminal import run_agent
+    from newel.commands.arguments import folder
 
     parser = agent_parser(name)
     given = parser.parse_args(arguments)
@@ -102,7 +127,7 @@ def _agent(name: str, arguments: Sequence[str], *, simple: bool = False) -> int:
             max_cost=given.max_cost,
         ),
         prompts=[prompt for prompt in given.prompts if prompt.strip()],
-        cwd=_folder(parser, given.cwd),
+        cwd=folder(parser, given.cwd),
         continue_=given.continue_,
         session=given.session,
         ephemeral=given.ephemeral,
@@ -114,6 +139,8 @@ def _agent(name: str, arguments: Sequence[str], *, simple: bool = False) -> int:
 
 def agent_parser(name: str) -> argparse.ArgumentParser:
     """The options of ``newel``, ``coding-agent`` and ``lsimons-agent``."""
+    from newel.commands.arguments import add_model_options, positive, positive_int
+
     parser = argparse.ArgumentParser(
         prog=name,
         description="A coding agent: say what you want, it reads, edits and runs.",
@@ -131,45 +158,14 @@ def agent_parser(name: str) -> argparse.ArgumentParser:
     )
     add("--session", metavar="ID", help="go on with this session (the beginning of its id, or its file)")
     add("--ephemeral", action="store_true", help="keep the session in memory only")
-    add("-m", "--model", help="the model's name at the server")
-    add("--base-url", metavar="URL", help="an OpenAI-compatible server")
-    add("--api-key", metavar="KEY", help="its key; better set LLM_AUTH_TOKEN, which other users cannot see")
+    add_model_options(parser)
     add("--system-prompt", metavar="TEXT", help="in place of what Newel tells the model about its manner")
-    add("--thinking", choices=["off", "minimal", "low", "medium", "high"], help="how much the model reasons")
-    add("--approve", choices=["auto", "ask", "review", "read-only"], help="what may run unasked (auto)")
-    add("--max-turns", type=_positive_int, metavar="N", help="requests for one prompt, at most")
-    add("--max-cost", type=_positive, metavar="USD", help="US dollars for one prompt, at most")
-    add("--cwd", metavar="DIR", help="work in this folder")
+    add("--max-turns", type=positive_int, metavar="N", help="requests for one prompt, at most")
+    add("--max-cost", type=positive, metavar="USD", help="US dollars for one prompt, at most")
     add("--renderer", choices=["rich", "console", "json"], help="how the run is shown")
     add("--json", action="store_true", help="one JSON object a line, in and out; the same as --renderer json")
     add("--version", action="store_true", help="show the version")
     return parser
-
-
-def _folder(parser: argparse.ArgumentParser, given: str | None) -> Path:
-    try:
-        folder = Path(given or ".").expanduser().resolve()
-    except (RuntimeError, OSError) as error:
-        parser.error(f"--cwd: {given or 'the working folder'} cannot be found: {error}")
-    if not folder.is_dir():
-        parser.error(f"--cwd: there is no folder {folder}")
-    return folder
-
-
-def _positive(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError("must be a number, more than 0")
-    return value
-
-
-def _positive_int(text: str) -> int:
-    if not text.isdecimal() or not (value := int(text)):
-        raise argparse.ArgumentTypeError("must be a whole number, 1 or more")
-    return value
 
 
 def _command(name: str, arguments: Sequence[str]) -> int:

@@ -11,10 +11,15 @@ MODULES = {
     "sessions": "sessions",
     "export": "sessions",
     "import": "sessions",
+    "web": "web",
+    "agent": "agents",
+    "agents": "agents",
+    "mcp": "mcp",
+    "mcp-conformance": "mcp_conformance",
 }
-"""Which module holds a command; its function there is ``command_<name>(arguments) -> exit code``."""
+"""Which module holds a command; its function there is ``command_<name>(arguments) -> exit code``, with ``_`` for ``-``."""
 
 
 def run(name: str, arguments: Sequence[str]) -> int:
     module = import_module(f"newel.commands.{MODULES[name]}")
-    return int(getattr(module, f"command_{name}")(arguments))
+    return int(getattr(module, f"command_{name.replace('-', '_')}")(arguments))

@@ -1,0 +1,44 @@
+"""The options that commands share, and the types of their values."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """Which model, and what it may do unasked."""
+    add = parser.add_argument
+    add("-m", "--model", help="the model's name at the server")
+    add("--base-url", metavar="URL", help="an OpenAI-compatible server")
+    add("--api-key", metavar="KEY", help="its key; better set LLM_AUTH_TOKEN, which other users cannot see")
+    add("--thinking", choices=["off", "minimal", "low", "medium", "high"], help="how much the model reasons")
+    add("--approve", choices=["auto", "ask", "review", "read-only"], help="what may run unasked (auto)")
+    add("--cwd", metavar="DIR", help="work in this folder")
+
+
+def folder(parser: argparse.ArgumentParser, given: str | None) -> Path:
+    """The folder to work in. Ends the program with words if there is none."""
+    try:
+        path = Path(given or ".").expanduser().resolve()
+    except (RuntimeError, OSError) as error:
+        parser.error(f"--cwd: {given or 'the working folder'} cannot be found: {error}")
+    if not path.is_dir():
+        parser.error(f"--cwd: there is no folder {path}")
+    return path
+
+
+def positive(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError("must be a number, more than 0")
+    return value
+
+
+def positive_int(text: str) -> int:
+    if not text.isdecimal() or not (value := int(text)):
+        raise argparse.ArgumentTypeError("must be a whole number, 1 or more")
+    return value

@@ -1,0 +1,50 @@
+"""``newel web``, ``go`` and ``lsimons-agent-web``: the workbench in the browser."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+
+from newel.app.workbench import Options, run_workbench
+from newel.commands.arguments import add_model_options, folder
+from newel.config import Flags
+
+
+def command_web(arguments: Sequence[str], *, name: str = "newel web", port: int = 8101) -> int:
+    parser = argparse.ArgumentParser(
+        prog=name,
+        description="The workbench in the browser: chats, agents and tools of a folder. Prints its address, which "
+        "holds the key to it, as soon as it answers.",
+        epilog="NEWEL_WEB_TOKEN sets the key (32 characters or more); without it each start makes a new one.",
+    )
+    add = parser.add_argument
+    add(
+        "--port",
+        type=int,
+        default=port,
+        metavar="N",
+        help=f"listen on this port ({port}); 0 takes a free one",
+    )
+    add("--host", default="127.0.0.1", metavar="HOST", help="listen on this address (this machine only)")
+    add("--open", action="store_true", help="open it in the browser")
+    add("--ephemeral", action="store_true", help="keep everything in memory only")
+    add_model_options(parser)
+    given = parser.parse_args(arguments)
+    return run_workbench(
+        Options(
+            flags=Flags(
+                base_url=given.base_url,
+                api_key=given.api_key,
+                model=given.model,
+                thinking=given.thinking,
+                approve=given.approve,
+            ),
+            cwd=folder(parser, given.cwd),
+            host=given.host,
+            port=given.port,
+            token=os.environ.get("NEWEL_WEB_TOKEN"),
+            open_browser=given.open,
+            ephemeral=given.ephemeral,
+        )
+    )

@@ -1,0 +1,63 @@
+"""An agent's contract as a job: its conversation, its log, and where an earlier process left it."""
+
+from __future__ import annotations
+
+from newel.agent.errors import NewelError
+from newel.agent.messages import Wire
+from newel.jobs.contract import carry_out
+from newel.jobs.conversation import Conversation
+from newel.jobs.engine import Cancelled, Engine, EngineError, Lease, Lost, Outcome
+from newel.jobs.events import ContractState, Notice
+from newel.jobs.feed import Feed, Recorder
+from newel.jobs.logfile import RunLog
+from newel.jobs.tabs import Contract
+from newel.jobs.turn import read_events
+
+CONTRACT = "contract"
+
+
+class ContractParams(Wire, frozen=True, kw_only=True):
+    """``session`` keeps the conversation and ``folder`` is where the agent works; ``log`` is the file of the run's log.
+    ``notice`` is what the reader should know before anything else.
+    """
+
+    tab: str
+    contract: Contract
+    session: str
+    folder: str
+    log: str
+    notice: str = ""
+
+
+async def carry_out_contract(
+    lease: Lease, params: ContractParams, conversation: Conversation, engine: Engine, feed: Feed
+) -> ContractState:
+    """Carry out a contract, or what an earlier process left of it; returns its final state, which the journal has."""
+    earlier = await read_events(engine, lease.job) if lease.seq else []
+    recorder = Recorder(engine, lease, feed)
+    crew = conversation.crew
+    try:
+        if params.notice and not earlier:
+            await recorder(Notice(level="info", message=params.notice))
+        with RunLog(params.log, secrets=crew.secrets) as log:
+            async with conversation.run(recorder, earlier) as agent:
+                return await carry_out(
+                    params.contract,
+                    agent,
+                    provider=crew.provider,
+                    judge=crew.judge(agent, small=params.contract.small_model),
+                    emit=recorder,
+                    earlier=earlier,
+                    log=log,
+                )
+    except (Lost, Cancelled, EngineError):
+        raise
+    except NewelError as error:  # it could not even begin
+        state = ContractState(state="failed", reason=str(error))
+        await recorder(state)
+        return state
+
+
+def outcome(state: ContractState) -> Outcome:
+    """How a contract's final state leaves its job."""
+    return Outcome(state="failed" if state.state == "failed" else "done", reason=state.reason)

@@ -1,0 +1,171 @@
+"""One tab's conversation at work: its agent, and what goes between it and the run that is under way."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Literal, Protocol
+
+import anyio
+import msgspec
+
+from newel.agent.events import AgentEvent, MessageEnd
+from newel.agent.messages import AppMessage, AssistantMessage, UserMessage
+from newel.agent.ports import Emit, Model, Provider
+from newel.jobs.events import RunEvent
+from newel.jobs.feed import Recorder
+from newel.jobs.questions import PutQuestion, Questions
+from newel.session.coding_agent import CodingAgent
+from newel.session.listing import SessionSummary
+from newel.session.store import read_session
+
+Heard = Literal["questions", "said", "branched"]
+"""What a conversation tells its board: a question came or went, a message was said, the history is another one."""
+
+
+class Seat(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent is made for. ``journal`` is awaited with each of its events, ``put`` asks a person."""
+
+    session: str
+    folder: str
+    model: str | None
+    journal: Emit
+    put: PutQuestion
+
+
+class Crew(Protocol):
+    """Makes the agents of a workbench, all on one model server. Methods are quick."""
+
+    @property
+    def provider(self) -> Provider: ...
+
+    @property
+    def model(self) -> str:
+        """The name of the model that answers where a tab has chosen none."""
+        ...
+
+    @property
+    def secrets(self) -> Sequence[str]:
+        """What must not appear in any log."""
+        ...
+
+    def make(self, seat: Seat) -> CodingAgent:
+        """An agent with its session open. Raises ``NewelError``."""
+        ...
+
+    def prepare(self, agent: CodingAgent, seat: Seat) -> None:
+        """Give it the tools that there are by now; called before each run."""
+        ...
+
+    def judge(self, agent: CodingAgent, *, small: bool) -> Model:
+        """The model that judges whether a contract is fulfilled."""
+        ...
+
+    async def models(self) -> list[str]:
+        """The names of the models that the server has. Raises ``ProviderError``."""
+        ...
+
+    def sessions(self) -> list[SessionSummary]:
+        """The sessions of the workbench's folder, the latest first."""
+        ...
+
+    def session_file(self, session: str, folder: str) -> Path | None:
+        """The file of a session; None as long as there is none."""
+        ...
+
+
+class Conversation:
+    """The agent of a tab is made with its first run and kept; its session's file is free between runs."""
+
+    def __init__(
+        self,
+        *,
+        session: str,
+        folder: str,
+        model: str | None,
+        crew: Crew,
+        changed: Callable[[Heard], None],
+    ) -> None:
+        self.session, self.folder, self.model = session, folder, model
+        self.questions = Questions(lambda: changed("questions"))
+        self.recorder: Recorder | None = None
+        self.agent: CodingAgent | None = None
+        self.taken: set[str] = set()
+        """Ids of the user's messages that the run under way has said."""
+        self.crew = crew
+        self._changed = changed
+
+    @property
+    def working(self) -> CodingAgent | None:
+        """The agent while a run is under way."""
+        return self.agent if self.recorder is not None else None
+
+    @asynccontextmanager
+    async def run(
+        self,
+        recorder: Recorder,
+        earlier: Sequence[RunEvent] = (),
+    ) -> AsyncGenerator[CodingAgent]:
+        """The agent for a run whose events go to ``recorder``. ``earlier`` is what the journal of an interrupted run
+        says: the session gets the messages it lacks of it.
+        """
+        seat = Seat(
+            session=self.session,
+            folder=self.folder,
+            model=self.model,
+            journal=self.journal,
+            put=self.questions.put,
+        )
+        agent = self.agent or self.crew.make(seat)
+        if self.model and agent.state.model.id != self.model:
+            agent.set_model(self.model)
+        agent.reopen([event.message for event in earlier if isinstance(event, MessageEnd)])
+        self.crew.prepare(agent, seat)
+        self.agent, self.recorder = agent, recorder
+        self.taken.clear()
+        try:
+            yield agent
+        finally:
+            agent.agent.clear_queue()
+            agent.release()
+            self.recorder = None
+
+    def forget(self) -> None:
+        """Let the agent go, whose session's file has all that was said."""
+        if self.crew.session_file(self.session, self.folder) is not None:
+            self.agent = None
+
+    def branch(self, message_id: str | None) -> None:
+        """Go back to just after a message, with the agent of the run under way."""
+        if self.agent is not None:
+            self.agent.branch(message_id)
+            self._changed("branched")
+
+    async def journal(self, event: AgentEvent) -> None:
+        """Record an event of the run that is under way."""
+        if self.recorder is None:
+            return  # a setter between runs changes nothing that a journal tells
+        await self.recorder(event)
+        if isinstance(event, MessageEnd):
+            if isinstance(event.message, UserMessage):
+                self.taken.add(event.message.id)
+            self._changed("said")
+
+    async def messages(self) -> list[AppMessage]:
+        """What was said so far, on the active branch."""
+        path = self.crew.session_file(self.session, self.folder)
+        if self.agent is not None and (self.recorder is not None or path is None):
+            return self.agent.get_messages()
+        if path is None:
+            return []
+        stored = await anyio.to_thread.run_sync(read_session, path)
+        return stored.history.active()
+
+
+def is_settled(messages: Sequence[AppMessage]) -> bool:
+    """Whether the model has nothing left to answer: it spoke last, to the end, and called nothing."""
+    last = messages[-1] if messages else None
+    return last is None or (
+        isinstance(last, AssistantMessage) and last.stop_reason in {"stop", "length"} and not last.tool_calls
+    )

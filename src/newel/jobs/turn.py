@@ -1,0 +1,76 @@
+"""A chat's turn as a job: a message is answered, also by a process that began after the one that took it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from newel.agent.errors import ProviderError
+from newel.agent.events import AgentEnd, AgentEvent
+from newel.agent.messages import UserMessage, Wire
+from newel.jobs.conversation import Conversation, is_settled
+from newel.jobs.engine import Engine, Lease, Outcome
+from newel.jobs.events import RunEvent, decode
+from newel.jobs.feed import Feed, Recorder
+from newel.session.coding_agent import CodingAgent
+
+TURN = "turn"
+
+
+class TurnParams(Wire, frozen=True, kw_only=True):
+    """``message`` is None where the conversation goes on without a new one. With ``before`` it first goes back to just
+    before that message.
+    """
+
+    tab: str
+    message: UserMessage | None = None
+    before: str | None = None
+
+
+async def read_events(engine: Engine, job: str) -> list[RunEvent]:
+    """All that a journal says so far."""
+    events: list[RunEvent] = []
+    seq = 0
+    while page := await engine.read(job, seq):
+        events += [decode(entry.data) for entry in page]
+        seq = page[-1].seq
+    return events
+
+
+async def answer_turn(
+    lease: Lease, params: TurnParams, conversation: Conversation, engine: Engine, feed: Feed
+) -> Outcome:
+    """Carry out a turn, or what an earlier process left of it. Each of its messages is said once, by its id."""
+    earlier = await read_events(engine, lease.job) if lease.seq else []
+    # A run that this process's predecessor broke off on its way out goes on; any other end was the end.
+    if ended := [event for event in earlier if isinstance(event, AgentEnd) and event.reason != "aborted"]:
+        return outcome(ended[-1])
+    recorder = Recorder(engine, lease, feed)
+    async with conversation.run(recorder, earlier) as agent:
+        try:
+            return outcome(await _answer(agent, conversation, params, recorder))
+        except ProviderError as error:
+            return Outcome(state="failed", reason=str(error))
+
+
+def outcome(end: AgentEnd) -> Outcome:
+    """How a run's last event leaves its job."""
+    return Outcome(state="failed" if end.reason == "error" else "done", reason=end.message)
+
+
+async def _answer(
+    agent: CodingAgent,
+    conversation: Conversation,
+    params: TurnParams,
+    record: Callable[[AgentEvent], Awaitable[None]],
+) -> AgentEnd:
+    message = params.message
+    tree = {entry.message.id: entry for entry in agent.session.get_tree()}
+    if message is None or message.id in tree:
+        if not is_settled(agent.get_messages()):
+            return await agent.answer([])
+        end = AgentEnd(reason="done")
+        await record(end)
+        return end
+    if params.before in tree:
+        conversation.branch(tree[params.before].parent_id)
+    return await agent.answer([message])
