@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -58,7 +58,7 @@ class McpTool:
         here only what is required is looked for.
         """
         required: Any = self._facts.parameters.get("required")
-        names: list[Any] = required if isinstance(required, list) else []
+        names = cast("list[Any]", required) if isinstance(required, list) else []
         missing = ", ".join(f"`{name}`" for name in names if name not in arguments)
         if missing:
             raise InvalidArguments(f"{self._spec.name}: missing required {missing}.")

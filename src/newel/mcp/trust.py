@@ -8,19 +8,15 @@ the URL and the headers. Whatever of that changes, the decision is asked for aga
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from newel.agent.errors import ConfigError, StaleFile, WorkspaceError
 from newel.agent.messages import now
 from newel.mcp.config import ServerConfig
-
-TRIES: Final = 10
-"""How often a change is made again because another process was faster."""
+from newel.mcp.store import rewrite
 
 
 class _Trusted(msgspec.Struct, frozen=True):
@@ -63,7 +59,7 @@ class Trust:
         self._state = home / "mcp_state.json"
 
     def is_trusted(self, server: ServerConfig) -> bool:
-        return server.level == "user" or fingerprint(server) in _load(self._trust, _TrustFile)[0].trusted
+        return server.level == "user" or fingerprint(server) in _load(self._trust, _TrustFile).trusted
 
     def set_trusted(self, server: ServerConfig, trusted: bool) -> None:
         def change(file: _TrustFile) -> None:
@@ -98,7 +94,7 @@ class Trust:
         self._switch(server, change)
 
     def _switches(self, server: ServerConfig) -> _Switches:
-        return _load(self._state, _StateFile)[0].servers.get(_key(server), _Switches())
+        return _load(self._state, _StateFile).servers.get(_key(server), _Switches())
 
     def _switch(self, server: ServerConfig, change: Callable[[_Switches], None]) -> None:
         def whole(file: _StateFile) -> None:
@@ -129,36 +125,24 @@ def _key(server: ServerConfig) -> str:
     return f"{server.origin}#{server.name}"
 
 
-# -- files --------------------------------------------------------------------------------------------
-
-
-def _load(path: Path, kind: type[F]) -> tuple[F, bytes]:
-    data = b""
+def _load(path: Path, kind: type[F]) -> F:
     try:
-        data = path.read_bytes()
-        return msgspec.json.decode(data, type=kind), data
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return kind(), data
+        return _decode(path.read_bytes(), kind)
+    except OSError:
+        return kind()
+
+
+def _decode(data: bytes, kind: type[F]) -> F:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return kind()
 
 
 def _update(path: Path, kind: type[F], change: Callable[[F], None]) -> None:
-    from newel.workspace.files import replace
+    def changed(before: bytes) -> bytes:
+        file = _decode(before, kind)
+        change(file)
+        return msgspec.json.format(msgspec.json.encode(file)) + b"\n"
 
-    for _ in range(TRIES):
-        try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # An empty file of the right mode first: what replaces a file keeps the mode.
-            os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            file, before = _load(path, kind)
-            change(file)
-            replace(
-                str(path),
-                msgspec.json.format(msgspec.json.encode(file)) + b"\n",
-                hashlib.sha256(before).hexdigest(),
-            )
-        except StaleFile:
-            continue
-        except (OSError, WorkspaceError) as error:
-            raise ConfigError(f"The decision could not be kept in {path}: {error}") from error
-        return
-    raise ConfigError(f"The decision could not be kept: other processes keep writing {path}. Try again.")
+    rewrite(path, changed)

@@ -1,0 +1,38 @@
+"""Changing a small file whole, while other processes may do the same."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from newel.agent.errors import ConfigError, StaleFile, WorkspaceError
+from newel.workspace.files import replace
+
+TRIES: Final = 20
+"""How often a change is made again because another process was faster."""
+
+
+def rewrite(path: Path, change: Callable[[bytes], bytes], *, mode: int = 0o600) -> None:
+    """Replace a file's content by what ``change`` makes of it (nothing, where there is no file), at once or not at all.
+
+    ``mode`` is that of a new file. ``change`` is called again if the file became another meanwhile. Raises
+    ``ConfigError``, and what ``change`` raises.
+    """
+    for _ in range(TRIES):
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # An empty file of the right mode first: what replaces a file keeps the mode.
+            os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, mode))
+            before = path.read_bytes()
+            replace(str(path), change(before), hashlib.sha256(before).hexdigest())
+        except StaleFile:
+            continue
+        except OSError as error:
+            raise ConfigError(f"{path} could not be changed: {error.strerror or error}.") from error
+        except WorkspaceError as error:
+            raise ConfigError(f"{path} could not be changed. {error}") from error
+        return
+    raise ConfigError(f"{path} could not be changed: other processes keep writing it. Try again.")
