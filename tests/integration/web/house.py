@@ -1,0 +1,177 @@
+"""A real workbench behind a real server on a free port of this machine; only the model is scripted."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+
+from newel.agent.agent import ProviderTransport
+from newel.agent.messages import AssistantMessage, TextContent, ToolCall
+from newel.agent.ports import Model, ModelRequest, OnDelta, Provider, RunConfig
+from newel.agent.transform import Transformer
+from newel.jobs.conversation import Seat
+from newel.jobs.feed import Feed
+from newel.jobs.questions import approval_by
+from newel.jobs.sqlite import open_engine
+from newel.jobs.workbench import Workbench
+from newel.mcp.status import ServerStatus
+from newel.permissions.policy import policy
+from newel.providers.scripted import deltas
+from newel.session.coding_agent import CodingAgent
+from newel.session.listing import SessionSummary, list_sessions
+from newel.session.locate import known
+from newel.session.manager import SessionManager
+from newel.tools import coding_tools
+from newel.web.api import create_app
+from newel.web.boundary import PATIENCE
+from newel.web.door import Door, listen
+from newel.web.ports import About
+from newel.web.server import serve
+from newel.workspace.local import LocalWorkspace
+
+TOKEN = "the-token-of-all-these-tests-0123456789"
+ABOUT = About(newel="0.1.0", project="/home/me/shop", model="scripted", approve="auto", ephemeral=True)
+
+
+def says(text: str, *calls: ToolCall) -> AssistantMessage:
+    return AssistantMessage(
+        [TextContent(text), *calls] if text else [*calls],
+        model="scripted",
+        stop_reason="toolUse" if calls else "stop",
+    )
+
+
+class Echo:
+    """A model that says back what it was asked last, as often as it is asked."""
+
+    async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
+        last = request.messages[-1] if request.messages else None
+        message = says(f"You said: {getattr(last, 'text', None) or getattr(last, 'output', '')}")
+        for delta in deltas(message):
+            await on_delta(delta)
+        return message
+
+
+class Crew:
+    """Agents with the real tools, in one folder; ``approve`` is the policy's preset."""
+
+    secrets: Sequence[str] = ()
+
+    def __init__(self, folder: Path, provider: Provider, approve: Any = "auto") -> None:
+        self.folder, self.home = folder / "project", folder / "home"
+        self.folder.mkdir(exist_ok=True)
+        self.provider = provider
+        self.approve = approve
+
+    def make(self, seat: Seat) -> CodingAgent:
+        def open_session(session: str | None) -> SessionManager:
+            return SessionManager(
+                directory=self.home / "sessions", cwd=seat.folder, own_id=session, settle=False
+            )
+
+        async def list_models() -> list[str]:
+            return await self.models()
+
+        workspace = LocalWorkspace(seat.folder)
+        return CodingAgent(
+            transport=ProviderTransport(self.provider),
+            config=RunConfig(
+                model=Model(seat.model or "scripted"),
+                transform=Transformer(),
+                tools=coding_tools(workspace),
+                policy=policy(self.approve, ask=approval_by(seat.put), folder=seat.folder),
+            ),
+            workspace=workspace,
+            session=open_session(seat.session),
+            open_session=open_session,
+            list_models=list_models,
+            describe_model=Model,
+            templates={},
+            journal=seat.journal,
+        )
+
+    def prepare(self, agent: CodingAgent, seat: Seat) -> None:
+        pass
+
+    def judge(self, agent: CodingAgent, *, small: bool) -> Model:
+        return agent.state.model
+
+    async def models(self) -> list[str]:
+        return ["scripted", "another"]
+
+    def sessions(self) -> list[SessionSummary]:
+        return list_sessions(self.home / "sessions", str(self.folder))
+
+    def session_file(self, session: str, folder: str) -> Path | None:
+        return known(self.home / "sessions", folder, session)
+
+
+class NoServers:
+    """A workbench without tool servers."""
+
+    def statuses(self) -> list[ServerStatus]:
+        return []
+
+    async def restart(self, name: str) -> None: ...
+    async def set_enabled(self, name: str, enabled: bool) -> None: ...
+    async def set_tool(self, name: str, tool: str, enabled: bool) -> None: ...
+    async def set_trusted(self, name: str, trusted: bool) -> None: ...
+
+
+class House:
+    """A server that runs. ``client`` has the token, as a program would."""
+
+    def __init__(self, board: Workbench, door: Door, client: httpx2.AsyncClient) -> None:
+        self.board = board
+        self.door = door
+        self.client = client
+        self.url = f"http://127.0.0.1:{door.port}"
+
+    def socket(self, **headers: str) -> Any:
+        """A WebSocket to connect with; see ``newel`` in ``tests.integration.web.page``."""
+        import websockets
+
+        return websockets.connect(
+            f"ws://127.0.0.1:{self.door.port}/ws",
+            additional_headers={"Authorization": f"Bearer {TOKEN}"} if not headers else headers,
+            max_size=2**26,
+        )
+
+
+@asynccontextmanager
+async def house(
+    folder: Path, provider: Provider, *, approve: str = "auto", patience: float = PATIENCE, **options: Any
+) -> AsyncGenerator[House]:
+    """A workbench in ``folder``, its jobs kept there, and its server."""
+    listener = listen("127.0.0.1", 0)
+    door = Door(token=TOKEN, host="127.0.0.1", port=listener.port)
+    crew, closing, ready = Crew(folder, provider, approve), anyio.Event(), anyio.Event()
+    async with (
+        open_engine(folder / "jobs") as engine,
+        Feed(engine) as feed,
+        httpx2.AsyncClient(
+            base_url=f"http://127.0.0.1:{door.port}",
+            headers={"Authorization": f"Bearer {TOKEN}"},
+            timeout=10,
+            trust_env=False,
+        ) as client,
+        anyio.create_task_group() as tasks,
+    ):
+        board = await Workbench.open_with(
+            engine, feed, crew, NoServers(), folder=str(crew.folder), home=crew.home
+        )
+        app = create_app(board, about=ABOUT, door=door, closing=closing, patience=patience, **options)
+        tasks.start_soon(board.run)
+
+        async def run() -> None:
+            await serve(app, listener, announce=ready.set, closing=closing)
+
+        tasks.start_soon(run)
+        await ready.wait()
+        yield House(board, door, client)
+        tasks.cancel_scope.cancel()

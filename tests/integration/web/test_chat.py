@@ -1,0 +1,124 @@
+"""A plain chat over HTTP: what a person with curl, or the small page of old, sees."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+
+from newel.agent.errors import RequestRejected
+from newel.agent.messages import ToolCall
+from newel.providers.scripted import Scripted
+from tests.integration.web.house import Echo, House, house, says
+
+pytestmark = pytest.mark.anyio
+
+Event = tuple[str, dict[str, Any]]
+
+
+def parse(stream: str) -> list[Event]:
+    """The events of a stream, as name and data."""
+    found: list[Event] = []
+    for block in stream.split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in block.split("\n") if not line.startswith(":") and line)
+        if fields:
+            found.append((fields["event"], json.loads(fields["data"])))
+    return found
+
+
+async def chat(server: House, message: str) -> list[Event]:
+    answer = await server.client.post("/chat", json={"message": message})
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    return parse(answer.text)
+
+
+async def test_texts_and_calls_come_as_they_happen_and_done_is_last(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "foo.py").write_text("x = 1\n")
+    call = ToolCall("1", "read_file", {"path": "foo.py"})
+    script = Scripted([says("Here's what I do.", call), says("It says x = 1.")])
+    async with house(tmp_path, script) as server:
+        events = await chat(server, "What does foo.py say?")
+    assert events == [
+        ("text", {"content": "Here's what I do."}),
+        ("tool", {"name": "read", "input": {"file_path": "foo.py"}}),
+        ("text", {"content": "It says x = 1."}),
+        ("done", {}),
+    ]
+
+
+async def test_the_conversation_goes_on_until_it_is_cleared(tmp_path: Path) -> None:
+    script = Scripted([says("One."), says("Two."), says("Three.")])
+    async with house(tmp_path, script) as server:
+        for message in ("first", "second"):
+            await chat(server, message)
+        assert len(script.requests[1].messages) == 3
+        cleared = await server.client.post("/clear", json={})
+        assert (cleared.status_code, cleared.json()) == (200, {"status": "ok"})
+        await chat(server, "third")
+        assert len(script.requests[2].messages) == 1
+
+
+async def test_a_run_that_fails_says_why_before_it_is_done(tmp_path: Path) -> None:
+    async with house(tmp_path, Scripted([RequestRejected("The key is wrong.")])) as server:
+        events = await chat(server, "Hello")
+    assert [name for name, _ in events] == ["error", "done"]
+    assert events[0][1] == {"code": "request_rejected", "message": "The key is wrong."}
+
+
+async def test_two_who_speak_at_once_are_both_answered_to_the_end(tmp_path: Path) -> None:
+    """Else one of them would wait for ever, or read the other's answer as if nothing had been asked."""
+    async with house(tmp_path, Echo()) as server:
+        heard: list[list[Event]] = []
+
+        async def speak(text: str) -> None:
+            heard.append(await chat(server, text))
+
+        async with anyio.create_task_group() as tasks:
+            for n in range(5):
+                tasks.start_soon(speak, f"number {n}")
+    assert all(events[-1] == ("done", {}) for events in heard)
+    texts = [data["content"] for events in heard for name, data in events if name == "text"]
+    assert texts
+    assert not [name for events in heard for name, _ in events if name == "error"]
+
+
+async def test_a_listener_who_leaves_ends_nothing(tmp_path: Path) -> None:
+    go_on = anyio.Event()
+
+    async def slowly(_: object) -> Any:
+        await go_on.wait()
+        return says("Done.")
+
+    async with house(tmp_path, Scripted([slowly])) as server:
+        with anyio.move_on_after(0.5):
+            await chat(server, "Take your time")
+        go_on.set()
+        tab = await server.board.plain_chat()
+        with anyio.fail_after(5):
+            while server.board.tab(tab.id).status != "idle":
+                await anyio.sleep(0.01)
+        said = await server.board.snapshot(tab.id)
+    assert [getattr(message, "text", "") for message in said.messages] == ["Take your time", "Done."]
+
+
+@pytest.mark.parametrize(
+    "body", ["", "{", "[]", '{"message": 1}', '{"message": ""}', "[" * 100_000, '"\\ud800"']
+)
+async def test_a_body_that_makes_no_sense_is_refused_in_words(body: str, tmp_path: Path) -> None:
+    async with house(tmp_path, Echo()) as server:
+        answer = await server.client.post("/chat", content=body, headers={"Content-Type": "application/json"})
+        assert answer.status_code == 422
+        assert answer.json()["error"]["message"].startswith("The body cannot be read")
+        assert not server.board.tabs
+
+
+async def test_nobody_talks_without_the_token(tmp_path: Path) -> None:
+    async with house(tmp_path, Echo()) as server, httpx2.AsyncClient(base_url=server.url) as stranger:
+        for path in ("/chat", "/clear"):
+            assert (await stranger.post(path, json={"message": "Hi"})).status_code == 401
