@@ -42,6 +42,12 @@ from newel.workspace.port import Workspace
 ONE_TURN = Limits(max_turns=1)
 """What is limited is the contract as a whole, and ``Course`` counts that."""
 
+ALONE = (
+    "\n\nThe user's first message is a contract. Work on it on your own until all of it is done: nobody can answer "
+    "questions meanwhile. When it is done, say in a few sentences what you did, and call no more tools."
+)
+CHECKED = " It counts as done only if this command succeeds afterwards: `{command}`"
+
 EmitRun = Callable[[RunEvent], Awaitable[None]]
 Ending = tuple[EndReason, str]
 
@@ -147,7 +153,7 @@ class _Work:
         await self.tell(ContractState(state="running"))
         await pass_on(AgentStart())
         try:
-            ending = await self._steps(msgspec.structs.replace(config, limits=ONE_TURN), pass_on)
+            ending = await self._steps(self._for_one_turn(config), pass_on)
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
                 if not self._interrupted:
@@ -159,6 +165,14 @@ class _Work:
         except NewelError as error:
             return await self._end(("error", str(error)), pass_on)
         return await self._end(ending, pass_on)
+
+    def _for_one_turn(self, config: RunConfig) -> RunConfig:
+        """What a turn of work is run with. What Newel itself has to say of a contract stands in the system prompt: the
+        conversation begins with the contract, and nothing but it.
+        """
+        command = self.course.contract.accept
+        manner = ALONE + (CHECKED.format(command=command) if command else "")
+        return msgspec.structs.replace(config, limits=ONE_TURN, system_prompt=config.system_prompt + manner)
 
     async def tell(self, event: RunEvent) -> None:
         """Emit an event of the contract itself."""

@@ -25,11 +25,6 @@ from newel.session.coding_agent import totals
 
 Step = Literal["work", "judge", "accept", "complete"]
 
-CONTRACT = (
-    "{text}\n\nWork on this on your own until all of it is done; nobody can answer questions meanwhile. "
-    "When it is done, say in a few sentences what you did and stop calling tools."
-)
-ACCEPTANCE = " It counts only if this command succeeds afterwards: `{command}`"
 NOT_YET = "Not yet: {missing}"
 NOT_ACCEPTED = "The acceptance command `{command}` failed. Mend what it shows; the work counts only if it succeeds.\n\n{output}"
 REPEATED = (
@@ -68,9 +63,7 @@ class Course:
     def __init__(self, contract: Contract, earlier: Sequence[RunEvent] = ()) -> None:
         self.contract = contract
         self.step: Step = "work"
-        self.words: str | None = CONTRACT.format(text=contract.text)
-        if contract.accept:
-            self.words += ACCEPTANCE.format(command=contract.accept)
+        self.words: str | None = contract.text
         self.final: ContractState | None = None
         self.turns = self.tool_calls = 0
         self.usage = Usage()

@@ -1,0 +1,233 @@
+"""``newel agent`` and ``newel agents``: contracts without a screen, and what became of them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+import msgspec
+
+from newel import config
+from newel.agent.errors import ConfigError, UsageError
+from newel.config import Flags, Settings
+from newel.jobs.runs import (
+    INTERRUPTED,
+    AgentRun,
+    find_run,
+    follow_run,
+    journals,
+    list_runs,
+    open_spare_engine,
+)
+from newel.jobs.tabs import Contract
+from newel.terminal.contracts import ContractScreen, JsonLines, watch
+from newel.terminal.renderer import text_stdout
+from newel.terminal.safe import safe
+from newel.terminal.words import one_line
+
+if TYPE_CHECKING:
+    from newel.app.crew import AppCrew
+
+DONE = 0
+SHORT_ID = 8
+"""Characters of an id that people are shown."""
+
+
+# -- newel agent ----------------------------------------------------------------------------------
+
+
+def command_agent(arguments: Sequence[str]) -> int:
+    parser = _agent_parser()
+    given = parser.parse_args(arguments)
+    if bool(given.contract) == bool(given.resume):
+        parser.error("give a contract, or --resume with the id of a run")
+    cwd = Path(given.cwd).expanduser().resolve()
+    if not cwd.is_dir():
+        parser.error(f"--cwd: there is no folder {cwd}")
+    flags = Flags(base_url=given.base_url, api_key=given.api_key, model=given.model, approve=given.approve)
+    settings = config.load(flags, cwd=cwd, environ=os.environ)
+    contract = None if given.resume else _contract(given, settings)
+    return anyio.run(_run_agent, settings, contract, given)
+
+
+def _agent_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="newel agent",
+        description="Have a contract carried out: the agent works until it is fulfilled or a limit is reached.",
+        epilog="Ctrl+C stops before the next request, a second one at once. "
+        "exit codes: 0 completed, 1 stopped or failed, 2 wrong usage, 130 interrupted",
+    )
+    add = parser.add_argument
+    add(
+        "contract",
+        nargs="?",
+        metavar="CONTRACT",
+        help="what is to be achieved; - reads it from standard input",
+    )
+    add(
+        "--accept",
+        metavar="CMD",
+        help="a shell command that must succeed before the contract counts as fulfilled",
+    )
+    add("--max-turns", metavar="N", help="turns of work, at most (50)")
+    add("--max-tokens", metavar="N", help="tokens of all requests, at most")
+    add("--max-cost", metavar="USD", help="US dollars, at most")
+    add("--max-minutes", metavar="M", help="minutes of work, at most (60)")
+    add("--worktree", action="store_true", help="work in a git worktree of its own")
+    add(
+        "--small-judge",
+        action="store_true",
+        help="let the small model judge whether the contract is fulfilled",
+    )
+    add("--name", metavar="NAME", default="agent", help="names the log and the worktree (agent)")
+    add("--resume", metavar="ID", help="go on with a run that was interrupted")
+    add("-m", "--model", help="the model's name at the server")
+    add("--base-url", metavar="URL", help="an OpenAI-compatible server")
+    add("--api-key", metavar="KEY", help="its key; better set LLM_AUTH_TOKEN, which other users cannot see")
+    add(
+        "--approve",
+        choices=["auto", "ask", "review", "read-only"],
+        help="what may run; nobody is asked (auto)",
+    )
+    add("--cwd", metavar="DIR", default=".", help="work in this folder")
+    add("--json", action="store_true", help="one JSON object for each event")
+    return parser
+
+
+def _contract(given: argparse.Namespace, settings: Settings) -> Contract:
+    """What the command line says; for tokens and cost also what the settings allow. Raises ``UsageError``."""
+    text = sys.stdin.read() if given.contract == "-" else given.contract
+    limits = settings.limits
+    fields = {
+        "text": text.strip(),
+        "accept": given.accept,
+        "maxTurns": given.max_turns,
+        "maxTokens": given.max_tokens or limits.max_tokens,
+        "maxCost": given.max_cost or limits.max_cost,
+        "maxMinutes": given.max_minutes,
+        "smallModel": given.small_judge,
+        "worktree": given.worktree,
+    }
+    said = {name: value for name, value in fields.items() if value is not None}
+    try:
+        return msgspec.convert(said, Contract, strict=False)  # numbers come as text
+    except msgspec.ValidationError as error:
+        raise UsageError(f"This contract cannot be: {error}.") from error
+
+
+async def _run_agent(settings: Settings, contract: Contract | None, given: argparse.Namespace) -> int:
+    from newel.jobs.engine import EngineError
+    from newel.jobs.feed import Feed
+    from newel.jobs.solo import Solo, submit
+    from newel.jobs.sqlite import open_engine
+
+    async with AsyncExitStack() as stack:
+        crew = await stack.enter_async_context(_open_crew(settings))
+        if contract is None:
+            found = await find_run(journals(settings.home, settings.cwd), given.resume)
+            engine = await stack.enter_async_context(open_engine(found.journal))
+            job = await engine.get(found.job.id)
+        else:
+            engine = await stack.enter_async_context(open_spare_engine(settings.home, settings.cwd))
+            run = await submit(engine, contract, project=settings.cwd, home=settings.home, name=given.name)
+            job = await engine.get(run)
+        if job is None:
+            raise EngineError("The run is not in its journal any more.")
+        feed = await stack.enter_async_context(Feed(engine))
+        solo = Solo(engine, feed, crew, job)
+        if given.json:
+            return await watch(solo, feed, job, JsonLines(sys.stdout.buffer))
+        screen = ContractScreen(text_stdout())
+        screen.note(f"Agent {job.id[:SHORT_ID]} in {solo.params.folder} · log: {solo.params.log}")
+        return await watch(solo, feed, job, screen)
+
+
+@asynccontextmanager
+async def _open_crew(settings: Settings) -> AsyncGenerator[AppCrew]:
+    """Those who make the agent: its model server and its tool servers."""
+    from newel.agent.ports import Model
+    from newel.app.crew import AppCrew, sampler
+    from newel.app.parts import connect, find_endpoint, find_model
+    from newel.app.workbench import tool_servers
+    from newel.providers.retry import Retrying
+
+    client = connect(await find_endpoint(settings))
+    try:
+        model = await find_model(settings, await find_endpoint(settings), client)
+        provider = Retrying(client)
+        sample = sampler(provider, Model(model, client.name)) if settings.approve == "auto" else None
+        servers, problems = tool_servers(settings, on_change=lambda: None, sample=sample)
+        for problem in problems:
+            print(f"newel: {safe(problem)}", file=sys.stderr)
+        async with servers:
+            yield AppCrew(settings, client, provider, model, servers, ephemeral=False)
+    finally:
+        await client.aclose()
+
+
+# -- newel agents ---------------------------------------------------------------------------------
+
+
+def command_agents(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="newel agents", description="The runs of agents, the latest first.")
+    parser.add_argument("--all", action="store_true", help="of all folders, not only of this one")
+    parser.add_argument("-n", type=int, default=20, metavar="N", help="at most so many (20)")
+    actions = parser.add_subparsers(dest="action", metavar="tail ID | log ID")
+    for name, words in (("tail", "what a run did, and what it does from now on"), ("log", "a run's log")):
+        actions.add_parser(name, help=words).add_argument("id", metavar="ID", help="the beginning of its id")
+    given = parser.parse_args(arguments)
+    home = config.newel_home(os.environ)
+    if given.action is None:
+        return anyio.run(_list, journals(home, None if given.all else Path.cwd()), given)
+    return anyio.run({"tail": _tail, "log": _log}[given.action], journals(home, None), given.id)
+
+
+async def _list(folders: list[Path], given: argparse.Namespace) -> int:
+    runs = await list_runs(folders, limit=max(given.n, 0))
+    for run in runs:
+        print(_line(run, folder=given.all))
+    if not runs:
+        print("No agents yet." if given.all else "No agents of this folder yet. --all shows those of others.")
+    return DONE
+
+
+def _line(run: AgentRun, *, folder: bool) -> str:
+    when = datetime.fromisoformat(run.job.created).astimezone().strftime("%Y-%m-%d %H:%M")
+    lines = [f"{run.job.id[:SHORT_ID]}  {when}  {run.state:<11}  {one_line(run.params.contract.text, 80)}"]
+    if run.reason:
+        lines.append(one_line(run.reason))
+    if run.state == INTERRUPTED:
+        lines.append(f"Go on with it: newel agent --resume {run.job.id[:SHORT_ID]}")
+    if folder:
+        lines.append(safe(run.params.folder))
+    return f"\n{'':10}".join(lines)
+
+
+async def _tail(folders: list[Path], run_id: str) -> int:
+    run = await find_run(folders, run_id)
+    screen = ContractScreen(text_stdout())
+    async with aclosing(follow_run(run)) as events:
+        async for event in events:
+            screen.handle(event)
+    screen.close()
+    return DONE
+
+
+async def _log(folders: list[Path], run_id: str) -> int:
+    run = await find_run(folders, run_id)
+    path = anyio.Path(run.params.log)
+    if not await path.is_file():
+        raise ConfigError(
+            f"The log {path} is not there. `newel agents tail {run_id}` shows the run's journal."
+        )
+    async with await path.open(errors="replace") as log:
+        async for line in log:
+            print(safe(line), end="")
+    return DONE

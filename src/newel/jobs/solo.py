@@ -1,0 +1,80 @@
+"""An agent on its own: one contract, carried out by this process, with nobody to ask."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from newel.agent.messages import new_id
+from newel.jobs.agent_run import CONTRACT, ContractParams, carry_out_contract, outcome
+from newel.jobs.conversation import Conversation, Crew, Heard
+from newel.jobs.engine import Engine, EngineError, Job
+from newel.jobs.events import ContractState
+from newel.jobs.feed import Feed
+from newel.jobs.logfile import log_file
+from newel.jobs.tabs import Contract
+from newel.jobs.worktree import make_worktree
+from newel.providers.encode import to_json
+
+NOBODY = "Nobody can be asked in this run. Do what is possible without it; `--approve auto` allows it."
+
+
+async def submit(engine: Engine, contract: Contract, *, project: Path, home: Path, name: str) -> str:
+    """Put a contract into the engine, for an agent of that name; returns the run. Raises ``WorktreeError``."""
+    folder, notice = str(project), ""
+    if contract.worktree:
+        worktree = await make_worktree(project, home, name)
+        folder, notice = worktree.folder, worktree.notice
+    session = new_id()
+    params = ContractParams(
+        tab="",
+        contract=contract,
+        session=session,
+        folder=folder,
+        log=str(log_file(home / "logs", name)),
+        notice=notice,
+    )
+    return await engine.submit(CONTRACT, to_json(params), queue=session)
+
+
+class Solo:
+    """A run that was submitted, or that an earlier process left."""
+
+    def __init__(self, engine: Engine, feed: Feed, crew: Crew, job: Job) -> None:
+        self.params = msgspec.json.decode(job.params, type=ContractParams)
+        self._engine = engine
+        self._feed = feed
+        self._job = job
+        self._conversation = Conversation(
+            session=self.params.session,
+            folder=self.params.folder,
+            model=None,
+            crew=crew,
+            changed=self._heard,
+        )
+
+    async def run(self) -> ContractState:
+        """Carry it out. Cancelled, it can be gone on with later. Raises ``EngineError`` and ``Lost``."""
+        leases = await self._engine.claim(1, "agent", queues=[self._job.queue])
+        if not leases:
+            raise EngineError("This run has ended, or another process carries it out.")
+        state = await carry_out_contract(leases[0], self.params, self._conversation, self._engine, self._feed)
+        await self._engine.finish(leases[0], outcome(state))
+        return state
+
+    def stop(self, *, now: bool = False) -> bool:
+        """End it before its next request, or at once; False if it is not under way."""
+        agent = self._conversation.working
+        if agent is not None:
+            (agent.abort if now else agent.stop)()
+        return agent is not None
+
+    def _heard(self, what: Heard) -> None:
+        """A question would wait for ever."""
+        questions = self._conversation.questions
+        for question in questions.waiting if what == "questions" else []:
+            if question.kind == "approval":
+                questions.answer(question.id, {"decision": "no", "word": NOBODY})
+            else:
+                questions.answer(question.id, {"action": "decline"})

@@ -1,0 +1,156 @@
+"""A contract at work without a page: what the agent says and does, the verdicts between, and the signals that end it."""
+
+from __future__ import annotations
+
+import signal
+from contextlib import aclosing
+from typing import BinaryIO, Protocol, TextIO
+
+import msgspec
+
+from newel.agent.events import AgentEnd, ErrorEvent, MessageEnd, MessageUpdate, TextDelta
+from newel.agent.messages import AssistantMessage
+from newel.jobs.buffer import Numbered
+from newel.jobs.engine import Job
+from newel.jobs.events import (
+    AcceptanceEnd,
+    AcceptanceStart,
+    ContractState,
+    Evaluation,
+    Notice,
+    RunEvent,
+    encode,
+)
+from newel.jobs.feed import Feed
+from newel.jobs.solo import Solo
+from newel.terminal.calls import last_lines
+from newel.terminal.console import ConsoleRenderer
+from newel.terminal.renderer import forget_stdout
+from newel.terminal.signals import die_of, exit_code, on_signals
+from newel.terminal.words import clause, duration, one_line
+
+DONE, FAILED = 0, 1
+STATES = {"running": "Running", "stopped": "Stopped", "completed": "Completed", "failed": "Failed"}
+
+
+class Screen(Protocol):
+    """Shows the events of a run."""
+
+    def handle(self, event: RunEvent, /) -> None:
+        """Show one event. Raises ``OSError`` if nobody reads any more."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class ContractScreen:
+    """Shows the events of a run, as they happen or as a journal has them: there a message comes at once."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._renderer = ConsoleRenderer(out)
+        self._seen: str | None = None
+        """The message that has been shown in pieces."""
+
+    def note(self, text: str) -> None:
+        self._renderer.note(text)
+
+    def close(self) -> None:
+        self._renderer.close()
+
+    def handle(self, event: RunEvent, /) -> None:
+        match event:
+            case Evaluation():
+                words = "The contract is fulfilled" if event.satisfied else "Not yet"
+                missing = f" Missing: {clause(event.missing)}." if event.missing else ""
+                self.note(f"◆ {words}: {clause(event.why)}.{missing}")
+            case AcceptanceStart():
+                self.note(f"◆ Acceptance: {one_line(event.command)}")
+            case AcceptanceEnd():
+                mark = "✓ passed" if event.passed else "✗ failed"
+                tail = [] if event.passed else last_lines(event.output)
+                self.note("\n    ".join([f"  {mark} · {duration(event.duration)}", *tail]))
+            case Notice():
+                self.note(event.message)
+            case ContractState():
+                if event.state != "running":
+                    self.note(f"{STATES[event.state]}. {event.reason}".rstrip())
+            case ErrorEvent():
+                pass  # the state that follows says it
+            case AgentEnd():
+                self._renderer.handle(msgspec.structs.replace(event, reason="done"))
+            case MessageUpdate():
+                self._seen = event.message_id
+                self._renderer.handle(event)
+            case MessageEnd(message=AssistantMessage() as message):
+                if message.id != self._seen and message.text:
+                    self._renderer.handle(
+                        MessageUpdate(message_id=message.id, assistant_message_event=TextDelta(message.text))
+                    )
+                self._renderer.handle(event)
+            case _:
+                self._renderer.handle(event)
+
+
+class JsonLines:
+    """Writes each event as a line of JSON, as the journal has it."""
+
+    def __init__(self, out: BinaryIO) -> None:
+        self._out = out
+
+    def handle(self, event: RunEvent, /) -> None:
+        self._out.write(encode(event) + b"\n")
+        self._out.flush()
+
+    def close(self) -> None:
+        pass
+
+
+class _Watched:
+    """A run, its screen, which may be gone before it, and how often somebody wanted it to end."""
+
+    def __init__(self, solo: Solo, screen: Screen) -> None:
+        self.solo = solo
+        self.screen: Screen | None = screen
+        self.state: ContractState | None = None
+        self.signals: list[signal.Signals] = []
+
+    async def run(self) -> None:
+        self.state = await self.solo.run()
+
+    def show(self, event: RunEvent) -> None:
+        try:
+            if self.screen is not None:
+                self.screen.handle(event)
+        except OSError:
+            self.screen = None
+            forget_stdout()
+            self.solo.stop(now=True)
+
+
+async def watch(solo: Solo, feed: Feed, job: Job, screen: Screen) -> int:
+    """Carry a run out and show what happens from now on. The first Ctrl+C ends it before its next request; a second
+    one, any other signal and a reader that goes away end it at once, a third where it stands.
+
+    Returns 0 if the contract was completed, 128 + N if signal N came before, else 1.
+    """
+    watched = _Watched(solo, screen)
+
+    def stop(number: signal.Signals) -> None:
+        watched.signals.append(number)
+        now = len(watched.signals) > 1 or number != signal.SIGINT
+        if len(watched.signals) > 2:
+            die_of(number)
+        if not solo.stop(now=now):  # it has not begun
+            group.cancel_scope.cancel()
+
+    async with on_signals(stop) as group:
+        group.start_soon(watched.run)
+        async with aclosing(feed.follow(job.id, job.seq)) as items:
+            async for item in items:
+                if isinstance(item, Numbered):
+                    watched.show(item.event)
+    if watched.screen is not None:
+        watched.screen.close()
+    if watched.state is not None and watched.state.state == "completed":
+        return DONE
+    return exit_code(watched.signals[0]) if watched.signals else FAILED

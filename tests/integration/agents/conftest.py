@@ -1,0 +1,25 @@
+"""A Newel of one's own for each test, whose model does what a contract's scenarios say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mock_llm_server import running
+from tests.support import Newel
+
+
+@pytest.fixture
+def with_agent(tmp_path: Path) -> Iterator[Callable[..., Newel]]:
+    """Makes a Newel whose model follows these scenarios, the first that fits."""
+    with ExitStack() as servers:
+
+        def make(*scenarios: dict[str, Any]) -> Newel:
+            script = {"scenarios": [one for each in scenarios for one in each["scenarios"]]}
+            return Newel(tmp_path, servers.enter_context(running(script, strict=True)))
+
+        yield make

@@ -1,0 +1,19 @@
+"""What a model says that is asked for its verdict."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.support import scenario
+
+
+def verdict(satisfied: bool, *, missing: str = "", **step: Any) -> dict[str, Any]:
+    """A step that answers with a verdict."""
+    arguments = {"satisfied": satisfied, "why": "as the results show", "missing": missing}
+    call = {"function": {"name": "verdict", "arguments": arguments}}
+    return {"response": {"tool_calls": [call]}} | step
+
+
+def after(tool_calls: int, satisfied: bool, *, missing: str = "", **step: Any) -> dict[str, Any]:
+    """The verdict after so many tool calls."""
+    return scenario(f"After {tool_calls} tool call", verdict(satisfied, missing=missing, **step))
