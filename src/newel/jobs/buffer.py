@@ -11,9 +11,6 @@ import msgspec
 from newel.agent.events import MessageUpdate, TextDelta, ThinkingDelta, ToolCallDelta, ToolExecutionUpdate
 from newel.jobs.events import RunEvent
 
-MAX_HELD = 512
-"""Events that wait for one reader, those that were merged counted too."""
-
 
 class Numbered(msgspec.Struct, frozen=True):
     """An event and its number; a fleeting event has the number of the lasting one before it."""
@@ -40,8 +37,8 @@ class Published:
                         self.key = (message, type(delta))
                     case ToolCallDelta(index=index):
                         self.key = (message, index)
-            case ToolExecutionUpdate(tool_call_id=call, delta=self.piece):
-                self.key = (call, type(event))
+            case ToolExecutionUpdate(tool_call_id=call, delta=piece):
+                self.key, self.piece = (call, type(event)), piece
             case _:
                 pass
 
@@ -61,10 +58,11 @@ class Published:
 
 class Buffer:
     """Events on their way to one reader. One that is too slow is ``behind``: the buffer is empty then, and takes
-    nothing until it is told to begin again.
+    nothing until it is told to begin again. ``room`` is for that many events, those that were merged counted too.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, room: int) -> None:
+        self._room = room
         self.behind = True
         self._waiting: deque[tuple[Published, list[str]]] = deque()
         self._held = 0
@@ -79,7 +77,7 @@ class Buffer:
         if self.behind:
             return
         self._held += 1
-        if self._held > MAX_HELD:
+        if self._held > self._room:
             self._clear()
             self.behind = True
         elif published.key is not None and self._waiting and self._waiting[-1][0].key == published.key:

@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager
 from typing import Self
 
 import anyio
+import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from newel.jobs.buffer import Buffer, Numbered, Published
@@ -27,6 +28,7 @@ from newel.jobs.underway import UnderWay
 
 Item = Numbered | SoFar
 
+ROOM = 512
 _PAGE = 1000
 _LONG = 3600.0
 """Seconds after which a run is looked at again, although nothing was heard of its end."""
@@ -47,10 +49,12 @@ class _Run:
 class Feed(anyio.AsyncContextManagerMixin):
     """What runs do, as it happens. Works within ``async with``; the readers must be gone before that ends.
 
-    Of each run that is published or read, it keeps what is under way, until the run ends and nobody reads.
+    Of each run that is published or read, it keeps what is under way, until the run ends and nobody reads. ``room`` is
+    how many events may wait for one reader before it counts as fallen behind.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, room: int = ROOM) -> None:
+        self._room = room
         self._engine = engine
         self._runs: dict[str, _Run] = {}
         self._tasks: TaskGroup | None = None
@@ -81,10 +85,11 @@ class Feed(anyio.AsyncContextManagerMixin):
 
         Close it when you leave early (``contextlib.aclosing``). Raises ``EngineError``.
         """
-        state, reader = self._state(run), Buffer()
+        state, reader = self._state(run), Buffer(self._room)
         state.readers.add(reader)
         try:
             while True:
+                await anyio.lowlevel.checkpoint()  # one who comes back again and again holds up nobody
                 # Nothing may be awaited here: the journal is read up to where what follows and what is under way begin.
                 reader.begin()
                 last, ended, so_far = state.seq, state.ended, state.under_way.so_far()

@@ -38,10 +38,7 @@ class Owner:
         try:
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_FILE)
         except OSError as error:
-            raise EngineError(
-                f"The folder {directory} cannot be used: {error.strerror}. "
-                "Set NEWEL_HOME to a folder that can be written to, or use --ephemeral."
-            ) from error
+            raise unusable(directory, error) from error
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -71,6 +68,13 @@ class Owner:
 
     def release(self) -> None:
         os.close(self._fd)
+
+
+def unusable(path: Path, error: OSError) -> EngineError:
+    return EngineError(
+        f"{path} cannot be used: {error.strerror}. "
+        "Set NEWEL_HOME to a folder that can be written to, or use --ephemeral."
+    )
 
 
 def _holder(fd: int) -> str:

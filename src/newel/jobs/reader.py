@@ -71,7 +71,7 @@ class Reader:
         held = msgspec.json.encode([[lease.job, lease.attempt] for lease in leases]).decode()
         rows = await self._ask(
             lambda db: db.execute(
-                "SELECT id FROM json_each(?) AS held JOIN jobs ON id = json_extract(held.value, '$[0]')"
+                "SELECT jobs.id FROM json_each(?) AS held JOIN jobs ON jobs.id = json_extract(held.value, '$[0]')"
                 " WHERE attempts = json_extract(held.value, '$[1]') AND state = 'running' AND cancelled IS NULL",
                 (held,),
             ).fetchall()

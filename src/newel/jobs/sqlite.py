@@ -23,7 +23,7 @@ import anyio.to_thread
 from newel.jobs import changes
 from newel.jobs.bells import Bells
 from newel.jobs.engine import EngineError, Event, Job, JobState, Lease, Outcome
-from newel.jobs.owner import Owner
+from newel.jobs.owner import Owner, unusable
 from newel.jobs.reader import Reader
 from newel.jobs.schema import FILE, MIGRATIONS, check, connect, failure, make_file, migrate
 from newel.jobs.writer import Writer
@@ -175,10 +175,7 @@ def _open(
         make_private(directory)
         directory.chmod(0o700)
     except OSError as error:
-        raise EngineError(
-            f"The folder {directory} cannot be made: {error.strerror}. "
-            "Set NEWEL_HOME to a folder that can be written to, or use --ephemeral."
-        ) from error
+        raise unusable(directory, error) from error
     path = directory / FILE
     with contextlib.ExitStack() as undo:
         owner = Owner(directory)
@@ -193,7 +190,7 @@ def _open(
         except sqlite3.Error as error:
             raise failure(str(path), error) from error
         except OSError as error:
-            raise EngineError(f"The journal {path} cannot be opened: {error.strerror}.") from error
+            raise unusable(path, error) from error
         undo.pop_all()
     return str(path), owner, writing, reading
 

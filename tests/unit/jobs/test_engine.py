@@ -1,0 +1,295 @@
+"""The engine in a folder and in memory: what is submitted is done once, in order, and stays known."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from newel.jobs.engine import Cancelled, EngineError, Lease, Lost, Outcome
+from newel.jobs.reader import MAX_READ
+from newel.jobs.sqlite import SqliteEngine
+
+pytestmark = pytest.mark.anyio
+
+DONE = Outcome(state="done")
+
+
+async def running(engine: SqliteEngine, queue: str = "q") -> Lease:
+    await engine.submit("turn", b"{}", queue=queue)
+    (lease,) = await engine.claim(1, "w", queues=[queue])
+    return lease
+
+
+async def data(engine: SqliteEngine, job: str, after: int = 0) -> list[bytes]:
+    return [event.data for event in await engine.read(job, after)]
+
+
+async def state(engine: SqliteEngine, job: str) -> tuple[str, str]:
+    found = await engine.get(job)
+    assert found is not None
+    return found.state, found.reason
+
+
+async def test_a_job_is_known_from_its_submission_to_its_end(engine: SqliteEngine) -> None:
+    job = await engine.submit("turn", b'{"text":"hi"}', queue="tab")
+    assert await state(engine, job) == ("queued", "")
+    (lease,) = await engine.claim(5, "w1")
+    assert (lease.job, lease.kind, lease.queue, lease.params) == (job, "turn", "tab", b'{"text":"hi"}')
+    assert (lease.attempt, lease.seq, lease.worker) == (1, 0, "w1")
+    assert await engine.append(lease, [b"1", b"2"], expect_seq=0) == 2
+    assert await engine.append(lease, [b"3"], expect_seq=2) == 3
+    await engine.finish(lease, Outcome(state="failed", reason="no key \ud800"))
+    found = await engine.get(job)
+    assert found is not None
+    assert (found.state, found.reason, found.seq, found.attempts) == ("failed", "no key ?", 3, 1)
+    assert found.created <= found.updated
+    assert [(event.seq, event.data) for event in await engine.read(job, 1)] == [(2, b"2"), (3, b"3")]
+
+
+async def test_asking_twice_under_one_key_is_asking_once(engine: SqliteEngine) -> None:
+    """A page that lost the answer sends its message again: it must not be answered twice."""
+    first = await engine.submit("turn", b"1", queue="tab", key="tab/m1")
+    assert await engine.submit("turn", b"2", queue="tab", key="tab/m1") == first
+    (lease,) = await engine.claim(5, "w")
+    assert lease.params == b"1"
+    await engine.finish(lease, DONE)
+    assert await engine.submit("turn", b"3", queue="tab", key="tab/m1") == first
+    assert await state(engine, first) == ("done", "")
+    assert await engine.claim(5, "w") == []
+    assert await engine.submit("turn", b"4", queue="tab", key="tab/m2") != first
+
+
+async def test_one_conversation_is_answered_one_message_at_a_time_and_the_oldest_first(
+    engine: SqliteEngine,
+) -> None:
+    jobs = [await engine.submit("turn", b"%d" % n, queue="ab"[n % 2]) for n in range(6)]
+    order: list[str] = []
+    while leases := await engine.claim(10, "w"):
+        assert sorted(lease.queue for lease in leases) == ["a", "b"]
+        assert await engine.claim(10, "w") == []
+        order += [lease.job for lease in leases]
+        for lease in leases:
+            await engine.finish(lease, DONE)
+    assert order == jobs
+
+
+async def test_no_more_is_claimed_than_there_is_room_for_and_only_of_the_queues_asked_for(
+    engine: SqliteEngine,
+) -> None:
+    for queue in "abcd":
+        await engine.submit("turn", b"{}", queue=queue)
+    assert [lease.queue for lease in await engine.claim(9, "w", queues=["c", "x"])] == ["c"]
+    assert [lease.queue for lease in await engine.claim(2, "w")] == ["a", "b"]
+    assert await engine.claim(0, "w") == []
+    assert await engine.claim(9, "w", queues=[]) == []
+    assert [lease.queue for lease in await engine.claim(9, "w")] == ["d"]
+
+
+async def test_a_journal_has_one_writer(engine: SqliteEngine) -> None:
+    lease = await running(engine)
+    await engine.append(lease, [b"1"], expect_seq=0)
+    with pytest.raises(Lost, match="has 1 events, not 0"):
+        await engine.append(lease, [b"other"], expect_seq=0)
+    await engine.finish(lease, Outcome(state="retry"))
+    (again,) = await engine.claim(1, "w")
+    assert (again.attempt, again.seq) == (2, 1)
+    with pytest.raises(Lost, match="no longer"):
+        await engine.append(lease, [b"other"], expect_seq=1)
+    with pytest.raises(Lost):
+        await engine.finish(lease, DONE)
+    assert await engine.renew([lease]) == {lease.job}
+    assert await engine.renew([again]) == set()
+    assert await data(engine, lease.job) == [b"1"]
+
+
+async def test_a_lost_change_takes_no_other_one_of_the_same_transaction_with_it(engine: SqliteEngine) -> None:
+    leases = [await running(engine, f"q{n}") for n in range(20)]
+    outcomes: dict[int, object] = {}
+
+    async def write(n: int) -> None:
+        try:
+            outcomes[n] = await engine.append(leases[n], [b"x"], expect_seq=n % 2)
+        except Lost:
+            outcomes[n] = Lost
+
+    async with anyio.create_task_group() as tasks:
+        for n in range(20):
+            tasks.start_soon(write, n)
+    assert outcomes == {n: Lost if n % 2 else 1 for n in range(20)}
+    assert [await data(engine, lease.job) for lease in leases] == [[] if n % 2 else [b"x"] for n in range(20)]
+
+
+async def test_a_change_that_cannot_be_written_fails_alone(engine: SqliteEngine) -> None:
+    """What no database can hold must not end the others that wait for the same flush, or the writer."""
+    lease = await running(engine)
+    failures: list[Exception] = []
+
+    async def bad() -> None:
+        try:
+            await engine.submit("turn", b"{}", queue="\ud800")
+        except UnicodeEncodeError as error:
+            failures.append(error)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(bad)
+        tasks.start_soon(lambda: engine.append(lease, [b"1"], expect_seq=0))
+    assert len(failures) == 1
+    assert await data(engine, lease.job) == [b"1"]
+
+
+async def test_cancelling_ends_what_waits_at_once_and_tells_what_runs(engine: SqliteEngine) -> None:
+    lease = await running(engine)
+    queued = await engine.submit("turn", b"{}", queue="q")
+    assert await engine.cancel(queued, "not needed")
+    assert await state(engine, queued) == ("cancelled", "not needed")
+    assert not await engine.cancel(queued, "again")
+    assert not await engine.cancel("unknown", "?")
+
+    assert await engine.cancel(lease.job, "The tab was closed.")
+    assert await engine.cancel(lease.job, "another reason")
+    assert await state(engine, lease.job) == ("running", "")
+    assert await engine.renew([lease]) == {lease.job}
+    with pytest.raises(Cancelled, match=r"^The tab was closed\.$"):
+        await engine.append(lease, [b"1"], expect_seq=0)
+    await engine.finish(lease, DONE)
+    assert await state(engine, lease.job) == ("cancelled", "The tab was closed.")
+    assert await data(engine, lease.job) == []
+
+
+async def test_a_job_put_back_for_later_keeps_its_place_and_runs_as_soon_as_it_may(
+    engine: SqliteEngine,
+) -> None:
+    lease = await running(engine)
+    await engine.submit("turn", b"younger", queue="q")
+    await engine.finish(lease, Outcome(state="retry", reason="overloaded", delay=3600))
+    assert await state(engine, lease.job) == ("queued", "overloaded")
+    assert await engine.claim(1, "w") == []
+
+    soon = await running(engine, "another")
+    await engine.finish(soon, Outcome(state="retry", delay=0.05))
+    (again,) = await engine.claim(9, "w", wait=20)
+    assert (again.job, again.attempt) == (soon.job, 2)
+
+
+async def test_what_waits_for_a_person_holds_up_nobody_and_goes_on_when_asked_again(
+    engine: SqliteEngine,
+) -> None:
+    job = await engine.submit("turn", b"{}", queue="q", key="k")
+    (lease,) = await engine.claim(1, "w")
+    await engine.finish(lease, Outcome(state="waiting", reason="a question"))
+    assert await state(engine, job) == ("waiting", "a question")
+    await running(engine)
+    assert await engine.submit("turn", b"{}", queue="other", key="k") == job
+    assert await state(engine, job) == ("queued", "")
+
+
+async def test_a_reader_who_waits_gets_the_next_event_at_once_and_an_answer_at_the_end(
+    engine: SqliteEngine,
+) -> None:
+    lease = await running(engine)
+    got: list[list[bytes]] = []
+
+    async def read() -> None:
+        after = 0
+        while events := await engine.read(lease.job, after, wait=20):
+            got.append([event.data for event in events])
+            after = events[-1].seq
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(3):
+            tasks.start_soon(read)
+        await anyio.wait_all_tasks_blocked()
+        await engine.append(lease, [b"1"], expect_seq=0)
+        while len(got) < 3:
+            await anyio.sleep(0.001)
+        await engine.append(lease, [b"2", b"3"], expect_seq=1)
+        while len(got) < 6:
+            await anyio.sleep(0.001)
+        await engine.finish(lease, DONE)
+    assert got == [[b"1"]] * 3 + [[b"2", b"3"]] * 3
+
+
+async def test_reading_does_not_wait_where_nothing_can_come(engine: SqliteEngine) -> None:
+    assert await engine.read("unknown", wait=20) == []
+    lease = await running(engine)
+    assert await engine.read(lease.job, wait=0.01) == []
+    await engine.finish(lease, DONE)
+    assert await engine.read(lease.job, wait=20) == []
+    queued = await engine.submit("turn", b"{}", queue="q")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(lambda: engine.read(queued, wait=20))
+        await anyio.wait_all_tasks_blocked()
+        await engine.cancel(queued, "")
+
+
+async def test_a_worker_who_waits_gets_a_job_at_once(engine: SqliteEngine) -> None:
+    claimed: list[str] = []
+
+    async def claim() -> None:
+        claimed.extend(lease.job for lease in await engine.claim(1, "w", wait=20))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(claim)
+        tasks.start_soon(claim)
+        await anyio.wait_all_tasks_blocked()
+        jobs = {await engine.submit("turn", b"{}", queue=queue) for queue in "ab"}
+    assert set(claimed) == jobs
+
+
+async def test_a_page_is_bounded_by_number_and_by_size(engine: SqliteEngine) -> None:
+    """A reader of a run with large pictures must not fill the memory."""
+    lease = await running(engine)
+    big = b"x" * (MAX_READ // 2)
+    await engine.append(lease, [big] * 5, expect_seq=0)
+    assert len(await engine.read(lease.job)) == 3
+    assert len(await engine.read(lease.job, 3)) == 2
+    assert len(await engine.read(lease.job, limit=1)) == 1
+
+
+async def test_jobs_are_found_by_what_they_are(engine: SqliteEngine) -> None:
+    a = await engine.submit("turn", b"{}", queue="a")
+    b = await engine.submit("contract", b"{}", queue="b")
+    c = await engine.submit("turn", b"{}", queue="a")
+    await engine.cancel(a, "")
+
+    async def ids(**wanted: object) -> list[str]:
+        return [job.id for job in await engine.find(**wanted)]  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+    assert await ids() == [c, b, a]
+    assert await ids(limit=2) == [c, b]
+    assert await ids(kind="turn") == [c, a]
+    assert await ids(queue="b") == [b]
+    assert await ids(queue="a", states=["queued", "running"]) == [c]
+    assert await ids(states=[]) == []
+
+
+async def test_a_caller_who_is_cancelled_leaves_the_journal_whole(engine: SqliteEngine) -> None:
+    lease = await running(engine)
+    for n in range(1, 30):
+        with anyio.move_on_after(0) as scope:
+            await engine.append(lease, [b"%d" % n], expect_seq=n - 1)
+        if scope.cancelled_caught:  # nothing was begun
+            await engine.append(lease, [b"%d" % n], expect_seq=n - 1)
+    assert await data(engine, lease.job) == [b"%d" % n for n in range(1, 30)]
+
+
+async def test_a_closed_engine_says_so_and_wakes_those_who_wait(engine: SqliteEngine) -> None:
+    lease = await running(engine)
+    woken: list[str] = []
+
+    async def wait() -> None:
+        try:
+            await engine.read(lease.job, wait=20)
+        except EngineError as error:
+            woken.append(str(error))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait)
+        await anyio.wait_all_tasks_blocked()
+        await engine.aclose()
+        await engine.aclose()
+    assert len(woken) == 1
+    assert "was closed" in woken[0]
+    with pytest.raises(EngineError, match="was closed"):
+        await engine.submit("turn", b"{}", queue="q")

@@ -1,0 +1,278 @@
+"""The journal as a file: who may have it, what it survives, and what is said when it cannot be used."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sqlite3
+import stat
+import sys
+from collections.abc import Generator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from newel.jobs.engine import EngineError, Lease, Outcome
+from newel.jobs.owner import LOCK
+from newel.jobs.schema import APPLICATION_ID, FILE, MIGRATIONS, migrate
+from newel.jobs.sqlite import SqliteEngine, open_engine, open_reader
+
+pytestmark = pytest.mark.anyio
+
+VERSION_1 = Path(__file__).with_name("journal_v1.sql")
+
+
+@contextlib.contextmanager
+def database(path: Path) -> Generator[sqlite3.Connection]:
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        yield connection
+
+
+async def begin(engine: SqliteEngine, *events: bytes, queue: str = "q") -> Lease:
+    await engine.submit("turn", b"{}", queue=queue)
+    (lease,) = await engine.claim(1, "w", queues=[queue])
+    if events:
+        await engine.append(lease, events, expect_seq=0)
+    return lease
+
+
+async def refused(directory: Path) -> str:
+    with pytest.raises(EngineError) as error:
+        async with open_engine(directory):
+            pass
+    return str(error.value)
+
+
+# -- what the next process finds ----------------------------------------------------------------------
+
+
+async def test_what_ran_when_its_server_ended_runs_again_and_knows_how_far_it_came(tmp_path: Path) -> None:
+    async with open_engine(tmp_path) as engine:
+        lease = await begin(engine, b"1", b"2")
+        younger = await engine.submit("turn", b"{}", queue="q")
+    async with open_engine(tmp_path) as engine:
+        (again,) = await engine.claim(9, "w")
+        assert (again.job, again.seq) == (lease.job, 2)
+        assert [event.data for event in await engine.read(again.job)] == [b"1", b"2"]
+        await engine.append(again, [b"3"], expect_seq=2)
+        await engine.finish(again, Outcome(state="done"))
+        assert [each.job for each in await engine.claim(9, "w")] == [younger]
+
+
+async def test_an_attempt_counts_when_the_server_died_and_not_when_it_ended_in_good_order(
+    tmp_path: Path,
+) -> None:
+    """Else a user who ends the server every evening loses a long run on the sixth day."""
+    for _ in range(7):
+        async with open_engine(tmp_path / "ended") as engine:
+            await engine.submit("turn", b"{}", queue="q", key="one")
+            (lease,) = await engine.claim(1, "w")
+            assert lease.attempt == 1
+
+    for attempt in range(1, 4):
+        async with open_engine(tmp_path / "died") as engine:
+            await engine.submit("turn", b"{}", queue="q", key="one")
+            (lease,) = await engine.claim(1, "w")
+            assert lease.attempt == attempt
+            # What a server that is killed leaves behind.
+            shutil.copytree(tmp_path / "died", tmp_path / "copy")
+        shutil.rmtree(tmp_path / "died")
+        (tmp_path / "copy").rename(tmp_path / "died")
+
+
+async def test_a_run_that_was_cancelled_as_its_server_ended_does_not_come_back(tmp_path: Path) -> None:
+    async with open_engine(tmp_path) as engine:
+        lease = await begin(engine)
+        await engine.cancel(lease.job, "The tab was closed.")
+    async with open_engine(tmp_path) as engine:
+        assert await engine.claim(1, "w") == []
+        job = await engine.get(lease.job)
+        assert job is not None
+        assert (job.state, job.reason) == ("cancelled", "The tab was closed.")
+
+
+async def test_nothing_of_an_ephemeral_engine_reaches_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with open_engine(None) as engine:
+        await begin(engine, b"1")
+        engine.leave_note("http://127.0.0.1:1")
+    assert list(tmp_path.iterdir()) == []
+
+
+# -- whose it is --------------------------------------------------------------------------------------
+
+
+async def test_nobody_else_can_read_what_was_said(tmp_path: Path) -> None:
+    directory = tmp_path / "jobs" / "project"
+    directory.mkdir(parents=True, mode=0o755)
+    async with open_engine(directory) as engine:
+        await begin(engine, b"1")
+        names = {path.name for path in directory.iterdir()}
+        assert names == {FILE, FILE + "-wal", FILE + "-shm", LOCK}
+        assert {stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()} == {0o600}
+        assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+
+
+async def test_a_folder_has_one_owner_who_says_where_it_is(tmp_path: Path) -> None:
+    """Two servers would answer the same message twice."""
+    async with open_engine(tmp_path) as engine:
+        assert "kept by this process already (since 2" in await refused(tmp_path)
+        engine.leave_note("http://127.0.0.1:8101")
+        program = "import anyio, sys; from pathlib import Path; from newel.jobs.sqlite import open_engine\n"
+        program += "async def main():\n    async with open_engine(Path(sys.argv[1])): pass\nanyio.run(main)"
+        other = await anyio.run_process([sys.executable, "-c", program, str(tmp_path)], check=False)
+        assert f"another Newel at http://127.0.0.1:8101 (pid {os.getpid()}, since 2" in other.stderr.decode()
+        assert "--ephemeral" in other.stderr.decode()
+    async with open_engine(tmp_path):
+        pass
+
+
+async def test_a_planted_link_is_not_followed(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    for name in (LOCK, FILE):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).symlink_to(victim)
+        assert str(tmp_path / name) in await refused(tmp_path / name)
+    assert victim.read_text() == "precious"
+
+
+async def test_a_journal_is_read_while_a_server_writes_it(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="There is no journal"):
+        async with open_reader(tmp_path):
+            pass
+    async with open_engine(tmp_path) as engine, open_reader(tmp_path) as reader:
+        lease = await begin(engine, b"1")
+        events, ended = await reader.read(lease.job, 0, 10)
+        assert ([event.data for event in events], ended) == ([b"1"], False)
+        await engine.finish(lease, Outcome(state="done"))
+        assert [job.state for job in await reader.find()] == ["done"]
+        with pytest.raises(EngineError, match="cannot be written"):
+            await reader._ask(lambda connection: connection.execute("DELETE FROM jobs"))
+
+
+# -- formats ------------------------------------------------------------------------------------------
+
+
+async def test_the_journal_of_an_earlier_newel_is_taken_over_with_all_that_stands_in_it(
+    tmp_path: Path,
+) -> None:
+    with database(tmp_path / FILE) as connection:
+        connection.executescript(VERSION_1.read_text())
+    async with open_engine(tmp_path) as engine:
+        assert [(job.kind, job.state, job.seq) for job in await engine.find()] == [
+            ("contract", "queued", 0),
+            ("turn", "queued", 2),
+            ("turn", "done", 3),
+        ]
+        assert await engine.submit("turn", b"{}", queue="x", key="tab/m1") == "a" * 32
+        leases = await engine.claim(9, "w")
+        assert [(lease.job, lease.attempt, lease.seq) for lease in leases] == [
+            ("b" * 32, 3, 2),
+            ("c" * 32, 1, 0),
+        ]
+        assert [event.data for event in await engine.read("b" * 32, 1)] == [b'{"type":"turn_start"}']
+
+
+async def test_an_empty_file_becomes_a_journal(tmp_path: Path) -> None:
+    (tmp_path / FILE).touch()
+    async with open_engine(tmp_path) as engine:
+        await begin(engine, b"1")
+
+
+async def test_the_journal_of_a_newer_newel_is_left_alone(tmp_path: Path) -> None:
+    async with open_engine(tmp_path):
+        pass
+    with database(tmp_path / FILE) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    before = (tmp_path / FILE).read_bytes()
+    assert f"its format is 99, this one knows {len(MIGRATIONS)}" in await refused(tmp_path)
+    with pytest.raises(EngineError, match="newer Newel"):
+        async with open_reader(tmp_path):
+            pass
+    assert (tmp_path / FILE).read_bytes() == before
+
+
+async def test_the_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
+    with database(tmp_path / FILE) as connection:
+        connection.execute("CREATE TABLE bookmarks (url TEXT)")
+    before = (tmp_path / FILE).read_bytes()
+    assert "database of another program" in await refused(tmp_path)
+    assert (tmp_path / FILE).read_bytes() == before
+
+
+def test_a_migration_is_whole_or_not_at_all() -> None:
+    """A journal half way between two formats could be read by neither Newel."""
+    steps = [["CREATE TABLE a (x)"], ["ALTER TABLE a ADD COLUMN y", "INSERT INTO a VALUES (1, 2)"]]
+    with database(Path(":memory:")) as connection:
+        migrate(connection, "journal", steps[:1])
+        with pytest.raises(sqlite3.OperationalError):
+            migrate(connection, "journal", [*steps, ["CREATE TABLE b (x)", "nonsense"]])
+        assert connection.execute("SELECT * FROM a").fetchall() == [(1, 2)]
+        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+        migrate(connection, "journal", [*steps, ["CREATE TABLE b (x)"]])
+        assert connection.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
+        assert connection.execute("SELECT count(*) FROM b").fetchone() == (0,)
+
+
+# -- damage -------------------------------------------------------------------------------------------
+
+
+async def test_a_torn_tail_costs_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    """The power went while a flush was under way: the log ends in the midst of a change."""
+    live, torn = tmp_path / "live", tmp_path / "torn"
+    async with open_engine(live) as engine:
+        lease = await begin(engine, *(b"%d" % n for n in range(50)))
+        whole = (live / (FILE + "-wal")).stat().st_size
+        await engine.append(lease, [b"x" * 20_000], expect_seq=50)
+        end = (live / (FILE + "-wal")).stat().st_size
+        for size in (whole, whole + 1, whole + 4000, (whole + end) // 2, end - 1):
+            shutil.rmtree(torn, ignore_errors=True)
+            shutil.copytree(live, torn)
+            os.truncate(torn / (FILE + "-wal"), size)
+            with (torn / (FILE + "-wal")).open("ab") as log:
+                log.write(os.urandom(3000))
+            async with open_engine(torn) as again:
+                kept = [event.data for event in await again.read(lease.job)]
+                assert kept == [b"%d" % n for n in range(50)]
+
+
+async def test_a_damaged_journal_is_told_with_a_way_out(tmp_path: Path) -> None:
+    async with open_engine(tmp_path) as engine:
+        await begin(engine, *[b"x" * 1000] * 100)
+    (tmp_path / FILE).write_bytes(b"no database" * 1000)
+    words = await refused(tmp_path)
+    assert f"The journal {tmp_path / FILE} cannot be used: it is damaged. Move the folder away" in words
+
+
+async def test_damage_within_is_told_to_the_reader_who_meets_it(tmp_path: Path) -> None:
+    async with open_engine(tmp_path) as engine:
+        lease = await begin(engine, *[b"x" * 1000] * 100)
+    with (tmp_path / FILE).open("r+b") as file:
+        for page in range(8, file.seek(0, os.SEEK_END) // 4096):
+            file.seek(page * 4096)
+            file.write(b"\xff" * 4096)
+    async with open_engine(tmp_path) as engine:
+        with pytest.raises(EngineError, match="it is damaged"):
+            await engine.read(lease.job)
+        assert await engine.submit("turn", b"{}", queue="another")
+
+
+async def test_a_folder_that_cannot_be_made_is_told_with_a_way_out(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    words = await refused(tmp_path / "file" / "jobs")
+    assert "Not a directory" in words
+    assert "NEWEL_HOME" in words
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may write anywhere")
+async def test_a_read_only_folder_is_told_with_a_way_out(tmp_path: Path) -> None:
+    async with open_engine(tmp_path):
+        pass
+    (tmp_path / FILE).chmod(0o400)
+    tmp_path.chmod(0o500)
+    assert "NEWEL_HOME" in await refused(tmp_path)
