@@ -121,6 +121,6 @@ export class AgentView {
   #log(path) {
     if (path === this.shownLog) return;
     this.shownLog = path;
-    fill(this.log, path && ["Log: ", h("code", {}, plain(path)), copyButton(() => path, "Copy path of the log")]);
+    fill(this.log, path && [h("span", {}, "Log: "), h("code", {}, plain(path)), copyButton(() => path, "Copy path of the log")]);
   }
 }

@@ -53,7 +53,8 @@ export class Composer {
     this.stop.update({ busy, stopping });
     say(this.words, busy ? "Queue" : "Send");
     const waits = queued ? `${queued} waiting for the run. ` : "";
-    const keys = busy ? "Enter queues · Esc stops" : "Enter sends · Shift+Enter begins a line";
+    const stops = { soon: " · Esc stops now", now: "" }[stopping] ?? " · Esc stops";
+    const keys = busy ? `Enter queues${stops}` : "Enter sends · Shift+Enter begins a line";
     say(this.hint, link === "open" ? waits + keys : "Not connected: what you send goes out when Newel is back.");
     say(this.meter, usage(totals));
   }

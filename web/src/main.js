@@ -65,7 +65,7 @@ class Page {
       palette: () => openPalette(this.#commands()),
       keys: showKeys,
       write: () => this.#view()?.focus(),
-      showNth: (index) => this.#show(this.store.get().tabs[index]?.id ?? this.store.get().active),
+      showNth: (index) => this.#show(this.store.get().tabs[index]?.id ?? null),
       escape: () => this.#escape(),
       chooseModel: () => this.#chooseModel(),
     };
@@ -133,11 +133,12 @@ class Page {
   }
 
   #show(id) {
-    if (!id) return;
+    this.wanted = id;
+    if (!this.store.get().tabs.some((tab) => tab.id === id)) return; // new: shown as soon as the list has it
+    this.wanted = null;
     this.store.dispatch({ type: "page/show", tab: id });
     if (location.hash !== `#/tab/${id}`) location.hash = `#/tab/${id}`;
     this.wantsFocus = true;
-    this.#schedule();
   }
 
   /** The tab to show: the chosen one, or, if that is gone, the one that stands nearest to its place. */
@@ -165,8 +166,9 @@ class Page {
     const state = this.store.get();
     this.#connectionBanner(state);
     if (!state.hello) return;
-    const tab = this.#active(state);
-    if (tab && tab.id !== state.active) {
+    if (this.wanted) this.#show(this.wanted);
+    const tab = this.#active(this.store.get());
+    if (tab && tab.id !== this.store.get().active) {
       this.store.dispatch({ type: "page/show", tab: tab.id });
       history.replaceState(null, "", `#/tab/${tab.id}`);
     }

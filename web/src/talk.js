@@ -91,7 +91,7 @@ function addTold(talk, event) {
     case "error":
       return told(talk, event.message) ? talk : add("error", { text: event.message, code: event.code });
     case "agent_end":
-      return finished({ ...talk, live: null }, event, add);
+      return finished(talk, event, add);
     default:
       return talk;
   }
@@ -117,7 +117,8 @@ function finished(talk, event, add) {
   const calls = Object.fromEntries(
     Object.entries(talk.calls).map(([id, call]) => [id, call.working ? { ...call, working: false } : call]),
   );
-  if (event.reason === "done" || !event.message || told(talk, event.message)) return { ...talk, calls };
+  const known = event.reason === "aborted" ? isCut(talk) : told(talk, event.message);
+  if (event.reason === "done" || !event.message || known) return { ...talk, live: null, calls };
   return { ...add("end", { reason: event.reason, text: event.message }), live: null, calls };
 }
 
@@ -126,6 +127,9 @@ function told(talk, words) {
   const last = talk.entries.at(-1);
   return Boolean(last) && (last.text === words || last.message?.errorMessage === words);
 }
+
+/** Whether a message that was cut short says by itself that the run was stopped. */
+const isCut = (talk) => talk.entries.at(-1)?.message?.stopReason === "aborted";
 
 /** Add earlier messages, the oldest first, before all others. */
 export function addHistory(talk, messages, more) {

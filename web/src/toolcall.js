@@ -81,7 +81,13 @@ export class ToolLine {
     }
     this.shown = this.call;
     this.output = null;
-    fill(this.body, this.#input(), result ? resultView(result) : this.#running());
+    const { diff } = result?.details ?? {};
+    fill(
+      this.body,
+      typeof diff === "string" && diff ? diffView(diff) : null,
+      this.#input(),
+      result ? resultView(result) : this.#running(),
+    );
   }
 
   #input() {
@@ -127,14 +133,10 @@ function partial(text) {
   return Object.fromEntries(pairs.map(([, key, value]) => [key, value.replace(/\\n/g, "\n").replace(/\\(.)/g, "$1")]));
 }
 
-export function resultView(result) {
-  const { diff } = result.details;
-  return [
-    typeof diff === "string" && diff ? diffView(diff) : null,
-    section(result.isError ? "Error" : "Output", plain(result.output)),
-    ...result.images.map(imageView),
-  ];
-}
+const resultView = (result) => [
+  section(result.isError ? "Error" : "Output", plain(result.output)),
+  ...result.images.map(imageView),
+];
 
 const IMAGE = /^image\/(?:png|jpeg|gif|webp)$/;
 

@@ -39,7 +39,7 @@ export class ToolsPanel {
         h("strong", {}, plain(name)), h("span", { class: "server-state" }, `(${state})`),
         h("span", { class: "spacer" }),
         on && state !== "untrusted" && iconButton("again", `Restart ${plain(name)}`, () => this.actions.restartServer(name), { "data-key": `again:${name}` }),
-        h("label", { class: "switch small" },
+        state !== "untrusted" && h("label", { class: "switch small" },
           h("input", {
             type: "checkbox", checked: on, "data-key": `on:${name}`, "aria-label": `${plain(name)} is on`,
             onchange: (event) => this.actions.setServer(name, { enabled: event.target.checked }),
