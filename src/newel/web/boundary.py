@@ -247,3 +247,7 @@ async def _refuse(scope: Scope, send: Send, refusal: Refusal) -> None:
         headers.append((b"www-authenticate", b"Bearer"))
     await send({"type": f"{kind}.response.start", "status": refusal.status, "headers": headers})
     await send({"type": f"{kind}.response.body", "body": body, "more_body": False})
+    if scope["type"] == "websocket":
+        await anyio.sleep(
+            0
+        )  # until the connection is gone uvicorn would log a handshake that was not completed

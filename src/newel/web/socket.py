@@ -44,6 +44,8 @@ AT_ONCE = 32
 """Requests of one socket under way; the next one is read when one of them is done."""
 COMMAND_TIME = 30.0
 """Seconds that a command may take, for it goes on when its page is gone."""
+LAST = 2**53
+"""No event has a higher number."""
 PAUSE = 0.05
 """Seconds between two tellings of changes, each of which names all tabs."""
 
@@ -172,7 +174,8 @@ class _Socket:
     async def _watch(self, request: Watch, tasks: TaskGroup) -> Reply:
         self._board.tab(request.tab)  # raises if there is none
         await self._unwatch(request.tab)
-        frames = self._board.follow(request.tab, request.run, request.after)
+        after = min(max(request.after, 0), LAST)
+        frames = self._board.follow(request.tab, request.run, after)
         watching = self._watched[request.tab] = _Watching()
         tasks.start_soon(self._follow, request.tab, frames, watching)
         return Reply(re=request.id, tab=request.tab)

@@ -1,0 +1,84 @@
+"""A page without a screen: it asks on the socket, and keeps what it hears."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import msgspec
+import websockets
+
+from newel.jobs.events import RunEvent, is_lasting
+from tests.integration.web.house import House
+
+Heard = dict[str, Any]
+
+
+class Page:
+    def __init__(self, socket: websockets.ClientConnection) -> None:
+        self.socket = socket
+        self.heard: list[Heard] = []
+        self._ids = itertools.count(1)
+
+    async def next(self) -> Heard:
+        """The next message that the server sends."""
+        with anyio.fail_after(10):
+            message = msgspec.json.decode(await self.socket.recv())
+        self.heard.append(message)
+        return message
+
+    async def until(self, kind: str, **fields: Any) -> Heard:
+        """Read on up to a message of a type with these fields."""
+        while True:
+            message = await self.next()
+            if message["type"] == kind and all(message.get(name) == value for name, value in fields.items()):
+                return message
+
+    async def event(self, kind: str) -> Heard:
+        """Read on up to an event of a type."""
+        while (message := await self.until("event"))["event"]["type"] != kind:
+            pass
+        return message
+
+    async def send(self, kind: str, **fields: Any) -> str:
+        """Ask for something; returns the request's id."""
+        name = str(next(self._ids))
+        await self.socket.send(msgspec.json.encode({"type": kind, "id": name, **fields}).decode())
+        return name
+
+    async def ask(self, kind: str, **fields: Any) -> Heard:
+        """Ask for something and wait for the reply, or for the error."""
+        name = await self.send(kind, **fields)
+        while True:
+            message = await self.next()
+            if message.get("re") == name:
+                return message
+
+    async def open_chat(self) -> str:
+        """A new chat, watched."""
+        tab = (await self.ask("openChat"))["tab"]
+        await self.send("watch", tab=tab)
+        await self.until("snapshot", tab=tab)
+        return tab
+
+    def lasting(self, tab: str) -> list[tuple[int, str]]:
+        """Number and type of the lasting events heard of a tab."""
+        return [
+            (message["seq"], message["event"]["type"])
+            for message in self.heard
+            if message["type"] == "event"
+            and message["tab"] == tab
+            and is_lasting(msgspec.convert(message["event"], RunEvent))
+        ]
+
+
+@asynccontextmanager
+async def page(server: House, **headers: str) -> AsyncGenerator[Page]:
+    """A page that is connected and was welcomed."""
+    async with server.socket(**headers) as socket:
+        opened = Page(socket)
+        assert (await opened.next())["type"] == "welcome"
+        yield opened

@@ -1,0 +1,385 @@
+"""The page's socket: one stream for all tabs, which nothing that a client does can break."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, get_args
+
+import anyio
+import msgspec
+import pytest
+import websockets
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from newel.agent.errors import RequestRejected
+from newel.agent.events import TextDelta
+from newel.agent.messages import AssistantMessage, ToolCall
+from newel.agent.ports import ModelRequest, OnDelta
+from newel.providers.scripted import Scripted
+from newel.web.protocol import ClientMessage, ServerMessage, Unwatch, Watch
+from newel.web.requests import COMMANDS, QUESTIONS
+from tests.integration.web.house import TOKEN, Echo, House, house, says
+from tests.integration.web.page import page
+
+pytestmark = pytest.mark.anyio
+
+
+class Long:
+    """A model that always has a great deal to say."""
+
+    async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
+        message = says("x" * 2_000_000)
+        await on_delta(TextDelta(message.text))
+        return message
+
+
+def waiting(answer: Any) -> tuple[anyio.Event, Callable[[object], Any]]:
+    """An answer that the model gives when the event is set."""
+    go_on = anyio.Event()
+
+    async def slowly(_: object) -> Any:
+        await go_on.wait()
+        return answer
+
+    return go_on, slowly
+
+
+def test_everything_that_can_be_asked_is_answered_by_somebody() -> None:
+    assert {*COMMANDS, *QUESTIONS, Watch, Unwatch} == set(get_args(ClientMessage))
+
+
+async def test_a_page_is_welcomed_with_all_that_it_shows_first(tmp_path: Path) -> None:
+    async with house(tmp_path, Echo()) as server:
+        await server.board.open_agent()
+        async with page(server) as one, page(server) as two:
+            welcome = one.heard[0]
+            assert (welcome["version"], welcome["newel"], welcome["project"]) == (1, "0.1.0", "/home/me/shop")
+            assert [tab["title"] for tab in welcome["tabs"]] == ["Agent-1"]
+            assert welcome["server"] == two.heard[0]["server"] != ""
+
+
+async def test_a_turn_is_told_whole_and_in_order(tmp_path: Path) -> None:
+    call = ToolCall("c1", "bash", {"command": "echo hello"})
+    async with house(tmp_path, Scripted([says("Let me see.", call), says("It says hello.")])) as server:
+        async with page(server) as one:
+            tab = await one.open_chat()
+            reply = await one.ask("send", tab=tab, messageId="m1", text="Run it")
+            assert (reply["type"], reply["tab"]) == ("reply", tab)
+            await one.event("agent_end")
+            lasting = one.lasting(tab)
+            assert [seq for seq, _ in lasting] == list(range(1, len(lasting) + 1))
+            assert [kind for _, kind in lasting].count("message_end") == 4
+            said = [each["event"] for each in one.heard if each["type"] == "event"]
+            ended = next(each for each in said if each["type"] == "tool_execution_end")
+            assert "hello" in ended["result"]
+            for message in one.heard:
+                msgspec.convert(message, ServerMessage)
+
+
+async def test_a_page_that_comes_back_reads_on_without_a_gap_or_a_repetition(tmp_path: Path) -> None:
+    go_on, slowly = waiting(says("Here it is."))
+    call = ToolCall("c1", "bash", {"command": "echo hello"})
+    async with house(tmp_path, Scripted([says("", call), slowly])) as server:
+        async with page(server) as one:
+            tab = await one.open_chat()
+            run = (await one.ask("send", tab=tab, messageId="m1", text="Run it"))["run"]
+            await one.event("tool_execution_end")
+            before = one.lasting(tab)
+        async with page(server) as two:
+            await two.ask("watch", tab=tab, run=run, after=before[-1][0])
+            go_on.set()
+            await two.event("agent_end")
+            assert "snapshot" not in {message["type"] for message in two.heard}
+            seqs = [seq for seq, _ in before + two.lasting(tab)]
+            assert seqs == list(range(1, len(seqs) + 1))
+
+
+async def test_text_comes_while_it_is_written_and_who_comes_late_gets_it_so_far(tmp_path: Path) -> None:
+    halfway, go_on = anyio.Event(), anyio.Event()
+
+    class Halting:
+        async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
+            await on_delta(TextDelta("Once upon "))
+            halfway.set()
+            await go_on.wait()
+            await on_delta(TextDelta("a time"))
+            return says("Once upon a time")
+
+    async with house(tmp_path, Halting()) as server, page(server) as one, page(server) as two:
+        tab = await one.open_chat()
+        await one.ask("send", tab=tab, messageId="m1", text="Tell me a story")
+        await halfway.wait()
+        await two.ask("watch", tab=tab)
+        so_far = await two.until("soFar", tab=tab)
+        assert so_far["soFar"]["message"]["content"] == [{"type": "text", "text": "Once upon "}]
+        go_on.set()
+        for each in (one, two):
+            update = await each.event("message_update")
+            while update["event"]["assistantMessageEvent"]["delta"] != "a time":
+                update = await each.event("message_update")
+            await each.event("agent_end")
+
+
+async def test_two_pages_see_the_same(tmp_path: Path) -> None:
+    async with house(tmp_path, Echo()) as server, page(server) as one, page(server) as two:
+        tab = await one.open_chat()
+        await two.until("tabs")
+        await two.ask("watch", tab=tab)
+        await one.ask("send", tab=tab, messageId="m1", text="Hello")
+        for each in (one, two):
+            await each.event("agent_end")
+        assert one.lasting(tab) == two.lasting(tab) != []
+
+
+async def test_the_same_message_sent_again_is_said_once(tmp_path: Path) -> None:
+    """A page that lost the reply must be able to ask again."""
+    async with house(tmp_path, Echo()) as server, page(server) as one:
+        tab = await one.open_chat()
+        runs = {(await one.ask("send", tab=tab, messageId="m1", text="Hello"))["run"] for _ in range(3)}
+        await one.until("tabs")
+        snapshot = await server.board.snapshot(tab)
+        assert len(runs) == 1
+        assert len([each for each in snapshot.messages if each.id == "m1"]) <= 1
+
+
+async def test_stop_works_while_the_model_thinks(tmp_path: Path) -> None:
+    _, slowly = waiting(says("Too late."))
+    async with house(tmp_path, Scripted([slowly])) as server, page(server) as one:
+        tab = await one.open_chat()
+        await one.ask("send", tab=tab, messageId="m1", text="Hello")
+        await one.event("turn_start")
+        assert (await one.ask("stop", tab=tab, now=True))["type"] == "reply"
+        end = await one.event("agent_end")
+        assert end["event"]["reason"] == "aborted"
+
+
+async def test_a_failed_run_can_be_tried_again(tmp_path: Path) -> None:
+    async with (
+        house(tmp_path, Scripted([RequestRejected("No."), says("Yes.")])) as server,
+        page(server) as one,
+    ):
+        tab = await one.open_chat()
+        await one.ask("send", tab=tab, messageId="m1", text="Hello")
+        await one.event("agent_end")
+        while (await one.until("tabs"))["tabs"][0]["status"] != "idle":
+            pass
+        assert (await one.ask("retry", tab=tab))["type"] == "reply"
+        end = await one.event("agent_end")
+        assert end["event"]["reason"] == "done"
+
+
+async def test_a_question_is_shown_and_its_answer_goes_on_with_the_run(tmp_path: Path) -> None:
+    call = ToolCall("c1", "bash", {"command": "echo hello"})
+    script = Scripted([says("", call), says("Done.")])
+    async with house(tmp_path, script, approve="ask") as server, page(server) as one:
+        tab = await one.open_chat()
+        await one.send("send", tab=tab, messageId="m1", text="Run it")
+        asked = (await one.until("questions", tab=tab))["questions"][0]
+        assert "echo hello" in asked["preview"]
+        await one.ask("answer", tab=tab, question=asked["id"], answer={"decision": "once"})
+        assert (await one.event("tool_execution_end"))["event"]["isError"] is False
+        again = await one.ask("answer", tab=tab, question=asked["id"], answer={"decision": "no"})
+        assert again["type"] == "error"
+
+
+async def test_tabs_are_opened_named_changed_and_closed(tmp_path: Path) -> None:
+    async with house(tmp_path, Echo()) as server, page(server) as one, page(server) as two:
+        chat = (await one.ask("openChat", model="another"))["tab"]
+        agent = (await one.ask("openAgent"))["tab"]
+        await one.ask("renameTab", tab=chat, title="The bug")
+        await one.ask("setModel", tab=chat, model="scripted")
+        await one.ask("closeTab", tab=agent)
+        while len(tabs := (await two.until("tabs"))["tabs"]) != 1 or tabs[0]["title"] != "The bug":
+            pass
+        assert (tabs[0]["id"], tabs[0]["model"]) == (chat, "scripted")
+
+
+async def test_lists_are_given_to_who_asks(tmp_path: Path) -> None:
+    async with house(tmp_path, Echo()) as server, page(server) as one:
+        tab = await one.open_chat()
+        for n in range(3):
+            await one.ask("send", tab=tab, messageId=f"m{n}", text=f"Message {n}")
+            await one.event("agent_end")
+        assert (await one.ask("getModels"))["models"] == ["scripted", "another"]
+        session = (await one.ask("getSessions"))["sessions"][0]
+        assert (session["title"], session["messages"]) == ("Message 0", 6)
+        history = await one.ask("getHistory", tab=tab, before="m2", limit=3)
+        assert history["more"] is True
+        assert history["messages"][1]["id"] == "m1"
+        assert (await one.ask("ping"))["type"] == "reply"
+
+
+# -- what must not break it ---------------------------------------------------------------------------
+
+NONSENSE: list[str | bytes] = [
+    "",
+    "{",
+    "null",
+    "[]",
+    "{}",
+    '{"type": "watch"}',
+    '{"type": "nothing", "id": "1"}',
+    '{"type": "ping", "id": 1}',
+    '{"type": "ping", "id": ""}',
+    '{"type": "ping", "id": "1", "extra": true}',
+    '{"type": "getHistory", "id": "1", "tab": "t", "before": "m", "limit": 0}',
+    '{"type": "answer", "id": "1", "tab": "t", "question": "q", "answer": ' + "[" * 50_000,
+    '{"type": "answer", "id": "1", "tab": "t", "question": "q", "answer": {"a": '
+    + "[" * 50_000
+    + "]" * 50_000
+    + "}}",
+    b"\xff\xfe\x00",
+    b"",
+]
+
+
+async def test_nonsense_is_answered_and_the_socket_stays(tmp_path: Path) -> None:
+    async with house(tmp_path, Echo()) as server, page(server) as one:
+        for message in NONSENSE:
+            await one.socket.send(message)
+            answer = await one.next()
+            assert (answer["type"], answer["code"]) == ("error", "malformed_message"), message[:100]
+            assert answer["message"]
+        await one.socket.send('{"type": "ping", "id": "page-7", "extra": true}')
+        assert (await one.next())["re"] == "page-7"
+        assert (await one.ask("ping"))["type"] == "reply"
+
+
+async def test_a_binary_message_of_good_json_is_read(tmp_path: Path) -> None:
+    async with house(tmp_path, Echo()) as server, page(server) as one:
+        await one.socket.send(b'{"type": "ping", "id": "p"}')
+        assert (await one.next())["re"] == "p"
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("watch", {}),
+        ("send", {"messageId": "m", "text": "Hi"}),
+        ("retry", {}),
+        ("stop", {}),
+        ("closeTab", {}),
+        ("renameTab", {"title": "x"}),
+        ("setModel", {"model": "x"}),
+        ("start", {"contract": {"text": "x"}}),
+        ("getHistory", {"before": "m"}),
+        ("answer", {"question": "q", "answer": {}}),
+    ],
+)
+async def test_what_is_asked_of_a_tab_that_is_gone_is_refused_in_words(
+    kind: str, fields: dict[str, Any], tmp_path: Path
+) -> None:
+    async with house(tmp_path, Echo()) as server, page(server) as one:
+        answer = await one.ask(kind, tab="gone", **fields)
+        assert (answer["type"], answer["code"]) == ("error", "board_error")
+        assert answer["message"] == "This tab was closed."
+
+
+async def test_numbers_beyond_all_events_break_nothing(tmp_path: Path) -> None:
+    async with house(tmp_path, Echo()) as server, page(server) as one:
+        tab = await one.open_chat()
+        run = (await one.ask("send", tab=tab, messageId="m1", text="Hi"))["run"]
+        await one.event("agent_end")
+        for after in (-1, 2**31, 2**63, 2**70):
+            assert (await one.ask("watch", tab=tab, run=run, after=after))["type"] == "reply"
+        assert (await one.ask("ping"))["type"] == "reply"
+        assert "internal_error" not in {message.get("code") for message in one.heard}
+
+
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_no_mixture_of_requests_ends_the_socket(tmp_path: Path, data: st.DataObject) -> None:
+    """Whatever a page sends, each request gets exactly one answer and the socket goes on."""
+    kinds = st.sampled_from(
+        ["watch", "unwatch", "closeTab", "retry", "stop", "openAgent", "ping", "getModels"]
+    )
+    wanted = data.draw(st.lists(st.tuples(kinds, st.sampled_from([0, 1])), min_size=5, max_size=60))
+
+    async def talk() -> None:
+        folder = tmp_path / os.urandom(4).hex()
+        folder.mkdir()
+        async with house(folder, Echo()) as server:
+            tabs = [(await server.board.open_chat()).id, (await server.board.open_agent()).id]
+            async with page(server) as one:
+                sent = [
+                    await one.send(
+                        kind, **({"tab": tabs[n]} if kind not in {"openAgent", "ping", "getModels"} else {})
+                    )
+                    for kind, n in wanted
+                ]
+                last = await one.send("ping")
+                answered: list[str] = []
+                while last not in answered or len(answered) <= len(sent):
+                    message = await one.next()
+                    if "re" in message:
+                        answered.append(message["re"])
+                assert sorted(answered) == sorted([*sent, last])
+                assert "internal_error" not in {message.get("code") for message in one.heard}
+
+    anyio.run(talk)
+
+
+async def test_a_message_that_is_too_long_closes_its_own_socket_only(tmp_path: Path) -> None:
+    async with house(tmp_path, Echo()) as server, page(server) as one, page(server) as two:
+        with pytest.raises(websockets.ConnectionClosed) as closed:
+            await one.socket.send("x" * (8 * 2**20 + 1))
+            await one.next()
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 1009
+        assert (await two.ask("ping"))["type"] == "reply"
+
+
+async def test_a_socket_without_the_token_is_not_opened(tmp_path: Path) -> None:
+    async with house(tmp_path, Echo()) as server:
+        for headers, status in (
+            ({"X-Nothing": "1"}, 401),
+            ({"Authorization": "Bearer wrong"}, 401),
+            ({"Cookie": f"{server.door.cookie}={TOKEN}"}, 403),
+            ({"Cookie": f"{server.door.cookie}={TOKEN}", "Origin": "http://evil.example"}, 403),
+        ):
+            with pytest.raises(websockets.InvalidStatus) as refused:
+                await server.socket(**headers)
+            assert refused.value.response.status_code == status
+        async with page(server, Cookie=f"{server.door.cookie}={TOKEN}", Origin=server.url) as one:
+            assert (await one.ask("ping"))["type"] == "reply"
+
+
+async def test_a_page_that_vanishes_ends_nothing(tmp_path: Path) -> None:
+    go_on, slowly = waiting(says("Done."))
+    async with house(tmp_path, Scripted([slowly])) as server:
+        async with page(server) as one:
+            tab = await one.open_chat()
+            await one.ask("send", tab=tab, messageId="m1", text="Hello")
+            one.socket.transport.abort()
+        go_on.set()
+        async with page(server) as two:
+            await two.ask("watch", tab=tab)
+            with anyio.fail_after(5):
+                while server.board.tab(tab).status != "idle":
+                    await anyio.sleep(0.01)
+        messages = (await server.board.snapshot(tab)).messages
+        assert [getattr(message, "text", "") for message in messages] == ["Hello", "Done."]
+
+
+async def test_a_reader_that_takes_nothing_is_given_up_and_the_others_read_on(tmp_path: Path) -> None:
+    """Else one page in a sleeping laptop would hold the memory of all that happens meanwhile."""
+    async with house(tmp_path, Long(), patience=0.5) as server, page(server) as good:
+        tab = await good.open_chat()
+        async with server.socket() as stuck:
+            stuck.transport.pause_reading()
+            await stuck.send(msgspec.json.encode({"type": "watch", "id": "1", "tab": tab}).decode())
+            for n in range(12):
+                await good.ask("send", tab=tab, messageId=f"m{n}", text="More")
+                await good.event("agent_end")
+            with anyio.fail_after(10):
+                while watchers(server) > 1:
+                    await anyio.sleep(0.05)
+            stuck.transport.abort()
+        assert (await good.ask("ping"))["type"] == "reply"
+
+
+def watchers(server: House) -> int:
+    return len(server.board._watchers)
