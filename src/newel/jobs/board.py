@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -272,15 +273,12 @@ class Board:
             raise BoardError(
                 "Stop the run first: it is still adding to the conversation that would be changed."
             )
-        run = await self._submit(
-            tab, TURN, TurnParams(tab=tab, message=message, before=before), key=f"{tab}/{message.id}"
-        )
-        agent = conversation.working
-        if agent is not None and run != self._runs.get(tab) and message.id not in conversation.taken:
-            waiting = self._waiting.setdefault(tab, {})
-            if message.id not in waiting:
-                waiting[message.id] = run
-                await agent.agent.queue_message(message)
+        async with conversation.handing_over:
+            run = await self._submit(
+                tab, TURN, TurnParams(tab=tab, message=message, before=before), key=f"{tab}/{message.id}"
+            )
+            if run != self._runs.get(tab):
+                await self._hand_over(tab, conversation, run, message)
         if self.tab(tab).title == NEW_CHAT and (title := one_line(message.text, 40)):
             await self._keep(tab, title=title)
         self._update(tab, queued=len(self._waiting.get(tab, {})))
@@ -377,7 +375,8 @@ class Board:
         if params.message is not None:
             self._waiting.get(params.tab, {}).pop(params.message.id, None)
         try:
-            return await answer_turn(lease, params, conversation, self.engine, self.feed)
+            begun = partial(self._hand_over_all, params.tab, conversation)
+            return await answer_turn(lease, params, conversation, self.engine, self.feed, begun)
         finally:
             await self._let_go(params.tab, conversation)
 
@@ -397,13 +396,31 @@ class Board:
         self._update(params.tab, status=state.state, reason=state.reason)
         return agent_run.outcome(state)
 
+    async def _hand_over_all(self, tab: str, conversation: Conversation) -> None:
+        """Messages that waited when an earlier process died are said in their order, before any newer one."""
+        async with conversation.handing_over:
+            for job in reversed(await self.engine.find(queue=tab, kind=TURN, states=["queued"], limit=1000)):
+                params = msgspec.json.decode(job.params, type=TurnParams)
+                if params.message is None or params.before is not None:
+                    break  # the conversation takes another course there
+                await self._hand_over(tab, conversation, job.id, params.message)
+
+    async def _hand_over(self, tab: str, conversation: Conversation, run: str, message: UserMessage) -> None:
+        """Let the run under way take a message along whose own run, as yet, waits."""
+        agent, waiting = conversation.working, self._waiting.setdefault(tab, {})
+        if agent is not None and message.id not in waiting | dict.fromkeys(conversation.taken):
+            waiting[message.id] = run
+            await agent.agent.queue_message(message)
+
     async def _let_go(self, tab: str, conversation: Conversation) -> None:
         """A run is over: messages that it took along need no run of their own."""
         waiting = self._waiting.get(tab, {})
         with anyio.CancelScope(shield=True):
             for message in conversation.taken & waiting.keys():
                 await self.engine.cancel(waiting.pop(message), "Said in the run before.")
-        if not waiting:
+        if waiting:
+            waiting.clear()  # the next run is handed them anew
+        else:
             self._ended(tab)
 
     # -- what changes -----------------------------------------------------------------------------

@@ -91,6 +91,8 @@ class Conversation:
         self.questions = Questions(lambda: changed("questions"))
         self.recorder: Recorder | None = None
         self.agent: CodingAgent | None = None
+        self.handing_over = anyio.Lock()
+        """Held by who gives messages to the run under way: they are said in the order in which they were taken."""
         self.taken: set[str] = set()
         """Ids of the user's messages that the run under way has said."""
         self.crew = crew

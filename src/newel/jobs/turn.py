@@ -37,15 +37,23 @@ async def read_events(engine: Engine, job: str) -> list[RunEvent]:
 
 
 async def answer_turn(
-    lease: Lease, params: TurnParams, conversation: Conversation, engine: Engine, feed: Feed
+    lease: Lease,
+    params: TurnParams,
+    conversation: Conversation,
+    engine: Engine,
+    feed: Feed,
+    begun: Callable[[], Awaitable[None]],
 ) -> Outcome:
-    """Carry out a turn, or what an earlier process left of it. Each of its messages is said once, by its id."""
+    """Carry out a turn, or what an earlier process left of it. Each of its messages is said once, by its id. ``begun`` is
+    awaited when the conversation has its agent.
+    """
     earlier = await read_events(engine, lease.job) if lease.seq else []
     # A run that this process's predecessor broke off on its way out goes on; any other end was the end.
     if ended := [event for event in earlier if isinstance(event, AgentEnd) and event.reason != "aborted"]:
         return outcome(ended[-1])
     recorder = Recorder(engine, lease, feed)
     async with conversation.run(recorder, earlier) as agent:
+        await begun()
         try:
             return outcome(await _answer(agent, conversation, params, recorder))
         except ProviderError as error:

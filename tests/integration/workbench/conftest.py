@@ -1,0 +1,103 @@
+"""A workbench without its screen: real settings, sessions, engine and tools, and a scripted model over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from mock_llm_server import running
+from newel import config
+from newel.agent.messages import AssistantMessage, ToolResultMessage, UserMessage
+from newel.app.workbench import open_workbench
+from newel.config import Flags
+from newel.jobs.board import EventFrame
+from newel.jobs.engine import FINAL
+from newel.jobs.workbench import Workbench
+from tests.support import Newel
+
+
+class Bench:
+    """Opens the workbench of a project, as often as a test likes."""
+
+    def __init__(self, newel: Newel) -> None:
+        self.newel = newel
+
+    @asynccontextmanager
+    async def open(
+        self, *, ephemeral: bool = False, work: bool = True, **flags: Any
+    ) -> AsyncGenerator[Workbench]:
+        settings = config.load(
+            Flags(**flags), cwd=self.newel.project, environ=self.newel.environ | self._home
+        )
+        async with AsyncExitStack() as stack:
+            workbench = await open_workbench(settings, stack, ephemeral=ephemeral)
+            async with anyio.create_task_group() as tasks:
+                if work:
+                    tasks.start_soon(workbench.run)
+                yield workbench
+                tasks.cancel_scope.cancel()
+
+    @property
+    def _home(self) -> dict[str, str]:
+        return {"NEWEL_HOME": str(self.newel.home / ".newel")}
+
+    @property
+    def folder(self) -> Path:
+        return self.newel.project
+
+
+async def ended(workbench: Workbench, run: str) -> str:
+    """Wait for a run's end; the state of its job."""
+    with anyio.fail_after(8):
+        while (job := await workbench.engine.get(run)) is None or job.state not in FINAL:
+            await workbench.engine.read(run, job.seq if job else 0, wait=1)
+        while any(tab.run == run and tab.status == "running" for tab in workbench.tabs):
+            await anyio.sleep(0.01)  # the board hears of it from the worker
+    return job.state
+
+
+async def until(happened: Callable[[], Any]) -> None:
+    with anyio.fail_after(8):
+        while not happened():
+            await anyio.sleep(0.01)
+
+
+async def texts(workbench: Workbench, tab: str) -> list[str]:
+    """What was said in a tab, a line for each message."""
+    messages, _ = await workbench.history(tab, "", 1000)
+    lines: list[str] = []
+    for message in messages:
+        match message:
+            case UserMessage() | AssistantMessage():
+                lines.append(f"{message.__struct_config__.tag}: {message.text}")
+            case ToolResultMessage():
+                lines.append(f"result: {message.output}")
+            case _:
+                lines.append("custom")
+    return lines
+
+
+async def said_in(workbench: Workbench, tab: str, text: str, **more: Any) -> str:
+    """Say something and wait for the answer; returns the run."""
+    run = await workbench.send(tab, UserMessage(content=text), **more)
+    await ended(workbench, run)
+    return run
+
+
+@pytest.fixture
+def bench_with(tmp_path: Path) -> Iterator[Callable[..., Bench]]:
+    """Makes a workbench whose model follows the given scenarios."""
+    with ExitStack() as servers:
+
+        def make(scenarios: dict[str, Any] | None = None) -> Bench:
+            return Bench(Newel(tmp_path, servers.enter_context(running(scenarios, strict=True))))
+
+        yield make
+
+
+__all__ = ["Bench", "EventFrame", "ended", "said_in", "texts", "until"]

@@ -1,0 +1,158 @@
+"""Agents on contracts in the workbench: their states, what is seen of them, and that they do not meet."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from newel.jobs.board import BoardError, EventFrame
+from newel.jobs.tabs import Contract
+from tests.integration.workbench.conftest import Bench, ended, until
+from tests.support import bash
+
+pytestmark = pytest.mark.anyio
+
+
+def verdict(satisfied: bool, why: str, missing: str = "") -> dict[str, Any]:
+    arguments = {"satisfied": satisfied, "why": why, "missing": missing}
+    return {"tool_calls": [{"function": {"name": "verdict", "arguments": arguments}}]}
+
+
+def contract_scenarios(work: str, *, judged: bool = True) -> dict[str, Any]:
+    """An agent that runs one command, and a judge who likes it or not."""
+    judge = {
+        "name": "judge",
+        "trigger_regex": r"After \d+ tool calls?",
+        "steps": [
+            {
+                "response": verdict(
+                    judged, "It is made." if judged else "Nothing is.", "" if judged else "all of it"
+                )
+            }
+        ],
+        "loop": True,
+    }
+    worker = {
+        "name": "worker",
+        "trigger": "Make it",
+        "steps": [{"response": bash(work)}, {"response": {"content": "Made."}}],
+    }
+    more = {"name": "more", "trigger": "Not yet", "steps": [{"response": {"content": "I cannot."}}]}
+    return {"scenarios": [judge, worker, more]}
+
+
+async def test_an_agent_goes_from_ready_over_running_to_completed_and_starts_again(
+    bench_with: Callable[..., Bench],
+) -> None:
+    bench = bench_with(contract_scenarios("echo x >> made"))
+    async with bench.open() as workbench:
+        tab = await workbench.open_agent()
+        assert (tab.title, tab.status) == ("Agent-1", "ready")
+        run = await workbench.start(tab.id, Contract(text="Make it"))
+        assert workbench.tab(tab.id).status == "running"
+        with pytest.raises(BoardError, match="Stop it first"):
+            await workbench.start(tab.id, Contract(text="Make it"))
+        await ended(workbench, run)
+        done = workbench.tab(tab.id)
+        assert (done.status, done.run) == ("completed", run)
+        log = Path(done.log or "").read_text()
+        assert "Make it" in log
+        assert "satisfied" in log
+        again = await workbench.start(tab.id, Contract(text="Make it again, Make it"))
+        await ended(workbench, again)
+        assert workbench.tab(tab.id).session != done.session
+        assert workbench.tab(tab.id).log != done.log
+    async with bench.open() as workbench:
+        assert [(tab.status, tab.run) for tab in workbench.tabs] == [("completed", again)]
+    assert (bench.folder / "made").read_text() == "x\nx\n"
+
+
+async def test_a_reader_who_comes_later_sees_all_of_the_run_its_verdicts_included(
+    bench_with: Callable[..., Bench],
+) -> None:
+    bench = bench_with(contract_scenarios("echo hello"))
+    async with bench.open() as workbench:
+        tab = await workbench.open_agent()
+        await ended(workbench, await workbench.start(tab.id, Contract(text="Make it", accept="true")))
+        kinds: list[str] = []
+        with anyio.fail_after(8):
+            async for frame in workbench.follow(tab.id):
+                if isinstance(frame, EventFrame):
+                    kinds.append(frame.event.__struct_config__.tag)
+                    if kinds[-1] == "contract_state" and len(kinds) > 1:
+                        break
+        assert {"evaluation", "acceptance_end", "tool_execution_end", "message_end"} <= set(kinds)
+
+
+async def test_stop_ends_the_agent_keeps_its_output_and_says_so(bench_with: Callable[..., Bench]) -> None:
+    bench = bench_with(contract_scenarios("touch began; until [ -e go ]; do sleep 0.02; done"))
+    async with bench.open() as workbench:
+        tab = await workbench.open_agent()
+        run = await workbench.start(tab.id, Contract(text="Make it"))
+        await until((bench.folder / "began").exists)
+        await workbench.stop(tab.id)
+        (bench.folder / "go").touch()
+        await ended(workbench, run)
+        stopped = workbench.tab(tab.id)
+        assert stopped.status == "stopped"
+        assert "Stopped" in stopped.reason
+        assert len(bench.newel.requests) == 1
+
+
+async def test_a_limit_stops_an_agent_that_is_never_satisfied(bench_with: Callable[..., Bench]) -> None:
+    bench = bench_with(contract_scenarios("echo x", judged=False))
+    async with bench.open() as workbench:
+        tab = await workbench.open_agent()
+        await ended(workbench, await workbench.start(tab.id, Contract(text="Make it", max_turns=1)))
+        assert workbench.tab(tab.id).status == "stopped"
+        assert "1 turn" in workbench.tab(tab.id).reason
+
+
+async def test_an_agent_with_a_worktree_leaves_the_project_as_it_was(
+    bench_with: Callable[..., Bench],
+) -> None:
+    bench = bench_with(contract_scenarios("echo x > made"))
+    _git(bench.folder, "init", "-q")
+    _git(bench.folder, "commit", "-q", "--allow-empty", "-m", "begin")
+    async with bench.open() as workbench:
+        tab = await workbench.open_agent()
+        await ended(workbench, await workbench.start(tab.id, Contract(text="Make it", worktree=True)))
+        done = workbench.tab(tab.id)
+        assert done.status == "completed", done.reason
+        assert (Path(done.folder) / "made").read_text() == "x\n"
+        assert not (bench.folder / "made").exists()
+
+
+async def test_a_worktree_without_a_repository_is_refused_before_anything_runs(
+    bench_with: Callable[..., Bench],
+) -> None:
+    bench = bench_with(contract_scenarios("echo x > made"))
+    async with bench.open() as workbench:
+        tab = await workbench.open_agent()
+        with pytest.raises(Exception, match="no git repository"):
+            await workbench.start(tab.id, Contract(text="Make it", worktree=True))
+        assert workbench.tab(tab.id).status == "ready"
+
+
+async def test_many_agents_work_at_once_each_in_a_conversation_of_its_own(
+    bench_with: Callable[..., Bench],
+) -> None:
+    bench = bench_with(contract_scenarios("echo x >> made"))
+    async with bench.open() as workbench:
+        tabs = [await workbench.open_agent() for _ in range(12)]
+        runs = [await workbench.start(tab.id, Contract(text=f"Make it {tab.title}")) for tab in tabs]
+        for run in runs:
+            await ended(workbench, run)
+        assert {tab.status for tab in workbench.tabs} == {"completed"}
+    assert len((bench.folder / "made").read_text().splitlines()) == 12
+    assert len(bench.newel.sessions) == 12
+
+
+def _git(folder: Path, *words: str) -> None:
+    who = ["-c", "user.name=Test", "-c", "user.email=test@example.org"]
+    subprocess.run(["git", *who, *words], cwd=folder, check=True)

@@ -1,0 +1,377 @@
+"""Chats: what is said is kept, answered once, and seen the same by everybody."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from newel.agent.messages import AssistantMessage, UserMessage
+from newel.jobs.board import BoardError, EventFrame, SoFarFrame
+from newel.jobs.tabs import Snapshot
+from newel.session.store import read_session
+from tests.integration.workbench.conftest import Bench, ended, said_in, texts, until
+from tests.support import bash, scenario
+
+pytestmark = pytest.mark.anyio
+
+
+def two(*scenarios: dict[str, Any]) -> dict[str, Any]:
+    return {"scenarios": [each for one in scenarios for each in one["scenarios"]]}
+
+
+async def test_a_message_is_answered_and_stands_in_a_session_the_terminal_goes_on_with(
+    bench_with: Callable[..., Bench],
+) -> None:
+    bench = bench_with(
+        two(scenario("ping", {"content": "pong"}), scenario("and now", {"content": "still here"}))
+    )
+    async with bench.open() as workbench:
+        tab = await workbench.open_chat()
+        await said_in(workbench, tab.id, "ping")
+        assert await texts(workbench, tab.id) == ["user: ping", "assistant: pong"]
+        done = await anyio.to_thread.run_sync(
+            lambda: bench.newel("--session", tab.session, "--renderer", "console", "and now")
+        )
+        assert done.returncode == 0, done.stderr
+        assert await texts(workbench, tab.id) == [
+            "user: ping",
+            "assistant: pong",
+            "user: and now",
+            "assistant: still here",
+        ]
+        await said_in(workbench, tab.id, "ping again")
+    assert len(bench.newel.sessions) == 1
+
+
+async def test_a_session_of_the_terminal_opens_as_a_chat_under_its_first_words(
+    bench_with: Callable[..., Bench],
+) -> None:
+    bench = bench_with(scenario("ping", {"content": "pong"}))
+    assert bench.newel("ping from the terminal").returncode == 0
+    session = read_session(bench.newel.sessions[0]).metadata.id
+    async with bench.open() as workbench:
+        tab = await workbench.open_chat(session=session)
+        assert tab.title == "ping from the terminal"
+        assert await texts(workbench, tab.id) == ["user: ping from the terminal", "assistant: pong"]
+        assert (await workbench.open_chat(session=session)).id == tab.id
+        with pytest.raises(BoardError, match="no session"):
+            await workbench.open_chat(session="0" * 32)
+
+
+async def test_tabs_their_names_and_models_are_there_after_a_restart(
+    bench_with: Callable[..., Bench],
+) -> None:
+    bench = bench_with(scenario("ping", {"content": "pong"}))
+    async with bench.open() as workbench:
+        first, second = await workbench.open_chat(), await workbench.open_chat(model="other-model")
+        gone, agent = await workbench.open_chat(), await workbench.open_agent()
+        await workbench.rename(first.id, "Shop")
+        await workbench.close(gone.id)
+        await said_in(workbench, second.id, "ping")
+    async with bench.open() as workbench:
+        assert [(tab.id, tab.title, tab.model, tab.status) for tab in workbench.tabs] == [
+            (first.id, "Shop", None, "idle"),
+            (second.id, "ping", "other-model", "idle"),
+            (agent.id, "Agent-1", None, "ready"),
+        ]
+    assert bench.newel.requests[0]["model"] == "other-model"
+
+
+async def test_the_same_message_sent_again_is_the_same_message(bench_with: Callable[..., Bench]) -> None:
+    """A page that lost the reply asks again; the model must not."""
+    bench = bench_with(scenario("ping", {"content": "pong"}))
+    async with bench.open() as workbench:
+        tab = await workbench.open_chat()
+        message = UserMessage(content="ping", id="m1")
+        runs = [await workbench.send(tab.id, message) for _ in range(3)]
+        await ended(workbench, runs[0])
+        runs.append(await workbench.send(tab.id, message))
+        assert len(set(runs)) == 1
+        assert await texts(workbench, tab.id) == ["user: ping", "assistant: pong"]
+    assert len(bench.newel.requests) == 1
+
+
+async def test_a_message_said_meanwhile_reaches_the_model_after_the_tools_that_run(
+    bench_with: Callable[..., Bench],
+) -> None:
+    bench = bench_with(
+        two(
+            scenario("use two", {"content": "I use two spaces."}),
+            scenario("format it", bash("until [ -e go ]; do sleep 0.02; done"), {"content": "Never said."}),
+        )
+    )
+    async with bench.open() as workbench:
+        tab = await workbench.open_chat()
+        first = await workbench.send(tab.id, UserMessage(content="format it"))
+        await until(lambda: bench.newel.requests)
+        second = await workbench.send(tab.id, UserMessage(content="use two spaces"))
+        assert workbench.tab(tab.id).queued == 1
+        (bench.folder / "go").touch()
+        assert await ended(workbench, first) == "done"
+        assert await ended(workbench, second) == "cancelled"
+        said = await texts(workbench, tab.id)
+        assert [line.partition(":")[0] for line in said] == [
+            "user",
+            "assistant",
+            "result",
+            "user",
+            "assistant",
+        ]
+        assert said[-1] == "assistant: I use two spaces."
+        assert (workbench.tab(tab.id).queued, workbench.tab(tab.id).status) == (0, "idle")
+    assert len(bench.newel.requests) == 2
+
+
+async def test_a_message_that_the_run_did_not_take_is_answered_after_it(
+    bench_with: Callable[..., Bench],
+) -> None:
+    bench = bench_with(
+        two(
+            scenario("second", {"content": "two"}),
+            {
+                "scenarios": [
+                    {
+                        "name": "slow",
+                        "trigger": "first",
+                        "steps": [{"response": {"content": "one"}, "delay_ms": 400}],
+                    }
+                ]
+            },
+        )
+    )
+    async with bench.open() as workbench:
+        tab = await workbench.open_chat()
+        await workbench.send(tab.id, UserMessage(content="first"))
+        await until(lambda: bench.newel.requests)
+        second = await workbench.send(tab.id, UserMessage(content="second"))
+        await workbench.stop(tab.id, now=True)
+        await ended(workbench, second)
+        assert (await texts(workbench, tab.id))[-2:] == ["user: second", "assistant: two"]
+
+
+async def test_an_edited_message_takes_the_place_of_what_it_and_its_answer_said(
+    bench_with: Callable[..., Bench],
+) -> None:
+    bench = bench_with(two(scenario("ping", {"content": "pong"}), scenario("hello", {"content": "hi"})))
+    async with bench.open() as workbench:
+        tab = await workbench.open_chat()
+        await said_in(workbench, tab.id, "hello")
+        wrong = UserMessage(content="ping")
+        await ended(workbench, await workbench.send(tab.id, wrong))
+        with anyio.fail_after(8):
+            seen: list[Any] = []
+            async with anyio.create_task_group() as tasks:
+
+                async def read() -> None:
+                    async for frame in workbench.follow(tab.id):
+                        seen.append(frame)
+
+                tasks.start_soon(read)
+                await until(lambda: seen)
+                await said_in(workbench, tab.id, "hello again", before=wrong.id)
+                await until(lambda: len([frame for frame in seen if isinstance(frame, Snapshot)]) == 2)
+                tasks.cancel_scope.cancel()
+        expected = ["user: hello", "assistant: hi", "user: hello again", "assistant: hi"]
+        assert await texts(workbench, tab.id) == expected
+        assert read_back(seen) == [line.partition(": ")[2] for line in expected]
+
+
+def read_back(frames: list[Any]) -> list[str]:
+    """What a reader of these frames shows in the end."""
+    shown: dict[str, str] = {}
+    for frame in frames:
+        if isinstance(frame, Snapshot):
+            shown = {message.id: getattr(message, "text", "") for message in frame.messages}
+        elif isinstance(frame, EventFrame) and (message := getattr(frame.event, "message", None)) is not None:
+            if not isinstance(message, str) and frame.event.__struct_config__.tag == "message_end":
+                assert message.id not in shown, "a message came twice"
+                shown[message.id] = getattr(message, "text", "")
+    return list(shown.values())
+
+
+async def test_a_reader_that_comes_in_the_middle_sees_the_words_so_far_and_then_the_rest(
+    bench_with: Callable[..., Bench],
+) -> None:
+    words = " ".join(f"word{number}" for number in range(60))
+    bench = bench_with(
+        {
+            "scenarios": [
+                {
+                    "name": "slow",
+                    "trigger": "speak",
+                    "steps": [{"response": {"content": words}, "token_delay_ms": 10}],
+                }
+            ]
+        }
+    )
+    async with bench.open() as workbench:
+        tab = await workbench.open_chat()
+        run = await workbench.send(tab.id, UserMessage(content="speak"))
+
+        async def watch(frames: list[Any], enough: Callable[[], bool]) -> None:
+            async for frame in workbench.follow(tab.id):
+                frames.append(frame)
+                if enough():
+                    return
+
+        early: list[Any] = []
+        await watch(early, lambda: any(isinstance(frame, SoFarFrame) for frame in early) or len(early) > 9)
+        late: list[Any] = []
+        with anyio.fail_after(8):
+            await watch(late, lambda: _tag(late[-1]) == "agent_end")
+        await ended(workbench, run)
+        so_far = ""
+        for frame in late:
+            if isinstance(frame, SoFarFrame) and frame.so_far.message is not None:
+                so_far = frame.so_far.message.text
+            elif _tag(frame) == "message_update":
+                so_far += frame.event.assistant_message_event.delta
+            elif _tag(frame) == "message_end" and isinstance(frame.event.message, AssistantMessage):
+                assert frame.event.message.text == so_far == words
+                return
+        pytest.fail("the message did not end")
+
+
+def _tag(frame: Any) -> str:
+    return frame.event.__struct_config__.tag if isinstance(frame, EventFrame) else ""
+
+
+async def test_a_reader_that_was_away_goes_on_from_its_number(bench_with: Callable[..., Bench]) -> None:
+    bench = bench_with(scenario("ping", bash("echo hi"), {"content": "pong"}))
+    async with bench.open() as workbench:
+        tab = await workbench.open_chat()
+        run = await said_in(workbench, tab.id, "ping")
+        whole = [entry.seq for entry in await workbench.engine.read(run)]
+        numbers: list[int] = []
+        with anyio.fail_after(8):
+            async for frame in workbench.follow(tab.id, run, 3):
+                assert isinstance(frame, EventFrame)
+                numbers.append(frame.seq)
+                if frame.seq == whole[-1]:
+                    break
+        assert numbers == whole[3:]
+
+
+async def test_stop_lets_the_request_finish_and_makes_no_other(bench_with: Callable[..., Bench]) -> None:
+    bench = bench_with(
+        scenario(
+            "work", bash("until [ -e go ]; do sleep 0.02; done; echo made > made"), {"content": "Never."}
+        )
+    )
+    async with bench.open() as workbench:
+        tab = await workbench.open_chat()
+        run = await workbench.send(tab.id, UserMessage(content="work"))
+        await until(lambda: bench.newel.requests)
+        await workbench.stop(tab.id)
+        (bench.folder / "go").touch()
+        await ended(workbench, run)
+        assert (bench.folder / "made").exists()
+        assert "Never." not in " ".join(await texts(workbench, tab.id))
+        assert len(bench.newel.requests) == 1
+        await ended(workbench, await workbench.retry(tab.id))
+        assert (await texts(workbench, tab.id))[-1] == "assistant: Never."
+
+
+async def test_stop_now_ends_a_command_at_once(bench_with: Callable[..., Bench]) -> None:
+    bench = bench_with(scenario("work", bash("echo started > started; sleep 60")))
+    async with bench.open() as workbench:
+        tab = await workbench.open_chat()
+        run = await workbench.send(tab.id, UserMessage(content="work"))
+        await until((bench.folder / "started").exists)
+        await workbench.stop(tab.id, now=True)
+        await ended(workbench, run)
+        assert workbench.tab(tab.id).status == "idle"
+        assert "Interrupted" in (await texts(workbench, tab.id))[-1]
+
+
+async def test_a_failed_answer_can_be_asked_for_again(bench_with: Callable[..., Bench]) -> None:
+    bench = bench_with(
+        {
+            "scenarios": [
+                {
+                    "name": "fails once",
+                    "trigger": "ping",
+                    "steps": [
+                        {
+                            "response": {"content": "pong"},
+                            "fault": {"kind": "status", "status": 400, "times": 1},
+                        }
+                    ],
+                }
+            ]
+        }
+    )
+    async with bench.open() as workbench:
+        tab = await workbench.open_chat()
+        run = await workbench.send(tab.id, UserMessage(content="ping"))
+        assert await ended(workbench, run) == "failed"
+        assert workbench.tab(tab.id).status == "idle"
+        await ended(workbench, await workbench.retry(tab.id))
+        assert (await texts(workbench, tab.id))[-1] == "assistant: pong"
+        with pytest.raises(BoardError, match="nothing left"):
+            await workbench.retry(tab.id)
+
+
+async def test_a_command_waits_for_approval_and_a_no_is_told_to_the_model(
+    bench_with: Callable[..., Bench],
+) -> None:
+    bench = bench_with(scenario("work", bash("touch made"), {"content": "As you wish."}))
+    async with bench.open(approve="ask") as workbench:
+        tab = await workbench.open_chat()
+        run = await workbench.send(tab.id, UserMessage(content="work"))
+        await until(lambda: workbench.questions(tab.id))
+        question = workbench.questions(tab.id)[0]
+        assert (question.kind, question.preview) == ("approval", "touch made")
+        assert workbench.tab(tab.id).status == "waiting"
+        workbench.answer(tab.id, question.id, {"decision": "no", "word": "not now"})
+        await ended(workbench, run)
+        assert "not now" in (await texts(workbench, tab.id))[2]
+        assert not (bench.folder / "made").exists()
+
+
+async def test_what_is_always_allowed_is_not_asked_again_in_this_chat(
+    bench_with: Callable[..., Bench],
+) -> None:
+    bench = bench_with(scenario("work", bash("date >> made"), {"content": "Done."}))
+    async with bench.open(approve="ask") as workbench:
+        tab = await workbench.open_chat()
+        first = await workbench.send(tab.id, UserMessage(content="work"))
+        await until(lambda: workbench.questions(tab.id))
+        workbench.answer(tab.id, workbench.questions(tab.id)[0].id, {"decision": "always"})
+        await ended(workbench, first)
+        await said_in(workbench, tab.id, "work again")
+        assert len((bench.folder / "made").read_text().splitlines()) == 2
+
+
+async def test_a_closed_tab_ends_its_run_and_keeps_its_session(bench_with: Callable[..., Bench]) -> None:
+    bench = bench_with(scenario("work", bash("echo started > started; sleep 60")))
+    async with bench.open() as workbench:
+        tab = await workbench.open_chat()
+        run = await workbench.send(tab.id, UserMessage(content="work"))
+        await until((bench.folder / "started").exists)
+        await workbench.close(tab.id)
+        assert await ended(workbench, run) == "cancelled"
+        with pytest.raises(BoardError, match="closed"):
+            await workbench.send(tab.id, UserMessage(content="work"))
+        assert [each.id for each in await workbench.sessions()] == [tab.session]
+
+
+async def test_an_ephemeral_workbench_writes_nothing_and_remembers_meanwhile(
+    bench_with: Callable[..., Bench],
+) -> None:
+    bench = bench_with(scenario("ping", {"content": "pong"}))
+    async with bench.open(ephemeral=True) as workbench:
+        tab = await workbench.open_chat()
+        await said_in(workbench, tab.id, "ping")
+        await said_in(workbench, tab.id, "ping twice")
+        assert len(await texts(workbench, tab.id)) == 4
+    assert not bench.newel.sessions
+    assert not (bench.newel.home / ".newel" / "jobs").exists()
+    assert [message["content"] for message in bench.newel.requests[1]["messages"][1:]] == [
+        "ping",
+        "pong",
+        "ping twice",
+    ]
