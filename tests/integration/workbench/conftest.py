@@ -56,14 +56,14 @@ async def ended(workbench: Workbench, run: str) -> str:
     with anyio.fail_after(8):
         while (job := await workbench.engine.get(run)) is None or job.state not in FINAL:
             await workbench.engine.read(run, job.seq if job else 0, wait=1)
-        while any(tab.run == run and tab.status == "running" for tab in workbench.tabs):
-            await anyio.sleep(0.01)  # the board hears of it from the worker
+    # The board hears of it from the worker, a moment later.
+    await until(lambda: not any(tab.run == run and tab.status == "running" for tab in workbench.tabs))
     return job.state
 
 
 async def until(happened: Callable[[], Any]) -> None:
     with anyio.fail_after(8):
-        while not happened():
+        while not happened():  # noqa: ASYNC110 — of files and requests no event tells
             await anyio.sleep(0.01)
 
 

@@ -60,7 +60,7 @@ async def test_an_agent_goes_from_ready_over_running_to_completed_and_starts_aga
         await ended(workbench, run)
         done = workbench.tab(tab.id)
         assert (done.status, done.run) == ("completed", run)
-        log = Path(done.log or "").read_text()
+        log = await anyio.Path(done.log or "").read_text()
         assert "Make it" in log
         assert "satisfied" in log
         again = await workbench.start(tab.id, Contract(text="Make it again, Make it"))
@@ -83,7 +83,7 @@ async def test_a_reader_who_comes_later_sees_all_of_the_run_its_verdicts_include
         with anyio.fail_after(8):
             async for frame in workbench.follow(tab.id):
                 if isinstance(frame, EventFrame):
-                    kinds.append(frame.event.__struct_config__.tag)
+                    kinds.append(str(frame.event.__struct_config__.tag))
                     if kinds[-1] == "contract_state" and len(kinds) > 1:
                         break
         assert {"evaluation", "acceptance_end", "tool_execution_end", "message_end"} <= set(kinds)

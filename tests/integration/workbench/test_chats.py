@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import anyio
 import pytest
 
+from newel.agent.events import MessageEnd, MessageUpdate, TextDelta
 from newel.agent.messages import AssistantMessage, UserMessage
-from newel.jobs.board import BoardError, EventFrame, SoFarFrame
-from newel.jobs.tabs import Snapshot
+from newel.jobs.board import BoardError, EventFrame, Frame, SoFarFrame
+from newel.jobs.tabs import Snapshot, SoFar
 from newel.session.store import read_session
 from tests.integration.workbench.conftest import Bench, ended, said_in, texts, until
 from tests.support import bash, scenario
@@ -162,12 +164,12 @@ async def test_an_edited_message_takes_the_place_of_what_it_and_its_answer_said(
         wrong = UserMessage(content="ping")
         await ended(workbench, await workbench.send(tab.id, wrong))
         with anyio.fail_after(8):
-            seen: list[Any] = []
+            seen: list[Frame] = []
             async with anyio.create_task_group() as tasks:
 
                 async def read() -> None:
                     async for frame in workbench.follow(tab.id):
-                        seen.append(frame)
+                        seen.append(frame)  # noqa: PERF401 — looked at while it grows
 
                 tasks.start_soon(read)
                 await until(lambda: seen)
@@ -179,16 +181,18 @@ async def test_an_edited_message_takes_the_place_of_what_it_and_its_answer_said(
         assert read_back(seen) == [line.partition(": ")[2] for line in expected]
 
 
-def read_back(frames: list[Any]) -> list[str]:
+def read_back(frames: Sequence[Frame]) -> list[str]:
     """What a reader of these frames shows in the end."""
     shown: dict[str, str] = {}
     for frame in frames:
-        if isinstance(frame, Snapshot):
-            shown = {message.id: getattr(message, "text", "") for message in frame.messages}
-        elif isinstance(frame, EventFrame) and (message := getattr(frame.event, "message", None)) is not None:
-            if not isinstance(message, str) and frame.event.__struct_config__.tag == "message_end":
+        match frame:
+            case Snapshot():
+                shown = {message.id: getattr(message, "text", "") for message in frame.messages}
+            case EventFrame(event=MessageEnd(message=message)):
                 assert message.id not in shown, "a message came twice"
                 shown[message.id] = getattr(message, "text", "")
+            case _:
+                pass
     return list(shown.values())
 
 
@@ -196,47 +200,47 @@ async def test_a_reader_that_comes_in_the_middle_sees_the_words_so_far_and_then_
     bench_with: Callable[..., Bench],
 ) -> None:
     words = " ".join(f"word{number}" for number in range(60))
-    bench = bench_with(
-        {
-            "scenarios": [
-                {
-                    "name": "slow",
-                    "trigger": "speak",
-                    "steps": [{"response": {"content": words}, "token_delay_ms": 10}],
-                }
-            ]
-        }
-    )
+    step = {"response": {"content": words}, "token_delay_ms": 10}
+    bench = bench_with({"scenarios": [{"name": "slow", "trigger": "speak", "steps": [step]}]})
     async with bench.open() as workbench:
         tab = await workbench.open_chat()
         run = await workbench.send(tab.id, UserMessage(content="speak"))
-
-        async def watch(frames: list[Any], enough: Callable[[], bool]) -> None:
-            async for frame in workbench.follow(tab.id):
-                frames.append(frame)
-                if enough():
-                    return
-
-        early: list[Any] = []
-        await watch(early, lambda: any(isinstance(frame, SoFarFrame) for frame in early) or len(early) > 9)
-        late: list[Any] = []
-        with anyio.fail_after(8):
-            await watch(late, lambda: _tag(late[-1]) == "agent_end")
+        early = Reader()
+        await early.read(workbench.follow(tab.id), until=lambda: len(early.writing) > 20)
+        late = Reader()
+        await late.read(workbench.follow(tab.id), until=lambda: bool(late.complete))
         await ended(workbench, run)
-        so_far = ""
-        for frame in late:
-            if isinstance(frame, SoFarFrame) and frame.so_far.message is not None:
-                so_far = frame.so_far.message.text
-            elif _tag(frame) == "message_update":
-                so_far += frame.event.assistant_message_event.delta
-            elif _tag(frame) == "message_end" and isinstance(frame.event.message, AssistantMessage):
-                assert frame.event.message.text == so_far == words
-                return
-        pytest.fail("the message did not end")
+    assert late.began_with
+    assert words.startswith(late.began_with)
+    assert late.complete == [words]
+    assert late.writing == words
 
 
-def _tag(frame: Any) -> str:
-    return frame.event.__struct_config__.tag if isinstance(frame, EventFrame) else ""
+class Reader:
+    """Shows an assistant's message as it is written, from frames."""
+
+    def __init__(self) -> None:
+        self.writing = self.began_with = ""
+        self.complete: list[str] = []
+
+    async def read(self, frames: AsyncGenerator[Frame], *, until: Callable[[], bool]) -> None:
+        with anyio.fail_after(8):
+            async with aclosing(frames):
+                async for frame in frames:
+                    self.show(frame)
+                    if until():
+                        return
+
+    def show(self, frame: Frame) -> None:
+        match frame:
+            case SoFarFrame(so_far=SoFar(message=AssistantMessage() as message)):
+                self.writing = self.began_with = message.text
+            case EventFrame(event=MessageUpdate(assistant_message_event=TextDelta(piece))):
+                self.writing += piece
+            case EventFrame(event=MessageEnd(message=AssistantMessage() as message)):
+                self.complete.append(message.text)
+            case _:
+                pass
 
 
 async def test_a_reader_that_was_away_goes_on_from_its_number(bench_with: Callable[..., Bench]) -> None:
