@@ -27,7 +27,7 @@ from newel.jobs.runs import (
     open_spare_engine,
 )
 from newel.jobs.tabs import Contract
-from newel.terminal.contracts import ContractScreen, JsonLines, watch
+from newel.terminal.contracts import SHORT_ID, ContractScreen, JsonLines, watch
 from newel.terminal.renderer import text_stdout
 from newel.terminal.safe import safe
 from newel.terminal.words import one_line
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from newel.app.crew import AppCrew
 
 DONE = 0
-SHORT_ID = 8
-"""Characters of an id that people are shown."""
 
 
 # -- newel agent ----------------------------------------------------------------------------------
@@ -142,10 +140,7 @@ async def _run_agent(settings: Settings, contract: Contract | None, given: argpa
             raise EngineError("The run is not in its journal any more.")
         feed = await stack.enter_async_context(Feed(engine))
         solo = Solo(engine, feed, crew, job)
-        if given.json:
-            return await watch(solo, feed, job, JsonLines(sys.stdout.buffer))
-        screen = ContractScreen(text_stdout())
-        screen.note(f"Agent {job.id[:SHORT_ID]} in {solo.params.folder} · log: {solo.params.log}")
+        screen = JsonLines(sys.stdout.buffer) if given.json else ContractScreen(text_stdout())
         return await watch(solo, feed, job, screen)
 
 

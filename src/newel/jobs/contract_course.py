@@ -105,14 +105,14 @@ class Course:
         contract = self.contract
         turns = contract.max_turns if self.step == "work" else None
         rows: tuple[tuple[EndReason, float | None, float, str], ...] = (
-            ("max_turns", turns, self.turns, "turns"),
-            ("max_tokens", contract.max_tokens, self.usage.total, "tokens"),
-            ("max_cost", contract.max_cost, self.cost or 0.0, "US dollars"),
-            ("stopped", contract.max_minutes, seconds / 60, "minutes"),
+            ("max_turns", turns, self.turns, "turn"),
+            ("max_tokens", contract.max_tokens, self.usage.total, "token"),
+            ("max_cost", contract.max_cost, self.cost or 0.0, "US dollar"),
+            ("stopped", contract.max_minutes, seconds / 60, "minute"),
         )
         for reason, limit, used, unit in rows:
             if limit is not None and used >= limit:
-                return reason, f"Stopped at the limit of {limit:,g} {unit}. {self.done()}"
+                return reason, f"Stopped at the limit of {_amount(limit, unit)}. {self.done()}"
         return None
 
     def stuck(self) -> str | None:
@@ -131,7 +131,7 @@ class Course:
 
     def done(self) -> str:
         """What was done until now, in words."""
-        return f"{self.tool_calls} tool call{'' if self.tool_calls == 1 else 's'} had run."
+        return f"{_amount(self.tool_calls, 'tool call')} had run."
 
     # -- the events -------------------------------------------------------------------------------
 
@@ -195,6 +195,10 @@ class Course:
         self.usage += usage
         if cost is not None:
             self.cost = (self.cost or 0.0) + cost
+
+
+def _amount(number: float, unit: str) -> str:
+    return f"{number:,g} {unit}{'' if number == 1 else 's'}"
 
 
 def worked(events: Sequence[RunEvent]) -> float:

@@ -1,7 +1,7 @@
 """A git worktree of an agent's own, so that agents which change the same project do not meet.
 
 It lies in Newel's home and not beside the project: nothing appears where a person keeps other things, and no build or
-search of theirs walks into it.
+search of theirs walks into it. Newel never removes one: what an agent did there is the user's to take or to throw away.
 """
 
 from __future__ import annotations
@@ -37,8 +37,6 @@ class Worktree(Wire, frozen=True, kw_only=True):
     path: str
     folder: str
     branch: str
-    commit: str
-    repository: str
     notice: str
 
 
@@ -62,78 +60,7 @@ async def make_worktree(project: Path, home: Path, agent: str) -> Worktree:
     inside = await _ask(project, "rev-parse", "--show-prefix")
     folder = path / inside
     folder.mkdir(parents=True, exist_ok=True)  # the project's folder may hold no committed file
-    return Worktree(
-        path=str(path), folder=str(folder), branch=branch, commit=commit, repository=str(top), notice=notice
-    )
-
-
-async def _add(top: Path, root: Path, agent: str, commit: str) -> tuple[Path, str]:
-    """The worktree and its branch, under the first name that is free."""
-    name = re.sub(r"[^A-Za-z0-9_-]+", "-", agent).strip("-")[:40] or "agent"
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for number in range(1, MAX_OF_A_NAME):
-        numbered = name if number == 1 else f"{name}-{number}"
-        path, branch = root / f"{top.name}-{numbered}", f"newel/{numbered}"
-        if await _is_taken(top, path, branch):
-            continue
-        done = await _git(top, "worktree", "add", "--quiet", "-b", branch, str(path), commit)
-        if done.exit_code == 0:
-            return path, branch
-        if not await _is_taken(top, path, branch):  # else another agent has just taken it
-            raise WorktreeError(f"The worktree {path} could not be made (git: {_last_line(done)})")
-    raise WorktreeError(f"{root} holds too many worktrees named {name}. Remove some with `git worktree remove`.")
-
-
-async def _is_taken(top: Path, path: Path, branch: str) -> bool:
-    done = await _git(top, "show-ref", "--verify", "--quiet", f"refs/heads/{branch}")
-    return done.exit_code == 0 or path.exists()
-
-
-async def discard_unchanged(worktree: Worktree) -> bool:
-    """Remove a worktree in which nothing was done; False leaves one that holds a commit, a change or any file more."""
-    path, top = Path(worktree.path), Path(worktree.repository)
-    try:
-        left = await _ask(path, "status", "--porcelain", "--ignored")
-        head = await _ask(path, "rev-parse", "HEAD")
-        branch = await _ask(path, "rev-parse", "--abbrev-ref", "HEAD")
-        if left or head != worktree.commit or branch != worktree.branch:
-            return False
-        await _ask(top, "worktree", "remove", worktree.path)
-        await _ask(top, "update-ref", "-d", f"refs/heads/{worktree.branch}", worktree.commit)
-    except WorktreeError:
-        return False
-    return True
-
-
-def _no_repository(project: Path) -> str:
-    return (
-        f"{project} is in no git repository, so there can be no worktree. "
-        "Start without one, or make it a repository with `git init` and a first commit."
-    )
-
-
-async def _ask(folder: Path, *words: str, wrong: str = "git failed") -> str:
-    """What git prints. Raises ``WorktreeError`` that says ``wrong``, and the last line of git's own words."""
-    done = await _git(folder, *words)
-    if done.exit_code != 0:
-        raise WorktreeError(f"{wrong} (git: {_last_line(done)})")
-    return done.stdout.rstrip("\n")
-
-
-def _last_line(done: Completed) -> str:
-    return done.stderr.strip().rpartition("\n")[2] or f"it ended with {done.exit_code}"
-
-
-async def _git(folder: Path, *words: str) -> Completed:
-    """Raises ``WorktreeError`` where there is no git."""
-    try:
-        return await run_process(
-            ["git", *INERT, *words],
-            cwd=str(folder),
-            env=_environment(),
-            limits=Limits(),
-            timeout=TIMEOUT,
-        )
+    return Worktree(path=str(path), folder=str(folder), branch=branch, notice=notice)
     except WorkspaceError as error:
         raise WorktreeError(f"A worktree needs git. {error}") from error
 

@@ -30,7 +30,8 @@ from newel.terminal.signals import die_of, exit_code, on_signals
 from newel.terminal.words import clause, duration, one_line
 
 DONE, FAILED = 0, 1
-STATES = {"running": "Running", "stopped": "Stopped", "completed": "Completed", "failed": "Failed"}
+SHORT_ID = 8
+"""Characters of a run's id that people are shown."""
 
 
 class Screen(Protocol):
@@ -51,9 +52,6 @@ class ContractScreen:
         self._seen: str | None = None
         """The message that has been shown in pieces."""
 
-    def note(self, text: str) -> None:
-        self._renderer.note(text)
-
     def close(self) -> None:
         self._renderer.close()
 
@@ -62,18 +60,17 @@ class ContractScreen:
             case Evaluation():
                 words = "The contract is fulfilled" if event.satisfied else "Not yet"
                 missing = f" Missing: {clause(event.missing)}." if event.missing else ""
-                self.note(f"◆ {words}: {clause(event.why)}.{missing}")
+                self._renderer.note(f"◆ {words}: {clause(event.why)}.{missing}")
             case AcceptanceStart():
-                self.note(f"◆ Acceptance: {one_line(event.command)}")
+                self._renderer.note(f"◆ Acceptance: {one_line(event.command)}")
             case AcceptanceEnd():
                 mark = "✓ passed" if event.passed else "✗ failed"
                 tail = [] if event.passed else last_lines(event.output)
-                self.note("\n    ".join([f"  {mark} · {duration(event.duration)}", *tail]))
+                self._renderer.note("\n    ".join([f"  {mark} · {duration(event.duration)}", *tail]))
             case Notice():
-                self.note(event.message)
+                self._renderer.note(event.message)
             case ContractState():
-                if event.state != "running":
-                    self.note(f"{STATES[event.state]}. {event.reason}".rstrip())
+                self._renderer.note(_state(event))
             case ErrorEvent():
                 pass  # the state that follows says it
             case AgentEnd():
@@ -89,6 +86,18 @@ class ContractScreen:
                 self._renderer.handle(event)
             case _:
                 self._renderer.handle(event)
+
+
+def _state(event: ContractState) -> str:
+    match event.state:
+        case "completed":
+            return "Completed."
+        case "failed":
+            return f"Failed: {event.reason}"
+        case "stopped":
+            return event.reason or "Stopped."
+        case _:
+            return ""
 
 
 class JsonLines:
@@ -143,6 +152,10 @@ async def watch(solo: Solo, feed: Feed, job: Job, screen: Screen) -> int:
         if not solo.stop(now=now):  # it has not begun
             group.cancel_scope.cancel()
 
+    about = f"Agent {job.id[:SHORT_ID]} in {solo.params.folder} · log: {solo.params.log}"
+    watched.show(Notice(level="info", message=about))
+    if watched.screen is None:
+        return FAILED
     async with on_signals(stop) as group:
         group.start_soon(watched.run)
         async with aclosing(feed.follow(job.id, job.seq)) as items:

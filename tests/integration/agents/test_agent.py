@@ -1,0 +1,283 @@
+"""If these fail, an agent that works without a screen does not do what the contract and its flags say."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.integration.agents.support import after
+from tests.support import Newel, bash, scenario
+
+WithAgent = Callable[..., Newel]
+
+
+def questions(newel: Newel) -> list[dict[str, Any]]:
+    """The requests that asked for a verdict."""
+    return [
+        body for body in newel.requests if [tool["function"]["name"] for tool in body["tools"]] == ["verdict"]
+    ]
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 15
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
+def run_id(newel: Newel) -> str:
+    return newel("agents").stdout.split()[0]
+
+
+# -- how it ends --------------------------------------------------------------------------------------
+
+
+def test_a_contract_is_carried_out_judged_and_checked(with_agent: WithAgent) -> None:
+    newel = with_agent(
+        after(1, False, missing="b"),
+        after(2, True),
+        after(3, True),
+        scenario("failed", bash("touch c")),
+        scenario("Make files", bash("touch a"), bash("touch b")),
+    )
+    done = newel("agent", "Make files", "--accept", "ls c")
+    assert done.returncode == 0, done.stderr
+    assert "◆ Not yet: as the results show. Missing: b." in done.stdout
+    assert "✗ failed" in done.stdout
+    assert "No such file" in done.stdout
+    assert "✓ passed" in done.stdout
+    assert done.stdout.endswith("Completed.\n")
+    assert len(questions(newel)) == 3
+
+
+def test_the_small_model_judges_if_it_is_told_to(with_agent: WithAgent) -> None:
+    newel = with_agent(after(1, True), scenario("Make", bash("touch a")))
+    newel.environ["LLM_SMALL_FAST_MODEL"] = "tiny"
+    assert newel("agent", "Make a file", "--small-judge").returncode == 0
+    assert [body["model"] for body in newel.requests] == ["mock-model", "tiny"]
+
+
+def test_a_limit_ends_it_with_words_and_another_exit_code(with_agent: WithAgent) -> None:
+    newel = with_agent(after(1, False), scenario("Make", bash("touch a")))
+    done = newel("agent", "Make a file", "--max-turns", "1")
+    assert done.returncode == 1
+    assert done.stdout.endswith("\nStopped at the limit of 1 turn. 1 tool call had run.\n")
+
+
+def test_a_server_that_fails_is_a_failure_with_its_words(with_agent: WithAgent) -> None:
+    fault = {"response": {"content": ""}, "fault": {"kind": "status", "status": 401}}
+    done = with_agent(scenario("Make", fault))("agent", "Make a file")
+    assert done.returncode == 1
+    assert "\nFailed: " in done.stdout
+    assert "401" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "words", [[], [""], ["x", "--max-turns", "0"], ["x", "--max-cost", "much"], ["x", "--resume", "a"]]
+)
+def test_what_cannot_be_meant_is_refused(with_agent: WithAgent, words: list[str]) -> None:
+    done = with_agent(scenario("Make", {"content": "Hm."}))("agent", *words)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "newel" in done.stderr
+
+
+def test_nobody_is_waited_for_where_nobody_can_be_asked(with_agent: WithAgent) -> None:
+    newel = with_agent(
+        after(0, False, missing="a"),
+        scenario("Not yet", {"content": "I may not."}),
+        scenario("Make", bash("touch a")),
+    )
+    done = newel("agent", "Make a file", "--approve", "ask")
+    assert done.returncode == 1
+    assert not (newel.project / "a").exists()
+    assert "Nobody can be asked" in newel.requests[-1]["messages"][3]["content"]
+
+
+def test_an_agent_with_a_worktree_leaves_the_project_alone(with_agent: WithAgent) -> None:
+    newel = with_agent(after(1, True), scenario("Make", bash("touch a")))
+    git = ["git", "-c", "user.name=A", "-c", "user.email=a@example.com"]
+    subprocess.run([*git, "init", "-q"], cwd=newel.project, check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "First"], cwd=newel.project, check=True)
+    done = newel("agent", "Make a file", "--worktree", "--name", "maker")
+    assert done.returncode == 0, done.stderr
+    assert "newel/maker" in done.stdout
+    assert not (newel.project / "a").exists()
+    assert (newel.home / ".newel" / "worktrees" / "project-maker" / "a").exists()
+
+
+def test_a_worktree_without_a_repository_is_refused_before_anything_is_asked(with_agent: WithAgent) -> None:
+    newel = with_agent(scenario("Make", bash("touch a")))
+    done = newel("agent", "Make a file", "--worktree")
+    assert done.returncode == 1
+    assert "no git repository" in done.stderr
+    assert newel.requests == []
+
+
+def test_a_log_that_cannot_be_written_is_told_and_the_work_goes_on(with_agent: WithAgent) -> None:
+    newel = with_agent(after(1, True), scenario("Make", bash("touch a")))
+    (newel.home / ".newel").mkdir()
+    (newel.home / ".newel" / "logs").write_text("in the way")
+    done = newel("agent", "Make a file")
+    assert done.returncode == 0
+    assert done.stdout.count("cannot be written") == 1
+
+
+def test_a_reader_that_goes_away_ends_the_work(with_agent: WithAgent) -> None:
+    newel = with_agent(scenario("Make", bash("echo ready; sleep 20")))
+    with newel.start("agent", "Make a file") as agent:
+        assert agent.stdout is not None
+        assert agent.stdout.readline().startswith("Agent ")
+        agent.stdout.close()
+        assert agent.wait(10) == 1
+    assert "stopped" in newel("agents").stdout
+
+
+# -- stopping -----------------------------------------------------------------------------------------
+
+
+def test_ctrl_c_lets_the_request_finish_and_nothing_follows(with_agent: WithAgent) -> None:
+    newel = with_agent(after(1, True), scenario("Make", {"response": bash("touch a"), "delay_ms": 800}))
+    agent = newel.start("agent", "Make a file")
+    wait_for(lambda: newel.requests)
+    agent.send_signal(signal.SIGINT)
+    out, _ = agent.communicate(timeout=15)
+    assert agent.returncode == 130
+    assert "Stopped before the next request. 1 tool call had run." in out
+    assert (newel.project / "a").exists()
+    assert len(newel.requests) == 1
+
+
+def test_a_second_ctrl_c_does_not_wait(with_agent: WithAgent) -> None:
+    newel = with_agent(scenario("Make", bash("touch began; sleep 20")))
+    agent = newel.start("agent", "Make a file")
+    wait_for((newel.project / "began").exists)
+    agent.send_signal(signal.SIGINT)
+    time.sleep(0.2)
+    agent.send_signal(signal.SIGINT)
+    out, _ = agent.communicate(timeout=10)
+    assert agent.returncode == 130
+    assert "Stopped at once." in out
+
+
+def test_a_polite_kill_ends_it_at_once_and_says_so(with_agent: WithAgent) -> None:
+    newel = with_agent(scenario("Make", bash("touch began; sleep 20")))
+    agent = newel.start("agent", "Make a file")
+    wait_for((newel.project / "began").exists)
+    agent.terminate()
+    agent.communicate(timeout=10)
+    assert agent.returncode == 128 + signal.SIGTERM
+    assert "stopped" in newel("agents").stdout
+
+
+# -- after a crash ------------------------------------------------------------------------------------
+
+
+def test_a_killed_run_goes_on_where_it_was_and_does_nothing_twice(with_agent: WithAgent) -> None:
+    newel = with_agent(
+        after(1, False, missing="two"),
+        after(2, False, missing="three"),
+        after(3, True),
+        scenario(
+            "Count",
+            bash("echo one >> log"),
+            bash("echo two >> log; test -e killed || sleep 20"),
+            bash("echo three >> log"),
+        ),
+    )
+    agent = newel.start("agent", "Count to three")
+    wait_for(lambda: (newel.project / "log").exists() and "two" in (newel.project / "log").read_text())
+    agent.kill()
+    agent.communicate(timeout=10)
+    (newel.project / "killed").touch()
+    listed = newel("agents").stdout
+    assert "interrupted" in listed
+    assert f"newel agent --resume {run_id(newel)}" in listed
+    done = newel("agent", "--resume", run_id(newel))
+    assert done.returncode == 0, done.stderr
+    assert (newel.project / "log").read_text() == "one\ntwo\nthree\n"
+    assert [body["messages"][-1]["content"][:18] for body in questions(newel)] == [
+        "After 1 tool call:",
+        "After 3 tool calls",
+    ]
+    said = [m for m in newel.requests[-1]["messages"] if m["role"] == "user"]
+    assert [m["content"] for m in said][:-1] == ["Count to three"]
+    assert len(newel.sessions) == 1
+
+
+def test_a_run_that_has_ended_cannot_be_gone_on_with(with_agent: WithAgent) -> None:
+    newel = with_agent(after(1, True), scenario("Make", bash("touch a")))
+    newel("agent", "Make a file")
+    done = newel("agent", "--resume", run_id(newel))
+    assert done.returncode == 1
+    assert "has ended" in done.stderr
+
+
+# -- several at once, and looking at them -------------------------------------------------------------
+
+
+def test_two_agents_of_one_project_work_at_once_each_in_its_own_conversation(with_agent: WithAgent) -> None:
+    newel = with_agent(
+        after(1, True),
+        scenario("Make the first", bash("touch first; while ! test -e second; do sleep 0.05; done")),
+        scenario("Make the second", bash("touch second; while ! test -e first; do sleep 0.05; done")),
+    )
+    agents = [newel.start("agent", f"Make the {which}") for which in ("first", "second")]
+    for agent in agents:
+        out, err = agent.communicate(timeout=20)
+        assert agent.returncode == 0, err
+        assert "Completed." in out
+    assert newel("agents").stdout.count("completed") == 2
+    assert len(newel.sessions) == 2
+    assert len(list((newel.home / ".newel" / "logs").iterdir())) == 2
+
+
+def test_a_run_can_be_watched_from_elsewhere_until_it_ends(with_agent: WithAgent) -> None:
+    newel = with_agent(
+        after(1, True),
+        scenario("Make", {"content": "Beginning.", **bash("while ! test -e seen; do sleep 0.05; done")}),
+    )
+    agent = newel.start("agent", "Make a file")
+    wait_for(lambda: "running" in newel("agents").stdout)
+    tail = newel.start("agents", "tail", run_id(newel))
+    assert tail.stdout is not None
+    assert tail.stdout.readline() == "Beginning.\n"
+    (newel.project / "seen").touch()
+    out, _ = tail.communicate(timeout=10)
+    assert out.endswith("Completed.\n")
+    agent.communicate(timeout=10)
+
+
+def test_the_log_of_a_run_can_be_read(with_agent: WithAgent) -> None:
+    newel = with_agent(after(1, True), scenario("Make", bash("echo sk-test-0123456789abcdef")))
+    newel("agent", "Make a file")
+    log = newel("agents", "log", run_id(newel)).stdout
+    assert re.search(r"^\d{4}-\d\d-\d\dT[\d:.]+Z  evaluation: satisfied$", log, re.MULTILINE)
+    assert "sk-test-0123456789abcdef" not in log
+
+
+def test_a_run_that_is_not_there_is_said(with_agent: WithAgent) -> None:
+    done = with_agent(scenario("Make", {"content": "Hm."}))("agents", "tail", "abc")
+    assert done.returncode == 1
+    assert "no agent whose id begins with 'abc'" in done.stderr
+
+
+def test_no_agents_is_said(with_agent: WithAgent) -> None:
+    assert with_agent(scenario("Make", {"content": "Hm."}))("agents").stdout.startswith(
+        "No agents of this folder yet."
+    )
+
+
+def test_each_event_can_be_had_as_json(with_agent: WithAgent) -> None:
+    newel = with_agent(after(1, True), scenario("Make", bash("touch a")))
+    lines = newel("agent", "Make a file", "--json").stdout.split("\n")
+    assert json.loads(lines[0])["message"].startswith("Agent ")
+    assert '"type":"contract_state"' in lines[1]
+    assert any('"type":"evaluation","satisfied":true' in line for line in lines)
