@@ -61,6 +61,61 @@ async def make_worktree(project: Path, home: Path, agent: str) -> Worktree:
     folder = path / inside
     folder.mkdir(parents=True, exist_ok=True)  # the project's folder may hold no committed file
     return Worktree(path=str(path), folder=str(folder), branch=branch, notice=notice)
+
+
+async def _add(top: Path, root: Path, agent: str, commit: str) -> tuple[Path, str]:
+    """The worktree and its branch, under the first name that is free."""
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", agent).strip("-")[:40] or "agent"
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for number in range(1, MAX_OF_A_NAME):
+        numbered = name if number == 1 else f"{name}-{number}"
+        path, branch = root / f"{top.name}-{numbered}", f"newel/{numbered}"
+        if await _is_taken(top, path, branch):
+            continue
+        done = await _git(top, "worktree", "add", "--quiet", "-b", branch, str(path), commit)
+        if done.exit_code == 0:
+            return path, branch
+        if not await _is_taken(top, path, branch):  # else another agent has just taken it
+            raise WorktreeError(f"The worktree {path} could not be made (git: {_last_line(done)})")
+    raise WorktreeError(
+        f"{root} holds too many worktrees named {name}. Remove some with `git worktree remove`."
+    )
+
+
+async def _is_taken(top: Path, path: Path, branch: str) -> bool:
+    done = await _git(top, "show-ref", "--verify", "--quiet", f"refs/heads/{branch}")
+    return done.exit_code == 0 or path.exists()
+
+
+def _no_repository(project: Path) -> str:
+    return (
+        f"{project} is in no git repository, so there can be no worktree. "
+        "Start without one, or make it a repository with `git init` and a first commit."
+    )
+
+
+async def _ask(folder: Path, *words: str, wrong: str = "git failed") -> str:
+    """What git prints. Raises ``WorktreeError`` that says ``wrong``, and the last line of git's own words."""
+    done = await _git(folder, *words)
+    if done.exit_code != 0:
+        raise WorktreeError(f"{wrong} (git: {_last_line(done)})")
+    return done.stdout.rstrip("\n")
+
+
+def _last_line(done: Completed) -> str:
+    return done.stderr.strip().rpartition("\n")[2] or f"it ended with {done.exit_code}"
+
+
+async def _git(folder: Path, *words: str) -> Completed:
+    """Raises ``WorktreeError`` where there is no git."""
+    try:
+        return await run_process(
+            ["git", *INERT, *words],
+            cwd=str(folder),
+            env=_environment(),
+            limits=Limits(),
+            timeout=TIMEOUT,
+        )
     except WorkspaceError as error:
         raise WorktreeError(f"A worktree needs git. {error}") from error
 
