@@ -1,7 +1,8 @@
 """A process of its own that fills what it may write, then gets room again.
 
-Arguments: the engine's folder. Says on standard output what happened: the error, how many events were acknowledged
-before it, what the two small changes that came with the large one were told, and the number of the last event.
+Arguments: the engine's folder. A run fills the disk; its end is due while there is no room, so the worker has to wait
+with it. Says on standard output: the error, how many events were acknowledged before it, what another change was told
+and how many events can be read meanwhile, and the number of the last event.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ import anyio
 
 from newel.jobs.engine import EngineError, Lease, Outcome
 from newel.jobs.sqlite import SqliteEngine, open_engine
+from newel.jobs.worker import Worker
 
 ROOM = 300_000
+_, HARD = resource.getrlimit(resource.RLIMIT_FSIZE)
 
 
 async def fill(engine: SqliteEngine, lease: Lease) -> int:
@@ -29,23 +32,30 @@ async def fill(engine: SqliteEngine, lease: Lease) -> int:
 
 
 async def main() -> None:
-    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    async with open_engine(Path(sys.argv[1])) as engine:
-        await engine.submit("turn", b"{}", queue="q", key="k")
-        (lease,) = await engine.claim(1, "w")
-        resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, hard))
-        seq = await fill(engine, lease)
-        told = "fitted"
-        try:
-            await engine.submit("turn", b"x" * 5000, queue="other")
-        except EngineError:
-            told = "refused"
-        events = await engine.read(lease.job)
-        sys.stdout.write(f"{told} {len(events)}\n")
-        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-        seq = await engine.append(lease, [b"room again"], expect_seq=seq)
-        await engine.finish(lease, Outcome(state="done"))
-        sys.stdout.write(f"{seq}\n")
+    async with open_engine(Path(sys.argv[1])) as engine, anyio.create_task_group() as tasks:
+
+        async def work(lease: Lease) -> Outcome:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, HARD))
+            seq = await fill(engine, lease)
+            try:
+                await engine.submit("turn", b"x" * 5000, queue="other")
+            except EngineError:
+                sys.stdout.write(f"refused {len(await engine.read(lease.job))}\n")
+            resource.setrlimit(resource.RLIMIT_FSIZE, (HARD, HARD))
+            sys.stdout.write(f"{await engine.append(lease, [b'room again'], expect_seq=seq)}\n")
+            resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, HARD))
+            tasks.start_soon(make_room)
+            return Outcome(state="done")
+
+        async def make_room() -> None:
+            await anyio.sleep(0.2)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (HARD, HARD))
+
+        job = await engine.submit("turn", b"{}", queue="q", key="k")
+        tasks.start_soon(Worker(engine, {"turn": work}, slots=1).run)
+        await engine.read(job, sys.maxsize, wait=15)
+        await engine.submit("turn", b"{}", queue="later")
+        tasks.cancel_scope.cancel()
 
 
 anyio.run(main)

@@ -7,50 +7,28 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+import anyio
 
+from newel.jobs.engine import Event, Job
 from newel.jobs.sqlite import open_engine
-
-pytestmark = pytest.mark.anyio
 
 WRITER = Path(__file__).with_name("engine_writer.py")
 FULL_DISK = Path(__file__).with_name("engine_full_disk.py")
+RUNS = 8
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
+def jobs_in(directory: Path) -> list[tuple[Job, list[Event]]]:
+    """What the next process finds."""
 
+    async def look() -> list[tuple[Job, list[Event]]]:
+        async with open_engine(directory) as engine:
+            return [(job, await engine.read(job.id, limit=100_000)) for job in await engine.find()]
 
-async def test_nothing_acknowledged_is_lost_by_kill_9_and_every_run_goes_on(tmp_path: Path) -> None:
-    """Killed again and again at random moments, also while it opens, and taken up by the next process at once."""
-    runs = 8
-    promised: dict[str, int] = {}
-    for killed in range(6):
-        with subprocess.Popen(
-            [sys.executable, str(WRITER), str(tmp_path), str(runs)], stdout=subprocess.PIPE, text=True
-        ) as writer:
-            assert writer.stdout is not None
-            for _ in range(random.choice([0, 1, runs, random.randint(1, 800)])):  # noqa: S311 — any moment will do
-                note(writer.stdout.readline(), promised)
-            writer.kill()
-            for line in writer.stdout:
-                note(line, promised)
-
-        async with open_engine(tmp_path) as engine:
-            jobs = await engine.find()
-            assert promised.keys() <= {job.id for job in jobs}
-            assert len(jobs) <= runs  # asked for under the same keys each time
-            for job in jobs:
-                assert job.state == "queued"
-                assert job.seq >= promised.get(job.id, 0)
-                events = await engine.read(job.id, limit=100_000)
-                assert [event.seq for event in events] == list(range(1, job.seq + 1))
-                assert [event.data for event in events] == [b'{"seq":%d}' % event.seq for event in events]
-        assert killed < 5 or promised
+    return anyio.run(look)
 
 
 def note(line: str, promised: dict[str, int]) -> None:
+    """Take down a promise of the writer's; a line that was cut off is none."""
     match line.split():
         case ["append", job, seq] if line.endswith("\n"):
             promised[job] = int(seq)
@@ -60,23 +38,45 @@ def note(line: str, promised: dict[str, int]) -> None:
             pass
 
 
-async def test_a_full_disk_costs_what_did_not_fit_and_the_engine_works_again_when_there_is_room(
-    tmp_path: Path,
-) -> None:
-    ran = subprocess.run(
-        [sys.executable, str(FULL_DISK), str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=20,
-    )
+def write_and_die(directory: Path, after: int, promised: dict[str, int]) -> None:
+    """Have a process write, and kill it once it has promised so much."""
+    command = [sys.executable, str(WRITER), str(directory), str(RUNS)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        for _ in range(after):
+            note(writer.stdout.readline(), promised)
+        writer.kill()
+        for line in writer.stdout:
+            note(line, promised)
+
+
+def test_nothing_acknowledged_is_lost_by_kill_9_and_every_run_goes_on(tmp_path: Path) -> None:
+    """Killed again and again at random moments, also while it begins, and taken up by the next process at once."""
+    promised: dict[str, int] = {}
+    for longest in (1, RUNS, 800, 0, 800, 800):
+        write_and_die(tmp_path, random.randint(0, longest), promised)  # noqa: S311 — any moment will do
+        found = jobs_in(tmp_path)
+        assert promised.keys() <= {job.id for job, _ in found}
+        assert len(found) <= RUNS  # asked for under the same keys each time
+        for job, events in found:
+            assert job.state == "queued"
+            assert job.seq == len(events) >= promised.get(job.id, 0)
+            wanted = [(seq, b'{"seq":%d}' % seq) for seq in range(1, job.seq + 1)]
+            assert [(event.seq, event.data) for event in events] == wanted
+    assert promised
+
+
+def test_a_full_disk_costs_what_did_not_fit_and_all_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    """A run that ended meanwhile is known to have, and is not done again."""
+    command = [sys.executable, str(FULL_DISK), str(tmp_path)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
     assert ran.returncode == 0, ran.stderr
     reason, acknowledged, meanwhile, last = ran.stdout.splitlines()
+    assert f"The journal {tmp_path}" in reason
     assert "What was acknowledged is safe" in reason
     assert meanwhile == f"refused {acknowledged}"
     assert int(last) == int(acknowledged) + 1
-    async with open_engine(tmp_path) as engine:
-        (job,) = await engine.find()
-        assert (job.state, job.seq) == ("done", int(last))
-        events = await engine.read(job.id)
-        assert [len(event.data) for event in events] == [5000] * int(acknowledged) + [len(b"room again")]
+    ((_, later), (job, events)) = jobs_in(tmp_path)
+    assert later == []
+    assert (job.state, job.attempts) == ("done", 1)
+    assert [len(event.data) for event in events] == [5000] * int(acknowledged) + [len(b"room again")]

@@ -187,26 +187,25 @@ async def test_a_reader_who_waits_gets_the_next_event_at_once_and_an_answer_at_t
     engine: SqliteEngine,
 ) -> None:
     lease = await running(engine)
-    got: list[list[bytes]] = []
+    told, heard = anyio.create_memory_object_stream[list[bytes]](10)
 
     async def read() -> None:
         after = 0
         while events := await engine.read(lease.job, after, wait=20):
-            got.append([event.data for event in events])
+            told.send_nowait([event.data for event in events])
             after = events[-1].seq
 
-    async with anyio.create_task_group() as tasks:
-        for _ in range(3):
-            tasks.start_soon(read)
-        await anyio.wait_all_tasks_blocked()
-        await engine.append(lease, [b"1"], expect_seq=0)
-        while len(got) < 3:
-            await anyio.sleep(0.001)
-        await engine.append(lease, [b"2", b"3"], expect_seq=1)
-        while len(got) < 6:
-            await anyio.sleep(0.001)
-        await engine.finish(lease, DONE)
-    assert got == [[b"1"]] * 3 + [[b"2", b"3"]] * 3
+    with told, heard:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3):
+                tasks.start_soon(read)
+            await anyio.wait_all_tasks_blocked()
+            await engine.append(lease, [b"1"], expect_seq=0)
+            assert [await heard.receive() for _ in range(3)] == [[b"1"]] * 3
+            await engine.append(lease, [b"2", b"3"], expect_seq=1)
+            assert [await heard.receive() for _ in range(3)] == [[b"2", b"3"]] * 3
+            await engine.finish(lease, DONE)
+        assert heard.statistics().current_buffer_used == 0
 
 
 async def test_reading_does_not_wait_where_nothing_can_come(engine: SqliteEngine) -> None:
@@ -225,6 +224,7 @@ async def test_reading_does_not_wait_where_nothing_can_come(engine: SqliteEngine
 
 async def test_a_worker_who_waits_gets_a_job_at_once(engine: SqliteEngine) -> None:
     claimed: list[str] = []
+    jobs: set[str] = set()
 
     async def claim() -> None:
         claimed.extend(lease.job for lease in await engine.claim(1, "w", wait=20))
@@ -233,7 +233,7 @@ async def test_a_worker_who_waits_gets_a_job_at_once(engine: SqliteEngine) -> No
         tasks.start_soon(claim)
         tasks.start_soon(claim)
         await anyio.wait_all_tasks_blocked()
-        jobs = {await engine.submit("turn", b"{}", queue=queue) for queue in "ab"}
+        jobs |= {await engine.submit("turn", b"{}", queue=queue) for queue in "ab"}
     assert set(claimed) == jobs
 
 

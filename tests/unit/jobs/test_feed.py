@@ -190,7 +190,8 @@ def test_every_reader_sees_what_happened_without_gap_or_repetition(
                 await anyio.lowlevel.checkpoint()
         await engine.finish(lease, DONE)
 
-    async def read(feed: Feed, run: str, view: View, join: int, stay: int, slow: int) -> None:
+    async def read(feed: Feed, run: str, view: View, habits: tuple[int, int, int]) -> None:
+        join, stay, slow = habits
         for _ in range(join):
             await anyio.lowlevel.checkpoint()
         seen, ended = 0, False
@@ -211,8 +212,8 @@ def test_every_reader_sees_what_happened_without_gap_or_repetition(
     async def main() -> None:
         async with open_engine(None) as engine, live(engine, room=room) as (feed, lease, record):
             async with anyio.create_task_group() as tasks:
-                for view, reader in zip(views, readers, strict=True):
-                    tasks.start_soon(read, feed, lease.job, view, *reader)
+                for view, habits in zip(views, readers, strict=True):
+                    tasks.start_soon(read, feed, lease.job, view, habits)
                 tasks.start_soon(publish, engine, lease, record)
             assert await forgotten(feed)
 
@@ -225,7 +226,7 @@ def test_every_reader_sees_what_happened_without_gap_or_repetition(
 async def forgotten(feed: Feed) -> bool:
     """Whether the feed keeps nothing, once those who watched the end have seen it."""
     await anyio.wait_all_tasks_blocked()
-    return not feed._runs
+    return not feed._runs  # pyright: ignore[reportPrivateUsage] — no reader can tell
 
 
 # -- one by one ---------------------------------------------------------------------------------------
@@ -258,36 +259,35 @@ async def test_a_reader_who_comes_late_gets_the_message_so_far_and_then_what_fol
 
 @pytest.mark.anyio
 async def test_a_reader_who_is_slow_gets_what_waits_in_one_piece(engine: SqliteEngine) -> None:
-    async with live(engine) as (feed, lease, record):
-        async with aclosing(feed.follow(lease.job)) as items:
-            await record(MessageStart(message=message(1)))
-            await anext(items)
-            for event in (TextDelta("a"), TextDelta("b"), ThinkingDelta("c"), TextDelta("d")):
-                await record(update(1, event))
-            for delta in ("{", "}"):
-                await record(update(1, ToolCallDelta(0, "read" if delta == "{" else None, delta)))
-            await record(ToolExecutionUpdate(tool_call_id="c", delta="1"))
-            await record(ToolExecutionUpdate(tool_call_id="c", delta="2"))
-            await record(ToolExecutionUpdate(tool_call_id="d", delta="3"))
-            got = [await anext(items) for _ in range(6)]
-            deltas: list[object] = []
-            for item in got:
-                assert isinstance(item, Numbered)
-                match item.event:
-                    case MessageUpdate(assistant_message_event=delta):
-                        deltas.append(delta)
-                    case ToolExecutionUpdate(tool_call_id=call, delta=delta):
-                        deltas.append((call, delta))
-                    case _:
-                        pytest.fail("another event")
-            assert deltas == [
-                TextDelta("ab"),
-                ThinkingDelta("c"),
-                TextDelta("d"),
-                ToolCallDelta(0, "read", "{}"),
-                ("c", "12"),
-                ("d", "3"),
-            ]
+    async with live(engine) as (feed, lease, record), aclosing(feed.follow(lease.job)) as items:
+        await record(MessageStart(message=message(1)))
+        await anext(items)
+        for event in (TextDelta("a"), TextDelta("b"), ThinkingDelta("c"), TextDelta("d")):
+            await record(update(1, event))
+        for delta in ("{", "}"):
+            await record(update(1, ToolCallDelta(0, "read" if delta == "{" else None, delta)))
+        await record(ToolExecutionUpdate(tool_call_id="c", delta="1"))
+        await record(ToolExecutionUpdate(tool_call_id="c", delta="2"))
+        await record(ToolExecutionUpdate(tool_call_id="d", delta="3"))
+        got = [await anext(items) for _ in range(6)]
+        deltas: list[object] = []
+        for item in got:
+            assert isinstance(item, Numbered)
+            match item.event:
+                case MessageUpdate(assistant_message_event=delta):
+                    deltas.append(delta)
+                case ToolExecutionUpdate(tool_call_id=call, delta=delta):
+                    deltas.append((call, delta))
+                case _:
+                    pytest.fail("another event")
+        assert deltas == [
+            TextDelta("ab"),
+            ThinkingDelta("c"),
+            TextDelta("d"),
+            ToolCallDelta(0, "read", "{}"),
+            ("c", "12"),
+            ("d", "3"),
+        ]
 
 
 @pytest.mark.anyio

@@ -1,0 +1,185 @@
+"""The worker: each job is carried out once, and the trouble of one is the trouble of no other."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from newel.agent.errors import ConfigError
+from newel.jobs.engine import Lease, Outcome
+from newel.jobs.sqlite import SqliteEngine, open_engine
+from newel.jobs.worker import GIVEN_UP, MAX_ATTEMPTS, Handler, Worker
+
+pytestmark = pytest.mark.anyio
+
+DONE = Outcome(state="done")
+
+
+@asynccontextmanager
+async def working(engine: SqliteEngine, slots: int = 10, **handlers: Handler) -> AsyncGenerator[None]:
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(Worker(engine, handlers, slots=slots).run)
+        yield
+        tasks.cancel_scope.cancel()
+
+
+async def ended(engine: SqliteEngine, job: str) -> tuple[str, str]:
+    """How a job ends, once it has."""
+    while not (await engine.read(job, 10_000, wait=20)):
+        found = await engine.get(job)
+        assert found is not None
+        if found.state in {"done", "failed", "cancelled", "waiting"}:
+            return found.state, found.reason
+    raise AssertionError
+
+
+async def test_every_job_is_carried_out_once_and_no_more_at_a_time_than_there_are_slots(
+    engine: SqliteEngine,
+) -> None:
+    done: list[int] = []
+    busy, most = 0, 0
+
+    async def handle(lease: Lease) -> Outcome:
+        nonlocal busy, most
+        busy += 1
+        most = max(most, busy)
+        number = json.loads(lease.params)
+        await engine.append(lease, [b"{}"], expect_seq=lease.seq)
+        done.append(number)
+        busy -= 1
+        return DONE
+
+    jobs = [await engine.submit("turn", b"%d" % n, queue=f"q{n % 7}") for n in range(40)]
+    async with working(engine, slots=3, turn=handle):
+        jobs += [await engine.submit("turn", b"%d" % n, queue=f"q{n % 7}") for n in range(40, 60)]
+        assert [await ended(engine, job) for job in jobs] == [("done", "")] * 60
+    assert sorted(done) == list(range(60))
+    assert most == 3
+
+
+async def test_a_handler_that_fails_ends_its_own_job_with_the_reason(engine: SqliteEngine) -> None:
+    async def fail(text: str) -> None:
+        raise ConfigError(text)
+
+    async def handle(lease: Lease) -> Outcome:
+        match lease.params:
+            case b"known":
+                await fail("No model is chosen. Use --model.")
+            case b"in a group":
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(fail, "Within.")
+            case b"unknown":
+                raise KeyError("sk-secret")
+            case _:
+                pass
+        return Outcome(state="done", reason="well")
+
+    async with working(engine, turn=handle):
+        jobs = {
+            text: await engine.submit(kind, text.encode(), queue=text)
+            for text, kind in {
+                "known": "turn",
+                "in a group": "turn",
+                "unknown": "turn",
+                "fine": "turn",
+                "foreign": "dance",
+            }.items()
+        }
+        outcomes = {text: await ended(engine, job) for text, job in jobs.items()}
+    crash = outcomes.pop("unknown")
+    assert outcomes == {
+        "known": ("failed", "No model is chosen. Use --model."),
+        "in a group": ("failed", "Within."),
+        "fine": ("done", "well"),
+        "foreign": ("failed", "Nobody here carries out jobs of the kind 'dance'."),
+    }
+    assert crash[0] == "failed"
+    assert crash[1].startswith("internal error: KeyError in test_worker.py, line ")
+    assert "secret" not in crash[1]
+
+
+async def test_a_job_that_is_cancelled_is_stopped_in_the_midst_of_its_work(engine: SqliteEngine) -> None:
+    begun = anyio.Event()
+    stopped: list[str] = []
+
+    async def handle(lease: Lease) -> Outcome:
+        begun.set()
+        try:
+            await anyio.sleep(60)
+        finally:
+            stopped.append(lease.job)
+        return DONE
+
+    async with working(engine, turn=handle):
+        job = await engine.submit("turn", b"{}", queue="q")
+        await begun.wait()
+        await engine.cancel(job, "The tab was closed.")
+        assert await ended(engine, job) == ("cancelled", "The tab was closed.")
+    assert stopped == [job]
+
+
+async def test_a_worker_that_is_told_to_go_leaves_its_jobs_to_the_next_owner(tmp_path: Path) -> None:
+    begun = anyio.Event()
+
+    async def hang(_: Lease) -> Outcome:
+        begun.set()
+        await anyio.sleep(60)
+        return DONE
+
+    async def finish(lease: Lease) -> Outcome:
+        return Outcome(state="done", reason=f"attempt {lease.attempt}")
+
+    async with open_engine(tmp_path) as engine, working(engine, turn=hang):
+        job = await engine.submit("turn", b"{}", queue="q")
+        await begun.wait()
+    async with open_engine(tmp_path) as engine, working(engine, turn=finish):
+        assert await ended(engine, job) == ("done", "attempt 1")
+
+
+async def test_work_that_came_to_its_end_as_the_worker_was_told_to_go_is_not_done_again(
+    tmp_path: Path,
+) -> None:
+    scope = anyio.CancelScope()
+
+    async def handle(_: Lease) -> Outcome:
+        scope.cancel()
+        return DONE
+
+    async with open_engine(tmp_path) as engine:
+        job = await engine.submit("turn", b"{}", queue="q")
+        with scope:
+            await Worker(engine, {"turn": handle}, slots=1).run()
+        found = await engine.get(job)
+        assert found is not None
+        assert found.state == "done"
+
+
+async def test_a_job_that_kills_its_server_each_time_is_given_up(tmp_path: Path) -> None:
+    """Else the server could never be started again."""
+    live, killed = tmp_path / "live", tmp_path / "killed"
+    handled: list[int] = []
+
+    async def handle(lease: Lease) -> Outcome:
+        handled.append(lease.attempt)
+        shutil.copytree(live, killed)  # what kill -9 would leave behind now
+        begun.set()
+        await anyio.sleep(60)
+        return DONE
+
+    async with open_engine(live) as engine:
+        job = await engine.submit("turn", b"{}", queue="q")
+    for _ in range(MAX_ATTEMPTS):
+        begun = anyio.Event()
+        async with open_engine(live) as engine, working(engine, turn=handle):
+            await begun.wait()
+        shutil.rmtree(live)
+        killed.rename(live)
+    async with open_engine(live) as engine, working(engine, turn=handle):
+        assert await ended(engine, job) == ("failed", GIVEN_UP)
+    assert handled == list(range(1, MAX_ATTEMPTS + 1))
