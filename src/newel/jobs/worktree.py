@@ -10,8 +10,11 @@ import os
 import re
 from pathlib import Path
 
+import anyio
+
 from newel.agent.errors import NewelError, WorkspaceError
 from newel.agent.messages import Wire
+from newel.session.locate import make_private
 from newel.workspace.environment import child_env
 from newel.workspace.port import Completed
 from newel.workspace.process import Limits, run_process
@@ -66,7 +69,7 @@ async def make_worktree(project: Path, home: Path, agent: str) -> Worktree:
 async def _add(top: Path, root: Path, agent: str, commit: str) -> tuple[Path, str]:
     """The worktree and its branch, under the first name that is free."""
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", agent).strip("-")[:40] or "agent"
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(root)
     for number in range(1, MAX_OF_A_NAME):
         numbered = name if number == 1 else f"{name}-{number}"
         path, branch = root / f"{top.name}-{numbered}", f"newel/{numbered}"
@@ -84,7 +87,7 @@ async def _add(top: Path, root: Path, agent: str, commit: str) -> tuple[Path, st
 
 async def _is_taken(top: Path, path: Path, branch: str) -> bool:
     done = await _git(top, "show-ref", "--verify", "--quiet", f"refs/heads/{branch}")
-    return done.exit_code == 0 or path.exists()
+    return done.exit_code == 0 or await anyio.Path(path).exists()
 
 
 def _no_repository(project: Path) -> str:

@@ -119,7 +119,9 @@ class _Watched:
 
     def __init__(self, solo: Solo, screen: Screen) -> None:
         self.solo = solo
-        self.screen: Screen | None = screen
+        self.screen = screen
+        self.unseen = False
+        """Whether nobody reads any more."""
         self.state: ContractState | None = None
         self.signals: list[signal.Signals] = []
 
@@ -127,11 +129,12 @@ class _Watched:
         self.state = await self.solo.run()
 
     def show(self, event: RunEvent) -> None:
+        if self.unseen:
+            return
         try:
-            if self.screen is not None:
-                self.screen.handle(event)
+            self.screen.handle(event)
         except OSError:
-            self.screen = None
+            self.unseen = True
             forget_stdout()
             self.solo.stop(now=True)
 
@@ -154,7 +157,7 @@ async def watch(solo: Solo, feed: Feed, job: Job, screen: Screen) -> int:
 
     about = f"Agent {job.id[:SHORT_ID]} in {solo.params.folder} · log: {solo.params.log}"
     watched.show(Notice(level="info", message=about))
-    if watched.screen is None:
+    if watched.unseen:
         return FAILED
     async with on_signals(stop) as group:
         group.start_soon(watched.run)
@@ -162,8 +165,8 @@ async def watch(solo: Solo, feed: Feed, job: Job, screen: Screen) -> int:
             async for item in items:
                 if isinstance(item, Numbered):
                     watched.show(item.event)
-    if watched.screen is not None:
-        watched.screen.close()
+    if not watched.unseen:
+        screen.close()
     if watched.state is not None and watched.state.state == "completed":
         return DONE
     return exit_code(watched.signals[0]) if watched.signals else FAILED
