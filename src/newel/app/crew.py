@@ -2,31 +2,58 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
 
-from newel.agent.events import Delta, Retry
-from newel.agent.messages import AssistantMessage
-from newel.agent.ports import Model, ModelRequest, Provider, Tool
-from newel.app.parts import Place, build_agent, model_describer
+from newel.agent.ports import Model, Provider, Tool
+from newel.app.parts import Place, build_agent, connect, find_endpoint, find_model, model_describer
+from newel.app.servers import sampler, tool_servers
 from newel.config import Settings
 from newel.jobs.conversation import Seat
 from newel.jobs.questions import PutQuestion, approval_by
 from newel.jobs.tabs import Question
 from newel.mcp.manager import McpManager
-from newel.mcp.questions import Elicit, ElicitAnswer, ElicitRequest, Sample, SampleRequest
+from newel.mcp.questions import Elicit, ElicitAnswer, ElicitRequest
 from newel.providers.openai_chat import OpenAIChat
+from newel.providers.retry import Retrying
 from newel.session import locate
 from newel.session.coding_agent import CodingAgent
 from newel.session.listing import SessionSummary, list_sessions
 from newel.session.manager import SessionManager
+from newel.terminal.safe import safe
+
+
+@asynccontextmanager
+async def open_crew(settings: Settings, *, ephemeral: bool) -> AsyncGenerator[AppCrew]:
+    """The crew, its model server and its tool servers. Raises ``ConfigError`` and ``ProviderError``."""
+    endpoint = await find_endpoint(settings)
+    client = connect(endpoint)
+    try:
+        model = await find_model(settings, endpoint, client)
+        provider = Retrying(client)
+        servers, problems = tool_servers(
+            settings,
+            on_change=lambda: crew.servers_changed(),  # noqa: PLW0108 — it is set to something else later
+            sample=sampler(settings, provider, Model(model, client.name)),
+        )
+        for problem in problems:
+            print(f"newel: {safe(problem)}", file=sys.stderr)  # noqa: T201 — a person must know
+        crew = AppCrew(settings, client, provider, model, servers, ephemeral=ephemeral)
+        async with servers:
+            yield crew
+    finally:
+        await client.aclose()
 
 
 class AppCrew:
-    """Fulfils ``newel.jobs.conversation.Crew``."""
+    """Fulfils ``newel.jobs.conversation.Crew``. Use ``open_crew``. ``servers_changed`` is called when a tool server is no
+    longer as it was.
+    """
 
     def __init__(
         self,
@@ -42,7 +69,8 @@ class AppCrew:
         self._client = client
         self.provider = provider
         self.model = model
-        self._servers = servers
+        self.servers = servers
+        self.servers_changed: Callable[[], None] = lambda: None
         self._ephemeral = ephemeral
         self._describe = model_describer(settings, client.name)
         self._own_tools: weakref.WeakKeyDictionary[CodingAgent, Sequence[Tool]] = weakref.WeakKeyDictionary()
@@ -70,12 +98,12 @@ class AppCrew:
             journal=seat.journal,
         )
         settings = msgspec.structs.replace(self._settings, cwd=Path(seat.folder))
-        agent = build_agent(settings, self._client, seat.model or self.model, place)
+        agent = build_agent(settings, self._client, self.provider, seat.model or self.model, place)
         self._own_tools[agent] = agent.state.tools
         return agent
 
     def prepare(self, agent: CodingAgent, seat: Seat) -> None:
-        agent.agent.set_tools([*self._own_tools[agent], *self._servers.tools(elicit_by(seat.put))])
+        agent.agent.set_tools([*self._own_tools[agent], *self.servers.tools(elicit_by(seat.put))])
 
     def judge(self, agent: CodingAgent, *, small: bool) -> Model:
         name = self._settings.small_model if small else None
@@ -108,17 +136,3 @@ def elicit_by(put: PutQuestion) -> Elicit:
             return ElicitAnswer(action="cancel")
 
     return elicit
-
-
-def sampler(provider: Provider, model: Model) -> Sample:
-    """A tool server's way to ask the model."""
-
-    async def ignore(_: Delta | Retry) -> None:
-        pass
-
-    async def sample(request: SampleRequest) -> AssistantMessage:
-        bounded = msgspec.structs.replace(model, max_output=request.max_tokens)
-        question = ModelRequest(model=bounded, system_prompt=request.system_prompt, messages=request.messages)
-        return await provider.complete(question, ignore)
-
-    return sample

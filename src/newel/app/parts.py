@@ -121,11 +121,16 @@ def open_sessions(settings: Settings, *, ephemeral: bool) -> Callable[[str | Non
 
 
 @asynccontextmanager
-async def opened(settings: Settings, options: Options, ask: Ask | None) -> AsyncGenerator[CodingAgent]:
-    """A coding agent from settings, and its connections and files closed afterwards.
+async def opened(
+    settings: Settings, options: Options, ask: Ask | None, *, wait_for_tools: bool = True
+) -> AsyncGenerator[CodingAgent]:
+    """A coding agent from settings, and its connections and files closed afterwards. MCP servers are waited for, or
+    their tools come when they come.
 
     Raises ``ConfigError``, ``SessionError`` and ``ProviderError``.
     """
+    from newel.app import servers
+    from newel.providers.retry import Retrying
     from newel.session.manager import SessionManager
 
     endpoint = await find_endpoint(settings)
@@ -143,9 +148,14 @@ async def opened(settings: Settings, options: Options, ask: Ask | None) -> Async
             open_session=open_sessions(settings, ephemeral=options.ephemeral),
             ask=ask,
         )
-        agent = build_agent(settings, client, model, place, manner=options.system_prompt)
+        provider = Retrying(client)
+        agent = build_agent(settings, client, provider, model, place, manner=options.system_prompt)
         try:
-            yield agent
+            if servers.are_named(settings):
+                async with servers.joined_tools(settings, agent, provider, wait=wait_for_tools):
+                    yield agent
+            else:
+                yield agent
         finally:
             agent.session.close()
     finally:
@@ -164,9 +174,15 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def build_agent(
-    settings: Settings, client: OpenAIChat, model_name: str, place: Place, *, manner: str | None = None
+    settings: Settings,
+    client: OpenAIChat,
+    provider: Provider,
+    model_name: str,
+    place: Place,
+    *,
+    manner: str | None = None,
 ) -> CodingAgent:
-    """Put the parts together. ``manner`` stands in for what Newel tells the model about its manner."""
+    """Put the parts together. ``provider`` asks the server of ``client``. ``manner`` stands in for what Newel tells the model about its manner."""
     from newel.agent.agent import ProviderTransport
     from newel.agent.ports import RunConfig
     from newel.agent.transform import Transformer
@@ -174,7 +190,6 @@ def build_agent(
     from newel.context.instructions import describe, find_instructions
     from newel.context.templates import load as load_templates
     from newel.permissions.policy import policy
-    from newel.providers.retry import Retrying
     from newel.providers.windows import find_window
     from newel.session.coding_agent import CodingAgent
     from newel.tools import coding_tools
@@ -183,7 +198,6 @@ def build_agent(
 
     describe_model = model_describer(settings, client.name)
     model = describe_model(model_name)
-    provider: Provider = Retrying(client)
     # A quarter of what the model can read, at about four characters a token, is enough for one command.
     limits = Limits()
     if model.context_window:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from importlib.metadata import version
@@ -15,14 +13,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from newel import config
-from newel.app.parts import connect, find_endpoint, find_model
 from newel.config import Flags, Settings
-from newel.terminal.safe import safe
 
 if TYPE_CHECKING:
     from newel.jobs.workbench import Workbench
-    from newel.mcp.manager import McpManager
-    from newel.mcp.questions import Sample
     from newel.web.door import Door
 
 
@@ -83,33 +77,18 @@ async def open_workbench(settings: Settings, stack: AsyncExitStack, *, ephemeral
     """The workbench of a folder, with all that it needs open until ``stack`` closes. Raises ``ConfigError``,
     ``EngineError`` and ``ProviderError``.
     """
-    from newel.agent.ports import Model
-    from newel.app.crew import AppCrew, sampler
+    from newel.app.crew import open_crew
     from newel.jobs.feed import Feed
     from newel.jobs.sqlite import open_engine
     from newel.jobs.workbench import Workbench
-    from newel.providers.retry import Retrying
 
-    endpoint = await find_endpoint(settings)
-    client = connect(endpoint)
-    stack.push_async_callback(client.aclose)
-    model = await find_model(settings, endpoint, client)
     engine = await stack.enter_async_context(open_engine(None if ephemeral else jobs_folder(settings)))
     feed = await stack.enter_async_context(Feed(engine))
-    provider = Retrying(client)
-    servers, problems = tool_servers(
-        settings,
-        on_change=lambda: workbench.tell("servers"),
-        # What a tool server asks of the model costs the user's money: unasked only where all else is, too.
-        sample=sampler(provider, Model(model, client.name)) if settings.approve == "auto" else None,
-    )
-    for problem in problems:
-        print(f"newel: {safe(problem)}", file=sys.stderr)  # noqa: T201 — a person must know
-    crew = AppCrew(settings, client, provider, model, servers, ephemeral=ephemeral)
+    crew = await stack.enter_async_context(open_crew(settings, ephemeral=ephemeral))
     workbench = await Workbench.open_with(
-        engine, feed, crew, servers, folder=str(settings.cwd), home=settings.home
+        engine, feed, crew, crew.servers, folder=str(settings.cwd), home=settings.home
     )
-    await stack.enter_async_context(servers)
+    crew.servers_changed = lambda: workbench.tell("servers")
     return workbench
 
 
@@ -118,26 +97,6 @@ def jobs_folder(settings: Settings) -> Path:
     from newel.session.locate import project_folder
 
     return project_folder(settings.home / "jobs", str(settings.cwd))
-
-
-def tool_servers(
-    settings: Settings, on_change: Callable[[], None], sample: Sample | None
-) -> tuple[McpManager, list[str]]:
-    """The MCP servers that the user and the project name, and what is wrong with their files."""
-    from newel.mcp.config import load_servers
-    from newel.mcp.manager import McpManager
-    from newel.mcp.trust import Trust
-
-    configs, problems = load_servers(home=settings.home, cwd=settings.cwd)
-    manager = McpManager(
-        configs,
-        trust=Trust(settings.home),
-        roots=[settings.cwd],
-        environ=os.environ,
-        on_change=on_change,
-        sample=sample,
-    )
-    return manager, problems
 
 
 def _announce(door: Door, options: Options) -> None:

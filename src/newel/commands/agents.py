@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, aclosing
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import anyio
 import msgspec
@@ -31,9 +30,6 @@ from newel.terminal.contracts import SHORT_ID, ContractScreen, JsonLines, watch
 from newel.terminal.renderer import text_stdout
 from newel.terminal.safe import safe
 from newel.terminal.words import one_line
-
-if TYPE_CHECKING:
-    from newel.app.crew import AppCrew
 
 DONE = 0
 
@@ -121,13 +117,14 @@ def _contract(given: argparse.Namespace, settings: Settings) -> Contract:
 
 
 async def _run_agent(settings: Settings, contract: Contract | None, given: argparse.Namespace) -> int:
+    from newel.app.crew import open_crew
     from newel.jobs.engine import EngineError
     from newel.jobs.feed import Feed
     from newel.jobs.solo import Solo, submit
     from newel.jobs.sqlite import open_engine
 
     async with AsyncExitStack() as stack:
-        crew = await stack.enter_async_context(_open_crew(settings))
+        crew = await stack.enter_async_context(open_crew(settings, ephemeral=False))
         if contract is None:
             found = await find_run(journals(settings.home, settings.cwd), given.resume)
             engine = await stack.enter_async_context(open_engine(found.journal))
@@ -142,29 +139,6 @@ async def _run_agent(settings: Settings, contract: Contract | None, given: argpa
         solo = Solo(engine, feed, crew, job)
         screen = JsonLines(sys.stdout.buffer) if given.json else ContractScreen(text_stdout())
         return await watch(solo, feed, job, screen)
-
-
-@asynccontextmanager
-async def _open_crew(settings: Settings) -> AsyncGenerator[AppCrew]:
-    """Those who make the agent: its model server and its tool servers."""
-    from newel.agent.ports import Model
-    from newel.app.crew import AppCrew, sampler
-    from newel.app.parts import connect, find_endpoint, find_model
-    from newel.app.workbench import tool_servers
-    from newel.providers.retry import Retrying
-
-    client = connect(await find_endpoint(settings))
-    try:
-        model = await find_model(settings, await find_endpoint(settings), client)
-        provider = Retrying(client)
-        sample = sampler(provider, Model(model, client.name)) if settings.approve == "auto" else None
-        servers, problems = tool_servers(settings, on_change=lambda: None, sample=sample)
-        for problem in problems:
-            print(f"newel: {safe(problem)}", file=sys.stderr)
-        async with servers:
-            yield AppCrew(settings, client, provider, model, servers, ephemeral=False)
-    finally:
-        await client.aclose()
 
 
 # -- newel agents ---------------------------------------------------------------------------------

@@ -1,0 +1,97 @@
+"""The MCP servers that the user and the project name, and their tools among those of an agent."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from newel.config import Settings
+from newel.mcp.config import FILE, PROJECT_FILES, load_servers
+from newel.terminal.safe import safe
+
+if TYPE_CHECKING:
+    from newel.agent.messages import AssistantMessage
+    from newel.agent.ports import Model, Provider
+    from newel.mcp.manager import McpManager
+    from newel.mcp.questions import Sample, SampleRequest
+    from newel.session.coding_agent import CodingAgent
+
+PATIENCE = 15.0
+"""Seconds that a run which nobody watches waits for its servers; what starts later comes too late for it."""
+
+
+def are_named(settings: Settings) -> bool:
+    """Whether any file names servers: without one nothing of all this is loaded."""
+    files = [settings.home / FILE, *(settings.cwd / name for name in PROJECT_FILES)]
+    return any(file.exists() for file in files)
+
+
+def tool_servers(
+    settings: Settings, *, on_change: Callable[[], None], sample: Sample | None
+) -> tuple[McpManager, list[str]]:
+    """The servers, not started yet, and what is wrong with their files."""
+    from newel.mcp.manager import McpManager
+    from newel.mcp.trust import Trust
+
+    configs, problems = load_servers(home=settings.home, cwd=settings.cwd)
+    manager = McpManager(
+        configs,
+        trust=Trust(settings.home),
+        roots=[settings.cwd],
+        environ=os.environ,
+        on_change=on_change,
+        sample=sample,
+    )
+    return manager, problems
+
+
+def sampler(settings: Settings, provider: Provider, model: Model) -> Sample | None:
+    """A server's way to ask the model; None where it may not: it spends the user's money, so it goes unasked only where
+    everything else does.
+    """
+    if settings.approve != "auto":
+        return None
+
+    async def sample(request: SampleRequest) -> AssistantMessage:
+        import msgspec
+
+        from newel.agent.ports import ModelRequest
+
+        bounded = msgspec.structs.replace(model, max_output=request.max_tokens)
+        question = ModelRequest(model=bounded, system_prompt=request.system_prompt, messages=request.messages)
+        return await provider.complete(question, _ignore)
+
+    return sample
+
+
+async def _ignore(_: object) -> None:
+    """Nobody watches the pieces."""
+
+
+@asynccontextmanager
+async def joined_tools(
+    settings: Settings, agent: CodingAgent, provider: Provider, *, wait: bool
+) -> AsyncGenerator[None]:
+    """The servers' tools join the agent's own, each server's when it is active; ``wait``: before anything else."""
+    own = tuple(agent.state.tools)
+
+    def join() -> None:
+        agent.agent.set_tools([*own, *manager.tools()])
+
+    manager, problems = tool_servers(
+        settings, on_change=join, sample=sampler(settings, provider, agent.state.model)
+    )
+    waiting = [status.name for status in manager.statuses() if status.state == "untrusted"]
+    if waiting:
+        problems.append(
+            f"MCP servers of this project wait for your trust: {', '.join(waiting)}. See `newel mcp list`."
+        )
+    for problem in problems:
+        print(f"newel: {safe(problem)}", file=sys.stderr)  # noqa: T201 — a person must know
+    async with manager:
+        if wait:
+            await manager.wait_started(PATIENCE)
+        yield
