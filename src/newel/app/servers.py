@@ -32,14 +32,19 @@ def are_named(settings: Settings) -> bool:
 def tool_servers(
     settings: Settings, *, on_change: Callable[[], None], sample: Sample | None
 ) -> tuple[McpManager, list[str]]:
-    """The servers, not started yet, and what is wrong with their files."""
+    """The servers, not started yet, and what a person should know of their files."""
     from newel.mcp.manager import McpManager
     from newel.mcp.trust import Trust
 
     configs, problems = load_servers(home=settings.home, cwd=settings.cwd)
+    trust = Trust(settings.home)
+    if waiting := [each.name for each in configs if not (each.disabled or trust.is_trusted(each))]:
+        problems.append(
+            f"MCP servers of this project wait for your trust: {', '.join(waiting)}. See `newel mcp list`."
+        )
     manager = McpManager(
         configs,
-        trust=Trust(settings.home),
+        trust=trust,
         roots=[settings.cwd],
         environ=os.environ,
         on_change=on_change,
@@ -84,11 +89,6 @@ async def joined_tools(
     manager, problems = tool_servers(
         settings, on_change=join, sample=sampler(settings, provider, agent.state.model)
     )
-    waiting = [status.name for status in manager.statuses() if status.state == "untrusted"]
-    if waiting:
-        problems.append(
-            f"MCP servers of this project wait for your trust: {', '.join(waiting)}. See `newel mcp list`."
-        )
     for problem in problems:
         print(f"newel: {safe(problem)}", file=sys.stderr)  # noqa: T201 — a person must know
     async with manager:

@@ -1,0 +1,62 @@
+"""Tools of MCP servers in the terminal: there when they are named, and free when they are not."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from tests.support import Newel, scenario
+
+
+def call(name: str, **arguments: Any) -> dict[str, Any]:
+    return {"tool_calls": [{"function": {"name": name, "arguments": arguments}}]}
+
+
+TIME = {
+    "mcpServers": {
+        "time": {"command": sys.executable, "args": ["-m", "mcp_server_time", "--local-timezone", "UTC"]}
+    }
+}
+ASK = scenario(
+    "what time", call("time__get_current_time", timezone="UTC"), {"content": "It is {{ tool_result }}"}
+)
+
+
+def test_a_server_of_the_user_serves_a_prompt_given_on_the_command_line(
+    with_model: Callable[..., Newel],
+) -> None:
+    newel = with_model(ASK)
+    home = newel.home / ".newel"
+    home.mkdir()
+    (home / "mcp_config.json").write_text(json.dumps(TIME))
+    done = newel("what time is it", "--renderer", "console")
+    assert done.returncode == 0, done.stderr
+    assert "T" in done.stdout
+    assert "UTC" in done.stdout
+    offered = {tool["function"]["name"] for tool in newel.requests[0]["tools"]}
+    assert {"bash", "time__get_current_time", "time__convert_time"} <= offered
+
+
+def test_a_server_that_a_project_names_is_not_started_before_it_is_trusted(
+    with_model: Callable[..., Newel],
+) -> None:
+    """Else cloning a repository and saying hello would run its commands."""
+    newel = with_model(ASK)
+    marker = newel.project / "was-started"
+    rogue = {"mcpServers": {"rogue": {"command": "touch", "args": [str(marker)]}}}
+    (newel.project / ".mcp.json").write_text(json.dumps(rogue))
+    done = newel("what time is it", "--renderer", "console")
+    assert "rogue" in done.stderr
+    assert "newel mcp" in done.stderr
+    assert not marker.exists()
+
+
+def test_a_start_without_servers_does_not_load_the_sdk(with_model: Callable[..., Newel]) -> None:
+    newel = with_model(scenario("hi", {"content": "Hello."}))
+    done = newel("hi", PYTHONPROFILEIMPORTTIME="1")
+    assert done.returncode == 0
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "newel.providers.openai_chat" in loaded
+    assert not {"mcp", "pydantic", "fastapi", "sqlite3"} & loaded
