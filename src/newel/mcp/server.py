@@ -195,8 +195,7 @@ class Server:
                 words = words or sdk.in_words(error)
         if starting.cancelled_caught:
             words = f"It did not answer within {START_TIMEOUT:g} seconds."
-        self._set("broken", words or "It closed the connection.")
-        self._down.set()
+        self._lose(words)
         return (anyio.current_time() - began if began else 0.0), exited
 
     async def _link(self) -> Link:
@@ -214,7 +213,13 @@ class Server:
             tasks.start_soon(sdk.listen, client, self._listed_anew)
             tasks.start_soon(self._keep_list, client)
             await link.ended.wait()
+            self._lose(link.reason)  # known at once; taking it down may need seconds
             tasks.cancel_scope.cancel()
+
+    def _lose(self, reason: str) -> None:
+        self._client = None
+        self._set("broken", reason or "It closed the connection.")
+        self._down.set()
 
     def _listed_anew(self) -> None:
         self._stale.set()

@@ -1,0 +1,58 @@
+"""What the tests of servers share."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from newel.agent.ports import ToolResult
+from newel.mcp.config import ServerConfig
+from newel.mcp.manager import McpManager
+from newel.mcp.status import ServerStatus
+
+ROGUE = Path(__file__).parent / "servers" / "rogue.py"
+
+Started = Callable[..., AbstractAsyncContextManager[McpManager]]
+
+
+def rogue(way: str, *, name: str = "rogue", **fields: Any) -> ServerConfig:
+    """A server that behaves in a way of ``servers/rogue.py``."""
+    given: dict[str, Any] = {"origin": Path("/etc/mcp_config.json"), "level": "user", **fields}
+    return ServerConfig(name=name, command=sys.executable, args=("-IS", str(ROGUE), way), **given)
+
+
+async def call(
+    manager: McpManager, name: str, elicit: Any = None, /, **arguments: Any
+) -> tuple[ToolResult, str]:
+    """A tool's result, and what it showed until then."""
+    shown: list[str] = []
+
+    async def on_output(piece: str) -> None:
+        shown.append(piece)
+
+    tool = next(tool for tool in manager.tools(elicit) if tool.spec.name == name)
+    result = await tool.execute(tool.parse(arguments), on_output)
+    return result, "".join(shown)
+
+
+def status(manager: McpManager, name: str = "rogue") -> ServerStatus:
+    return next(each for each in manager.statuses() if each.name == name)
+
+
+async def until(wanted: Callable[[], bool]) -> None:
+    """Wait until it is so; the test's own time is the limit."""
+    while not wanted():  # noqa: ASYNC110 — what is waited for happens in other processes
+        await anyio.sleep(0.02)
+
+
+def lives(pid: int) -> bool:
+    """Whether a process is more than a zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in {"Z", "X"}
+    except OSError:
+        return False

@@ -1,0 +1,162 @@
+"""A server that does not mean well, or that is badly made: ``python rogue.py WAY``. Plain JSON-RPC over pipes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+WAY = sys.argv[1]
+NOTES = os.environ.get("NOTES", os.devnull)
+TOOL: dict[str, Any] = {
+    "name": "act",
+    "description": "Acts.",
+    "inputSchema": {"type": "object", "properties": {}},
+}
+HUGE = {"content": [{"type": "text", "text": "HERE"}]}
+
+
+def send(message: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    sys.stdout.flush()
+
+
+def note(words: str) -> None:
+    """Leave a trace that a test can see."""
+    with open(NOTES, "a", encoding="utf-8") as file:  # noqa: PTH123 — nothing is imported that need not be
+        file.write(words + "\n")
+
+
+def answer(request: dict[str, Any], text: str) -> None:
+    send({"id": request["id"], "result": {"content": [{"type": "text", "text": text}]}})
+
+
+def act(request: dict[str, Any]) -> None:
+    """What the one tool does."""
+    token = request["params"].get("_meta", {}).get("progressToken")
+    match WAY:
+        case "die":
+            sys.stderr.write("the last words\n")
+            sys.stderr.flush()
+            os._exit(3)
+        case "junk":
+            while True:
+                sys.stdout.write("this is a log line, and no message\n")
+        case "huge":
+            block = "x" * 2**20
+            head, tail = json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": HUGE}).split("HERE")
+            sys.stdout.write(head)
+            for _ in range(100):
+                sys.stdout.write(block)
+            sys.stdout.write(tail + "\n")
+            sys.stdout.flush()
+        case "errors":
+            for _ in range(400):
+                sys.stderr.write("e" * 65_535 + "\n")
+            sys.stderr.write("the end\n")
+            answer(request, "done")
+        case "sleep":
+            note("called")
+        case "progress":
+            for step in range(10_000):
+                params = {"progressToken": token, "progress": step, "total": 10_000, "message": "m" * 200}
+                send({"method": "notifications/progress", "params": params})
+            answer(request, "done")
+        case "alive":
+            for step in range(6):
+                time.sleep(0.25)
+                send(
+                    {"method": "notifications/progress", "params": {"progressToken": token, "progress": step}}
+                )
+            answer(request, "done")
+        case "nag":
+            for number in range(5_000):
+                send({"id": f"nag-{number}", "method": "roots/list"})
+            time.sleep(60)
+        case "many":
+            send({"method": "notifications/tools/list_changed"})
+            TOOL["name"] = "other"
+            answer(request, "changed")
+        case "ask":
+            schema = {"type": "object", "properties": {"name": {"type": "string"}}}
+            send(
+                {
+                    "id": "q",
+                    "method": "elicitation/create",
+                    "params": {"message": "Who?", "requestedSchema": schema},
+                }
+            )
+            answer(request, json.dumps(json.loads(sys.stdin.readline())["result"]))
+        case "wonder":
+            content = {"role": "user", "content": {"type": "text", "text": "2 + 2"}}
+            send(
+                {
+                    "id": "s",
+                    "method": "sampling/createMessage",
+                    "params": {"messages": [content], "maxTokens": 9},
+                }
+            )
+            answer(request, json.dumps(json.loads(sys.stdin.readline())))
+        case _:
+            answer(request, json.dumps(sorted(os.environ)))
+
+
+def main() -> None:
+    if WAY == "hang":
+        time.sleep(600)
+    if WAY == "noise":
+        for _ in range(20):
+            sys.stdout.write("Welcome to this server.\n")
+    if WAY == "family":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        stubborn = (
+            "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
+        )
+        for apart in (False, True):
+            child = subprocess.Popen(
+                [sys.executable, "-c", stubborn],
+                stdout=subprocess.PIPE,
+                stdin=subprocess.DEVNULL,
+                start_new_session=apart,
+            )
+            assert child.stdout is not None
+            child.stdout.readline()
+            note(str(child.pid))
+        note(str(os.getpid()))
+    first = True
+    for line in sys.stdin:
+        request = json.loads(line)
+        method = request.get("method")
+        if WAY == "old" and first and method != "initialize":
+            sys.exit(1)
+        first = False
+        match method:
+            case "initialize":
+                version = request["params"]["protocolVersion"]
+                tools = {"tools": {"listChanged": True}}
+                info = {"name": "rogue", "version": "1"}
+                send(
+                    {
+                        "id": request["id"],
+                        "result": {"protocolVersion": version, "capabilities": tools, "serverInfo": info},
+                    }
+                )
+            case "tools/list":
+                send({"id": request["id"], "result": {"tools": [TOOL]}})
+            case "tools/call":
+                act(request)
+            case "notifications/cancelled":
+                note("cancelled")
+            case _ if "id" in request and method:
+                send({"id": request["id"], "error": {"code": -32601, "message": "no such method"}})
+            case _:
+                pass
+    if WAY == "family":
+        time.sleep(600)
+
+
+main()

@@ -1,0 +1,286 @@
+"""A server that breaks costs itself, and nobody else: not memory, not time, not a process left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+
+from newel.agent.errors import ToolError
+from newel.agent.messages import AssistantMessage, TextContent
+from newel.mcp.questions import ElicitAnswer, ElicitRequest, SampleRequest
+from tests.integration.mcp.rogues import ROGUE, Started, call, lives, rogue, status, until
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
+"""Each test starts processes, some of them slow to end; a busy machine must not fail one."""
+
+
+def peak() -> int:
+    """The most memory that this process has had, in MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+
+async def test_a_server_that_dies_in_a_call_gives_the_model_a_result_with_its_reason(
+    started: Started,
+) -> None:
+    async with started(rogue("die")) as manager:
+        result, _ = await call(manager, "rogue__act")
+        assert result.is_error
+        assert "exit code 3" in result.output
+        assert "not known" in result.output
+        assert status(manager).state == "broken"
+        assert "the last words" in status(manager).stderr
+
+
+async def test_a_server_that_was_lost_is_there_again_without_anybodys_help(started: Started) -> None:
+    async with started(rogue("die")) as manager:
+        await call(manager, "rogue__act")
+        await until(lambda: status(manager).state == "active")
+        result, _ = await call(manager, "rogue__act")
+        assert "exit code 3" in result.output
+
+
+async def test_a_call_of_a_server_that_is_not_there_says_so_and_does_nothing(started: Started) -> None:
+    async with started(rogue("die")) as manager:
+        (tool,) = manager.tools()
+        await call(manager, "rogue__act")
+
+        async def nowhere(_: str) -> None:
+            pass
+
+        with pytest.raises(ToolError, match="nothing was done"):
+            await tool.execute({}, nowhere)
+
+
+@pytest.mark.parametrize(("way", "words"), [("junk", "floods its output"), ("huge", "more than 16 MiB")])
+async def test_a_flood_breaks_the_server_and_no_other_in_bounded_memory(
+    started: Started, way: str, words: str
+) -> None:
+    async with started(rogue(way), rogue("plain", name="good")) as manager:
+        before = peak()
+        result, _ = await call(manager, "rogue__act")
+        assert result.is_error
+        assert words in result.output
+        assert peak() - before < 120
+        result, _ = await call(manager, "good__act")
+        assert not result.is_error
+
+
+async def test_a_server_that_greets_on_its_output_works_all_the_same(started: Started) -> None:
+    async with started(rogue("noise")) as manager:
+        assert status(manager).state == "active"
+        assert "Welcome to this server." in status(manager).stderr
+
+
+async def test_of_a_flood_of_errors_the_end_stays_and_the_call_succeeds(started: Started) -> None:
+    async with started(rogue("errors")) as manager:
+        before = peak()
+        result, _ = await call(manager, "rogue__act")
+        assert result.output == "done"
+        await until(lambda: status(manager).stderr.endswith("the end\n"))
+        assert len(status(manager).stderr) <= 8 * 1024
+        assert peak() - before < 30
+
+
+async def test_progress_faster_than_a_screen_is_passed_over_and_not_heaped_up(started: Started) -> None:
+    async with started(rogue("progress")) as manager:
+        result, shown = await call(manager, "rogue__act")
+        assert result.output == "done"
+        assert shown.startswith("m" * 200)
+        assert len(shown) < 200_000
+
+
+async def test_a_call_without_progress_ends_after_its_time_and_the_server_is_told(
+    started: Started, tmp_path: Path
+) -> None:
+    notes = tmp_path / "notes"
+    async with started(rogue("sleep", timeout=0.3, env={"NOTES": str(notes)})) as manager:
+        result, _ = await call(manager, "rogue__act")
+        assert result.is_error
+        assert "no progress for 0.3 seconds" in result.output
+        await until(lambda: "cancelled" in notes.read_text())
+        assert status(manager).state == "active"
+
+
+async def test_a_call_that_shows_progress_may_take_longer_than_its_time(started: Started) -> None:
+    async with started(rogue("alive", timeout=0.9)) as manager:
+        result, _ = await call(manager, "rogue__act")
+        assert result.output == "done"
+
+
+async def test_stopping_a_call_reaches_the_server(started: Started, tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    async with started(rogue("sleep", env={"NOTES": str(notes)})) as manager:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call, manager, "rogue__act")
+            await until(notes.exists)
+            tasks.cancel_scope.cancel()
+        await until(lambda: "cancelled" in notes.read_text())
+
+
+async def test_a_server_that_asks_and_never_listens_is_given_up(started: Started) -> None:
+    async with started(rogue("nag")) as manager:
+        result, _ = await call(manager, "rogue__act")
+        assert result.is_error
+        assert "asks faster than it reads" in result.output
+
+
+async def test_tools_that_a_server_changes_are_offered_under_their_new_names(started: Started) -> None:
+    async with started(rogue("many")) as manager:
+        await call(manager, "rogue__act")
+        await until(lambda: [tool.spec.name for tool in manager.tools()] == ["rogue__other"])
+
+
+async def test_a_server_that_ends_at_a_protocol_it_does_not_know_is_asked_again_in_the_old_one(
+    started: Started,
+) -> None:
+    async with started(rogue("old")) as manager:
+        assert status(manager).state == "active"
+
+
+async def test_a_server_that_cannot_be_started_is_broken_and_says_why(started: Started) -> None:
+    missing = rogue("plain", name="missing")
+    unset = rogue("plain", name="unset", env={"KEY": "${NOT_SET_ANYWHERE}"})
+    missing = msgspec.structs.replace(missing, command="/no/such/program")
+    async with started(missing, unset) as manager:
+        assert "No such file" in status(manager, "missing").reason
+        assert "NOT_SET_ANYWHERE is not set" in status(manager, "unset").reason
+
+
+# -- questions --------------------------------------------------------------------------------------
+
+
+async def test_a_question_of_a_server_reaches_whoever_made_the_call(started: Started) -> None:
+    async def elicit(request: ElicitRequest) -> ElicitAnswer:
+        assert request.server == "rogue"
+        assert request.schema is not None
+        return ElicitAnswer(action="accept", content={"name": request.message})
+
+    async with started(rogue("ask")) as manager:
+        result, _ = await call(manager, "rogue__act", elicit)
+        assert json.loads(result.output) == {"action": "accept", "content": {"name": "Who?"}}
+
+
+async def test_where_nobody_can_answer_a_question_is_declined_at_once(started: Started) -> None:
+    async with started(rogue("ask")) as manager:
+        result, _ = await call(manager, "rogue__act")
+        assert json.loads(result.output) == {"action": "decline"}
+
+
+async def test_the_time_that_a_person_takes_to_answer_is_not_the_servers(started: Started) -> None:
+    async def slow(_: ElicitRequest) -> ElicitAnswer:
+        await anyio.sleep(0.6)
+        return ElicitAnswer(action="decline")
+
+    async with started(rogue("ask", timeout=0.3)) as manager:
+        result, _ = await call(manager, "rogue__act", slow)
+        assert json.loads(result.output) == {"action": "decline"}
+
+
+async def test_a_question_disappears_with_its_call(started: Started) -> None:
+    asked, gone = anyio.Event(), anyio.Event()
+
+    async def wait(_: ElicitRequest) -> ElicitAnswer:
+        asked.set()
+        try:
+            await anyio.sleep(60)
+        finally:
+            gone.set()
+        return ElicitAnswer(action="cancel")
+
+    async with started(rogue("ask")) as manager:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call, manager, "rogue__act", wait)
+            await asked.wait()
+            tasks.cancel_scope.cancel()
+        await gone.wait()
+
+
+async def test_a_server_may_ask_the_model_only_if_it_was_offered(started: Started) -> None:
+    async def sample(request: SampleRequest) -> AssistantMessage:
+        assert request.max_tokens == 9
+        (message,) = request.messages
+        return AssistantMessage(content=[TextContent(f"{message.text} = 4")], model="m")  # type: ignore[union-attr]
+
+    async with started(rogue("wonder"), sample=sample) as manager:
+        result, _ = await call(manager, "rogue__act")
+        answer: dict[str, Any] = json.loads(result.output)["result"]
+        assert answer["content"] == {"type": "text", "text": "2 + 2 = 4"}
+        assert answer["stopReason"] == "endTurn"
+    async with started(rogue("wonder")) as manager:
+        result, _ = await call(manager, "rogue__act")
+        assert "error" in json.loads(result.output)
+
+
+# -- processes --------------------------------------------------------------------------------------
+
+
+async def test_a_server_sees_no_secret_of_ours_but_what_its_env_names(started: Started) -> None:
+    environ = {**os.environ, "SOME_API_KEY": "secret", "WANTED": "w", "LLM_BASE_URL": "http://x"}
+    async with started(rogue("plain", env={"GIVEN": "${WANTED}"}), environ=environ) as manager:
+        result, _ = await call(manager, "rogue__act")
+        names = json.loads(result.output)
+        assert "GIVEN" in names
+        assert "PATH" in names
+        assert not {"SOME_API_KEY", "WANTED", "LLM_BASE_URL"} & set(names)
+
+
+async def test_nothing_of_a_server_survives_the_end_not_even_what_ignores_it(
+    started: Started, tmp_path: Path
+) -> None:
+    notes = tmp_path / "notes"
+    async with started(rogue("family", env={"NOTES": str(notes)})):
+        pids = [int(line) for line in notes.read_text().split()]
+        assert len(pids) == 3
+        assert all(lives(pid) for pid in pids)
+    assert not any(lives(pid) for pid in pids)
+
+
+async def test_a_server_that_hangs_at_its_start_holds_up_neither_the_others_nor_the_end(
+    started: Started,
+) -> None:
+    async with started(rogue("hang"), rogue("plain", name="good"), wait=0) as manager:
+        assert status(manager).state == "starting"
+        await until(lambda: status(manager, "good").state == "active")
+        assert status(manager).state == "starting"
+
+
+PROGRAM = """
+import sys
+import anyio
+from pathlib import Path
+from newel.mcp.config import ServerConfig
+from newel.mcp.manager import McpManager
+from newel.mcp.trust import Trust
+
+async def main():
+    here = Path(sys.argv[1])
+    config = ServerConfig(
+        name="rogue", origin=here, level="user",
+        command=sys.executable, args=("-IS", sys.argv[2], "family"), env={"NOTES": str(here / "notes")},
+    )
+    async with McpManager([config], trust=Trust(here), roots=[here], environ={}) as manager:
+        await manager.wait_started(20)
+        print("up", flush=True)
+        await anyio.sleep_forever()
+
+anyio.run(main)
+"""
+
+
+async def test_nothing_of_a_server_survives_newel_being_killed(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path), str(ROGUE)]
+    async with await anyio.open_process(command, stderr=None) as newel:
+        assert newel.stdout is not None
+        assert await newel.stdout.receive() == b"up\n"
+        pids = [int(line) for line in (tmp_path / "notes").read_text().split()]
+        assert len(pids) == 3
+        newel.kill()
+    await until(lambda: not any(lives(pid) for pid in pids))
