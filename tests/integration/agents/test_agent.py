@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -281,3 +282,11 @@ def test_each_event_can_be_had_as_json(with_agent: WithAgent) -> None:
     assert json.loads(lines[0])["message"].startswith("Agent ")
     assert '"type":"contract_state"' in lines[1]
     assert any('"type":"evaluation","satisfied":true' in line for line in lines)
+
+
+def test_the_documentation_names_every_option_and_no_other(with_agent: WithAgent) -> None:
+    newel = with_agent(scenario("Make", {"content": "Hm."}))
+    text = (Path(__file__).parents[3] / "docs" / "agents.md").read_text()
+    told = set(re.findall(r"`(--[a-z][a-z-]+)", text)) | {"--help"}
+    known = set(re.findall(r"--[a-z][a-z-]+", newel("agent", "--help").stdout))
+    assert told - {"--session", "--all"} == known
