@@ -160,13 +160,13 @@ def reachable(kinds: tuple[type, ...]) -> list[type]:
                 found[kind] = None
             case _:
                 pass
-        parts = value if isinstance(value, tuple) else [getattr(value, name) for name in inner(value)]
-        for part in cast("Sequence[Any]", parts):
+        for part in inner(value):
             walk(part)
 
-    def inner(value: Any) -> Sequence[str]:
-        described = isinstance(value, (msgspec.inspect.Type, msgspec.inspect.Field))
-        return value.__struct_fields__ if described else ()
+    def inner(value: Any) -> Sequence[Any]:
+        if isinstance(value, (msgspec.inspect.Type, msgspec.inspect.Field)):
+            return [getattr(value, name) for name in value.__struct_fields__]
+        return cast("Sequence[Any]", value) if isinstance(value, tuple) else ()
 
     for kind in kinds:
         walk(msgspec.inspect.type_info(kind))

@@ -25,7 +25,7 @@ from newel.agent.ports import ModelRequest, Provider
 from newel.jobs.tabs import Tab
 from newel.mcp.status import ServerStatus
 from newel.web.boundary import PATIENCE, Boundary
-from newel.web.chat import Said, Status, chat_routes
+from newel.web.chat import Nothing, Said, Status, chat_routes
 from newel.web.door import Door
 from newel.web.pages import STATIC, page_routes
 from newel.web.ports import About, Workbench
@@ -103,7 +103,7 @@ def create_app(
         await serve_socket(websocket, board, about, server)
 
     handle_failures(app)
-    describe(app, [Failed, Login, Status, State, Health, Said, EventPage, ModelRequest])
+    describe(app, [Failed, Login, Status, State, Health, Said, Nothing, EventPage, ModelRequest])
     app.add_middleware(Boundary, door=door, patience=patience)
     return app
 

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -248,6 +249,6 @@ async def _refuse(scope: Scope, send: Send, refusal: Refusal) -> None:
     await send({"type": f"{kind}.response.start", "status": refusal.status, "headers": headers})
     await send({"type": f"{kind}.response.body", "body": body, "more_body": False})
     if scope["type"] == "websocket":
-        await anyio.sleep(
-            0
+        await (
+            anyio.lowlevel.checkpoint()
         )  # until the connection is gone uvicorn would log a handshake that was not completed

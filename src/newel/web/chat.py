@@ -28,6 +28,10 @@ class Said(Wire, frozen=True):
     message: Annotated[str, msgspec.Meta(min_length=1, max_length=1_000_000)]
 
 
+class Nothing(Wire, frozen=True):
+    """A body that nobody reads; it must be said to be JSON all the same."""
+
+
 class Status(Wire, frozen=True, omit_defaults=False):
     status: str = "ok"
 
@@ -46,7 +50,7 @@ def chat_routes(board: Workbench, closing: anyio.Event) -> APIRouter:
 
     @router.post(
         "/chat",
-        responses=answers(None, 409, *WRITES, stream=True),
+        responses=answers(None, 409, *WRITES, stream=("text", "tool", "error", "done")),
         response_class=Response,
         openapi_extra=body_of(Said),
         summary="Say something and stream the answer",
@@ -78,6 +82,7 @@ def chat_routes(board: Workbench, closing: anyio.Event) -> APIRouter:
         "/clear",
         responses=answers(Status, 409, *WRITES),
         response_class=Response,
+        openapi_extra=body_of(Nothing),
         summary="Begin the conversation anew",
     )
     async def clear() -> Response:

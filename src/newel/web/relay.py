@@ -21,7 +21,7 @@ def relay_routes(provider: Provider | None, closing: anyio.Event) -> APIRouter:
 
     @router.post(
         PATH,
-        responses=answers(None, 503, *WRITES, stream=True),
+        responses=answers(None, 503, *WRITES, stream=("delta", "retry", "message", "error")),
         response_class=Response,
         openapi_extra=body_of(ModelRequest),
         summary="Ask the model",

@@ -49,7 +49,7 @@ def run_routes(board: Workbench, closing: anyio.Event) -> APIRouter:
 
     @router.get(
         "/api/runs/{run}/events",
-        responses=answers(EventPage, 404, 422, stream=True),
+        responses=answers(EventPage, 404, 422, stream=("event", "soFar", "end")),
         response_class=Response,
         summary="The events of a run after a number",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -88,14 +89,16 @@ def body_of(kind: type) -> dict[str, Any]:
 
 
 def answers(
-    kind: type | None = None, *failures: int, stream: bool = False
+    kind: type | None = None, *failures: int, stream: Sequence[str] = ()
 ) -> dict[int | str, dict[str, Any]]:
-    """The ``responses`` of a route: a struct or a stream of events, the gate's refusals, and these."""
+    """The ``responses`` of a route: a struct, a stream of events with these names, or either; the gate's refusals, and
+    these.
+    """
     good: dict[str, Any] = {}
     if kind is not None:
         good["application/json"] = {"schema": _reference(kind)}
     if stream:
-        good["text/event-stream"] = {"schema": {"type": "string"}}
+        good["text/event-stream"] = {"schema": _event(stream)}
     told: dict[int | str, dict[str, Any]] = {200: {"description": "Done.", "content": good}}
     for status in (400, 401, 403, 421, *failures):
         told[status] = {
@@ -103,6 +106,19 @@ def answers(
             "content": {"application/json": {"schema": _reference(Failed)}},
         }
     return told
+
+
+def _event(names: Sequence[str]) -> dict[str, Any]:
+    text = {"type": "string"}
+    return {
+        "type": "object",
+        "properties": {
+            "event": {"enum": [*names]},
+            "id": text,
+            "data": text | {"contentMediaType": "application/json"},
+        },
+        "required": ["event", "data"],
+    }
 
 
 _REFUSALS = {

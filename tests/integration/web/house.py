@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
 import httpx2
+import websockets
+from fastapi import FastAPI
 
 from newel.agent.agent import ProviderTransport
 from newel.agent.messages import AssistantMessage, TextContent, ToolCall
 from newel.agent.ports import Model, ModelRequest, OnDelta, Provider, RunConfig
 from newel.agent.transform import Transformer
+from newel.jobs.board import Change
 from newel.jobs.conversation import Seat
 from newel.jobs.feed import Feed
 from newel.jobs.questions import approval_by
@@ -61,6 +64,7 @@ class Crew:
     """Agents with the real tools, in one folder; ``approve`` is the policy's preset."""
 
     secrets: Sequence[str] = ()
+    model = "scripted"
 
     def __init__(self, folder: Path, provider: Provider, approve: Any = "auto") -> None:
         self.folder, self.home = folder / "project", folder / "home"
@@ -123,34 +127,65 @@ class NoServers:
     async def set_trusted(self, name: str, trusted: bool) -> None: ...
 
 
-class House:
-    """A server that runs. ``client`` has the token, as a program would."""
+class Counting(Workbench):
+    """A workbench that knows how many watch it."""
 
-    def __init__(self, board: Workbench, door: Door, client: httpx2.AsyncClient) -> None:
+    watchers = 0
+
+    def watch(self, callback: Callable[[Change], None]) -> Callable[[], None]:
+        unsubscribe = super().watch(callback)
+        self.watchers += 1
+
+        def leave() -> None:
+            unsubscribe()
+            self.watchers -= 1
+
+        return leave
+
+
+class House:
+    """A server that runs. ``client`` has the token, as a program would; ``ended`` is set when the server ends by itself."""
+
+    def __init__(
+        self, app: FastAPI, board: Counting, door: Door, client: httpx2.AsyncClient, ended: anyio.Event
+    ) -> None:
+        self.app = app
+        self.ended = ended
         self.board = board
         self.door = door
         self.client = client
         self.url = f"http://127.0.0.1:{door.port}"
 
     def socket(self, **headers: str) -> Any:
-        """A WebSocket to connect with; see ``newel`` in ``tests.integration.web.page``."""
-        import websockets
-
+        """A WebSocket to connect with; without ``headers`` with the token, as a program would."""
         return websockets.connect(
             f"ws://127.0.0.1:{self.door.port}/ws",
-            additional_headers={"Authorization": f"Bearer {TOKEN}"} if not headers else headers,
+            additional_headers=headers or {"Authorization": f"Bearer {TOKEN}"},
             max_size=2**26,
         )
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait for something that happens soon."""
+        with anyio.fail_after(10):
+            while not holds():  # noqa: ASYNC110 — what is waited for is of many kinds, and tells nobody
+                await anyio.sleep(0.01)
 
 
 @asynccontextmanager
 async def house(
-    folder: Path, provider: Provider, *, approve: str = "auto", patience: float = PATIENCE, **options: Any
+    folder: Path,
+    provider: Provider,
+    *,
+    approve: str = "auto",
+    patience: float = PATIENCE,
+    port: int = 0,
+    **options: Any,
 ) -> AsyncGenerator[House]:
     """A workbench in ``folder``, its jobs kept there, and its server."""
-    listener = listen("127.0.0.1", 0)
+    listener = listen("127.0.0.1", port)
     door = Door(token=TOKEN, host="127.0.0.1", port=listener.port)
-    crew, closing, ready = Crew(folder, provider, approve), anyio.Event(), anyio.Event()
+    crew = Crew(folder, provider, approve)
+    closing, ready, ended = anyio.Event(), anyio.Event(), anyio.Event()
     async with (
         open_engine(folder / "jobs") as engine,
         Feed(engine) as feed,
@@ -162,7 +197,7 @@ async def house(
         ) as client,
         anyio.create_task_group() as tasks,
     ):
-        board = await Workbench.open_with(
+        board = await Counting.open_with(
             engine, feed, crew, NoServers(), folder=str(crew.folder), home=crew.home
         )
         app = create_app(board, about=ABOUT, door=door, closing=closing, patience=patience, **options)
@@ -170,8 +205,9 @@ async def house(
 
         async def run() -> None:
             await serve(app, listener, announce=ready.set, closing=closing)
+            ended.set()
 
         tasks.start_soon(run)
         await ready.wait()
-        yield House(board, door, client)
+        yield House(app, board, door, client, ended)
         tasks.cancel_scope.cancel()

@@ -100,9 +100,7 @@ async def test_a_listener_who_leaves_ends_nothing(tmp_path: Path) -> None:
             await chat(server, "Take your time")
         go_on.set()
         tab = await server.board.plain_chat()
-        with anyio.fail_after(5):
-            while server.board.tab(tab.id).status != "idle":
-                await anyio.sleep(0.01)
+        await server.until(lambda: server.board.tab(tab.id).status == "idle")
         said = await server.board.snapshot(tab.id)
     assert [getattr(message, "text", "") for message in said.messages] == ["Take your time", "Done."]
 

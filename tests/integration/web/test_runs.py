@@ -138,10 +138,16 @@ async def test_waiting_for_the_next_event_is_no_busy_asking(tmp_path: Path) -> N
         path = f"/api/runs/{run}/events?after={known['next']}"
         now = (await server.client.get(path)).json()
         assert (now["events"], now["state"]) == ([], "running")
+        later: dict[str, Any] = {}
+
+        async def wait() -> None:
+            later.update((await server.client.get(f"{path}&wait=10")).json())
+
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(anyio.sleep, 0)
+            tasks.start_soon(wait)
+            await anyio.sleep(0.1)
+            assert not later
             model.go_on.set()
-            later = (await server.client.get(f"{path}&wait=10")).json()
         assert later["events"][0]["seq"] == known["next"] + 1
 
 

@@ -1,0 +1,37 @@
+"""A workbench's server as a process of its own: ``python -m tests.integration.web.program FOLDER PORT``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import anyio
+
+from newel.agent.errors import NewelError
+from newel.agent.events import TextDelta
+from newel.agent.messages import AssistantMessage
+from newel.agent.ports import ModelRequest, OnDelta
+from tests.integration.web.house import house
+
+
+class Endless:
+    """A model that begins and never ends."""
+
+    async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
+        await on_delta(TextDelta("Well, "))
+        await anyio.sleep_forever()
+        raise AssertionError
+
+
+async def main(folder: Path, port: int) -> None:
+    async with house(folder, Endless(), port=port, relay=Endless()) as server:
+        print(server.door.url, flush=True)  # noqa: T201 — a program says it
+        await server.ended.wait()
+    print("closed", flush=True)  # noqa: T201 — a program says it
+
+
+if __name__ == "__main__":
+    try:
+        anyio.run(main, Path(sys.argv[1]), int(sys.argv[2]))
+    except* NewelError as errors:
+        sys.exit(f"newel: {errors.exceptions[0]}")

@@ -1,0 +1,218 @@
+"""The HTTP interface as a whole: what is open, what is described, what the files are."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from fastapi.routing import iter_route_contexts
+
+from newel.agent.messages import UserMessage
+from newel.web.boundary import OPEN, OPEN_FILES
+from tests.integration.web.house import TOKEN, Echo, House, house
+
+pytestmark = pytest.mark.anyio
+
+ROUTES = {
+    ("GET", "/"),
+    ("GET", "/favicon.ico"),
+    ("POST", "/api/login"),
+    ("GET", "/docs"),
+    ("GET", "/openapi.json"),
+    ("GET", "/health"),
+    ("GET", "/api/state"),
+    ("GET", "/api/runs/{run}/events"),
+    ("POST", "/api/transport/run"),
+    ("POST", "/chat"),
+    ("POST", "/clear"),
+}
+"""All there is, besides the socket and the files. Whoever adds one decides here, too, whether it is open."""
+NEEDS_NO_TOKEN = {("GET", "/"), ("GET", "/favicon.ico"), ("POST", "/api/login")}
+
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture
+def static(tmp_path: Path) -> Path:
+    folder = tmp_path / "static"
+    folder.mkdir()
+    (folder / "index.html").write_text("<!doctype html><title>Newel</title>")
+    (folder / "app.js").write_text("export {}")
+    (folder / "favicon.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
+    (tmp_path / "secret.txt").write_text("secret")
+    return folder
+
+
+def browser(server: House, **options: Any) -> httpx2.AsyncClient:
+    """One that knows no token yet."""
+    return httpx2.AsyncClient(base_url=server.url, headers={"Origin": server.url}, trust_env=False, **options)
+
+
+async def test_only_the_page_its_files_and_the_way_in_are_open(tmp_path: Path, static: Path) -> None:
+    """A new route is behind the gate, unless somebody opens it here and there on purpose."""
+    async with house(tmp_path, Echo(), static=static) as server, browser(server) as stranger:
+        routes = [*iter_route_contexts(server.app.routes)]
+        found = {
+            (method, route.path) for route in routes for method in route.methods or () if method != "HEAD"
+        }
+        assert found == ROUTES
+        assert {route.path for route in routes if not route.methods} == {"/static", "/ws"}
+        assert OPEN == NEEDS_NO_TOKEN
+        assert OPEN_FILES == "/static/"
+        for method, path in sorted(found):
+            answer = await stranger.request(method, path or "", headers=JSON, content="{}")
+            assert (answer.status_code != 401 or path == "/api/login") == (
+                (method, path) in NEEDS_NO_TOKEN
+            ), path
+        for path in (
+            "/redoc",
+            "/nothing",
+            "/static",
+            "/api/../api/state",
+            "//api/state",
+            "/API/STATE",
+            "/ws",
+            "/docs/",
+        ):
+            assert (await stranger.get(path)).status_code == 401, path
+
+
+async def test_the_page_changes_its_token_for_a_cookie(tmp_path: Path) -> None:
+    async with house(tmp_path, Echo()) as server, browser(server) as page:
+        wrong = await page.post("/api/login", json={"token": "wrong"})
+        assert (wrong.status_code, wrong.json()["error"]["code"]) == (401, "unauthorized")
+        assert "set-cookie" not in wrong.headers
+        assert (await page.get("/api/state")).status_code == 401
+        right = await page.post("/api/login", json={"token": TOKEN})
+        assert right.status_code == 200
+        cookie = right.headers["set-cookie"].lower()
+        assert cookie.startswith(f"newel-{server.door.port}=")
+        assert "httponly" in cookie
+        assert "samesite=strict" in cookie
+        assert "domain" not in cookie
+        assert (await page.get("/api/state")).status_code == 200
+        for body in ("{}", '{"token": 1}', f'{{"token": "{"x" * 300}"}}', '{"token": "\u00e9"}', "[]", ""):
+            answer = await page.post("/api/login", content=body, headers=JSON)
+            assert answer.status_code in {401, 422}, body
+
+
+async def test_the_files_are_served_and_nothing_beside_them(tmp_path: Path, static: Path) -> None:
+    (static / "link.txt").symlink_to(tmp_path / "secret.txt")
+    async with house(tmp_path, Echo(), static=static) as server, browser(server) as page:
+        first = await page.get("/")
+        assert first.headers["content-type"].startswith("text/html")
+        assert first.headers["cache-control"] == "no-cache"
+        assert "default-src 'none'" in first.headers["content-security-policy"]
+        again = await page.get("/", headers={"If-None-Match": first.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+        assert (await page.get("/static/app.js")).headers["content-type"].startswith("text/javascript")
+        assert (await page.get("/favicon.ico")).headers["content-type"] == "image/svg+xml"
+        assert (await page.head("/")).status_code == 200
+        for path in (
+            "link.txt",
+            "nothing.js",
+            "..%2fsecret.txt",
+            "%2e%2e/secret.txt",
+            "",
+            "a%00b",
+            "x" * 5000,
+        ):
+            answer = await page.get(f"/static/{path}")
+            assert answer.status_code == 404, path
+            assert answer.headers["content-type"] == "application/json"
+            assert "secret" not in answer.text
+        assert (await page.post("/static/app.js", headers=JSON)).status_code == 401
+
+
+async def test_a_path_of_dots_leads_nowhere(tmp_path: Path, static: Path) -> None:
+    """A client that does not tidy up its paths gets no more than others."""
+    async with house(tmp_path, Echo(), static=static) as server:
+        for path in (b"/static/../secret.txt", b"/static/../../../../etc/passwd", b"/static//etc/passwd"):
+            async with await anyio.connect_tcp("127.0.0.1", server.door.port) as raw:
+                host = f"127.0.0.1:{server.door.port}".encode()
+                await raw.send(b"GET %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n" % (path, host))
+                answer = b""
+                with anyio.fail_after(5):
+                    try:
+                        while True:
+                            answer += await raw.receive()
+                    except anyio.EndOfStream:
+                        pass
+            assert answer.startswith(b"HTTP/1.1 404"), path
+
+
+async def test_the_description_can_be_read_without_another_server(tmp_path: Path) -> None:
+    async with house(tmp_path, Echo()) as server:
+        page = await server.client.get("/docs")
+        assert page.headers["content-type"].startswith("text/html")
+        assert "<script" not in page.text
+        assert "style" not in page.text
+        assert "http://" not in page.text
+        assert "https://" not in page.text
+        whole = (await server.client.get("/openapi.json")).json()
+        for path in whole["paths"]:
+            assert path in page.text
+        described = {
+            (method.upper(), path) for path, operations in whole["paths"].items() for method in operations
+        }
+        assert described == ROUTES - {
+            ("GET", "/"),
+            ("GET", "/favicon.ico"),
+            ("GET", "/docs"),
+            ("GET", "/openapi.json"),
+        }
+
+
+async def test_failures_have_one_shape(tmp_path: Path) -> None:
+    async with house(tmp_path, Echo()) as server:
+        for answer, status, code in (
+            (await server.client.get("/nothing"), 404, "not_found"),
+            (await server.client.get("/chat"), 405, "method_not_allowed"),
+            (await server.client.post("/chat", content="x"), 415, "not_json"),
+            (await server.client.post("/chat", content="x", headers=JSON), 422, "malformed_request"),
+        ):
+            assert answer.status_code == status
+            assert answer.json()["error"]["code"] == code
+            assert answer.json()["error"]["message"]
+
+
+async def test_a_body_in_chunks_is_stopped_at_its_limit(tmp_path: Path) -> None:
+    async def endless() -> AsyncGenerator[bytes]:
+        for _ in range(100):
+            yield b" " * 2**20
+
+    async with house(tmp_path, Echo()) as server:
+        answer = await server.client.post("/chat", content=endless(), headers=JSON)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large")
+
+
+async def test_the_interface_is_what_its_description_says(tmp_path: Path) -> None:
+    """Whatever is sent, no answer is a failure of the server or of a kind that is not described."""
+    async with house(tmp_path, Echo(), relay=Echo()) as server:
+        tab = await server.board.plain_chat()
+        run = await server.board.send(tab.id, UserMessage("Hi"))
+        (tmp_path / "schemathesis.toml").write_text(f'[parameters]\nrun = "{run}"\n')
+        done = await anyio.run_process(
+            [
+                str(Path(sys.executable).parent / "schemathesis"),
+                "--config-file",
+                str(tmp_path / "schemathesis.toml"),
+                "run",
+                f"{server.url}/openapi.json",
+                f"--header=Authorization: Bearer {TOKEN}",
+                f"--header=Origin: {server.url}",
+                "--checks=not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance",
+                "--phases=fuzzing",
+                "--max-examples=2",
+                "--seed=1",
+                "--no-color",
+            ],
+            check=False,
+            cwd=tmp_path,
+        )
+        assert done.returncode == 0, done.stdout.decode()[-6000:] + done.stderr.decode()[-2000:]

@@ -1,0 +1,47 @@
+"""docs/protocol.md says what the socket speaks, and its examples are messages that can be sent."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import pytest
+
+from newel.web.protocol import ClientMessage, ServerMessage
+
+ROOT = Path(__file__).resolve().parents[3]
+TEXT = (ROOT / "docs" / "protocol.md").read_text()
+
+
+def examples(heading: str) -> list[str]:
+    """The examples of the messages in a chapter; schemas are folded away and begin otherwise."""
+    chapter = TEXT.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    return [
+        block
+        for block in re.findall(r"```json\n(.*?)\n```", chapter, re.DOTALL)
+        if '"title"' not in block.split(",")[0]
+    ]
+
+
+def test_the_page_is_what_the_types_say() -> None:
+    script = ROOT / "scripts" / "protocol_doc.py"
+    done = subprocess.run(
+        [sys.executable, str(script), "--check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("heading", "union"), [("From the page", ClientMessage), ("From the server", ServerMessage)]
+)
+def test_each_message_has_an_example_that_can_be_read(heading: str, union: Any) -> None:
+    read = [msgspec.json.decode(example, type=union) for example in examples(heading)]
+    assert {type(message) for message in read} == set(get_args(union))
+
+
+def test_nothing_of_this_machine_stands_in_it() -> None:
+    assert str(ROOT) not in TEXT
