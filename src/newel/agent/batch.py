@@ -58,6 +58,10 @@ class _Call:
         )
 
 
+def milliseconds_since(began: float) -> int:
+    return round((time.monotonic() - began) * 1000)
+
+
 class Batch:
     """Runs the calls of one message after another, with what the whole run has in common."""
 
@@ -185,8 +189,8 @@ class Batch:
             answer = await call.tool.execute(call.arguments, on_output)
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
-                call.result = call.stopped()
-                await self.tell_end(call.result, began)
+                call.result = msgspec.structs.replace(call.stopped(), duration=milliseconds_since(began))
+                await self.tell_end(call.result)
             raise
         except NewelError as error:
             answer = ToolResult(str(error), is_error=True)
@@ -199,18 +203,19 @@ class Batch:
             is_error=answer.is_error,
             images=answer.images,
             details=answer.details,
+            duration=milliseconds_since(began),
         )
         self.guard.note(request, call.result)
-        await self.tell_end(call.result, began)
+        await self.tell_end(call.result)
 
-    async def tell_end(self, result: ToolResultMessage, began: float) -> None:
+    async def tell_end(self, result: ToolResultMessage) -> None:
         await self.emit(
             ToolExecutionEnd(
                 tool_call_id=result.tool_call_id,
                 tool_name=result.tool_name,
                 result=result.output,
                 is_error=result.is_error,
-                duration=round((time.monotonic() - began) * 1000),
+                duration=result.duration,
                 images=result.images,
                 details=result.details,
             )

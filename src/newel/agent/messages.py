@@ -141,7 +141,9 @@ class AssistantMessage(Wire, frozen=True, tag_field="role", tag="assistant"):
 
 
 class ToolResultMessage(Wire, frozen=True, tag_field="role", tag="toolResult"):
-    """What a tool answered. ``output`` and ``images`` go to the model, ``details`` to the screens."""
+    """What a tool answered. ``output`` and ``images`` go to the model, ``details`` to the screens; ``duration`` is in
+    milliseconds, 0 if the tool did not run.
+    """
 
     tool_call_id: str
     tool_name: str
@@ -149,6 +151,7 @@ class ToolResultMessage(Wire, frozen=True, tag_field="role", tag="toolResult"):
     is_error: bool
     images: list[ImageContent] = []
     details: dict[str, Any] = {}
+    duration: int = 0
     id: str = field(default_factory=new_id)
     timestamp: str = field(default_factory=now)
 

@@ -19,6 +19,9 @@ MODULES = {
 }
 """Which module holds a command; its function there is ``command_<name>(arguments) -> exit code``, with ``_`` for ``-``."""
 
+HIDDEN = frozenset({"mcp-conformance"})
+"""For a test suite of others, not for people."""
+
 
 def run(name: str, arguments: Sequence[str]) -> int:
     module = import_module(f"newel.commands.{MODULES[name]}")
