@@ -100,6 +100,8 @@ class Server:
 
     def restart(self) -> None:
         """Look again at what is decided, and begin anew."""
+        if self._standby() is None:
+            self._set("starting")  # now, so that whoever waits for it from here on does wait
         self._attempt.cancel()
 
     async def roots_changed(self) -> None:
@@ -137,16 +139,21 @@ class Server:
         """Until it is cancelled."""
         while True:
             with anyio.CancelScope() as self._attempt:
-                if not self._around.trust.is_trusted(self.config):
-                    words = (
-                        f"{self.config.origin.name} of this project names it. It starts when you trust it."
-                    )
-                    self._set("untrusted", words)
-                elif not self._around.trust.is_enabled(self.config):
-                    self._set("disabled")
-                else:
+                standby = self._standby()
+                if standby is None:
                     await self._keep_up()
+                else:
+                    self._set(*standby)
                 await anyio.sleep_forever()
+
+    def _standby(self) -> tuple[ServerState, str] | None:
+        """The state of a server that must not start, and why."""
+        if not self._around.trust.is_trusted(self.config):
+            words = f"{self.config.origin.name} of this project names it. It starts when you trust it."
+            return "untrusted", words
+        if not self._around.trust.is_enabled(self.config):
+            return "disabled", ""
+        return None
 
     async def _keep_up(self) -> None:
         """Connect, and again when it was lost. Returns when that has no sense any more; the state is broken then."""
@@ -238,7 +245,7 @@ class Server:
             self._around.changed()
 
     def _set(self, state: ServerState, reason: str = "") -> None:
-        if state != "active":
-            self.tools = [] if state in {"untrusted", "disabled"} else self.tools
+        if state in {"untrusted", "disabled"}:
+            self.tools = []
         self.state, self.reason = state, reason
         self._around.changed()

@@ -106,6 +106,10 @@ def act(request: dict[str, Any]) -> None:
 
 
 def main() -> None:
+    if WAY == "reads":
+        TOOL["annotations"] = {"readOnlyHint": True}
+    if WAY == "born":
+        note(str(os.getpid()))
     if WAY == "hang":
         time.sleep(600)
     if WAY == "noise":

@@ -1,0 +1,133 @@
+"""What a tool answered reaches the model: text, images, the rest in words, and never more than fits."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+from mcp import types
+
+from newel.agent.ports import ToolResult
+from newel.mcp import results
+from newel.mcp.callbacks import to_request, with_defaults
+from newel.mcp.results import to_result
+
+PNG = base64.b64encode(b"\x89PNG").decode()
+
+
+def made(*content: dict[str, Any], **more: Any) -> ToolResult:
+    answer = types.CallToolResult.model_validate({"content": list(content), **more})
+    return to_result(answer, server="s", tool="t")
+
+
+def text(words: str) -> dict[str, Any]:
+    return {"type": "text", "text": words}
+
+
+def image(data: str, kind: str = "image/png") -> dict[str, Any]:
+    return {"type": "image", "data": data, "mimeType": kind}
+
+
+def test_texts_follow_one_another() -> None:
+    assert made(text("a"), text("b")).output == "a\nb"
+
+
+def test_an_error_of_the_tool_is_one_for_the_model() -> None:
+    assert made(text("no"), isError=True).is_error
+
+
+def test_structured_content_is_the_text_where_there_is_none_and_is_kept_for_screens() -> None:
+    result = made(structuredContent={"a": 1})
+    assert result.output == '{"a":1}'
+    assert result.details == {"server": "s", "tool": "t", "structured": {"a": 1}}
+    assert made(text("words"), structuredContent={"a": 1}).output == "words"
+
+
+def test_structured_content_that_is_huge_does_not_go_to_the_journal_twice() -> None:
+    result = made(structuredContent={"a": "x" * results.MAX_STRUCTURED})
+    assert "structured" not in result.details
+    assert "xxx" in result.output
+
+
+def test_an_image_is_an_image_and_no_text() -> None:
+    result = made(image(PNG))
+    assert [(each.data, each.mime_type) for each in result.images] == [(PNG, "image/png")]
+    assert result.output == ""
+
+
+@pytest.mark.parametrize(
+    ("block", "words"),
+    [
+        (image(PNG, "image/tiff"), "image left out: image/tiff, 4 bytes"),
+        (image("no base64!"), "not base64"),
+        (image("A" * (results.MAX_IMAGE // 3 * 4 + 8)), "more than 10 MiB"),
+        ({"type": "audio", "data": PNG, "mimeType": "audio/wav"}, "audio left out: audio/wav, 4 bytes"),
+        ({"type": "resource_link", "uri": "a://b", "name": "n", "description": "d"}, "resource n, a://b: d"),
+        ({"type": "resource", "resource": {"uri": "a://b", "text": "inside"}}, "inside"),
+        (
+            {"type": "resource", "resource": {"uri": "a://b", "mimeType": "x/y", "blob": PNG}},
+            "resource a://b left out: x/y",
+        ),
+    ],
+)
+def test_what_a_model_cannot_see_is_named(block: dict[str, Any], words: str) -> None:
+    result = made(block)
+    assert words in result.output
+    assert result.images == []
+
+
+def test_an_image_in_a_resource_is_seen() -> None:
+    assert made(
+        {"type": "resource", "resource": {"uri": "a://b", "mimeType": "image/png", "blob": PNG}}
+    ).images
+
+
+def test_no_more_images_than_a_request_may_have() -> None:
+    result = made(*[image(PNG)] * (results.MAX_IMAGES + 1))
+    assert len(result.images) == results.MAX_IMAGES
+    assert "more than 20 images" in result.output
+
+
+def test_of_a_very_long_text_the_head_and_the_tail_stay() -> None:
+    result = made(text("head" + "é" * results.MAX_TEXT + "tail"))
+    assert result.output.startswith("head")
+    assert result.output.endswith("tail")
+    assert "bytes left out" in result.output
+    assert len(result.output.encode()) < results.MAX_TEXT + 300
+
+
+def test_a_tool_that_says_nothing_is_not_mistaken_for_one_that_failed() -> None:
+    assert made().output == "(The tool answered with nothing.)"
+
+
+def test_half_a_surrogate_pair_is_no_reason_to_fail() -> None:
+    answer = types.CallToolResult(content=[types.TextContent(text="a\ud800b")])
+    assert to_result(answer, server="s", tool="t").output == "a?b"
+
+
+@pytest.mark.parametrize("schema", [{}, {"properties": []}, {"properties": {"a": 1}}])
+def test_a_form_without_sense_adds_nothing(schema: dict[str, Any]) -> None:
+    assert with_defaults(schema, {"x": 1}) == {"x": 1}
+
+
+def test_what_the_user_says_counts_more_than_a_default() -> None:
+    schema = {"properties": {"a": {"default": 1}, "b": {"default": None}, "c": {}}}
+    assert with_defaults(schema, {"a": 2}) == {"a": 2, "b": None}
+
+
+def test_a_servers_question_to_the_model_is_a_conversation() -> None:
+    params = types.CreateMessageRequestParams.model_validate(
+        {
+            "messages": [
+                {"role": "user", "content": [text("look"), image(PNG)]},
+                {"role": "assistant", "content": text("I see")},
+                {"role": "user", "content": {"type": "audio", "data": PNG, "mimeType": "audio/wav"}},
+            ],
+            "maxTokens": 0,
+            "systemPrompt": "be short",
+        }
+    )
+    request = to_request("s", params)
+    assert [message.text for message in request.messages] == ["look", "I see", "[audio left out]"]  # type: ignore[union-attr]
+    assert (request.max_tokens, request.system_prompt) == (1, "be short")

@@ -1,0 +1,107 @@
+"""A project's server runs only after a decision about exactly that; decisions are kept, for the user's eyes only."""
+
+from __future__ import annotations
+
+import stat
+import threading
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from newel.agent.errors import ConfigError
+from newel.mcp.config import ServerConfig
+from newel.mcp.trust import Trust
+
+SERVER = ServerConfig(
+    name="s", origin=Path("/p/.mcp.json"), level="project", command="run", args=("a",), env={"K": "v"}
+)
+
+
+def test_a_projects_server_is_not_trusted_until_somebody_says_so(tmp_path: Path) -> None:
+    trust = Trust(tmp_path)
+    assert not trust.is_trusted(SERVER)
+    trust.set_trusted(SERVER, trusted=True)
+    assert Trust(tmp_path).is_trusted(SERVER)
+    trust.set_trusted(SERVER, trusted=False)
+    assert not Trust(tmp_path).is_trusted(SERVER)
+
+
+def test_the_users_own_server_needs_no_decision(tmp_path: Path) -> None:
+    assert Trust(tmp_path).is_trusted(msgspec.structs.replace(SERVER, level="user"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": "t"},
+        {"origin": Path("/q/.mcp.json")},
+        {"command": "sh"},
+        {"args": ("a", "b")},
+        {"args": ()},
+        {"env": {"K": "w"}},
+        {"env": {"K": "v", "LD_PRELOAD": "x"}},
+        {"cwd": "/"},
+        {"url": "http://x"},
+        {"headers": {"A": "b"}},
+    ],
+)
+def test_whatever_changes_the_decision_is_asked_for_again(tmp_path: Path, change: dict[str, Any]) -> None:
+    trust = Trust(tmp_path)
+    trust.set_trusted(SERVER, trusted=True)
+    assert not trust.is_trusted(msgspec.structs.replace(SERVER, **change))
+
+
+def test_what_is_switched_off_stays_off(tmp_path: Path) -> None:
+    Trust(tmp_path).set_enabled(SERVER, enabled=False)
+    Trust(tmp_path).set_tool(SERVER, "t", enabled=False)
+    assert not Trust(tmp_path).is_enabled(SERVER)
+    assert Trust(tmp_path).tools_off(SERVER) == {"t"}
+    Trust(tmp_path).set_enabled(SERVER, enabled=True)
+    Trust(tmp_path).set_tool(SERVER, "t", enabled=True)
+    assert Trust(tmp_path).is_enabled(SERVER)
+    assert not Trust(tmp_path).tools_off(SERVER)
+
+
+def test_a_server_that_its_file_disables_can_be_switched_on(tmp_path: Path) -> None:
+    disabled = msgspec.structs.replace(SERVER, disabled=True)
+    trust = Trust(tmp_path)
+    assert not trust.is_enabled(disabled)
+    trust.set_enabled(disabled, enabled=True)
+    assert trust.is_enabled(disabled)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b'{"trusted": 1}', b"[" * 100_000])
+def test_a_damaged_file_trusts_nobody_and_can_be_written_again(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "mcp_trust.json").write_bytes(content)
+    trust = Trust(tmp_path)
+    assert not trust.is_trusted(SERVER)
+    trust.set_trusted(SERVER, trusted=True)
+    assert trust.is_trusted(SERVER)
+
+
+def test_decisions_are_for_the_users_eyes_only_and_hold_no_secret(tmp_path: Path) -> None:
+    server = msgspec.structs.replace(SERVER, env={"KEY": "hunter2"}, headers={"Authorization": "hunter2"})
+    Trust(tmp_path).set_trusted(server, trusted=True)
+    file = tmp_path / "mcp_trust.json"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert "hunter2" not in file.read_text()
+
+
+def test_decisions_made_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
+    def switch_off(number: int) -> None:
+        Trust(tmp_path).set_tool(SERVER, f"t{number}", enabled=False)
+
+    threads = [threading.Thread(target=switch_off, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert Trust(tmp_path).tools_off(SERVER) == {"t0", "t1", "t2", "t3"}
+
+
+def test_a_disk_that_refuses_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="could not be changed"):
+        Trust(tmp_path / "file").set_trusted(SERVER, trusted=True)
