@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import anyio.to_thread
+
 from newel.agent.errors import NewelError
-from newel.agent.messages import Wire
+from newel.agent.messages import Wire, new_id
 from newel.jobs.contract import carry_out
 from newel.jobs.conversation import Conversation
 from newel.jobs.engine import Cancelled, Engine, EngineError, Lease, Lost, Outcome
 from newel.jobs.events import ContractState, Notice
 from newel.jobs.feed import Feed, Recorder
-from newel.jobs.logfile import RunLog
+from newel.jobs.logfile import RunLog, log_file
 from newel.jobs.tabs import Contract
 from newel.jobs.turn import read_events
+from newel.jobs.worktree import make_worktree
 
 CONTRACT = "contract"
 
@@ -29,6 +34,22 @@ class ContractParams(Wire, frozen=True, kw_only=True):
     notice: str = ""
 
 
+async def prepare(
+    contract: Contract, *, tab: str = "", project: str, home: Path, name: str
+) -> ContractParams:
+    """What an agent of that name needs to begin: a conversation, a log and, if it asks for one, a worktree. Raises
+    ``WorktreeError``.
+    """
+    folder, notice = project, ""
+    if contract.worktree:
+        worktree = await make_worktree(Path(project), home, name)
+        folder, notice = worktree.folder, worktree.notice
+    log = await anyio.to_thread.run_sync(log_file, home / "logs", name)
+    return ContractParams(
+        tab=tab, contract=contract, session=new_id(), folder=folder, log=str(log), notice=notice
+    )
+
+
 async def carry_out_contract(
     lease: Lease, params: ContractParams, conversation: Conversation, engine: Engine, feed: Feed
 ) -> ContractState:
@@ -36,6 +57,8 @@ async def carry_out_contract(
     earlier = await read_events(engine, lease.job) if lease.seq else []
     recorder = Recorder(engine, lease, feed)
     crew = conversation.crew
+    for event in earlier:
+        conversation.count(event)
     try:
         if params.notice and not earlier:
             await recorder(Notice(level="info", message=params.notice))
@@ -46,7 +69,7 @@ async def carry_out_contract(
                     agent,
                     provider=crew.provider,
                     judge=crew.judge(agent, small=params.contract.small_model),
-                    emit=recorder,
+                    emit=conversation.record,
                     earlier=earlier,
                     log=log,
                 )

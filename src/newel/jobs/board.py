@@ -31,18 +31,18 @@ from newel.jobs.conversation import Conversation, Crew, Heard, is_settled
 from newel.jobs.engine import FINAL, Engine, Job, Lease, Outcome
 from newel.jobs.events import ContractState, RunEvent
 from newel.jobs.feed import Feed
-from newel.jobs.logfile import log_file
 from newel.jobs.tabs import Contract, Question, Snapshot, SoFar, Tab, Totals
 from newel.jobs.tabstore import TabStore
 from newel.jobs.turn import TURN, TurnParams, answer_turn, read_events
 from newel.jobs.worker import Handler, Worker
-from newel.jobs.worktree import make_worktree
 from newel.providers.encode import to_json
 from newel.session.coding_agent import totals
 from newel.session.text import one_line
 
 PAGE = 100
 """Messages that a reader gets to begin with."""
+SAID = "Said in the run before."
+"""Why a message's own job ends without a run."""
 NEW_CHAT = "Chat"
 """The title of a chat until something is said in it."""
 
@@ -298,15 +298,10 @@ class Board:
             raise BoardError("A contract is for an agent; this is a chat.")
         if self._is_running(tab):
             raise BoardError("The agent is at work. Stop it first.")
-        folder, notice = self.folder, ""
-        if contract.worktree:
-            worktree = await make_worktree(Path(self.folder), self.home, self.tab(tab).title)
-            folder, notice = worktree.folder, worktree.notice
-        session, log = new_id(), str(log_file(self.home / "logs", self.tab(tab).title))
-        await self._begin_anew(tab, session, contract=contract, folder=folder, log=log)
-        params = ContractParams(
-            tab=tab, contract=contract, session=session, folder=folder, log=log, notice=notice
+        params = await agent_run.prepare(
+            contract, tab=tab, project=self.folder, home=self.home, name=self.tab(tab).title
         )
+        await self._begin_anew(tab, params.session, contract=contract, folder=params.folder, log=params.log)
         return await self._submit(tab, CONTRACT, params)
 
     async def stop(self, tab: str, *, now: bool = False) -> None:
@@ -408,7 +403,11 @@ class Board:
     async def _hand_over(self, tab: str, conversation: Conversation, run: str, message: UserMessage) -> None:
         """Let the run under way take a message along whose own run, as yet, waits."""
         agent, waiting = conversation.working, self._waiting.setdefault(tab, {})
-        if agent is not None and message.id not in waiting | dict.fromkeys(conversation.taken):
+        if agent is None or message.id in waiting:
+            return
+        if message.id in conversation.taken:
+            await self.engine.cancel(run, SAID)
+        else:
             waiting[message.id] = run
             await agent.agent.queue_message(message)
 
@@ -417,7 +416,7 @@ class Board:
         waiting = self._waiting.get(tab, {})
         with anyio.CancelScope(shield=True):
             for message in conversation.taken & waiting.keys():
-                await self.engine.cancel(waiting.pop(message), "Said in the run before.")
+                await self.engine.cancel(waiting.pop(message), SAID)
         if waiting:
             waiting.clear()  # the next run is handed them anew
         else:
@@ -500,11 +499,13 @@ class Board:
             callback(Change(kind, tab))
 
     def _totals(self, conversation: Conversation, messages: Sequence[AppMessage]) -> Totals:
-        used = totals(messages)
+        said, judged = totals(messages), conversation.judged
+        usage = said.usage + judged.usage
+        known = [cost for cost in (said.cost, judged.cost) if cost is not None]
         return Totals(
-            input=used.usage.input,
-            output=used.usage.output,
-            context=used.context,
+            input=usage.input,
+            output=usage.output,
+            context=said.context,
             window=conversation.agent.window() if conversation.agent else None,
-            cost=used.cost,
+            cost=sum(known) if known else None,
         )

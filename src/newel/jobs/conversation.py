@@ -11,12 +11,12 @@ import anyio
 import msgspec
 
 from newel.agent.events import AgentEvent, MessageEnd
-from newel.agent.messages import AppMessage, AssistantMessage, UserMessage
+from newel.agent.messages import AppMessage, AssistantMessage, Usage, UserMessage
 from newel.agent.ports import Emit, Model, Provider
-from newel.jobs.events import RunEvent
+from newel.jobs.events import Evaluation, RunEvent
 from newel.jobs.feed import Recorder
 from newel.jobs.questions import PutQuestion, Questions
-from newel.session.coding_agent import CodingAgent
+from newel.session.coding_agent import CodingAgent, Totals
 from newel.session.listing import SessionSummary
 from newel.session.store import read_session
 
@@ -94,7 +94,8 @@ class Conversation:
         self.handing_over = anyio.Lock()
         """Held by who gives messages to the run under way: they are said in the order in which they were taken."""
         self.taken: set[str] = set()
-        """Ids of the user's messages that the run under way has said."""
+        """Ids of the messages that were said, by the run under way or before it."""
+        self.judged = Totals(Usage(), None, 0)
         self.crew = crew
         self._changed = changed
 
@@ -125,13 +126,26 @@ class Conversation:
         agent.reopen([event.message for event in earlier if isinstance(event, MessageEnd)])
         self.crew.prepare(agent, seat)
         self.agent, self.recorder = agent, recorder
-        self.taken.clear()
+        self.taken = {entry.message.id for entry in agent.session.get_tree()}
         try:
             yield agent
         finally:
             agent.agent.clear_queue()
             agent.release()
             self.recorder = None
+
+    async def record(self, event: RunEvent) -> None:
+        """Record what belongs to the run under way and is no event of its agent."""
+        if self.recorder is not None:
+            await self.recorder(event)
+            self.count(event)
+
+    def count(self, event: RunEvent) -> None:
+        """What the judges of a contract have used stands in no message."""
+        if isinstance(event, Evaluation):
+            cost = self.judged.cost if event.cost is None else (self.judged.cost or 0.0) + event.cost
+            self.judged = Totals(self.judged.usage + event.usage, cost, 0)
+            self._changed("said")
 
     def forget(self) -> None:
         """Let the agent go, whose session's file has all that was said."""

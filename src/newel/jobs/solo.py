@@ -6,15 +6,12 @@ from pathlib import Path
 
 import msgspec
 
-from newel.agent.messages import new_id
-from newel.jobs.agent_run import CONTRACT, ContractParams, carry_out_contract, outcome
+from newel.jobs.agent_run import CONTRACT, ContractParams, carry_out_contract, outcome, prepare
 from newel.jobs.conversation import Conversation, Crew, Heard
 from newel.jobs.engine import Engine, EngineError, Job
 from newel.jobs.events import ContractState
 from newel.jobs.feed import Feed
-from newel.jobs.logfile import log_file
 from newel.jobs.tabs import Contract
-from newel.jobs.worktree import make_worktree
 from newel.providers.encode import to_json
 
 NOBODY = "Nobody can be asked in this run. Do what is possible without it; `--approve auto` allows it."
@@ -22,20 +19,8 @@ NOBODY = "Nobody can be asked in this run. Do what is possible without it; `--ap
 
 async def submit(engine: Engine, contract: Contract, *, project: Path, home: Path, name: str) -> str:
     """Put a contract into the engine, for an agent of that name; returns the run. Raises ``WorktreeError``."""
-    folder, notice = str(project), ""
-    if contract.worktree:
-        worktree = await make_worktree(project, home, name)
-        folder, notice = worktree.folder, worktree.notice
-    session = new_id()
-    params = ContractParams(
-        tab="",
-        contract=contract,
-        session=session,
-        folder=folder,
-        log=str(log_file(home / "logs", name)),
-        notice=notice,
-    )
-    return await engine.submit(CONTRACT, to_json(params), queue=session)
+    params = await prepare(contract, project=str(project), home=home, name=name)
+    return await engine.submit(CONTRACT, to_json(params), queue=params.session)
 
 
 class Solo:

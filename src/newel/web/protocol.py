@@ -41,7 +41,7 @@ class Watch(Request, frozen=True, kw_only=True, tag="watch"):
 
     tab: Id
     run: Id | None = None
-    after: int = 0
+    after: Annotated[int, msgspec.Meta(ge=0, le=2**53)] = 0
 
 
 class Unwatch(Request, frozen=True, kw_only=True, tag="unwatch"):
@@ -79,8 +79,8 @@ class SetModel(Request, frozen=True, kw_only=True, tag="setModel"):
 
 class Send(Request, frozen=True, kw_only=True, tag="send"):
     """Say something in a chat. ``messageId`` is the page's choice: the same one again is the same message, so a page
-    that lost the reply may ask again. While a run is under way the message waits for it. With ``branch`` the
-    conversation first goes back to just before message ``before``: an edited message, sent again.
+    that lost the reply may ask again. While a run is under way the message waits for it. With ``before`` the
+    conversation first goes back to just before that message: it was edited, and is sent again.
     """
 
     tab: Id
