@@ -52,12 +52,11 @@ export class ContractForm {
         h("span", { class: "dim" }, "Ctrl+Enter starts")),
       h("fieldset", {},
         h("legend", {}, "Acceptance and limits"),
-        h("label", { class: "field" }, h("span", {}, "Acceptance command"), this.accept,
-          h("span", { class: "dim" }, "Newel runs it itself; the contract counts as fulfilled only if it succeeds.")),
-        h("div", { class: "numbers" }, ...NUMBERS.map(([, label, , about], index) =>
-          h("label", { class: "field" }, h("span", {}, label), this.numbers[index][1], h("span", { class: "dim" }, about)))),
-        ...SWITCHES.map(([, label, about], index) =>
-          h("label", { class: "switch" }, this.switches[index][1], h("span", {}, label, h("span", { class: "dim" }, ` ${about}`))))),
+        field("Acceptance command", this.accept,
+          "Newel runs it itself; the contract counts as fulfilled only if it succeeds."),
+        h("div", { class: "numbers" },
+          ...NUMBERS.map(([, label, , about], index) => field(label, this.numbers[index][1], about))),
+        ...SWITCHES.map(([, label, about], index) => field(label, this.switches[index][1], about, "switch"))),
     );
   }
 
@@ -74,6 +73,16 @@ export class ContractForm {
       ...Object.fromEntries(this.switches.map(([name, input]) => [name, input.checked])),
     };
   }
+}
+
+let count = 0;
+
+/** An input with its label, and words about it that a screen reader reads after. */
+function field(label, input, about, kind = "field") {
+  count += 1;
+  input.setAttribute("aria-describedby", `about-${count}`);
+  return h("div", { class: kind },
+    h("label", {}, h("span", {}, label), input), h("span", { class: "dim", id: `about-${count}` }, about));
 }
 
 /** The limits of a contract, in words. */

@@ -40,14 +40,17 @@ export class Conversation {
     this.#restore();
   }
 
+  /** Called before the view is taken out of the page. */
   hidden() {
     this.observer.disconnect();
+    clearTimeout(this.keeping);
+    this.#keep();
   }
 
   /** Show the talk; false if it wants another frame. */
   update({ talk, pending, mayEdit }) {
     this.mayEdit = mayEdit;
-    const height = this.log.scrollHeight;
+    const height = this.follows ? 0 : this.log.scrollHeight;
     const items = [
       ...talk.entries.map((entry) => [entry.id, entry]),
       ...(talk.live ? [[talk.live.id, this.#live(talk.live)]] : []),

@@ -9,6 +9,7 @@ import { Header } from "./header.js";
 import { forgetTabs, kept } from "./kept.js";
 import { isAllowed, login } from "./login.js";
 import { listen, openPalette, showKeys } from "./palette.js";
+import { added, Pace } from "./pace.js";
 import { pick } from "./picker.js";
 import { plain, plural } from "./format.js";
 import { Connection } from "./socket.js";
@@ -27,12 +28,15 @@ class Page {
     this.store = createStore();
     this.views = new Map(); // by tab id
     this.recent = []; // ids of the tabs that are read, the latest first
-    this.frame = null;
+    this.cancel = null; // of the rendering that is due
+    this.mayWait = false; // whether what changes now is no more than a piece of a text
+    this.pace = new Pace();
+    this.rendered = 0;
     this.toasts = new Toasts();
     const address = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws`;
     this.connection = new Connection({
       url: address,
-      onFrame: (frame) => this.store.dispatch(frame),
+      onFrame: (frame) => this.#take(frame),
       onLink: (link) => this.#link(link),
       isAllowed,
     });
@@ -43,7 +47,11 @@ class Page {
     this.#build();
     this.store.subscribe(() => this.#schedule());
     addEventListener("hashchange", () => this.#route());
-    addEventListener("storage", () => this.#schedule());
+    addEventListener("pagehide", () => this.#view()?.hidden());
+    addEventListener("storage", () => {
+      this.outside = null; // another window read something
+      this.#schedule();
+    });
     document.addEventListener("visibilitychange", () => this.#schedule());
     listen(this.does);
   }
@@ -154,15 +162,32 @@ class Page {
 
   // -- rendering --------------------------------------------------------------------------------------
 
+  #take(frame) {
+    const characters = added(frame);
+    if (characters !== null) this.pace.note(characters, performance.now());
+    this.mayWait = characters !== null;
+    this.store.dispatch(frame);
+    this.mayWait = false;
+  }
+
   #schedule() {
-    if (this.frame !== null) return;
-    this.frame = document.hidden
-      ? setTimeout(() => this.#render(), HIDDEN_RENDER)
-      : requestAnimationFrame(() => this.#render());
+    const now = performance.now();
+    const wait = this.mayWait ? Math.max(0, this.pace.wait(now) - (now - this.rendered)) : 0;
+    if (this.cancel && (wait > 0 || !this.waits)) return;
+    this.cancel?.();
+    this.waits = wait > 0;
+    if (wait > 0 || document.hidden) {
+      const timer = setTimeout(() => this.#render(), document.hidden ? HIDDEN_RENDER : wait);
+      this.cancel = () => clearTimeout(timer);
+    } else {
+      const frame = requestAnimationFrame(() => this.#render());
+      this.cancel = () => cancelAnimationFrame(frame);
+    }
   }
 
   #render() {
-    this.frame = null;
+    this.cancel = null;
+    this.rendered = performance.now();
     const state = this.store.get();
     this.#connectionBanner(state);
     if (!state.hello) return;
@@ -174,15 +199,28 @@ class Page {
     }
     if (tab && !state.talks[tab.id]) this.#read(tab.id);
     if (state.tabs !== this.shownTabs) this.#tabsChanged(state);
+    this.#outside(tab, state);
+    this.#panel(tab, this.store.get());
+  }
+
+  /** What stands around the panel; while a text grows nothing of it changes. */
+  #outside(tab, state) {
+    const asks = state.tabs.filter((each) => each.status === "waiting" || state.talks[each.id]?.questions.length > 0);
+    const toolsOpen = !this.tools.el.hidden;
+    const { tabs, servers, stopping, hello } = state;
+    const seen = [tab, tabs, servers, stopping, hello, toolsOpen, document.hidden, asks.map((each) => each.id).join()];
+    if (this.outside?.every((each, index) => each === seen[index])) return;
+    this.outside = seen;
     if (tab && !document.hidden) this.#seen(tab);
-    this.header.update({ hello: state.hello, tab, servers: state.servers, toolsOpen: !this.tools.el.hidden });
+    this.header.update({ hello, tab, servers, toolsOpen });
     this.tabs.update({
-      tabs: state.tabs, active: tab?.id, stopping: state.stopping,
+      tabs: tabs.map((each) => (asks.includes(each) ? { ...each, status: "waiting" } : each)),
+      active: tab?.id,
+      stopping,
       isUnread: (each) => each.id !== tab?.id && each.activity > (kept.get(`seen:${each.id}`) ?? 0),
     });
-    this.tools.update(state.servers);
-    this.#panel(tab, this.store.get());
-    this.#questions(tab, state);
+    this.tools.update(servers);
+    this.#questions(tab, asks);
   }
 
   #tabsChanged({ tabs }) {
@@ -246,8 +284,7 @@ class Page {
   }
 
   /** Questions that wait, in this tab and in others: in the title, and as a way there. */
-  #questions(tab, state) {
-    const waiting = state.tabs.filter((each) => each.status === "waiting" || state.talks[each.id]?.questions.length);
+  #questions(tab, waiting) {
     const elsewhere = waiting.filter((each) => each.id !== tab?.id);
     const name = tab ? `${plain(tab.title)} · newel` : "newel";
     const running = tab && isBusy(tab) ? "… " : "";

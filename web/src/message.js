@@ -214,7 +214,7 @@ export class PendingView {
     this.item = item;
     this.body.textContent = item.text;
     set(this.el, "data-state", item.state);
-    this.state.textContent = { sending: "sending", queued: "waits for the run", failed: "not sent", sent: "" }[item.state];
+    this.state.textContent = { sending: "sending", queued: "waits its turn", failed: "not sent", sent: "" }[item.state];
     fill(
       this.row,
       item.state === "failed" && [

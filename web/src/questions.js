@@ -52,7 +52,7 @@ function frame(question, title, ...children) {
   return h(
     "form",
     {
-      class: "question", role: "group", "aria-labelledby": heading.id,
+      class: "question", "aria-labelledby": heading.id,
       onsubmit: (event) => event.preventDefault(),
     },
     h("div", { class: "sr-only", role: "alert" }, `A question waits: ${title}`),

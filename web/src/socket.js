@@ -9,6 +9,8 @@ const PATIENCE = 10_000; // ms without an answer to a ping, or without a connect
 const REPEATABLE = new Set([
   "send", "stop", "answer", "setServer", "setTool", "setModel", "renameTab", "getHistory", "getSessions", "getModels",
 ]);
+// What belongs to one connection: it is asked anew by whoever wants it, and not after it is gone.
+const PASSING = new Set(["watch", "unwatch", "ping"]);
 
 /** A request that was not done; `code` is the server's, or "connection". */
 export class RequestError extends Error {
@@ -64,13 +66,19 @@ export class Connection {
     this.count += 1;
     const message = { type, id: `r${this.count}`, ...fields };
     return new Promise((resolve, reject) => {
-      if (!this.isOpen && !REPEATABLE.has(type)) {
+      if (!this.isOpen && PASSING.has(type)) {
         reject(new RequestError("connection", "There is no connection to Newel at the moment."));
         return;
       }
-      this.waiting.set(message.id, { message, resolve, reject });
-      if (this.isOpen) this.socket.send(JSON.stringify(message));
+      this.waiting.set(message.id, { message, resolve, reject, wasSent: false });
+      if (this.isOpen) this.#send(message.id);
     });
+  }
+
+  #send(id) {
+    const asked = this.waiting.get(id);
+    asked.wasSent = true;
+    this.socket.send(JSON.stringify(asked.message));
   }
 
   #receive(frame) {
@@ -85,7 +93,7 @@ export class Connection {
     this.onFrame(frame);
     if (frame.type === "welcome") {
       this.onLink("open"); // the tabs are read again first, then what was not answered is asked again
-      for (const { message } of this.waiting.values()) this.socket.send(JSON.stringify(message));
+      for (const [id, { wasSent }] of this.waiting) if (!wasSent) this.#send(id);
     }
   }
 
@@ -105,8 +113,12 @@ export class Connection {
   async #lost(socket) {
     if (socket !== this.socket) return;
     clearInterval(this.pinging);
-    for (const [id, { message, reject }] of this.waiting) {
-      if (REPEATABLE.has(message.type)) continue;
+    for (const [id, asked] of this.waiting) {
+      const { message, reject, wasSent } = asked;
+      if (!wasSent || REPEATABLE.has(message.type)) {
+        asked.wasSent = false;
+        continue;
+      }
       this.waiting.delete(id);
       reject(new RequestError("connection", "The connection was lost before Newel answered."));
     }

@@ -22,11 +22,12 @@ export class ToolLine {
   constructor() {
     this.mark = h("span", { class: "mark", "aria-hidden": "true" });
     this.words = h("span", { class: "call-words" });
+    this.how = h("span", { class: "sr-only" });
     this.aside = h("span", { class: "aside" });
     this.head = h(
       "button",
       { type: "button", class: "call-head", "aria-expanded": "false", onclick: () => this.#toggle() },
-      this.mark, this.words, this.aside, icon("right"),
+      this.mark, this.words, this.how, this.aside, icon("right"),
     );
     this.body = h("div", { class: "call-body", hidden: true });
     this.el = h("div", { class: "call" }, this.head, this.body);
@@ -43,7 +44,7 @@ export class ToolLine {
     say(this.words, part.id ? callLine(part.name, part.arguments) : callLine(part.name, partial(part.text)));
     const how = !part.id ? "writing" : phase(state);
     set(this.el, "data-phase", how);
-    set(this.head, "aria-label", `${this.words.textContent}, ${SAID[how]}`);
+    say(this.how, SAID[how]);
     this.#aside(how);
     if (isNew && unfolded.has(part.id)) this.#open(true);
     else if (!this.body.hidden) this.#body();

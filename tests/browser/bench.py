@@ -1,0 +1,135 @@
+"""A workbench in a real browser: the server's process, its model's server, and pages."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
+
+from tests.support import BIN, Newel
+
+CHROMIUM = "/usr/bin/chromium"
+ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+)
+AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
+TOKEN = "a-token-that-is-the-same-after-each-start"
+
+expect.set_options(timeout=8_000)
+
+
+class Workbench:
+    """``start`` runs the server, ``page`` opens its page; what the pages complain of stands in ``complaints``, and the
+    hosts that they asked for anything in ``asked``.
+    """
+
+    def __init__(self, newel: Newel, browser: Browser) -> None:
+        self.newel = newel
+        self.complaints: list[str] = []
+        self.asked: set[str] = set()
+        self.process: subprocess.Popen[str] | None = None
+        self.port = 0
+        self.url = ""
+        self._browser = browser
+        self._words: tuple[str, ...] = ()
+        self._errors = (newel.home / "errors").open("w+")
+
+    def start(self, *words: str) -> None:
+        """Run the server with further ``words``; after a ``kill`` again, on the same port and with the same token."""
+        self._words = words or self._words
+        self.process = subprocess.Popen(
+            [str(BIN / "newel"), "web", "--port", str(self.port), *self._words],
+            cwd=self.newel.project,
+            env=self.newel.environ | {"NEWEL_WEB_TOKEN": TOKEN},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline().strip()
+        self._errors.seek(0)
+        assert line.startswith("http://"), self._errors.read()
+        self.url = line
+        self.port = int(line.split("/")[2].rpartition(":")[2])
+
+    def kill(self) -> None:
+        """As ``kill -9``."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.communicate()
+
+    def close(self) -> None:
+        self.kill()
+        self._errors.close()
+
+    def context(self, *, width: int = 1280, height: int = 800, scheme: Any = "light") -> BrowserContext:
+        """A browser of its own, with its own storage."""
+        context = self._browser.new_context(
+            viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion="reduce"
+        )
+        context.on("request", lambda request: self.asked.add(request.url.split("/")[2]))
+        return context
+
+    def page(self, context: BrowserContext | None = None, **options: Any) -> Page:
+        """The page, logged in."""
+        page = (context or self.context(**options)).new_page()
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("console", lambda message: self._note(message.type, message.text))
+        page.goto(self.url)
+        expect(page.get_by_role("button", name="New chat", exact=True).first).to_be_visible()
+        return page
+
+    def _note(self, kind: str, text: str) -> None:
+        # While the server is down the browser itself writes that it cannot connect.
+        if kind in {"error", "warning"} and "net::ERR_" not in text and "WebSocket" not in text:
+            self.complaints.append(text)
+
+
+def open_chat(page: Page) -> None:
+    page.get_by_role("button", name="New chat", exact=True).first.click()
+    expect(message_box(page)).to_be_focused()
+
+
+def message_box(page: Page) -> Locator:
+    return page.get_by_role("textbox", name="Message")
+
+
+def say(page: Page, text: str) -> None:
+    message_box(page).fill(text)
+    message_box(page).press("Enter")
+
+
+def answers(page: Page) -> Locator:
+    return page.get_by_role("article", name="Assistant")
+
+
+def open_agent(page: Page, contract: str) -> None:
+    """Opens an agent's tab with its contract written, not started."""
+    page.get_by_role("button", name="New agent", exact=True).first.click()
+    page.get_by_role("textbox", name="Contract", exact=True).fill(contract)
+
+
+def violations(page: Page) -> list[str]:
+    """What axe-core finds, as rule and element."""
+    assert AXE.is_file(), "axe-core is not here. Run `npm ci` in web/."
+    page.evaluate(AXE.read_text())
+    found = page.evaluate("axe.run(document).then((result) => result.violations)")
+    return [f"{each['id']}: {node['html'][:200]}" for each in found for node in each["nodes"]]
+
+
+def spills(page: Page) -> int:
+    """By how many pixels the page is wider than its window."""
+    return page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+
+
+def write_servers(folder: Path, servers: dict[str, Any]) -> None:
+    (folder / "mcp_config.json").write_text(json.dumps({"mcpServers": servers}))

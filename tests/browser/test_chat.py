@@ -1,0 +1,181 @@
+"""Chats as a person sees them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from playwright.sync_api import expect
+
+from tests.browser.bench import Workbench, answers, message_box, open_chat, say
+from tests.browser.scenarios import SLOW, WORK, answering, scenarios
+from tests.support import bash
+
+Make = Callable[..., Workbench]
+
+
+def test_an_answer_shows_reasoning_calls_and_text_and_is_there_after_a_reload(workbench: Make) -> None:
+    bench = workbench(scenarios(WORK))
+    (bench.newel.project / "cli.py").write_text("def main():\n    run(source)\n")
+    page = bench.page()
+    open_chat(page)
+    say(page, "add a flag")
+    expect(page.get_by_role("cell", name="cli.py")).to_be_visible()
+    expect(page.get_by_role("region", name="Reasoning", exact=True)).to_have_text(
+        "The file first, then the edit."
+    )
+    for _ in range(2):
+        expect(page.get_by_role("button", name="Reasoning")).to_be_visible()
+        expect(page.get_by_role("article", name="You")).to_contain_text("add a flag")
+        lines = page.locator(".call-words")
+        expect(lines).to_have_count(4)
+        assert lines.nth(0).inner_text() == "read cli.py"
+        cut = lines.nth(3).inner_text()
+        assert len(cut) == 80
+        assert cut.endswith("…")
+        expect(page.locator("pre code .hljs-keyword").first).to_be_visible()
+        expect(page.locator(".meter")).to_contain_text("in ·")
+        page.reload()
+        expect(page.get_by_role("cell", name="cli.py")).to_be_visible()
+    expect(page).to_have_title("add a flag · newel")
+
+
+def test_a_call_unfolds_to_its_whole_input_its_output_and_its_changes(workbench: Make) -> None:
+    bench = workbench(scenarios(WORK))
+    (bench.newel.project / "cli.py").write_text("def main():\n    run(source)\n")
+    page = bench.page()
+    open_chat(page)
+    say(page, "add a flag")
+    expect(page.get_by_role("cell", name="cli.py")).to_be_visible()
+    page.get_by_role("button", name="edit cli.py").click()
+    expect(page.locator("ins")).to_have_text("+    run(source, dry_run=True)\n")
+    expect(page.locator("del")).to_have_text("-    run(source)\n")
+    page.get_by_role("button", name="bash echo a very long").click()
+    expect(page.get_by_label("Command", exact=True)).to_contain_text("a very long command " * 9)
+    page.reload()  # what was unfolded stays so
+    expect(page.locator("ins")).to_be_visible()
+
+
+def test_stopping_shows_at_once_and_the_chat_goes_on_where_it_was(workbench: Make) -> None:
+    bench = workbench(
+        scenarios(answering("run it", {"content": "Now.", **bash("sleep 1")}, {"content": "It ran."}), SLOW)
+    )
+    page = bench.page()
+    open_chat(page)
+    say(page, "run it")
+    page.get_by_role("button", name=re.compile(r"bash sleep 1\b.*running")).wait_for()
+    message_box(page).press("Escape")
+    expect(page.get_by_role("button", name="Stop now")).to_be_visible(timeout=500)
+    expect(page.get_by_text("Stopped before the next request.")).to_be_visible()
+    page.get_by_role("button", name="Go on").click()
+    expect(answers(page).last).to_contain_text("It ran.")
+    say(page, "tell me slowly")
+    expect(answers(page).last).to_contain_text("begin")
+    page.get_by_role("button", name="Stop").click()
+    page.get_by_role("button", name="Stop now").click()
+    expect(page.get_by_text("Stopped.", exact=True)).to_have_count(1)
+    expect(message_box(page)).to_be_editable()
+
+
+def test_a_failure_is_said_in_words_and_can_be_tried_again(workbench: Make) -> None:
+    fault = {"fault": {"kind": "status", "status": 400, "times": 1}, "response": {"content": "Now it works."}}
+    page = workbench(scenarios(answering("try it", fault))).page()
+    open_chat(page)
+    say(page, "try it")
+    expect(page.get_by_text("scripted fault")).to_have_count(1)
+    page.get_by_role("button", name="Retry").click()
+    expect(answers(page).last).to_contain_text("Now it works.")
+
+
+def test_what_is_said_during_a_run_waits_and_is_answered(workbench: Make) -> None:
+    page = workbench(scenarios(SLOW, answering("and then", {"content": "Then this."}))).page()
+    open_chat(page)
+    say(page, "tell me slowly")
+    expect(answers(page).last).to_contain_text("begin")
+    say(page, "and then")
+    expect(page.get_by_role("article", name="You").last).to_contain_text("waits its turn")
+    expect(page.get_by_text("Then this.")).to_be_visible()
+    expect(page.get_by_text("waits its turn")).to_have_count(0)
+    expect(page.get_by_role("article", name="You")).to_have_count(2)
+
+
+def test_an_edited_message_takes_the_place_of_what_followed(workbench: Make) -> None:
+    page = workbench(
+        scenarios(answering("blue", {"content": "It is blue."}), answering("red", {"content": "It is red."}))
+    ).page()
+    open_chat(page)
+    say(page, "say red")
+    expect(page.get_by_text("It is red.")).to_be_visible()
+    page.get_by_role("article", name="You").hover()
+    page.get_by_role("button", name="Edit and send again").click()
+    page.get_by_role("textbox", name="Edit your message").fill("say blue")
+    page.get_by_role("button", name="Send again").click()
+    expect(page.get_by_text("It is blue.")).to_be_visible()
+    expect(page.get_by_text("It is red.")).to_have_count(0)
+    page.reload()
+    expect(page.get_by_text("It is blue.")).to_be_visible()
+    expect(page.get_by_role("article", name="You")).to_have_count(1)
+
+
+def test_drafts_places_and_tabs_are_kept(workbench: Make) -> None:
+    long = {"content": "\n\n".join(f"Paragraph {number}." for number in range(80))}
+    page = workbench(scenarios(answering("much", long))).page()
+    open_chat(page)
+    say(page, "much text")
+    expect(page.get_by_text("Paragraph 79.")).to_be_in_viewport()
+    message_box(page).fill("a draft")
+    page.get_by_text("Paragraph 10.").scroll_into_view_if_needed()
+    open_chat(page)
+    message_box(page).fill("another draft")
+    page.keyboard.press("Alt+1")
+    expect(page.get_by_text("Paragraph 10.")).to_be_in_viewport()
+    expect(message_box(page)).to_have_value("a draft")
+    page.reload()
+    expect(page.get_by_text("Paragraph 10.")).to_be_in_viewport()
+    expect(page.get_by_text("Paragraph 79.")).not_to_be_in_viewport()
+    expect(message_box(page)).to_have_value("a draft")
+    page.keyboard.press("Alt+2")
+    expect(message_box(page)).to_have_value("another draft")
+
+
+def test_an_earlier_conversation_opens_again(workbench: Make) -> None:
+    page = workbench(scenarios(answering("remember", {"content": "I remember."}))).page()
+    open_chat(page)
+    say(page, "remember the newel")
+    expect(page.get_by_text("I remember.")).to_be_visible()
+    expect(page.get_by_role("tab")).not_to_contain_text("Running")
+    page.get_by_role("tab").press("Delete")
+    expect(page.get_by_text("No tab is open.")).to_be_visible()
+    page.keyboard.press("Alt+o")
+    page.get_by_role("option", name="remember the newel").click()
+    expect(page.get_by_text("I remember.")).to_be_visible()
+
+
+def test_a_chat_has_the_model_that_was_chosen(workbench: Make) -> None:
+    bench = workbench({**scenarios(), "models": ["big-model", "small-model"]})
+    page = bench.page()
+    open_chat(page)
+    page.get_by_role("button", name="Model: mock-model").click()
+    page.get_by_role("option", name="small-model").click()
+    expect(page.get_by_role("button", name="Model: small-model")).to_be_visible()
+    say(page, "hello")
+    expect(answers(page)).to_contain_text("Yes.")
+    asked: list[dict[str, Any]] = bench.newel.requests
+    assert asked[-1]["model"] == "small-model"
+
+
+def test_the_start_of_a_long_conversation_comes_when_it_is_wanted(workbench: Make) -> None:
+    many = answering(
+        "go", *[{"content": f"Step {number}.", **bash("true")} for number in range(70)], {"content": "Done."}
+    )
+    page = workbench(scenarios(many)).page()
+    open_chat(page)
+    say(page, "go")
+    expect(page.get_by_text("Done.")).to_be_visible(timeout=20_000)
+    page.reload()
+    expect(page.get_by_text("Done.")).to_be_in_viewport()
+    expect(page.get_by_text("Step 3.", exact=True)).to_have_count(0)
+    page.locator(".log").evaluate("(log) => { log.scrollTop = 0; }")
+    expect(page.get_by_text("Step 3.", exact=True)).to_be_attached()
+    expect(page.get_by_text("Step 69.", exact=True)).to_have_count(1)

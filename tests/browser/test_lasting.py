@@ -1,0 +1,123 @@
+"""What lasts: reloads, a killed server, a second window, a page that is read while it grows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from playwright.sync_api import expect
+
+from tests.browser.bench import Workbench, answers, message_box, open_chat, say
+from tests.browser.scenarios import SLOW, answering, scenarios
+from tests.support import bash
+
+Make = Callable[..., Workbench]
+
+WHOLE = "begin " + "word " * 60 + "end"
+
+
+def test_a_reload_in_the_middle_of_an_answer_loses_nothing_of_it(workbench: Make) -> None:
+    page = workbench(scenarios(SLOW)).page()
+    open_chat(page)
+    say(page, "tell me slowly")
+    expect(answers(page)).to_contain_text("begin word word")
+    page.reload()
+    expect(answers(page)).to_contain_text("begin word word", timeout=2_000)
+    expect(answers(page)).to_have_text(WHOLE)
+    expect(answers(page)).to_have_count(1)
+
+
+def test_a_killed_server_comes_back_with_all_that_was_said_and_goes_on(workbench: Make) -> None:
+    bench = workbench(scenarios(answering("count", bash("echo ran >> count; sleep 0.3"), WHOLE_STEP)))
+    page = bench.page()
+    open_chat(page)
+    say(page, "count it")
+    expect(answers(page).last).to_contain_text("begin word word")
+    bench.kill()
+    expect(page.get_by_text("Reconnecting…")).to_be_visible()
+    message_box(page).fill("a draft meanwhile")
+    bench.start()
+    expect(page.get_by_text("Reconnecting…")).to_be_hidden()
+    expect(answers(page).last).to_contain_text(WHOLE)
+    expect(page.get_by_role("article", name="You")).to_have_count(1)
+    expect(message_box(page)).to_have_value("a draft meanwhile")
+    assert (bench.newel.project / "count").read_text() == "ran\n"
+
+
+WHOLE_STEP = {"token_delay_ms": 40, "response": {"content": WHOLE}}
+
+
+def test_what_is_sent_while_the_server_is_away_goes_out_once_when_it_is_back(workbench: Make) -> None:
+    bench = workbench(scenarios())
+    page = bench.page()
+    open_chat(page)
+    say(page, "hello")
+    expect(answers(page)).to_have_count(1)
+    bench.kill()
+    expect(page.get_by_text("Reconnecting…")).to_be_visible()
+    say(page, "are you there")
+    expect(page.get_by_role("article", name="You").last).to_contain_text("sending")
+    bench.start()
+    expect(answers(page)).to_have_count(2)
+    expect(page.get_by_role("article", name="You")).to_have_count(2)
+    expect(page.get_by_text("sending", exact=True)).to_have_count(0)
+
+
+def test_two_windows_show_the_same(workbench: Make) -> None:
+    bench = workbench(scenarios(SLOW, answering("other", {"content": "From the other window."})))
+    one = bench.page()
+    open_chat(one)
+    say(one, "tell me slowly")
+    other = bench.page(one.context)
+    other.goto(one.url)
+    expect(answers(other)).to_contain_text("begin word")
+    expect(answers(one)).to_have_text(WHOLE)
+    expect(answers(other)).to_have_text(WHOLE)
+    say(other, "other")
+    for page in (one, other):
+        expect(answers(page).last).to_have_text("From the other window.")
+        expect(page.get_by_role("article", name="You")).to_have_count(2)
+
+
+def test_a_tab_that_is_not_shown_says_that_there_is_something_new(workbench: Make) -> None:
+    page = workbench(
+        scenarios(answering("soon", {"token_delay_ms": 100, "response": {"content": "Here it is now."}}))
+    ).page()
+    open_chat(page)
+    say(page, "soon")
+    open_chat(page)
+    tab = page.get_by_role("tab", name="soon")
+    expect(tab).to_contain_text("unread")
+    tab.click()
+    expect(page.get_by_text("Here it is now.")).to_be_visible()
+    expect(tab).not_to_contain_text("unread")
+
+
+def test_the_page_follows_the_end_only_for_who_is_there(workbench: Make) -> None:
+    lines = {
+        "token_delay_ms": 15,
+        "response": {"content": "\n\n".join(f"Line {number}." for number in range(120))},
+    }
+    page = workbench(scenarios(answering("lines", lines))).page(height=500)
+    open_chat(page)
+    say(page, "lines")
+    log = page.locator(".log")
+    expect(page.get_by_text("Line 30.", exact=True)).to_be_attached()
+    assert log.evaluate("(log) => log.scrollHeight - log.scrollTop - log.clientHeight") < 40
+    log.hover()
+    page.mouse.wheel(0, -4_000)
+    expect(page.get_by_text("Line 0.", exact=True)).to_be_in_viewport()
+    expect(page.get_by_role("button", name="New messages below")).to_be_visible()
+    expect(page.get_by_text("Line 60.", exact=True)).to_be_attached()
+    expect(page.get_by_text("Line 0.", exact=True)).to_be_in_viewport()
+    page.get_by_role("button", name="New messages below").click()
+    expect(page.get_by_text("Line 119.", exact=True)).to_be_in_viewport()
+
+
+def test_without_the_token_the_page_says_what_to_do_and_the_url_opens_it(workbench: Make) -> None:
+    bench = workbench(scenarios())
+    page = bench.context().new_page()
+    page.goto(bench.url.partition("#")[0])
+    expect(page.get_by_text("needs the address that Newel printed")).to_be_visible()
+    page.goto(bench.url)
+    expect(page.get_by_role("button", name="New chat", exact=True).first).to_be_visible()
+    assert "token" not in page.url

@@ -1,0 +1,57 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { callLine, cut, diffLines, duration, fit, outcome, plain, reveal, short, usage } from "../src/format.js";
+
+test("a call's line has the name and the parameters, and never more than 80 characters", () => {
+  assert.equal(callLine("read", { file_path: "src/auth.py" }), "read src/auth.py");
+  assert.equal(callLine("grep", { pattern: "SELECT.*%s", type: "py" }), 'grep SELECT.*%s type="py"');
+  const long = callLine("bash", { command: "x".repeat(500) });
+  assert.equal([...long].length, 80);
+  assert.ok(long.endsWith("…"));
+  assert.equal([...callLine("bash", { command: "😀".repeat(200) })].length, 80);
+  assert.equal(callLine("bash", { command: "a\nb" }), "bash a ↵ b");
+  assert.equal(callLine("odd", null), "odd");
+});
+
+test("cutting tears no sign", () => {
+  assert.equal(cut("😀😀😀", 2), "😀…");
+  assert.equal(cut("😀😀😀", 3), "😀😀😀");
+});
+
+test("escape sequences and control characters do not reach the screen", () => {
+  assert.equal(plain("\x1b[31mred\x1b[0m \x1b]0;title\x07plain\r\nnext\x00"), "red plain\nnext");
+  assert.equal(plain("a\u202eb"), "a<U+202E>b");
+});
+
+test("what somebody decides on hides nothing", () => {
+  assert.equal(reveal("rm\u200b -rf\u00a0/ \u202e x\x1b[2K"), "rm<U+200B> -rf<U+00A0>/ <U+202E> x<U+001B>[2K");
+  assert.equal(reveal("plain text\n\twith ümläut 漢字"), "plain text\n\twith ümläut 漢字");
+  assert.equal(reveal("\u{e0041}"), "<U+E0041>");
+});
+
+test("a diff's lines are known by their sign, also where the text looks like a head", () => {
+  const lines = diffLines("--- a\n+++ b\n@@ -1,2 +1,2 @@\n same\n--- old\n+++ new\n");
+  assert.deepEqual(lines.map((line) => line.kind), ["file", "file", "hunk", "same", "del", "add"]);
+});
+
+test("how a call ended is said in a few words", () => {
+  const result = (more) => ({ output: "", isError: false, details: {}, ...more });
+  assert.equal(outcome("bash", result({ details: { exitCode: 2 } })), "exit code 2");
+  assert.equal(outcome("edit", result({ details: { diff: "@@ -1 +1 @@\n-a\n+b\n" } })), "+1 −1");
+  assert.equal(outcome("read", result({ details: { linesRead: 1 } })), "1 line");
+  assert.equal(outcome("x", result({ output: "Not run: the user declined this call." })), "not run");
+});
+
+test("numbers are short and say what they count", () => {
+  assert.deepEqual([short(420), short(3_100), short(128_000), short(2_500_000)], ["420", "3.1k", "128k", "2.5M"]);
+  assert.deepEqual([duration(4), duration(1_900), duration(125_000)], ["4 ms", "1.9 s", "2 min 5 s"]);
+  const totals = { input: 3_100, output: 420, context: 14_080, window: 128_000, cost: 0.004 };
+  assert.equal(usage(totals), "3.1k in · 420 out · $0.0040 · 11 % of 128k");
+  assert.equal(usage({ input: 0, output: 0 }), "");
+});
+
+test("a command is found by some of its letters, the best first", () => {
+  assert.ok(fit("nwag", "New agent") > 0);
+  assert.equal(fit("zzz", "New agent"), 0);
+  assert.ok(fit("agent", "New agent") > fit("agent", "a green tent"));
+});
