@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
+import msgspec
 
 from newel.agent.errors import NewelError
 from newel.agent.messages import (
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 MAX_OPEN: Final = 4
 """Questions of one server that may wait at the same time; any more are declined unheard."""
+
+MAX_QUESTION: Final = 64 * 1024
+"""Bytes of a question and its form."""
 
 STOP_REASONS: Final = {"stop": "endTurn", "length": "maxTokens", "toolUse": "toolUse"}
 
@@ -103,9 +107,10 @@ class Callbacks:
         if call is None or call.elicit is None or self._open >= MAX_OPEN:
             return types.ElicitResult(action="decline")
         schema: dict[str, Any] | None = getattr(params, "requested_schema", None)
-        request = ElicitRequest(
-            server=self._server, message=params.message, schema=schema, url=getattr(params, "url", None)
-        )
+        url: str | None = getattr(params, "url", None)
+        if len(msgspec.json.encode([params.message, schema, url])) > MAX_QUESTION:
+            return types.ElicitResult(action="decline")
+        request = ElicitRequest(server=self._server, message=params.message, schema=schema, url=url)
         answer = ElicitAnswer(action="cancel")
         with self._counted(), call.asking():
             answer = await call.elicit(request)

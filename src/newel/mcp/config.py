@@ -125,8 +125,16 @@ def expand(server: ServerConfig, environ: Mapping[str, str], folder: Path) -> Se
         env={name: one(value) for name, value in server.env.items()},
         cwd=None if server.cwd is None else one(server.cwd),
         url=None if server.url is None else one(server.url),
-        headers={name: one(value) for name, value in server.headers.items()},
+        headers={name: _header(name, one(value), server) for name, value in server.headers.items()},
     )
+
+
+def _header(name: str, value: str, server: ServerConfig) -> str:
+    """A header's value. What cannot be one is refused here, without showing it: it may be a secret."""
+    value = value.strip()
+    if not value.isascii() or not value.isprintable():
+        raise ConfigError(f"The header {name} of '{server.name}' holds a character that no header can.")
+    return value
 
 
 def _value(found: re.Match[str], values: Mapping[str, str], server: ServerConfig) -> str:

@@ -54,7 +54,9 @@ class HttpLink:
     async def _on_response(self, response: httpx2.Response) -> None:
         """Look at each answer before its body is read."""
         if response.status_code in {401, 403}:
-            self.reason = f"It needs authorization (HTTP {response.status_code}): give it a token in `headers`."
+            self.reason = (
+                f"It needs authorization (HTTP {response.status_code}): give it a token in `headers`."
+            )
         elif response.status_code == 404 and "mcp-session-id" in response.request.headers:
             self.reason = "It does not know our session any more."
             self.ended.set()

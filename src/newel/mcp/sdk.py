@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 MAX_PAGES: Final = 50
 MAX_TOOLS: Final = 500
+MAX_NAME: Final = 256
 MAX_DESCRIPTION: Final = 8_000
 """Characters; a tool's description costs tokens with every request."""
 MAX_SCHEMA: Final = 64 * 1024
@@ -31,6 +33,7 @@ async def load() -> None:
     await anyio.to_thread.run_sync(_import)
 
 
+@cache
 def _import() -> None:
     import logging
     from importlib import import_module
@@ -100,7 +103,8 @@ async def list_tools(client: Client) -> list[ToolFacts]:
         page = await client.list_tools(cursor=cursor)
         for tool in page.tools:
             facts = _facts(tool)
-            if len(msgspec.json.encode(facts.parameters)) <= MAX_SCHEMA and len(found) < MAX_TOOLS:
+            small = len(tool.name) <= MAX_NAME and len(msgspec.json.encode(facts.parameters)) <= MAX_SCHEMA
+            if small and len(found) < MAX_TOOLS:
                 found.setdefault(tool.name, facts)
         cursor = page.next_cursor
         if cursor is None:

@@ -102,6 +102,7 @@ class Server:
         """Look again at what is decided, and begin anew."""
         if self._standby() is None:
             self._set("starting")  # now, so that whoever waits for it from here on does wait
+        self._down.set()
         self._attempt.cancel()
 
     async def roots_changed(self) -> None:
@@ -131,7 +132,7 @@ class Server:
     async def _why_lost(self) -> str:
         with anyio.move_on_after(2):
             await self._down.wait()
-        return self.reason
+        return self.reason or "It was restarted or switched off."
 
     # -- its life -----------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ server's process group; hence this one. It yields the same pair of streams.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -219,9 +220,12 @@ class StdioLink:
     ) -> None:
         try:
             async for item in from_us:
-                data = item.message.model_dump_json(by_alias=True, exclude_unset=True)
-                await pipes.write(data.encode() + b"\n")
-        except (OSError, ValueError, anyio.ClosedResourceError):
+                with contextlib.suppress(
+                    ValueError
+                ):  # what is no text cannot be sent, and is no reason to fall silent
+                    data = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+                    await pipes.write(data + b"\n")
+        except (OSError, anyio.ClosedResourceError):
             pass  # it reads no more; whether it has ended shows elsewhere
         finally:
             from_us.close()

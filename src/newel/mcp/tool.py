@@ -62,6 +62,11 @@ class McpTool:
         missing = ", ".join(f"`{name}`" for name in names if name not in arguments)
         if missing:
             raise InvalidArguments(f"{self._spec.name}: missing required {missing}.")
+        try:
+            msgspec.json.encode(arguments)
+        except UnicodeEncodeError:
+            words = "a text holds half of a surrogate pair, which is no character"
+            raise InvalidArguments(f"{self._spec.name}: {words}.") from None
         return arguments
 
     def serial_key(self, _: dict[str, Any], /) -> str | None:

@@ -13,7 +13,7 @@ import anyio
 import msgspec
 import pytest
 
-from newel.agent.errors import ToolError
+from newel.agent.errors import InvalidArguments, ToolError
 from newel.agent.messages import AssistantMessage, TextContent
 from newel.mcp.questions import ElicitAnswer, ElicitRequest, SampleRequest
 from tests.integration.mcp.rogues import ROGUE, Started, call, lives, rogue, status, until
@@ -154,6 +154,31 @@ async def test_a_server_that_cannot_be_started_is_broken_and_says_why(started: S
         assert "NOT_SET_ANYWHERE is not set" in status(manager, "unset").reason
 
 
+async def test_arguments_that_are_no_text_are_refused_and_the_server_goes_on(started: Started) -> None:
+    async with started(rogue("plain")) as manager:
+        with pytest.raises(InvalidArguments, match="surrogate"):
+            await call(manager, "rogue__act", text="\ud800")
+        result, _ = await call(manager, "rogue__act", text="a")
+        assert not result.is_error
+
+
+async def test_a_restart_during_a_call_gives_the_model_a_result(started: Started, tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    async with (
+        started(rogue("sleep", env={"NOTES": str(notes)})) as manager,
+        anyio.create_task_group() as tasks,
+    ):
+
+        async def ask() -> None:
+            result, _ = await call(manager, "rogue__act")
+            assert result.is_error
+            assert "restarted" in result.output
+
+        tasks.start_soon(ask)
+        await until(notes.exists)
+        await manager.restart("rogue")
+
+
 # -- questions --------------------------------------------------------------------------------------
 
 
@@ -253,6 +278,7 @@ async def test_a_server_that_hangs_at_its_start_holds_up_neither_the_others_nor_
 
 
 PROGRAM = """
+import os
 import sys
 import anyio
 from pathlib import Path
@@ -268,7 +294,7 @@ async def main():
     )
     async with McpManager([config], trust=Trust(here), roots=[here], environ={}) as manager:
         await manager.wait_started(20)
-        print("up", flush=True)
+        os.write(1, b"up\\n")
         await anyio.sleep_forever()
 
 anyio.run(main)

@@ -151,6 +151,14 @@ def test_variables_stand_for_their_values_in_every_field() -> None:
     assert (ready.env, ready.cwd, ready.headers) == ({"K": "x"}, "x", {"H": "Bearer x"})
 
 
+def test_a_header_that_cannot_be_sent_is_refused_without_showing_it() -> None:
+    server = one(command=None, url="http://h/", headers={"Authorization": "${KEY}"})
+    assert expand(server, {"KEY": " secret\n"}, Path("/w")).headers == {"Authorization": "secret"}
+    with pytest.raises(ConfigError, match="Authorization") as refused:
+        expand(server, {"KEY": "sec\nret"}, Path("/w"))
+    assert "ret" not in str(refused.value)
+
+
 def test_a_variable_that_is_not_set_is_named() -> None:
     with pytest.raises(ConfigError, match="MISSING is not set"):
         expand(one(args=("${MISSING}",)), {}, Path("/w"))
