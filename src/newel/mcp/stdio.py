@@ -87,7 +87,7 @@ class StdioLink:
         """The process, as long as the context lasts; afterwards nothing of it runs. Raises ``ConfigError`` if it
         cannot be started.
         """
-        pipes = Pipes(self._start())
+        pipes = self._start()
         to_us, incoming = anyio.create_memory_object_stream["SessionMessage | Exception"](0)
         outgoing, from_us = anyio.create_memory_object_stream["SessionMessage"](MAX_UNSENT)
         written = anyio.Event()
@@ -123,7 +123,7 @@ class StdioLink:
 
     # -- the process ------------------------------------------------------------------------------
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def _start(self) -> Pipes:
         command = self._server.command or ""
         folder = os.path.join(self._folder, self._server.cwd or "")  # noqa: PTH118 — a text for the system
         self._watchdog.watch(self._all)
@@ -146,7 +146,13 @@ class StdioLink:
             raise ConfigError(f"It could not be started: {why}.") from None
         self._all.session = process.pid
         self._watchdog.watch(self._all)
-        return process
+        try:
+            return Pipes(process)
+        except OSError as error:  # no descriptor is left: what nobody can watch must not run
+            with process:
+                process.kill()
+            self._watchdog.forget(self._all)
+            raise ConfigError(f"It could not be watched and was stopped: {error.strerror}.") from None
 
     async def _stop(self, pipes: Pipes) -> None:
         """Wait for the process to end by itself, then end it and all that it started."""
