@@ -277,8 +277,7 @@ class Board:
             run = await self._submit(
                 tab, TURN, TurnParams(tab=tab, message=message, before=before), key=f"{tab}/{message.id}"
             )
-            if run != self._runs.get(tab):
-                await self._hand_over(tab, conversation, run, message)
+            await self._hand_over(tab, conversation)
         if self.tab(tab).title == NEW_CHAT and (title := one_line(message.text, 40)):
             await self._keep(tab, title=title)
         self._update(tab, queued=len(self._waiting.get(tab, {})))
@@ -370,8 +369,8 @@ class Board:
         if params.message is not None:
             self._waiting.get(params.tab, {}).pop(params.message.id, None)
         try:
-            begun = partial(self._hand_over_all, params.tab, conversation)
-            return await answer_turn(lease, params, conversation, self.engine, self.feed, begun)
+            begun = partial(self._begin_to_hand_over, params.tab, conversation)
+            return await answer_turn(lease, params, conversation, self.engine, self.feed, begun=begun)
         finally:
             await self._let_go(params.tab, conversation)
 
@@ -391,25 +390,26 @@ class Board:
         self._update(params.tab, status=state.state, reason=state.reason)
         return agent_run.outcome(state)
 
-    async def _hand_over_all(self, tab: str, conversation: Conversation) -> None:
-        """Messages that waited when an earlier process died are said in their order, before any newer one."""
+    async def _begin_to_hand_over(self, tab: str, conversation: Conversation) -> None:
+        """Messages that waited when an earlier process died are said, too."""
         async with conversation.handing_over:
-            for job in reversed(await self.engine.find(queue=tab, kind=TURN, states=["queued"], limit=1000)):
-                params = msgspec.json.decode(job.params, type=TurnParams)
-                if params.message is None or params.before is not None:
-                    break  # the conversation takes another course there
-                await self._hand_over(tab, conversation, job.id, params.message)
+            await self._hand_over(tab, conversation)
 
-    async def _hand_over(self, tab: str, conversation: Conversation, run: str, message: UserMessage) -> None:
-        """Let the run under way take a message along whose own run, as yet, waits."""
+    async def _hand_over(self, tab: str, conversation: Conversation) -> None:
+        """Let the run under way take along the messages whose own runs, as yet, wait: all of them, in their order."""
         agent, waiting = conversation.working, self._waiting.setdefault(tab, {})
-        if agent is None or message.id in waiting:
+        if agent is None:
             return
-        if message.id in conversation.taken:
-            await self.engine.cancel(run, SAID)
-        else:
-            waiting[message.id] = run
-            await agent.agent.queue_message(message)
+        for job in reversed(await self.engine.find(queue=tab, kind=TURN, states=["queued"], limit=1000)):
+            params = msgspec.json.decode(job.params, type=TurnParams)
+            message = params.message
+            if message is None or params.before is not None:
+                return  # the conversation takes another course there
+            if message.id in conversation.taken:
+                await self.engine.cancel(job.id, SAID)
+            elif message.id not in waiting:
+                waiting[message.id] = job.id
+                await agent.agent.queue_message(message)
 
     async def _let_go(self, tab: str, conversation: Conversation) -> None:
         """A run is over: messages that it took along need no run of their own."""

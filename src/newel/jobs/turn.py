@@ -42,6 +42,7 @@ async def answer_turn(
     conversation: Conversation,
     engine: Engine,
     feed: Feed,
+    *,
     begun: Callable[[], Awaitable[None]],
 ) -> Outcome:
     """Carry out a turn, or what an earlier process left of it. Each of its messages is said once, by its id. ``begun`` is
