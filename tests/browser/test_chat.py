@@ -152,6 +152,24 @@ def test_an_earlier_conversation_opens_again(workbench: Make) -> None:
     expect(page.get_by_text("I remember.")).to_be_visible()
 
 
+def test_a_file_goes_along_with_a_message(workbench: Make) -> None:
+    bench = workbench(scenarios())
+    notes = bench.newel.home / "notes.txt"
+    notes.write_text("The secret is 4711.")
+    page = bench.page()
+    open_chat(page)
+    page.locator("input[type=file]").set_input_files(notes)
+    expect(page.get_by_role("button", name="Remove notes.txt")).to_be_visible()
+    noise = bench.newel.home / "noise.bin"
+    noise.write_bytes(bytes(range(256)))
+    page.locator("input[type=file]").set_input_files(noise)
+    expect(page.get_by_role("alert")).to_contain_text("neither a picture nor text")
+    say(page, "read this")
+    expect(answers(page)).to_contain_text("Yes.")
+    expect(page.get_by_role("article", name="You")).to_contain_text("notes.txt")
+    assert "4711" in str(bench.newel.requests[-1]["messages"][-1])
+
+
 def test_a_chat_has_the_model_that_was_chosen(workbench: Make) -> None:
     bench = workbench({**scenarios(), "models": ["big-model", "small-model"]})
     page = bench.page()

@@ -44,7 +44,10 @@ export function createActions({ connection, store, toasts, show, refresh }) {
 
   return {
     refresh,
-    refuse: (words) => toasts.failed(words),
+    refuse(words) {
+      toasts.failed(words);
+      return false;
+    },
     newChat: () => open("openChat", {}, "No chat was opened"),
     newAgent: () => open("openAgent", {}, "No agent was opened"),
     openSession: (session) => open("openChat", { session }, "The conversation was not opened"),

@@ -3,7 +3,7 @@
 import { h, icon, iconButton, fill } from "./dom.js";
 import { plain, size } from "./format.js";
 
-const LARGEST = 4 * 1024 * 1024; // bytes of all files of a message: what the socket takes, as base64
+const LARGEST = 2 * 1024 * 1024; // bytes of all files of a message: as base64 and as text they must fit the socket
 const MOST = 20;
 
 export class Attachments {
@@ -27,9 +27,9 @@ export class Attachments {
         this.refuse(`${file.name} was not attached: a message takes ${MOST} files and ${size(LARGEST)} in all.`);
         continue;
       }
-      const mimeType = file.type || "application/octet-stream";
-      const type = mimeType.startsWith("image/") ? "image" : "document";
-      this.files.push({ type, fileName: file.name || "pasted", mimeType, size: file.size, content: await base64(file) });
+      const attachment = await attachmentOf(file);
+      if (attachment) this.files.push(attachment);
+      else this.refuse(`${file.name} was not attached: it is neither a picture nor text.`);
     }
     this.#show();
   }
@@ -50,6 +50,27 @@ export class Attachments {
           this.#show();
         }))));
     this.changed();
+  }
+}
+
+const PICTURE = /^image\/(?:png|jpeg|gif|webp)$/;
+
+/** The file as the protocol has it; null for what no model could read. */
+async function attachmentOf(file) {
+  const common = { fileName: file.name || "pasted", size: file.size, content: await base64(file) };
+  if (PICTURE.test(file.type)) return { type: "image", mimeType: file.type, ...common };
+  const text = await textOf(file);
+  if (text === null) return null;
+  const extractedText = `Content of the file ${common.fileName}:\n${text}`;
+  return { type: "document", mimeType: file.type || "text/plain", extractedText, ...common };
+}
+
+async function textOf(file) {
+  try {
+    const text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
+    return text.includes("\0") ? null : text;
+  } catch {
+    return null; // not UTF-8
   }
 }
 

@@ -22,6 +22,7 @@ export class ChatView {
         again: (message) => actions.sayAgain(tab, message),
         discard: (message) => actions.unsay(tab, message.id),
         older: () => actions.older(tab),
+        refuse: actions.refuse,
       },
     });
     this.questions = new Questions({ answer: (question, answer) => actions.answer(tab, question, answer) });
@@ -63,7 +64,7 @@ export class ChatView {
     this.asked = talk.questions;
     this.questions.update(talk.questions);
     this.composer.update({ busy, stopping, totals: talk.totals, queued: tab.queued, link: state.link });
-    const done = this.conversation.update({ talk, pending, mayEdit: !busy && state.link === "open" });
+    const done = this.conversation.update({ talk, pending, mayEdit: !busy });
     if (asked && (this.composer.area.value === "" || !this.el.contains(document.activeElement))) this.questions.focus();
     return done;
   }

@@ -8,7 +8,7 @@ const AT_END = 40; // px from the end that still count as being there
 const NEAR_TOP = 300; // px from the top at which earlier messages are fetched
 
 export class Conversation {
-  /** `actions` of the tab: say, discard, older. */
+  /** `actions` of the tab: edit, again, discard, older, refuse. */
   constructor({ tab, actions, who, foot = null, empty = null }) {
     Object.assign(this, { tab, actions, who, empty });
     this.views = new Map(); // by key, in the order of the page
@@ -107,7 +107,7 @@ export class Conversation {
         return new UserView({
           who: this.who,
           edit: this.actions.edit,
-          mayEdit: () => this.mayEdit,
+          mayEdit: () => this.mayEdit || this.actions.refuse("Stop the run first: it still adds to this conversation."),
         });
       case "pending":
         return new PendingView({ again: this.actions.again, discard: this.actions.discard });

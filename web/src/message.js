@@ -141,7 +141,7 @@ const attachment = (file) =>
     : h("span", { class: "chip" }, icon("clip"), `${plain(file.fileName)} · ${size(file.size)}`);
 
 export class UserView {
-  /** `edit(id, text)` says an edited message again; `mayEdit()` tells whether that is possible now. */
+  /** `edit(item, text)` says an edited message again; `mayEdit()` tells whether that is possible now, and says why not. */
   constructor({ edit, mayEdit, who = "You" }) {
     Object.assign(this, { edit, mayEdit });
     this.body = h("div", { class: "user-text", dir: "auto" });
@@ -214,7 +214,7 @@ export class PendingView {
     this.item = item;
     this.body.textContent = item.text;
     set(this.el, "data-state", item.state);
-    this.state.textContent = { sending: "sending", queued: "waits its turn", failed: "not sent", sent: "" }[item.state];
+    this.state.textContent = { sending: "· sending", queued: "· waits its turn", failed: "· not sent" }[item.state];
     fill(
       this.row,
       item.state === "failed" && [
