@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.mcp.npm import NODE, package
+from tests.nodejs import NODE, SERVERS, packages
 
 pytestmark = pytest.mark.timeout(120)
 """More time than a test takes: the first one may have to wait for npm."""
@@ -47,7 +47,7 @@ REFUSED_BY_THE_SDK = ["auth/2025-03-26-oauth-metadata-backcompat"]
 
 
 def suite(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    script = package("conformance") / "dist" / "index.js"
+    script = packages(SERVERS) / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
     return subprocess.run(
         [NODE, str(script), *words], cwd=cwd, capture_output=True, text=True, check=False, timeout=60
     )

@@ -14,8 +14,8 @@ import pytest
 
 from newel.mcp.config import ServerConfig
 from newel.mcp.questions import ElicitAnswer, ElicitRequest
-from tests.integration.mcp.npm import NODE, package
 from tests.integration.mcp.rogues import Started, call, status
+from tests.nodejs import NODE, SERVERS, packages
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 """More time than a test takes: the first one may have to wait for npm."""
@@ -31,12 +31,17 @@ def server(name: str, command: str, *args: str) -> ServerConfig:
 
 @pytest.fixture
 def everything() -> ServerConfig:
-    return server("everything", NODE, str(package("server-everything") / "dist" / "index.js"), "stdio")
+    return server(
+        "everything",
+        NODE,
+        str(packages(SERVERS) / "@modelcontextprotocol" / "server-everything" / "dist" / "index.js"),
+        "stdio",
+    )
 
 
 @pytest.fixture
 def filesystem(tmp_path: Path) -> ServerConfig:
-    script = str(package("server-filesystem") / "dist" / "index.js")
+    script = str(packages(SERVERS) / "@modelcontextprotocol" / "server-filesystem" / "dist" / "index.js")
     return server("filesystem", NODE, script, str(tmp_path))
 
 

@@ -1,0 +1,18 @@
+"""The page as it is shipped, and the parts of it that need no browser."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from tests.nodejs import NODE, PAGE, packages
+
+
+@pytest.mark.timeout(120)  # the first of these brings the packages
+@pytest.mark.parametrize("words", [["build.mjs", "--check"], ["--test"]], ids=["built files", "unit tests"])
+def test_the_page(words: list[str]) -> None:
+    """What is shipped is what the sources say; its state is folded from the server's messages as the protocol has it."""
+    packages(PAGE)
+    done = subprocess.run([NODE, *words], cwd=PAGE, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
