@@ -9,6 +9,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
+from tests.nodejs import PAGE, packages
 from tests.support import BIN, Newel
 
 CHROMIUM = "/usr/bin/chromium"
@@ -20,7 +21,6 @@ ARGUMENTS = (
     "--disable-sync",
     "--no-first-run",
 )
-AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
 TOKEN = "a-token-that-is-the-same-after-each-start"
 
 expect.set_options(timeout=8_000)
@@ -120,8 +120,7 @@ def open_agent(page: Page, contract: str) -> None:
 
 def violations(page: Page) -> list[str]:
     """What axe-core finds, as rule and element."""
-    assert AXE.is_file(), "axe-core is not here. Run `npm ci` in web/."
-    page.evaluate(AXE.read_text())
+    page.evaluate((packages(PAGE) / "axe-core" / "axe.min.js").read_text())
     found = page.evaluate("axe.run(document).then((result) => result.violations)")
     return [f"{each['id']}: {node['html'][:200]}" for each in found for node in each["nodes"]]
 

@@ -1,5 +1,7 @@
 // The way in: the token stands in the URL's fragment, is exchanged for a cookie, and leaves the address.
 
+import { fill, h } from "./dom.js";
+
 /** Whether the server takes our cookie; true as well while there is no server to ask. */
 export async function isAllowed() {
   try {
@@ -24,4 +26,17 @@ export async function login() {
   } catch {
     return true; // no server at the moment: the socket says "Reconnecting…"
   }
+}
+
+/** Say what to do, in place of the page. */
+export function showDenied() {
+  fill(
+    document.getElementById("page"),
+    h("main", { class: "empty whole" },
+      h("h1", {}, "newel"),
+      h("p", { class: "empty-title" }, "This page needs the address that Newel printed."),
+      h("p", {}, "Open the URL that ", h("code", {}, "newel web"), " printed when it started; it ends in ", h("code", {}, "#token=…"),
+        ". After a restart of Newel there is a new one.")),
+  );
+  addEventListener("hashchange", () => location.reload());
 }

@@ -1,0 +1,380 @@
+// The page is put together here: connect, show the tabs, and render once per animation frame.
+
+import { AgentView } from "./agent.js";
+import { createActions } from "./actions.js";
+import { ChatView } from "./chat.js";
+import { askText, confirm } from "./dialog.js";
+import { fill, h, say, set } from "./dom.js";
+import { Header } from "./header.js";
+import { forgetTabs, kept } from "./kept.js";
+import { isAllowed, showDenied } from "./login.js";
+import { listen, openPalette, showKeys } from "./palette.js";
+import { added, Pace } from "./pace.js";
+import { pick } from "./picker.js";
+import { plain, plural } from "./format.js";
+import { Connection } from "./socket.js";
+import { createStore, isBusy } from "./store.js";
+import { emptyTalk } from "./talk.js";
+import { Tabs } from "./tabs.js";
+import { setTheme } from "./theme.js";
+import { Toasts } from "./toast.js";
+import { ToolsPanel } from "./tools.js";
+
+const READ_AT_ONCE = 8; // tabs that are followed, so that going back to one shows it at once
+const HIDDEN_RENDER = 250; // ms: a page in the background has no animation frames, but a title
+
+export class Page {
+  constructor() {
+    this.store = createStore();
+    this.views = new Map(); // by tab id
+    this.recent = []; // ids of the tabs that are read, the latest first
+    this.cancel = null; // of the rendering that is due
+    this.mayWait = false; // whether what changes now is no more than a piece of a text
+    this.pace = new Pace();
+    this.rendered = 0;
+    this.toasts = new Toasts();
+    const address = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws`;
+    this.connection = new Connection({
+      url: address,
+      onFrame: (frame) => this.#take(frame),
+      onLink: (link) => this.#link(link),
+      isAllowed,
+    });
+    this.actions = createActions({
+      connection: this.connection, store: this.store, toasts: this.toasts,
+      show: (tab) => this.#show(tab), refresh: () => this.#schedule(),
+    });
+    this.#build();
+    this.store.subscribe(() => this.#schedule());
+    addEventListener("hashchange", () => this.#route());
+    addEventListener("pagehide", () => this.#view()?.hidden());
+    addEventListener("storage", () => {
+      this.outside = null; // another window read something
+      this.#schedule();
+    });
+    document.addEventListener("visibilitychange", () => this.#schedule());
+    listen(this.does);
+  }
+
+  start() {
+    this.connection.connect();
+  }
+
+  // -- the parts ------------------------------------------------------------------------------------
+
+  #build() {
+    const close = (tab) => this.#close(tab);
+    this.does = {
+      newChat: this.actions.newChat,
+      newAgent: this.actions.newAgent,
+      openSession: () => this.#openSession(),
+      toggleTools: () => this.#tools(this.tools.el.hidden),
+      close: () => this.store.get().active && close(this.store.get().active),
+      palette: () => openPalette(this.#commands()),
+      keys: showKeys,
+      write: () => this.#view()?.focus(),
+      showNth: (index) => this.#show(this.store.get().tabs[index]?.id ?? null),
+      escape: () => this.#escape(),
+      chooseModel: () => this.#chooseModel(),
+    };
+    this.header = new Header({ actions: this.does });
+    this.tabs = new Tabs({ show: (id) => this.#show(id), close, rename: (id) => this.#rename(id) });
+    this.tools = new ToolsPanel({ actions: this.actions, close: () => this.#tools(false) });
+    this.panel = h("div", { id: "panel", class: "panel-frame", role: "tabpanel" });
+    this.banner = h("div", { class: "banner", role: "status", hidden: true });
+    this.asks = h("div", { class: "banner asks", role: "alert", hidden: true });
+    this.page = { ...this.actions, close };
+    fill(
+      document.getElementById("page"),
+      h("header", {}, this.header.el),
+      h("nav", { "aria-label": "Tabs" }, this.tabs.el),
+      this.banner, this.asks,
+      h("main", {}, this.panel, this.tools.el),
+      this.toasts.el,
+    );
+  }
+
+  // -- the connection -------------------------------------------------------------------------------
+
+  #link(link) {
+    this.store.dispatch({ type: "page/link", link });
+    if (link === "denied") showDenied();
+    if (link !== "open") return;
+    for (const id of this.recent) this.#watch(id);
+    if (!this.hasBegun) this.actions.sayUnacknowledged();
+    this.hasBegun = true;
+    this.#route();
+  }
+
+  #watch(id) {
+    const talk = this.store.get().talks[id];
+    if (!talk) return;
+    const place = talk.run ? { run: talk.run, after: talk.seq } : {};
+    this.connection.request("watch", { tab: id, ...place }).catch(() => {}); // lost: asked again when it is back
+  }
+
+  #read(id) {
+    const isNew = !this.store.get().talks[id];
+    this.recent = [id, ...this.recent.filter((each) => each !== id)];
+    this.store.dispatch({ type: "page/read", tab: id });
+    if (isNew && this.connection.isOpen) this.#watch(id);
+    for (const old of this.recent.splice(READ_AT_ONCE)) {
+      this.views.delete(old);
+      this.store.dispatch({ type: "page/forget", tab: old });
+      if (this.connection.isOpen) this.connection.request("unwatch", { tab: old }).catch(() => {});
+    }
+  }
+
+  // -- which tab is shown -----------------------------------------------------------------------------
+
+  #route() {
+    const token = /^#token=(.+)$/.exec(location.hash);
+    if (token) {
+      location.reload(); // another server's URL was pasted into this page: begin again with it
+      return;
+    }
+    const wanted = /^#\/tab\/(.+)$/.exec(location.hash)?.[1];
+    const { tabs } = this.store.get();
+    const known = tabs.some((tab) => tab.id === wanted);
+    if (known) this.store.dispatch({ type: "page/show", tab: wanted });
+    this.#schedule();
+  }
+
+  #show(id) {
+    this.wanted = id;
+    if (!this.store.get().tabs.some((tab) => tab.id === id)) return; // new: shown as soon as the list has it
+    this.wanted = null;
+    this.store.dispatch({ type: "page/show", tab: id });
+    if (location.hash !== `#/tab/${id}`) location.hash = `#/tab/${id}`;
+    this.wantsFocus = true;
+  }
+
+  /** The tab to show: the chosen one, or, if that is gone, the one that stands nearest to its place. */
+  #active({ tabs, active }) {
+    const index = tabs.findIndex((tab) => tab.id === active);
+    if (index >= 0) {
+      this.lastIndex = index;
+      return tabs[index];
+    }
+    const last = kept.get("active");
+    return tabs.find((tab) => tab.id === last) ?? tabs[Math.min(this.lastIndex ?? 0, tabs.length - 1)] ?? null;
+  }
+
+  // -- rendering --------------------------------------------------------------------------------------
+
+  #take(frame) {
+    const characters = added(frame);
+    if (characters !== null) this.pace.note(characters, performance.now());
+    this.mayWait = characters !== null;
+    this.store.dispatch(frame);
+    this.mayWait = false;
+  }
+
+  #schedule() {
+    const now = performance.now();
+    const wait = this.mayWait ? Math.max(0, this.pace.wait(now) - (now - this.rendered)) : 0;
+    if (this.cancel && (wait > 0 || !this.waits)) return;
+    this.cancel?.();
+    this.waits = wait > 0;
+    if (wait > 0 || document.hidden) {
+      const timer = setTimeout(() => this.#render(), document.hidden ? HIDDEN_RENDER : wait);
+      this.cancel = () => clearTimeout(timer);
+    } else {
+      const frame = requestAnimationFrame(() => this.#render());
+      this.cancel = () => cancelAnimationFrame(frame);
+    }
+  }
+
+  #render() {
+    this.cancel = null;
+    this.rendered = performance.now();
+    const state = this.store.get();
+    this.#connectionBanner(state);
+    if (!state.hello) return;
+    if (this.wanted) this.#show(this.wanted);
+    const tab = this.#active(this.store.get());
+    if (tab && tab.id !== this.store.get().active) {
+      this.store.dispatch({ type: "page/show", tab: tab.id });
+      history.replaceState(null, "", `#/tab/${tab.id}`);
+    }
+    if (tab && !state.talks[tab.id]) this.#read(tab.id);
+    if (state.tabs !== this.shownTabs) this.#tabsChanged(state);
+    this.#outside(tab, state);
+    this.#panel(tab, this.store.get());
+  }
+
+  /** What stands around the panel; while a text grows nothing of it changes. */
+  #outside(tab, state) {
+    const asks = state.tabs.filter((each) => each.status === "waiting" || state.talks[each.id]?.questions.length > 0);
+    const toolsOpen = !this.tools.el.hidden;
+    const { tabs, servers, stopping, hello } = state;
+    const seen = [tab, tabs, servers, stopping, hello, toolsOpen, document.hidden, asks.map((each) => each.id).join()];
+    if (this.outside?.every((each, index) => each === seen[index])) return;
+    this.outside = seen;
+    if (tab && !document.hidden) this.#seen(tab);
+    this.header.update({ hello, tab, servers, toolsOpen });
+    this.tabs.update({
+      tabs: tabs.map((each) => (asks.includes(each) ? { ...each, status: "waiting" } : each)),
+      active: tab?.id,
+      stopping,
+      isUnread: (each) => each.id !== tab?.id && each.activity > (kept.get(`seen:${each.id}`) ?? 0),
+    });
+    this.tools.update(servers);
+    this.#questions(tab, asks);
+  }
+
+  #tabsChanged({ tabs }) {
+    this.shownTabs = tabs;
+    const ids = new Set(tabs.map((each) => each.id));
+    forgetTabs(ids);
+    this.recent = this.recent.filter((id) => ids.has(id));
+    for (const id of this.views.keys()) if (!ids.has(id)) this.views.delete(id);
+  }
+
+  #seen(tab) {
+    if (kept.get("active") !== tab.id) kept.set("active", tab.id);
+    if ((kept.get(`seen:${tab.id}`) ?? 0) < tab.activity) kept.set(`seen:${tab.id}`, tab.activity);
+  }
+
+  #view() {
+    return this.views.get(this.shown);
+  }
+
+  #panel(tab, state) {
+    if ((tab?.id ?? "") !== this.shown || (tab && !this.views.has(tab.id))) this.#mount(tab);
+    if (!tab) return;
+    const view = this.#view();
+    const talk = state.talks[tab.id] ?? emptyTalk();
+    if (!view.update({ tab, talk, state })) this.#schedule();
+    if (this.wantsFocus) view.focus();
+    this.wantsFocus = false;
+  }
+
+  #mount(tab) {
+    this.#view()?.hidden();
+    this.shown = tab?.id ?? "";
+    if (!tab) {
+      this.panel.removeAttribute("aria-labelledby");
+      fill(this.panel, this.#nothing());
+      return;
+    }
+    if (!this.views.has(tab.id)) {
+      const View = tab.kind === "agent" ? AgentView : ChatView;
+      this.views.set(tab.id, new View({ tab: tab.id, actions: this.page }));
+    }
+    set(this.panel, "aria-labelledby", `tab-${tab.id}`);
+    fill(this.panel, this.#view().el);
+    this.#view().shown();
+    this.wantsFocus ||= document.activeElement === document.body;
+  }
+
+  #nothing() {
+    return h("div", { class: "empty whole" },
+      h("p", { class: "empty-title" }, "No tab is open."),
+      h("div", { class: "row" },
+        h("button", { type: "button", class: "primary", onclick: this.does.newChat }, "New chat"),
+        h("button", { type: "button", onclick: this.does.newAgent }, "New agent"),
+        h("button", { type: "button", onclick: this.does.openSession }, "Earlier conversations")));
+  }
+
+  #connectionBanner({ link, hello }) {
+    const lost = link === "lost" || (link === "connecting" && hello !== null);
+    this.banner.hidden = !lost;
+    if (lost) say(this.banner, "Reconnecting… Runs go on meanwhile; what you send waits here.");
+  }
+
+  /** Questions that wait, in this tab and in others: in the title, and as a way there. */
+  #questions(tab, waiting) {
+    const elsewhere = waiting.filter((each) => each.id !== tab?.id);
+    const name = tab ? `${plain(tab.title)} · newel` : "newel";
+    const running = tab && isBusy(tab) ? "… " : "";
+    document.title = waiting.length ? `(${waiting.length}) ${plural(waiting.length, "question")} · ${name}` : running + name;
+    this.asks.hidden = elsewhere.length === 0;
+    const key = elsewhere.map((each) => each.id + each.title).join();
+    if (key === this.asked) return;
+    this.asked = key;
+    fill(this.asks, ...elsewhere.map((each) =>
+      h("button", { type: "button", onclick: () => this.#show(each.id) }, `${plain(each.title)} waits for your answer`)));
+  }
+
+  // -- commands ---------------------------------------------------------------------------------------
+
+  #commands() {
+    const { tabs, active } = this.store.get();
+    const tab = tabs.find((each) => each.id === active);
+    const busy = tab && isBusy(tab);
+    const other = tabs.filter((each) => each.id !== active);
+    return [
+      { title: "New chat", keys: "Alt+N", run: this.does.newChat },
+      { title: "New agent", keys: "Alt+A", run: this.does.newAgent },
+      { title: "Open an earlier conversation", keys: "Alt+O", run: this.does.openSession },
+      busy && { title: "Stop the run", keys: "Esc", run: () => this.actions.stop(active, false) },
+      busy && { title: "Stop the run now", run: () => this.actions.stop(active, true) },
+      tab?.kind === "chat" && { title: "Choose a model", run: this.does.chooseModel },
+      tab && { title: "Rename the tab", keys: "F2", run: () => this.#rename(active) },
+      tab && { title: "Close the tab", keys: "Alt+W", run: this.does.close },
+      { title: "MCP tools", keys: "Alt+T", run: this.does.toggleTools },
+      ...other.map((each) => ({ title: `Go to ${plain(each.title)}`, detail: each.kind, run: () => this.#show(each.id) })),
+      ...["light", "dark", "auto"].map((name) => ({
+        title: `Colours: ${name === "auto" ? "as the system" : name}`,
+        run: () => {
+          setTheme(name);
+          this.header.showTheme();
+        },
+      })),
+      { title: "Keyboard", keys: "?", run: showKeys },
+    ].filter(Boolean);
+  }
+
+  #escape() {
+    const { tabs, active, stopping } = this.store.get();
+    const tab = tabs.find((each) => each.id === active);
+    if (!this.tools.el.hidden) this.#tools(false);
+    else if (tab && isBusy(tab) && stopping[active] !== "now") this.actions.stop(active, stopping[active] === "soon");
+  }
+
+  #tools(open) {
+    this.tools.set(open, this.store.get().servers);
+    if (!open) this.header.tools.focus();
+    this.#schedule();
+  }
+
+  async #close(id) {
+    const tab = this.store.get().tabs.find((each) => each.id === id);
+    const sure = !tab || !isBusy(tab) || (await confirm({
+      title: `Close ${plain(tab.title)}?`,
+      words: "Its run is under way and will be stopped at once. What was said stays in the session.",
+      yes: "Stop and close",
+    }));
+    if (sure) this.actions.close(id);
+  }
+
+  async #rename(id) {
+    const tab = this.store.get().tabs.find((each) => each.id === id);
+    const title = tab && (await askText({ title: "Rename the tab", value: plain(tab.title) }));
+    if (title) this.actions.rename(id, title);
+  }
+
+  async #openSession() {
+    const choices = this.actions.sessions().then((sessions) =>
+      sessions.map(({ id, title, messages, modified }) => ({
+        title: plain(title) || "Untitled",
+        detail: `${plural(messages ?? 0, "message")} · ${new Date(modified * 1_000).toLocaleString()}`,
+        value: id,
+      })));
+    const id = await pick({
+      label: "Earlier conversations", placeholder: "Find a conversation", choices,
+      none: "This project has no earlier conversation.",
+    });
+    if (id) this.actions.openSession(id);
+  }
+
+  async #chooseModel() {
+    const { active, hello, tabs } = this.store.get();
+    const now = tabs.find((tab) => tab.id === active)?.model ?? hello.model;
+    const choices = this.actions.models().then((models) =>
+      models.map((name) => ({ title: plain(name), detail: name === now ? "in use" : "", value: name })));
+    const model = await pick({ label: "Model", placeholder: "Find a model", choices, none: "The server names no model." });
+    if (model && active) this.actions.setModel(active, model);
+  }
+}
