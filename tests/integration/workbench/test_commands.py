@@ -1,0 +1,142 @@
+"""``go``, ``lsimons-agent-web`` and ``newel web`` as they are typed: where they answer, and where they work."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.integration.workbench.conftest import Bench
+from tests.integration.workbench.served import TOKEN, begin, served
+from tests.support import Newel, bash, scenario
+
+WithModel = Callable[..., Newel]
+
+
+@pytest.fixture
+def with_model(bench_with: Callable[..., Bench]) -> WithModel:
+    return lambda *given: bench_with(*given).newel
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "port"),
+    [("go", (), 8101), ("newel", ("web",), 8101), ("lsimons-agent-web", (), 8765)],
+)
+def test_each_command_has_the_port_that_its_design_names(
+    with_model: WithModel, command: str, words: tuple[str, ...], port: int
+) -> None:
+    """Another program may have the port; which one it would have been is said then, too."""
+    newel = with_model(scenario("ping", {"content": "pong"}))
+    with begin(newel, command, *words) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        line = process.stdout.readline() or process.stderr.readline()
+        process.kill()
+    assert line.startswith((f"http://127.0.0.1:{port}/#token=", f"newel: Port {port} on 127.0.0.1 is taken"))
+
+
+def test_a_message_over_plain_http_is_answered_with_texts_and_calls_until_it_is_cleared(
+    with_model: WithModel,
+) -> None:
+    """What somebody with curl has of it."""
+    newel = with_model(
+        scenario("look", {"content": "Here's what I do.", **bash("cat notes")}, {"content": "It says hi."})
+    )
+    (newel.project / "notes").write_text("hi\n")
+    with served(newel, "lsimons-agent-web", "--port", "0") as server:
+        for _ in range(2):
+            assert server.chat("look there") == [
+                ("text", {"content": "Here's what I do."}),
+                ("tool", {"name": "bash", "input": {"command": "cat notes"}}),
+                ("text", {"content": "It says hi."}),
+                ("done", {}),
+            ]
+            cleared = server.client.post("/clear", json={})
+            assert (cleared.status_code, cleared.json()) == (200, {"status": "ok"})
+    assert [len(request["messages"]) for request in newel.requests] == [2, 4, 2, 4]
+
+
+def test_the_page_and_its_files_come_from_this_server_alone(with_model: WithModel) -> None:
+    newel = with_model(scenario("ping", {"content": "pong"}))
+    with served(newel, "go", "--port", "0") as server, httpx2.Client(trust_env=False) as stranger:
+        page = stranger.get(server.url)
+        assert page.headers["content-type"].startswith("text/html")
+        assert "default-src 'none'" in page.headers["content-security-policy"]
+        files = re.findall(r'(?:src|href)="([^"]+)"', page.text)
+        assert any(file.endswith(".js") for file in files)
+        assert any(file.endswith(".css") for file in files)
+        assert all(file.startswith("/") for file in files)
+        assert {stranger.get(server.url + file).status_code for file in files} == {200}
+
+
+def test_server_and_model_can_stand_in_the_dotenv_of_the_folder(with_model: WithModel) -> None:
+    newel = with_model(scenario("ping", {"content": "pong"}))
+    url = newel.environ["LLM_BASE_URL"]
+    newel.environ = {name: value for name, value in newel.environ.items() if not name.startswith("LLM_")}
+    (newel.project / ".env").write_text(f"LLM_BASE_URL={url}\nLLM_DEFAULT_MODEL=glm-4\n")
+    with served(newel, "go", "--port", "0") as server:
+        assert server.chat("ping")[0] == ("text", {"content": "pong"})
+    assert newel.requests[0]["model"] == "glm-4"
+
+
+def test_it_works_in_the_folder_that_is_named(with_model: WithModel, tmp_path: Path) -> None:
+    newel = with_model(scenario("where", bash("pwd > here"), {"content": "There."}))
+    elsewhere = tmp_path / "else where"
+    elsewhere.mkdir()
+    with served(newel, "newel", "web", "--port", "0", "--cwd", str(elsewhere)) as server:
+        server.chat("where are you")
+    assert (elsewhere / "here").read_text() == f"{elsewhere}\n"
+    assert not (newel.project / "here").exists()
+
+
+def test_it_opens_in_the_users_browser_when_it_is_told_to(with_model: WithModel, tmp_path: Path) -> None:
+    newel = with_model(scenario("ping", {"content": "pong"}))
+    opened = tmp_path / "opened"
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\nprintf %s "$1" > {opened}.new; mv {opened}.new {opened}\n')
+    browser.chmod(0o755)
+    with served(newel, "newel", "web", "--port", "0", "--open", BROWSER=f"{browser} %s") as server:
+        assert server.client.get("/health").status_code == 200
+        while not opened.exists():
+            assert server.process.poll() is None
+        assert opened.read_text() == server.line
+
+
+def test_a_taken_port_is_said_with_the_remedy(with_model: WithModel, tmp_path: Path) -> None:
+    newel = with_model(scenario("ping", {"content": "pong"}))
+    with served(newel, "go", "--port", "0") as server:
+        port = server.url.rpartition(":")[2]
+        code, words = _refused(newel, "go", "--port", port, "--cwd", str(tmp_path))
+    assert code == 1
+    assert f"Port {port} on 127.0.0.1 is taken" in words
+    assert "--port" in words
+
+
+def test_a_second_workbench_of_the_same_folder_is_refused(with_model: WithModel) -> None:
+    newel = with_model(scenario("ping", {"content": "pong"}))
+    with served(newel, "go", "--port", "0") as server:
+        code, words = _refused(newel, "go", "--port", "0")
+        assert server.client.get("/health").status_code == 200
+        pid = server.process.pid
+    assert code == 1
+    assert f"pid {pid}" in words
+
+
+def test_other_machines_are_let_in_only_with_a_chosen_token(with_model: WithModel) -> None:
+    newel = with_model(scenario("ping", {"content": "pong"}))
+    code, words = _refused(newel, "newel", "web", "--port", "0", "--host", "0.0.0.0")  # noqa: S104 — refused
+    assert code == 1
+    assert "NEWEL_WEB_TOKEN" in words
+    with served(newel, "newel", "web", "--port", "0", NEWEL_WEB_TOKEN=TOKEN) as server:
+        assert server.token == TOKEN
+
+
+def _refused(newel: Newel, command: str, *words: str) -> tuple[int, str]:
+    """Exit code and words of a command that does not begin."""
+    done: subprocess.CompletedProcess[str] = newel(*words, command=command)
+    assert done.stdout == ""
+    return done.returncode, done.stderr

@@ -1,0 +1,117 @@
+"""What happens in one tab is nothing to another: neither waits for the other, nor hears what was said there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from newel.agent.messages import UserMessage
+from tests.integration.workbench.conftest import Bench, ended, said_in, texts, until
+from tests.integration.workbench.served import TOKEN, served
+from tests.support import bash, scenario
+
+
+@pytest.mark.anyio
+async def test_chats_are_answered_at_the_same_time_each_in_its_own_conversation(
+    bench_with: Callable[..., Bench],
+) -> None:
+    waits = scenario("first", bash("touch began; until [ -e go ]; do sleep 0.02; done"), {"content": "One."})
+    quick = scenario("second", {"content": "Two."})
+    bench = bench_with({"scenarios": waits["scenarios"] + quick["scenarios"]})
+    async with bench.open() as workbench:
+        one, two = await workbench.open_chat(), await workbench.open_chat()
+        run = await workbench.send(one.id, UserMessage(content="first"))
+        await until((bench.folder / "began").exists)
+        for _ in range(2):
+            await said_in(workbench, two.id, "second")
+        assert (workbench.tab(one.id).status, workbench.tab(two.id).status) == ("running", "idle")
+        (bench.folder / "go").touch()
+        await ended(workbench, run)
+        assert [line for line in await texts(workbench, one.id) if not line.startswith("result")] == [
+            "user: first",
+            "assistant: ",
+            "assistant: One.",
+        ]
+        assert await texts(workbench, two.id) == ["user: second", "assistant: Two."] * 2
+    heard = [
+        {message["role"]: message.get("content") for message in r["messages"]} for r in bench.newel.requests
+    ]
+    assert sorted(str(each["user"]) for each in heard) == ["first", "first", "second", "second"]
+    assert [len(r["messages"]) for r in bench.newel.requests] == [2, 2, 4, 4]
+
+
+@pytest.mark.anyio
+async def test_a_tab_can_be_opened_read_and_closed_while_another_ones_tool_works_hard(
+    bench_with: Callable[..., Bench],
+) -> None:
+    """Else the page would stand still as long as a command prints."""
+    bench = bench_with(scenario("flood", bash("yes | head -c 300M; touch done"), {"content": "Over."}))
+    async with bench.open() as workbench:
+        tab = await workbench.open_chat()
+        run = await workbench.send(tab.id, UserMessage(content="flood"))
+        rounds = 0
+        with anyio.fail_after(20):
+            while not (bench.folder / "done").exists():
+                other = await workbench.open_chat()
+                await workbench.snapshot(tab.id)
+                await workbench.close(other.id)
+                rounds += 1
+        await ended(workbench, run)
+    assert rounds > 3
+
+
+def agents_at_work() -> dict[str, Any]:
+    """An agent that takes three steps, and a judge who counts them."""
+    verdicts = [
+        scenario(
+            f"After {calls} tool call",
+            {
+                "tool_calls": [
+                    {
+                        "function": {
+                            "name": "verdict",
+                            "arguments": {"satisfied": calls == 3, "why": "Counted.", "missing": ""},
+                        }
+                    }
+                ]
+            },
+        )
+        for calls in (1, 2, 3)
+    ]
+    work = scenario(
+        "Count",
+        bash("echo one >> {{ user | (\\S+)$ }}"),
+        bash("echo two >> {{ user | (\\S+)$ }}; until [ -e go ]; do sleep 0.02; done"),
+        bash("echo three >> {{ user | (\\S+)$ }}"),
+    )
+    return {"scenarios": [one for each in (*verdicts, work) for one in each["scenarios"]]}
+
+
+def test_agents_go_on_by_themselves_after_their_server_was_killed_and_do_nothing_twice(
+    bench_with: Callable[..., Bench],
+) -> None:
+    newel = bench_with(agents_at_work()).newel
+    files = [newel.project / name for name in ("a", "b")]
+    with served(newel, "go", "--port", "0", NEWEL_WEB_TOKEN=TOKEN) as server:
+        tabs = [server.ask("openAgent")["tab"] for _ in files]
+        for tab, file in zip(tabs, files, strict=True):
+            server.ask("start", tab=tab, contract={"text": f"Count into {file.name}"})
+        _wait(lambda: all(file.exists() and "two" in file.read_text() for file in files))
+        server.process.kill()
+    (newel.project / "go").touch()
+    with served(newel, "go", "--port", "0", NEWEL_WEB_TOKEN=TOKEN) as server:
+        _wait(lambda: all(server.tab(tab)["status"] == "completed" for tab in tabs))
+        logs = [server.tab(tab)["log"] for tab in tabs]
+    assert [file.read_text() for file in files] == ["one\ntwo\nthree\n"] * 2
+    assert len(set(logs)) == len(newel.sessions) == 2
+
+
+def _wait(happened: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not happened():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)

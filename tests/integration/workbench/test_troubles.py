@@ -1,0 +1,254 @@
+"""What goes wrong around a conversation is told in it, and the conversation goes on: it costs nobody a chat."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import anyio
+import pytest
+
+from mock_llm_server import running
+from newel.agent.errors import ConfigError
+from newel.agent.events import AgentEnd, ErrorEvent, Retry, ToolExecutionEnd
+from newel.agent.messages import UserMessage
+from newel.jobs.events import Notice
+from newel.jobs.tabs import Contract
+from newel.jobs.turn import read_events
+from newel.jobs.workbench import Workbench
+from tests.integration.workbench.conftest import Bench, ended, said_in, texts, until
+from tests.support import BIN, scenario
+
+pytestmark = pytest.mark.anyio
+
+BenchWith = Callable[..., Bench]
+Kind = TypeVar("Kind")
+TIME = {"command": str(BIN / "mcp-server-time"), "args": ["--local-timezone", "UTC"]}
+
+
+def call(name: str, arguments: Any) -> dict[str, Any]:
+    return {"tool_calls": [{"function": {"name": name, "arguments": arguments}}]}
+
+
+async def told(workbench: Workbench, run: str, kind: type[Kind]) -> list[Kind]:
+    """The events of a kind in a run's journal."""
+    return [event for event in await read_events(workbench.engine, run) if isinstance(event, kind)]
+
+
+async def fails(workbench: Workbench, tab: str) -> str:
+    """Say something that fails; returns what the tab is told."""
+    run = await workbench.send(tab, UserMessage(content="ping"))
+    assert await ended(workbench, run) == "failed"
+    assert workbench.tab(tab).status == "idle"
+    (error,) = await told(workbench, run, ErrorEvent)
+    return error.message
+
+
+# -- the model's server -------------------------------------------------------------------------------
+
+
+async def test_a_model_server_that_cannot_be_reached_is_told_and_asked_until_it_is_there(
+    bench_with: BenchWith,
+) -> None:
+    with running(scenario("ping", {"content": "pong"})) as gone:
+        pass
+    bench = bench_with()
+    async with bench.open(base_url=f"{gone.url}/v1", api_key="any") as workbench:
+        tab = await workbench.open_chat()
+        run = await workbench.send(tab.id, UserMessage(content="ping"))
+        retries: list[Retry] = []
+        with anyio.fail_after(8):
+            while not retries:
+                retries = await told(workbench, run, Retry)
+                await anyio.sleep(0.02)
+        assert str(gone.port) in retries[0].reason
+        assert workbench.tab(tab.id).status == "running"
+        with running(scenario("ping", {"content": "pong"}), port=gone.port):
+            await ended(workbench, run)
+            assert (await texts(workbench, tab.id))[-1] == "assistant: pong"
+
+
+async def test_a_model_server_that_stays_down_ends_the_answer_and_not_the_chat(bench_with: BenchWith) -> None:
+    down = {"kind": "status", "status": 503, "headers": {"Retry-After": "0"}, "times": 5}
+    bench = bench_with(scenario("ping", {"response": {"content": "pong"}, "fault": down}))
+    async with bench.open() as workbench:
+        tab = await workbench.open_chat()
+        assert "503" in await fails(workbench, tab.id)
+        await ended(workbench, await workbench.retry(tab.id))
+        assert (await texts(workbench, tab.id))[-1] == "assistant: pong"
+        assert [each["role"] for each in bench.newel.requests[-1]["messages"]] == ["system", "user"]
+
+
+async def test_a_stop_while_the_server_is_waited_for_waits_for_nothing(bench_with: BenchWith) -> None:
+    down = {"kind": "status", "status": 503, "headers": {"Retry-After": "60"}}
+    bench = bench_with(scenario("ping", {"response": {"content": ""}, "fault": down}))
+    async with bench.open() as workbench:
+        tab = await workbench.open_chat()
+        run = await workbench.send(tab.id, UserMessage(content="ping"))
+        await until(lambda: bench.newel.requests)
+        await workbench.stop(tab.id, now=True)
+        assert await ended(workbench, run) == "done"
+        assert workbench.tab(tab.id).status == "idle"
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"kind": "status", "status": 200, "body": "<html>Bad gateway</html>"},
+        {"kind": "status", "status": 200, "body": {"choices": "none"}},
+    ],
+)
+async def test_an_answer_that_is_none_is_told_and_the_next_one_counts(
+    bench_with: BenchWith, fault: dict[str, Any]
+) -> None:
+    step = {"response": {"content": "pong"}, "fault": fault | {"times": 1}}
+    bench = bench_with(scenario("ping", step))
+    async with bench.open() as workbench:
+        tab = await workbench.open_chat()
+        assert await fails(workbench, tab.id)
+        await ended(workbench, await workbench.retry(tab.id))
+        assert (await texts(workbench, tab.id))[-1] == "assistant: pong"
+
+
+# -- what the model asks for --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (call("read", {"path_of_file": "a"}), "file_path"),
+        (call("edit", '{"file_path": "a'), "JSON"),
+        (call("fly", {}), "fly"),
+        (call("read", {"file_path": "missing.txt"}), "missing.txt"),
+        (call("bash", {"command": "echo no such thing >&2; exit 3"}), "exit code: 3"),
+    ],
+)
+async def test_a_call_that_cannot_be_or_fails_goes_back_to_the_model_which_goes_on(
+    bench_with: BenchWith, wrong: dict[str, Any], words: str
+) -> None:
+    bench = bench_with(scenario("work", wrong, {"content": "Another way, then."}))
+    async with bench.open() as workbench:
+        tab = await workbench.open_chat()
+        run = await said_in(workbench, tab.id, "work")
+        said = await texts(workbench, tab.id)
+        assert words in said[2]
+        assert said[-1] == "assistant: Another way, then."
+        assert words in bench.newel.requests[1]["messages"][-1]["content"]
+        (end,) = await told(workbench, run, AgentEnd)
+        assert end.reason == "done"
+
+
+# -- tool servers -------------------------------------------------------------------------------------
+
+
+async def test_a_tool_server_that_does_not_start_is_broken_with_its_reason_and_no_chat_waits_for_it(
+    bench_with: BenchWith,
+) -> None:
+    bench = bench_with(
+        scenario("what time", call("time__get_current_time", {"timezone": "UTC"}), {"content": "Late."})
+    )
+    _servers(
+        bench,
+        away={"command": "/nowhere/server"},
+        silent={"command": "sleep", "args": ["60"]},
+        unreachable={"url": "http://127.0.0.1:9/mcp"},
+        time=TIME,
+    )
+    async with bench.open() as workbench:
+
+        def states() -> dict[str, str]:
+            return {each.name: each.state for each in workbench.statuses()}
+
+        await until(
+            lambda: (
+                states()
+                == {"away": "broken", "silent": "starting", "unreachable": "broken", "time": "active"}
+            )
+        )
+        reasons = {each.name: each.reason for each in workbench.statuses()}
+        assert "/nowhere/server" in reasons["away"]
+        assert reasons["unreachable"]
+        tab = await workbench.open_chat()
+        run = await said_in(workbench, tab.id, "what time is it")
+        (result,) = await told(workbench, run, ToolExecutionEnd)
+        assert (result.is_error, "UTC" in result.result) == (False, True)
+
+
+async def test_a_switch_that_cannot_be_kept_is_refused_in_words(bench_with: BenchWith) -> None:
+    bench = bench_with(scenario("ping", {"content": "pong"}))
+    _servers(bench, time=TIME)
+    (bench.newel.home / ".newel" / "mcp_state.json").mkdir()
+    async with bench.open() as workbench:
+        await until(lambda: workbench.statuses()[0].state == "active")
+        with pytest.raises(ConfigError, match=r"mcp_state\.json"):
+            await workbench.set_server("time", enabled=False)
+        tab = await workbench.open_chat()
+        await said_in(workbench, tab.id, "ping")
+        assert (await texts(workbench, tab.id))[-1] == "assistant: pong"
+
+
+def _servers(bench: Bench, **servers: dict[str, Any]) -> None:
+    home = bench.newel.home / ".newel"
+    home.mkdir()
+    (home / "mcp_config.json").write_text(json.dumps({"mcpServers": servers}))
+
+
+# -- the disk -----------------------------------------------------------------------------------------
+
+
+async def test_a_session_that_cannot_be_written_is_told_and_the_message_is_answered_later(
+    bench_with: BenchWith,
+) -> None:
+    bench = bench_with(scenario("ping", {"content": "pong"}))
+    sessions = bench.newel.home / ".newel" / "sessions"
+    async with bench.open() as workbench:
+        tab = await workbench.open_chat()
+        sessions.write_text("in the way")
+        run = await workbench.send(tab.id, UserMessage(content="ping"))
+        assert await ended(workbench, run) == "failed"
+        job = await workbench.engine.get(run)
+        assert job is not None
+        assert "sessions" in job.reason
+        sessions.unlink()
+        await said_in(workbench, tab.id, "ping again")
+        assert (await texts(workbench, tab.id))[-1] == "assistant: pong"
+
+
+async def test_an_agent_whose_log_cannot_be_written_says_so_and_works(bench_with: BenchWith) -> None:
+    judge = scenario("After", call("verdict", {"satisfied": True, "why": "It is there.", "missing": ""}))
+    work = scenario("Make it", call("bash", {"command": "touch made"}))
+    bench = bench_with({"scenarios": judge["scenarios"] + work["scenarios"]})
+    async with bench.open() as workbench:
+        (bench.newel.home / ".newel" / "logs").write_text("in the way")
+        tab = await workbench.open_agent()
+        run = await workbench.start(tab.id, Contract(text="Make it"))
+        await ended(workbench, run)
+        assert workbench.tab(tab.id).status == "completed"
+        (notice,) = await told(workbench, run, Notice)
+        assert "cannot be written" in notice.message
+        assert (bench.folder / "made").exists()
+
+
+# -- a stop in the midst of a request -----------------------------------------------------------------
+
+
+async def test_a_stop_during_a_request_keeps_its_answer_and_asks_nothing_more(bench_with: BenchWith) -> None:
+    asked = {"response": call("bash", {"command": "touch made"}), "delay_ms": 400}
+    bench = bench_with(scenario("work", asked, {"content": "Never asked for."}))
+    async with bench.open() as workbench:
+        chat, agent = await workbench.open_chat(), await workbench.open_agent()
+        runs = [
+            await workbench.send(chat.id, UserMessage(content="work")),
+            await workbench.start(agent.id, Contract(text="work")),
+        ]
+        await until(lambda: len(bench.newel.requests) == 2)
+        for tab in (chat, agent):
+            await workbench.stop(tab.id)
+        for run in runs:
+            await ended(workbench, run)
+            (end,) = await told(workbench, run, AgentEnd)
+            assert end.reason == "stopped"
+            assert len(await told(workbench, run, ToolExecutionEnd)) == 1
+        assert (workbench.tab(chat.id).status, workbench.tab(agent.id).status) == ("idle", "stopped")
+        assert len(bench.newel.requests) == 2
