@@ -3,7 +3,8 @@
     python benchmarks/model_server.py LOG STEPS
 
 The k-th request of a conversation (counted by its tool results) is answered, streaming, with the call
-``bash {"command": "true k"}``, the one after STEPS with the text ``done``. It listens on a free port of
+``bash {"command": "true k"}``, the one after STEPS with the text ``done``; a request that offers the tool
+``verdict`` with one, satisfied after STEPS. It listens on a free port of
 127.0.0.1, prints the port, and writes one line ``step<TAB>received_ns<TAB>sent_ns<TAB>bytes`` a request, in
 nanoseconds of the monotonic clock. Standard library only: it must cost as little as possible.
 """
@@ -23,7 +24,7 @@ NO_MODELS = b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Lengt
 """The answer to a request without a body: a list of models without one."""
 
 
-def answer(step: int, steps: int) -> bytes:
+def answer(step: int, steps: int, *, judged: bool) -> bytes:
     """The body of one answer: chunks of server-sent events."""
 
     def event(delta: dict[str, object], finish: str | None = None) -> bytes:
@@ -37,9 +38,11 @@ def answer(step: int, steps: int) -> bytes:
         }
         return b"data: " + json.dumps(chunk).encode() + b"\n\n"
 
-    if step < steps:
+    if step < steps or judged:
         arguments = json.dumps({"command": f"true {step}"})
-        function = {"name": "bash", "arguments": ""}
+        if judged:
+            arguments = json.dumps({"satisfied": step >= steps, "why": "Counted.", "missing": "More."})
+        function = {"name": "verdict" if judged else "bash", "arguments": ""}
         events = [
             event({"role": "assistant", "content": ""}),
             event({"content": "Next."}),
@@ -88,7 +91,8 @@ class Connection(asyncio.Protocol):
             body = b"".join(self.parts)
             self.parts, self.missing = [], None
             step = body.count(b'"role":"tool"')
-            self.transport.write(answer(step, self.steps))
+            judged = b'"name":"verdict"' in body
+            self.transport.write(answer(step, self.steps, judged=judged))
             self.log.write(f"{step}\t{received}\t{time.monotonic_ns()}\t{self.size}\n")
 
 

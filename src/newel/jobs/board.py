@@ -443,8 +443,7 @@ class Board:
         match what:
             case "questions":
                 asks = bool(self._conversation(tab).questions.waiting)
-                if self._live[tab].kind == "chat":
-                    self._update(tab, status="waiting" if asks else "running")
+                self._update(tab, status="waiting" if asks else "running")
                 self.tell("questions", tab)
             case "said":
                 self._update(tab, activity=self._live[tab].activity + 1)

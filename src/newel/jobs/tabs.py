@@ -13,7 +13,7 @@ Positive = Annotated[int, msgspec.Meta(ge=1)]
 Amount = Annotated[float, msgspec.Meta(gt=0)]
 
 ChatStatus = Literal["idle", "running", "waiting"]
-"""``waiting``: a question waits for a person."""
+"""``waiting``: a question waits for a person. An agent that runs may have that state, too."""
 
 
 class Contract(Wire, frozen=True, kw_only=True):
@@ -94,7 +94,8 @@ class Totals(Wire, frozen=True, kw_only=True):
 
 class Snapshot(Wire, frozen=True, kw_only=True):
     """Where a reader begins: the conversation up to event ``seq`` of ``run``. ``more`` says that earlier messages exist.
-    ``working`` is the set of calls that run now. For an agent, ``events`` holds the run's verdicts and states so far.
+    ``working`` is the set of calls that run now. Of an agent no messages are given: its run is read from
+    its first event, which says more than they do.
     """
 
     messages: list[AppMessage]

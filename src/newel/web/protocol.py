@@ -49,7 +49,9 @@ class Unwatch(Request, frozen=True, kw_only=True, tag="unwatch"):
 
 
 class OpenChat(Request, frozen=True, kw_only=True, tag="openChat"):
-    """Open a chat: a new conversation, or the session with this id. The reply's ``tab`` is its id."""
+    """Open a chat: a new conversation, or the session with this id. The reply's ``tab`` is its id; the
+    list of tabs that has it may come later.
+    """
 
     session: Name | None = None
     model: Name | None = None

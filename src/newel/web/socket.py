@@ -16,6 +16,7 @@ from anyio.abc import TaskGroup
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from newel.agent.errors import NewelError
+from newel.agent.events import MessageUpdate, ToolExecutionUpdate
 from newel.jobs.board import Change, EventFrame, Frame, SoFarFrame
 from newel.jobs.tabs import Snapshot
 from newel.providers.encode import to_json
@@ -44,10 +45,12 @@ AT_ONCE = 32
 """Requests of one socket under way; the next one is read when one of them is done."""
 COMMAND_TIME = 30.0
 """Seconds that a command may take, for it goes on when its page is gone."""
-LAST = 2**53
-"""No event has a higher number."""
 PAUSE = 0.05
 """Seconds between two tellings of changes, each of which names all tabs."""
+
+PIECES = (MessageUpdate, ToolExecutionUpdate)
+BREATH = 0.008
+"""Seconds between two pieces of text: what comes faster than that is joined, as no eye follows it and each costs."""
 
 log = logging.getLogger(__name__)
 
@@ -174,8 +177,7 @@ class _Socket:
     async def _watch(self, request: Watch, tasks: TaskGroup) -> Reply:
         self._board.tab(request.tab)  # raises if there is none
         await self._unwatch(request.tab)
-        after = min(max(request.after, 0), LAST)
-        frames = self._board.follow(request.tab, request.run, after)
+        frames = self._board.follow(request.tab, request.run, request.after)
         watching = self._watched[request.tab] = _Watching()
         tasks.start_soon(self._follow, request.tab, frames, watching)
         return Reply(re=request.id, tab=request.tab)
@@ -191,6 +193,8 @@ class _Socket:
                 async with aclosing(frames):
                     async for frame in frames:
                         await self._say(_as_message(tab, frame))
+                        if isinstance(frame, EventFrame) and isinstance(frame.event, PIECES):
+                            await anyio.sleep(BREATH)
         except WebSocketDisconnect:
             raise
         except Exception as error:  # noqa: BLE001 — as above

@@ -284,8 +284,14 @@ async def test_numbers_beyond_all_events_break_nothing(tmp_path: Path) -> None:
         tab = await one.open_chat()
         run = (await one.ask("send", tab=tab, messageId="m1", text="Hi"))["run"]
         await one.event("agent_end")
-        for after in (-1, 2**31, 2**63, 2**70):
-            assert (await one.ask("watch", tab=tab, run=run, after=after))["type"] == "reply"
+        for after, answer in (
+            (2**31, "reply"),
+            (2**53, "reply"),
+            (-1, "error"),
+            (2**63, "error"),
+            (2**70, "error"),
+        ):
+            assert (await one.ask("watch", tab=tab, run=run, after=after))["type"] == answer
         assert (await one.ask("ping"))["type"] == "reply"
         assert "internal_error" not in {message.get("code") for message in one.heard}
 

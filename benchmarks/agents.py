@@ -1,0 +1,149 @@
+"""Many agents at once: contracts with a verdict after each step, beside a bare loop of the same requests.
+
+    python benchmarks/agents.py [--agents 200] [--steps 100]
+
+Each agent works, on the job engine with its journal on the disk, a session and a log, for so many steps of
+``bash {"command": "true k"}``; after each a model is asked for a verdict. The floor asks the same number of requests of
+the same server and starts as many shells, as many conversations at once: no journal, no session, nothing kept.
+``RSS`` is the peak of the process that runs the agents, in MiB. ``busy``: how many cores the rest of the machine used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+
+async def agents(base_url: str, count: int, steps: int, folder: Path) -> None:
+    """Run them through the workbench, as the page would."""
+    import anyio
+
+    from newel import config
+    from newel.app.workbench import open_workbench
+    from newel.config import Flags
+    from newel.jobs.tabs import Contract
+
+    environ = {"NEWEL_HOME": str(folder / "home")}
+    project = folder / "project"
+    project.mkdir()
+    settings = config.load(Flags(base_url=base_url, model="m"), cwd=project, environ=environ)
+    async with AsyncExitStack() as stack:
+        workbench = await open_workbench(settings, stack, ephemeral=False)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(workbench.run)
+            tabs = [await workbench.open_agent() for _ in range(count)]
+            began = time.monotonic()
+            for tab in tabs:
+                await workbench.start(tab.id, Contract(text="Run the steps.", max_turns=steps + 10))
+            while any(  # noqa: ASYNC110 — a tenth of a second is nothing here
+                tab.status == "running" for tab in workbench.tabs
+            ):
+                await anyio.sleep(0.1)
+            took = time.monotonic() - began
+            states = {tab.status for tab in workbench.tabs}
+            tasks.cancel_scope.cancel()
+    assert states == {"completed"}, [(tab.status, tab.reason) for tab in workbench.tabs][:3]
+    print(json.dumps({"seconds": took}))
+
+
+async def floor(base_url: str, count: int, steps: int) -> None:
+    """As many conversations, with httpx2 and a shell for each step."""
+    import httpx2
+
+    began = time.monotonic()
+    limits = httpx2.Limits(max_connections=None)
+    async with httpx2.AsyncClient(verify=False, trust_env=False, limits=limits, timeout=600) as client:
+
+        async def ask(messages: list[str]) -> bytes:
+            body = f'{{"model":"m","stream":true,"messages":[{",".join(messages)}]}}'
+            return (await client.post(base_url + "/chat/completions", content=body.encode())).content
+
+        async def converse() -> None:
+            messages = [json.dumps({"role": "user", "content": "Run the steps."})]
+            question = json.dumps({"role": "user", "content": "After so many tool calls: is it fulfilled?"})
+            for step in range(steps):
+                await ask(messages)
+                shell = await asyncio.create_subprocess_exec(
+                    "/bin/sh", "-c", f"true {step}", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+                )
+                await shell.communicate()
+                function = {"name": "bash", "arguments": json.dumps({"command": f"true {step}"})}
+                call = {"id": f"call_{step}", "type": "function", "function": function}
+                messages.append(json.dumps({"role": "assistant", "content": "Next.", "tool_calls": [call]}))
+                messages.append(f'{{"role":"tool","tool_call_id":"call_{step}","content":""}}')
+                await ask([*messages, question])
+
+        await asyncio.gather(*(converse() for _ in range(count)))
+    print(json.dumps({"seconds": time.monotonic() - began}))
+
+
+def busy_seconds() -> float:
+    """What all cores together have worked since the machine started."""
+    fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:8]]
+    return (fields[0] + fields[1] + fields[2] + fields[5] + fields[6]) / os.sysconf("SC_CLK_TCK")
+
+
+def measure(what: str, count: int, steps: int) -> tuple[float, float, float]:
+    """Seconds, peak MiB and busy cores of one of the two, in a process of its own."""
+    with tempfile.TemporaryDirectory(prefix="newel-bench-") as folder:
+        server = subprocess.Popen(
+            [sys.executable, str(HERE / "model_server.py"), str(Path(folder, "log")), str(steps)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert server.stdout is not None
+        port = server.stdout.readline().strip()
+        before, own, began = busy_seconds(), sum(os.times()[:4]), time.monotonic()
+        words = [what, "--url", f"http://127.0.0.1:{port}/v1", "--agents", str(count), "--steps", str(steps)]
+        run = subprocess.run(
+            [sys.executable, __file__, *words, "--folder", folder],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        server.terminate()
+        server.wait()
+        if run.returncode:
+            sys.exit(run.stderr)
+        peak = next(line.split()[1] for line in run.stderr.splitlines() if line.startswith("peak "))
+        seconds = json.loads(run.stdout)["seconds"]
+        others = (busy_seconds() - before) - (sum(os.times()[:4]) - own)
+        return seconds, float(peak), max(0.0, others / (time.monotonic() - began))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", nargs="?", choices=["agents", "floor"], help=argparse.SUPPRESS)
+    parser.add_argument("--agents", type=int, default=200)
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--url", help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.what:
+        run = agents(given.url, given.agents, given.steps, given.folder)
+        asyncio.run(run if given.what == "agents" else floor(given.url, given.agents, given.steps))
+        print(f"peak {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}", file=sys.stderr)
+        return
+    print(f"{'':10}{'agents':>8}{'steps':>7}{'seconds':>9}{'RSS MiB':>9}{'busy':>6}")
+    for what in ("floor", "agents"):
+        seconds, peak, busy = measure(what, given.agents, given.steps)
+        print(
+            f"{what:10}{given.agents:>8}{given.steps:>7}{seconds:>9.1f}{peak:>9.0f}{busy:>6.2f}", flush=True
+        )
+
+
+if __name__ == "__main__":
+    main()
