@@ -38,6 +38,7 @@ async def agents(base_url: str, count: int, steps: int, folder: Path) -> None:
     project = folder / "project"
     project.mkdir()
     settings = config.load(Flags(base_url=base_url, model="m"), cwd=project, environ=environ)
+    took, states = 0.0, set[str]()
     async with AsyncExitStack() as stack:
         workbench = await open_workbench(settings, stack, ephemeral=False)
         async with anyio.create_task_group() as tasks:
@@ -51,7 +52,7 @@ async def agents(base_url: str, count: int, steps: int, folder: Path) -> None:
             ):
                 await anyio.sleep(0.1)
             took = time.monotonic() - began
-            states = {tab.status for tab in workbench.tabs}
+            states = {str(tab.status) for tab in workbench.tabs}
             tasks.cancel_scope.cancel()
     assert states == {"completed"}, [(tab.status, tab.reason) for tab in workbench.tabs][:3]
     print(json.dumps({"seconds": took}))

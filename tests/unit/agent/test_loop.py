@@ -435,7 +435,9 @@ async def test_a_call_left_open_by_a_crash_runs_again_if_it_only_reads_and_the_m
     watched = Watched([says("I have read it.")], [Say()], messages=history)
     end = await watched.agent.answer([])
     assert end.reason == "done"
-    assert [event.tool_call_id for event in watched.of(ToolExecutionStart)] == [watched.results[0].tool_call_id]
+    assert [event.tool_call_id for event in watched.of(ToolExecutionStart)] == [
+        watched.results[0].tool_call_id
+    ]
     assert not watched.results[0].is_error
     _assert_valid(watched.agent.state.messages)
 
