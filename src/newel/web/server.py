@@ -24,7 +24,7 @@ GRACE = 1
 async def serve(
     app: ASGIApp, listener: Listener, *, announce: Callable[[], Any], closing: anyio.Event
 ) -> None:
-    """Serve until SIGINT or SIGTERM, or until cancelled; then end within two seconds, whoever is connected.
+    """Serve until SIGINT, SIGTERM or SIGHUP, or until cancelled; then end within two seconds, whoever is connected.
 
     ``announce`` is called as soon as connections are accepted. ``closing`` is set when the end has come: streams without
     an end of their own watch it. Must run in the main thread.
@@ -44,7 +44,7 @@ async def serve(
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(run)
         try:
-            with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            with anyio.open_signal_receiver(*_end_signals()) as signals:
                 async for _ in signals:
                     server.force_exit = server.should_exit  # whoever asks twice is in a hurry
                     end()
@@ -86,6 +86,14 @@ def _config(app: ASGIApp) -> uvicorn.Config:
         limit_concurrency=MAX_CONNECTIONS,
         timeout_graceful_shutdown=GRACE,
     )
+
+
+def _end_signals() -> list[signal.Signals]:
+    """What asks the process to end. That its terminal is gone does, too, unless somebody (``nohup``) has it ignored."""
+    asks = [signal.SIGINT, signal.SIGTERM]
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        asks.append(signal.SIGHUP)
+    return asks
 
 
 def _allow_many_files() -> None:
