@@ -15,7 +15,7 @@ from newel.jobs.events import ContractState, Notice
 from newel.jobs.feed import Feed, Recorder
 from newel.jobs.logfile import RunLog, log_file
 from newel.jobs.tabs import Contract
-from newel.jobs.turn import read_events
+from newel.jobs.turn import STOPPED, read_events
 from newel.jobs.worktree import make_worktree
 
 CONTRACT = "contract"
@@ -64,6 +64,10 @@ async def carry_out_contract(
             await recorder(Notice(level="info", message=params.notice))
         with RunLog(params.log, secrets=crew.secrets) as log:
             async with conversation.run(recorder, earlier) as agent:
+                if conversation.stop_asked:
+                    state = ContractState(state="stopped", reason=STOPPED)
+                    await recorder(state)
+                    return state
                 return await carry_out(
                     params.contract,
                     agent,

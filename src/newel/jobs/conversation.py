@@ -95,6 +95,8 @@ class Conversation:
         """Held by who gives messages to the run under way: they are said in the order in which they were taken."""
         self.taken: set[str] = set()
         """Ids of the messages that were said, by the run under way or before it."""
+        self.stop_asked = False
+        """Whether the run under way, or the one that is just about to be, is to end."""
         self.judged = Totals(Usage(), None, 0)
         self.crew = crew
         self._changed = changed
@@ -120,19 +122,27 @@ class Conversation:
             journal=self.journal,
             put=self.questions.put,
         )
-        agent = self.agent or self.crew.make(seat)
-        if self.model and agent.state.model.id != self.model:
-            agent.set_model(self.model)
-        agent.reopen([event.message for event in earlier if isinstance(event, MessageEnd)])
-        self.crew.prepare(agent, seat)
-        self.agent, self.recorder = agent, recorder
-        self.taken = {entry.message.id for entry in agent.session.get_tree()}
         try:
-            yield agent
+            agent = self.agent or self.crew.make(seat)
+            if self.model and agent.state.model.id != self.model:
+                agent.set_model(self.model)
+            try:
+                agent.reopen([event.message for event in earlier if isinstance(event, MessageEnd)])
+                self.crew.prepare(agent, seat)
+                self.agent, self.recorder = agent, recorder
+                self.taken = {entry.message.id for entry in agent.session.get_tree()}
+                yield agent
+            finally:
+                agent.agent.clear_queue()
+                agent.release()
         finally:
-            agent.agent.clear_queue()
-            agent.release()
-            self.recorder = None
+            self.recorder, self.stop_asked = None, False
+
+    def stop(self, *, now: bool) -> None:
+        """End the run before its next request, or at once; one that has its agent not yet does not begin."""
+        self.stop_asked = True
+        if self.working is not None:
+            (self.working.abort if now else self.working.stop)()
 
     async def record(self, event: RunEvent) -> None:
         """Record what belongs to the run under way and is no event of its agent."""

@@ -20,6 +20,7 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
+from newel.agent.events import AgentEnd
 from newel.jobs.buffer import Buffer, Numbered, Published
 from newel.jobs.engine import FINAL, Engine, EngineError, Lease
 from newel.jobs.events import RunEvent, decode, encode, is_lasting
@@ -177,6 +178,8 @@ class Recorder:
         self.run = lease.job
         self.seq = lease.seq
         """The number of the last event in the journal."""
+        self.ended = False
+        """Whether the agent's last event was recorded."""
 
     async def __call__(self, event: RunEvent) -> None:
         if not is_lasting(event):
@@ -187,3 +190,4 @@ class Recorder:
             with anyio.CancelScope(shield=True):
                 self.seq = await self._engine.append(self._lease, [encode(event)], expect_seq=self.seq)
             self._feed.publish(self.run, self.seq, event)
+            self.ended |= isinstance(event, AgentEnd)

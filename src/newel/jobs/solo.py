@@ -50,10 +50,9 @@ class Solo:
 
     def stop(self, *, now: bool = False) -> bool:
         """End it before its next request, or at once; False if it is not under way."""
-        agent = self._conversation.working
-        if agent is not None:
-            (agent.abort if now else agent.stop)()
-        return agent is not None
+        working = self._conversation.working is not None
+        self._conversation.stop(now=now)
+        return working
 
     def _heard(self, what: Heard) -> None:
         """A question would wait for ever."""

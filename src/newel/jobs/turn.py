@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from newel.agent.errors import ProviderError
-from newel.agent.events import AgentEnd, AgentEvent
+from newel.agent.errors import NewelError
+from newel.agent.events import AgentEnd, AgentEvent, ErrorEvent
 from newel.agent.messages import UserMessage, Wire
 from newel.jobs.conversation import Conversation, is_settled
-from newel.jobs.engine import Engine, Lease, Outcome
+from newel.jobs.engine import Cancelled, Engine, EngineError, Lease, Lost, Outcome
 from newel.jobs.events import RunEvent, decode
 from newel.jobs.feed import Feed, Recorder
 from newel.session.coding_agent import CodingAgent
 
 TURN = "turn"
+STOPPED = "Stopped before the first request."
 
 
 class TurnParams(Wire, frozen=True, kw_only=True):
@@ -53,12 +54,17 @@ async def answer_turn(
     if ended := [event for event in earlier if isinstance(event, AgentEnd) and event.reason != "aborted"]:
         return outcome(ended[-1])
     recorder = Recorder(engine, lease, feed)
-    async with conversation.run(recorder, earlier) as agent:
-        await begun()
-        try:
+    try:
+        async with conversation.run(recorder, earlier) as agent:
+            await begun()
             return outcome(await _answer(agent, conversation, params, recorder))
-        except ProviderError as error:
-            return Outcome(state="failed", reason=str(error))
+    except (Lost, Cancelled, EngineError):
+        raise
+    except NewelError as error:
+        if not recorder.ended:  # the session is another program's, say: the run could not begin
+            await recorder(ErrorEvent(code=error.code, message=str(error)))
+            await recorder(AgentEnd(reason="error", message=str(error)))
+        return Outcome(state="failed", reason=str(error))
 
 
 def outcome(end: AgentEnd) -> Outcome:
@@ -74,6 +80,12 @@ async def _answer(
 ) -> AgentEnd:
     message = params.message
     tree = {entry.message.id: entry for entry in agent.session.get_tree()}
+    if conversation.stop_asked:
+        if message is not None and message.id not in tree:
+            await agent.agent.append_message(message)
+        end = AgentEnd(reason="stopped", message=STOPPED)
+        await record(end)
+        return end
     if message is None or message.id in tree:
         if not is_settled(agent.get_messages()):
             return await agent.answer([])

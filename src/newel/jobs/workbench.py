@@ -5,14 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol, Self
 
-import anyio.to_thread
-
 from newel.jobs.board import Board
 from newel.jobs.conversation import Crew
 from newel.jobs.engine import Engine
 from newel.jobs.feed import Feed
 from newel.mcp.status import ServerStatus
-from newel.session.listing import SessionSummary
 
 
 class ToolServers(Protocol):
@@ -42,10 +39,6 @@ class Workbench(Board):
         workbench = await cls.open(engine, feed, crew, folder=folder, home=home)
         workbench.servers = servers
         return workbench
-
-    async def sessions(self) -> list[SessionSummary]:
-        """The folder's sessions, the latest first."""
-        return await anyio.to_thread.run_sync(self.crew.sessions)
 
     async def models(self) -> list[str]:
         """The models that the server offers. Raises ``ProviderError``."""

@@ -85,11 +85,12 @@ def latest(directory: Path, cwd: str) -> Path | None:
 
 
 def known(directory: Path, cwd: str, session_id: str) -> Path | None:
-    """The file of the session with exactly this id, in the folder of ``cwd`` or else anywhere; None if there is none."""
-    for folder in (cwd, None):
-        for path, _ in session_files(directory, folder):
-            if metadata_from_name(path).id == session_id:
-                return path
+    """The file of the session of a project with exactly this id; None if there is none."""
+    folder = project_folder(directory, cwd)
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):  # noqa: PTH208 — thousands of names, and no Path is needed for each
+            if name.endswith(f"_{session_id}{SUFFIX}"):
+                return folder / name
     return None
 
 

@@ -43,7 +43,7 @@ class SessionManager:
     ``continue_`` and ``session`` the session is new, and its file appears with its first message.
     ``continue_`` opens the project's latest session, or begins a new one if there is none; ``session``
     opens the one with that id, that beginning of an id, or that path. ``own_id`` opens
-    the one with exactly that id, or begins it. ``ephemeral`` keeps a new session in memory.
+    the project's one with exactly that id, or begins it. ``ephemeral`` keeps a new session in memory.
 
     A session that is opened gets a result for each tool call that has none: ``interrupted``; without ``settle``
     such calls stay open, for a run that goes on with them. What was broken in its file stands in ``damage``.

@@ -1,0 +1,212 @@
+"""One open tab: what is true of it now, its conversation, and what its readers are given."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Literal
+
+import anyio
+import msgspec
+
+from newel.agent.messages import AppMessage, UserMessage
+from newel.jobs.conversation import Conversation, Crew, Heard
+from newel.jobs.engine import FINAL, Engine, Job
+from newel.jobs.events import ContractState, RunEvent, decode
+from newel.jobs.feed import Feed
+from newel.jobs.tabs import Snapshot, SoFar, Tab, Totals
+from newel.jobs.turn import TURN, TurnParams
+from newel.session.coding_agent import totals
+
+PAGE = 100
+"""Messages that a reader gets to begin with."""
+
+What = Literal["tabs", "questions", "totals", "servers"]
+Tell = Callable[[What, str], None]
+"""Says what has changed: the list of tabs, or something of the tab that is named."""
+
+
+class EventFrame(msgspec.Struct, frozen=True):
+    """An event of a run; a fleeting one has the number of the lasting one before it."""
+
+    run: str
+    seq: int
+    event: RunEvent
+
+
+class SoFarFrame(msgspec.Struct, frozen=True):
+    run: str
+    seq: int
+    so_far: SoFar
+
+
+Frame = Snapshot | EventFrame | SoFarFrame
+
+
+class OpenTab:
+    """``tab`` is shown as it stands here. ``waiting`` has the jobs of messages that wait for the run under way, by the
+    message's id.
+    """
+
+    def __init__(self, tab: Tab, engine: Engine, feed: Feed, crew: Crew, tell: Tell) -> None:
+        self.tab = tab
+        self.waiting: dict[str, str] = {}
+        self._engine = engine
+        self._feed = feed
+        self._crew = crew
+        self._tell = tell
+        self._epoch = 0
+        """How often what was said has become something else: it went back, or began anew."""
+        self._closed = False
+        self._news = anyio.Event()
+        """Set, and replaced, when the latest run or the epoch is another one, or the tab was closed."""
+        self.conversation = self._converse()
+
+    async def load(self) -> None:
+        """Learn from the latest run how the tab stands."""
+        for job in await self._engine.find(queue=self.tab.id, limit=1):
+            state = await self._state_after(job)
+            self.tab = msgspec.structs.replace(self.tab, run=job.id, status=state.state, reason=state.reason)
+            if self.tab.kind == "chat" and state.state != "running":
+                self.tab = msgspec.structs.replace(self.tab, status="idle", reason="")
+
+    async def _state_after(self, job: Job) -> ContractState:
+        if job.state not in FINAL:
+            return ContractState(state="running")
+        last = await self._engine.read(job.id, max(0, job.seq - 5)) if self.tab.kind == "agent" else []
+        states = [event for entry in last if isinstance(event := decode(entry.data), ContractState)]
+        return states[-1] if states else ContractState(state="failed", reason=job.reason)
+
+    # -- what is true now ---------------------------------------------------------------------------
+
+    @property
+    def is_running(self) -> bool:
+        return self.tab.status in {"running", "waiting"}
+
+    def update(self, **fields: object) -> None:
+        self.tab = msgspec.structs.replace(self.tab, **fields)
+        self._tell("tabs", "")
+
+    def begun(self, run: str) -> None:
+        """Its latest run is this one."""
+        self.update(status="running", run=run, reason="", queued=len(self.waiting))
+        self._wake()
+
+    def begin_anew(self, **fields: object) -> None:
+        """Another conversation takes this one's place; what still runs of that ends without being seen."""
+        self.update(**fields)
+        self.conversation = self._converse()
+        self._new_epoch()
+
+    def close(self) -> None:
+        """Send the readers away."""
+        self._closed = True
+        self._wake()
+
+    def _converse(self) -> Conversation:
+        def changed(what: Heard) -> None:
+            if conversation is self.conversation and not self._closed:
+                self._heard(what)
+
+        tab = self.tab
+        conversation = Conversation(
+            session=tab.session, folder=tab.folder, model=tab.model, crew=self._crew, changed=changed
+        )
+        return conversation
+
+    def _heard(self, what: Heard) -> None:
+        match what:
+            case "questions":
+                self.update(status="waiting" if self.conversation.questions.waiting else "running")
+                self._tell("questions", self.tab.id)
+            case "said":
+                self.update(activity=self.tab.activity + 1)
+                self._tell("totals", self.tab.id)
+            case "branched":
+                self._new_epoch()
+
+    def _new_epoch(self) -> None:
+        self._epoch += 1
+        self._wake()
+
+    def _wake(self) -> None:
+        news, self._news = self._news, anyio.Event()
+        news.set()
+
+    # -- what was said --------------------------------------------------------------------------------
+
+    async def messages(self) -> list[AppMessage]:
+        """What was said, and what was taken but could not be said because its run failed before."""
+        messages, unsaid = await self.conversation.messages(), None
+        if not self.is_running:
+            unsaid = await self.unsaid(messages)
+        return [*messages, unsaid] if unsaid else messages
+
+    async def unsaid(self, messages: list[AppMessage]) -> UserMessage | None:
+        """The message of the latest run, if it is not among these."""
+        job = await self._engine.get(self.tab.run) if self.tab.run else None
+        if job is None or job.kind != TURN or job.state != "failed":
+            return None
+        message = msgspec.json.decode(job.params, type=TurnParams).message
+        return None if message is None or any(each.id == message.id for each in messages) else message
+
+    def totals(self, messages: list[AppMessage]) -> Totals:
+        """What the conversation has used, its judges included."""
+        said, judged = totals(messages), self.conversation.judged
+        usage = said.usage + judged.usage
+        known = [cost for cost in (said.cost, judged.cost) if cost is not None]
+        agent = self.conversation.agent
+        return Totals(
+            input=usage.input,
+            output=usage.output,
+            context=said.context,
+            window=agent.window() if agent else None,
+            cost=sum(known) if known else None,
+        )
+
+    # -- readers --------------------------------------------------------------------------------------
+
+    async def snapshot(self) -> Snapshot:
+        """Where a reader begins."""
+        run, questions = self.tab.run, self.conversation.questions.waiting
+        if self.tab.kind == "agent":
+            # Verdicts and checks stand in the run's journal only, so the reader gets that from its beginning.
+            return Snapshot(messages=[], run=run, questions=questions)
+        job = await self._engine.get(run) if run else None
+        messages = await self.messages()
+        recorder, agent = self.conversation.recorder, self.conversation.working
+        if recorder is not None and agent is not None:  # nothing may be awaited from here on
+            run, messages = recorder.run, agent.get_messages()
+        return Snapshot(
+            messages=messages[-PAGE:],
+            run=run,
+            seq=recorder.seq if recorder else job.seq if job else 0,
+            more=len(messages) > PAGE,
+            working=sorted(agent.state.pending_tool_calls) if agent else [],
+            questions=questions,
+            totals=self.totals(messages),
+        )
+
+    async def follow(self, run: str | None, after: int) -> AsyncGenerator[Frame]:
+        """All that happens here; see ``Board.follow``."""
+        known = run is not None and run == self.tab.run
+        while not self._closed:
+            if not known:
+                snapshot = await self.snapshot()
+                yield snapshot
+                run, after = snapshot.run, snapshot.seq
+            epoch = self._epoch
+            if run is not None:
+                async with aclosing(self._feed.follow(run, after)) as items:
+                    async for item in items:
+                        if self._epoch != epoch or self._closed:
+                            break
+                        if isinstance(item, SoFar):
+                            yield SoFarFrame(run, after, item)
+                        else:
+                            after = item.seq
+                            yield EventFrame(run, item.seq, item.event)
+            while self._epoch == epoch and self.tab.run == run and not self._closed:
+                await self._news.wait()
+            known = self._epoch == epoch
+            run, after = self.tab.run, 0

@@ -1,0 +1,109 @@
+"""Two things at once: windows, buttons and programs that get in each other's way."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+import anyio
+import pytest
+
+from newel.agent.messages import UserMessage
+from newel.jobs.board import BoardError, EventFrame
+from newel.jobs.tabs import Contract
+from newel.session.manager import SessionManager
+from tests.integration.workbench.conftest import Bench, ended, said_in, texts
+from tests.integration.workbench.test_agents import contract_scenarios
+from tests.support import scenario
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_chat_whose_session_a_terminal_holds_says_so_and_answers_later(
+    bench_with: Callable[..., Bench],
+) -> None:
+    """Else a message is acknowledged and then nobody speaks of it again."""
+    bench = bench_with(scenario("ping", {"content": "pong"}))
+    async with bench.open() as workbench:
+        tab = await workbench.open_chat()
+        await said_in(workbench, tab.id, "ping")
+        home = bench.newel.home / ".newel" / "sessions"
+        with SessionManager(directory=home, cwd=str(bench.folder), session=tab.session):
+            run = await workbench.send(tab.id, UserMessage(content="ping while it is held"))
+            assert await ended(workbench, run) == "failed"
+            events: list[str] = []
+            with anyio.fail_after(8):
+                async for frame in workbench.follow(tab.id, run, 0):
+                    assert isinstance(frame, EventFrame)
+                    events.append(getattr(frame.event, "message", ""))
+                    if frame.event.__struct_config__.tag == "agent_end":
+                        break
+            assert "is open" in events[-1]
+            assert (await texts(workbench, tab.id))[-1] == "user: ping while it is held"
+        await ended(workbench, await workbench.retry(tab.id))
+        assert (await texts(workbench, tab.id))[-2:] == ["user: ping while it is held", "assistant: pong"]
+
+
+async def test_stop_right_after_sending_keeps_the_message_and_asks_nobody(
+    bench_with: Callable[..., Bench],
+) -> None:
+    bench = bench_with(scenario("ping", {"content": "pong"}))
+    async with bench.open() as workbench:
+        tab = await workbench.open_chat()
+        run = await workbench.send(tab.id, UserMessage(content="ping"))
+        await workbench.stop(tab.id)
+        await ended(workbench, run)
+        assert bench.newel.requests == []
+        assert await texts(workbench, tab.id) == ["user: ping"]
+        await ended(workbench, await workbench.retry(tab.id))
+        assert (await texts(workbench, tab.id))[-1] == "assistant: pong"
+
+
+async def test_an_agent_started_in_two_windows_at_once_works_once(bench_with: Callable[..., Bench]) -> None:
+    bench = bench_with(contract_scenarios("echo x >> made"))
+    async with bench.open() as workbench:
+        tab = await workbench.open_agent()
+        started: list[str] = []
+
+        async def start() -> None:
+            with contextlib.suppress(BoardError):
+                started.append(await workbench.start(tab.id, Contract(text="Make it")))
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3):
+                tasks.start_soon(start)
+        assert len(started) == 1
+        await ended(workbench, started[0])
+        assert workbench.tab(tab.id).status == "completed"
+    assert (bench.folder / "made").read_text() == "x\n"
+
+
+async def test_an_agent_stopped_as_it_starts_does_not_begin(bench_with: Callable[..., Bench]) -> None:
+    bench = bench_with(contract_scenarios("echo x >> made"))
+    async with bench.open() as workbench:
+        tab = await workbench.open_agent()
+        run = await workbench.start(tab.id, Contract(text="Make it"))
+        await workbench.stop(tab.id)
+        await ended(workbench, run)
+        assert workbench.tab(tab.id).status == "stopped"
+        assert bench.newel.requests == []
+
+
+async def test_retry_pressed_in_two_windows_at_once_is_one_run(bench_with: Callable[..., Bench]) -> None:
+    step = {"response": {"content": "pong"}, "fault": {"kind": "status", "status": 400, "times": 1}}
+    bench = bench_with({"scenarios": [{"name": "fails once", "trigger": "ping", "steps": [step]}]})
+    async with bench.open() as workbench:
+        tab = await workbench.open_chat()
+        await said_in(workbench, tab.id, "ping")
+        runs: list[str] = []
+
+        async def retry() -> None:
+            runs.append(await workbench.retry(tab.id))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(retry)
+            tasks.start_soon(retry)
+        await ended(workbench, runs[0])
+        assert len(set(runs)) == 1
+        assert (await texts(workbench, tab.id))[-1] == "assistant: pong"
+    assert len(bench.newel.requests) == 2
