@@ -21,7 +21,7 @@ export class Attachments {
   }
 
   async add(list) {
-    for (const file of list) {
+    for (const file of [...list]) { // a copy: the browser empties its list when the event is over
       const total = this.files.reduce((sum, each) => sum + each.size, 0) + file.size;
       if (total > LARGEST || this.files.length >= MOST) {
         this.refuse(`${file.name} was not attached: a message takes ${MOST} files and ${size(LARGEST)} in all.`);

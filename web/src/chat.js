@@ -13,7 +13,7 @@ export class ChatView {
     this.folder = h("code", {});
     const empty = h("div", { class: "empty", hidden: true },
       h("p", { class: "empty-title" }, "Nothing said yet."),
-      h("p", {}, "Say what you want done in ", this.folder, ". Tools, MCP servers and AGENTS.md of this project are at hand."));
+      h("p", {}, "Say what you want done in ", this.folder, "."));
     this.foot = new Foot({ retry: () => actions.retry(tab) });
     this.conversation = new Conversation({
       tab, empty, foot: this.foot.el,

@@ -8,15 +8,15 @@ export const DEFAULTS = {
 };
 
 const NUMBERS = [
-  ["maxTurns", "Turns", { min: 1, step: 1 }, "requests to the model"],
-  ["maxMinutes", "Minutes", { min: 0.1, step: "any" }, "of wall clock"],
+  ["maxTurns", "Turns", { min: 1, step: 1 }, "of work"],
+  ["maxMinutes", "Minutes", { min: 0.1, step: "any" }, "at work"],
   ["maxTokens", "Tokens", { min: 1, step: 1 }, "empty: no limit"],
   ["maxCost", "US dollars", { min: 0.0001, step: "any" }, "empty: no limit"],
 ];
 
 const SWITCHES = [
-  ["smallModel", "Judge with the small model", "The evaluation after each cycle asks the small model, where one is set."],
-  ["worktree", "A git worktree of its own", "The agent works on a branch in its own folder."],
+  ["smallModel", "Judge with the small model", "It gives the verdicts, where one is set."],
+  ["worktree", "A git worktree of its own", "The agent works on a new branch, in a folder of its own."],
 ];
 
 export class ContractForm {

@@ -4,6 +4,8 @@ import { fill, h, icon } from "./dom.js";
 import { elapsed } from "./clock.js";
 import { isBusy } from "./store.js";
 
+const ASKS = "Waits for your answer.";
+
 export class Foot {
   constructor({ retry = null }) {
     this.retry = retry;
@@ -18,6 +20,7 @@ export class Foot {
     const button = state === "Retry" || state === "Go on";
     if (!state) fill(this.el);
     else if (button) fill(this.el, h("button", { type: "button", class: "again", onclick: this.retry }, icon("again"), state));
+    else if (state === ASKS) fill(this.el, icon("question"), state);
     else fill(this.el, h("span", { class: "spinner", "aria-hidden": "true" }), h("span", {}, state, " "), elapsed(new Date().toISOString()));
   }
 }
@@ -25,7 +28,7 @@ export class Foot {
 function working(tab, talk, stopping) {
   if (stopping === "now") return "Stopping…";
   if (stopping === "soon") return "Stops before the next request.";
-  if (talk.questions.length) return "Waits for your answer.";
+  if (talk.questions.length) return ASKS;
   const running = Object.values(talk.calls).filter((call) => call.working).length;
   if (running) return running === 1 ? "A tool runs." : `${running} tools run.`;
   const part = talk.live?.parts.at(-1);

@@ -1,6 +1,7 @@
 // Words and numbers as the page shows them. Pure functions of text.
 
 export const CALL_WIDTH = 80; // characters of a tool call's line, the ellipsis included
+const SUMMARY_WIDTH = 40; // characters of what a command wrote last
 
 /** A text that is at most `width` characters, cut with an ellipsis. Counts code points, so that no sign is torn. */
 export function cut(text, width) {
@@ -81,17 +82,47 @@ export function usage({ input, output, context, window, cost }) {
   return parts.join(" · ");
 }
 
-/** How a call ended, in a few words: "212 lines", "exit code 1", "+14 −3". */
-export function outcome(name, { output, isError, details }) {
+/** How a call ended, in a few words: "212 lines", "exit code 1", "+14 −3"; of a command, its last line. */
+export function outcome(name, result) {
+  const { output, isError, details } = result;
   if (details.timedOut) return "timed out";
   if (output.startsWith("Interrupted:")) return "interrupted";
   if (output.startsWith("Not run:")) return "not run";
   if (details.exitCode) return `exit code ${details.exitCode}`;
   if (isError) return "failed";
-  if (typeof details.diff === "string" && details.diff) return changed(details.diff);
-  if (name === "read" && Number.isInteger(details.linesRead)) return plural(details.linesRead, "line");
-  return "";
+  return facts(details) || lastWords(name, output);
 }
+
+/** What our own tools say of themselves, in numbers. */
+function facts({ diff, isNew, size: bytes, linesRead, entries, width, height }) {
+  if (isNew && Number.isInteger(bytes)) return `new, ${size(bytes)}`;
+  if (typeof diff === "string" && diff) return changed(diff);
+  if (Number.isInteger(linesRead)) return plural(linesRead, "line");
+  if (Number.isInteger(entries)) return plural(entries, "name");
+  return Number.isInteger(width) && Number.isInteger(height) ? `${width} × ${height}` : "";
+}
+
+/** The last line that a command wrote; of another tool its answer, if that is a single line. */
+function lastWords(name, output) {
+  const lines = plain(said(name, output).slice(-4_000)).split("\n").filter((line) => line.trim());
+  const last = name === "bash" || lines.length === 1 ? (lines.at(-1) ?? "") : "";
+  return cut(oneLine(last), SUMMARY_WIDTH);
+}
+
+/** A call's output as a person reads it: a command that wrote to one of its two outputs only needs no labels. */
+export function said(name, output) {
+  const code = output.lastIndexOf("\nexit code: ");
+  const middle = output.lastIndexOf(ERRORS, code);
+  if (name !== "bash" || !output.startsWith(OUT) || code < 0 || middle < 0) return output;
+  const out = output.slice(OUT.length, middle);
+  const errors = output.slice(middle + ERRORS.length, code);
+  if (out && errors) return output;
+  const [, ...notes] = output.slice(code + 1).split("\n"); // of a limit that was reached
+  return [out || errors, ...notes].filter(Boolean).join("\n");
+}
+
+const OUT = "stdout:\n";
+const ERRORS = "\nstderr:\n";
 
 /** Whether a call did not do what was asked. */
 export const hasFailed = ({ isError, details }) => Boolean(isError || details.exitCode);
@@ -111,7 +142,18 @@ export function diffLines(diff) {
 function changed(diff) {
   const lines = diffLines(diff);
   const count = (kind) => lines.filter((line) => line.kind === kind).length;
-  return `+${count("add")} −${count("del")}`;
+  return [count("add") && `+${count("add")}`, count("del") && `−${count("del")}`].filter(Boolean).join(" ");
+}
+
+/** A moment of the past, in seconds since 1970: the time of today, else the day. */
+export function moment(seconds, now = Date.now()) {
+  const then = new Date(seconds * 1_000);
+  const today = new Date(now);
+  if (then.toDateString() === today.toDateString()) {
+    return then.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
+  }
+  const year = then.getFullYear() === today.getFullYear() ? undefined : "numeric";
+  return then.toLocaleDateString("en-GB", { day: "numeric", month: "short", year });
 }
 
 /** How well `query` fits `text`, 0 if not at all: its letters in their order, better together and at word starts. */

@@ -43,6 +43,7 @@ export class Header {
     set(this.model, "aria-label", `Model: ${model}`);
     this.model.disabled = tab?.kind !== "chat";
     say(this.flags, [hello.approve, hello.ephemeral && "not kept"].filter(Boolean).join(" · "));
+    set(this.flags, "title", `What may run unasked: ${hello.approve}`);
     set(this.tools, "aria-expanded", toolsOpen);
     if (servers !== this.servers) this.#counts(counts(servers));
     this.servers = servers;

@@ -234,7 +234,7 @@ const line = (kind, picture, ...children) =>
 const TOLD = {
   notice: ({ level, text }) => line(level === "warning" ? "warn" : "info", level === "warning" ? "warn" : "question", plain(text)),
   error: ({ text }) => line("bad", "warn", plain(text)),
-  end: ({ text }) => line("info", "stop", plain(text)),
+  end: ({ reason, text }) => line(reason === "error" ? "bad" : "info", reason === "error" ? "close" : "stop", plain(text)),
   retry: ({ attempt, of, delay, reason }) =>
     line("warn", "again", `${plain(reason)} Trying again in ${duration(delay * 1_000)} (${attempt} of ${of}).`),
   verdict: ({ satisfied, why, missing }) =>

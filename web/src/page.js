@@ -4,14 +4,14 @@ import { AgentView } from "./agent.js";
 import { createActions } from "./actions.js";
 import { ChatView } from "./chat.js";
 import { askText, confirm } from "./dialog.js";
-import { fill, h, say, set } from "./dom.js";
+import { fill, h, icon, say, set } from "./dom.js";
 import { Header } from "./header.js";
 import { forgetTabs, kept } from "./kept.js";
 import { isAllowed, showDenied } from "./login.js";
 import { listen, openPalette, showKeys } from "./palette.js";
 import { added, Pace } from "./pace.js";
 import { pick } from "./picker.js";
-import { plain, plural } from "./format.js";
+import { moment, plain, plural } from "./format.js";
 import { Connection } from "./socket.js";
 import { createStore, isBusy } from "./store.js";
 import { emptyTalk } from "./talk.js";
@@ -288,13 +288,13 @@ export class Page {
     const elsewhere = waiting.filter((each) => each.id !== tab?.id);
     const name = tab ? `${plain(tab.title)} · newel` : "newel";
     const running = tab && isBusy(tab) ? "… " : "";
-    document.title = waiting.length ? `(${waiting.length}) ${plural(waiting.length, "question")} · ${name}` : running + name;
+    document.title = waiting.length ? `${plural(waiting.length, "question")} · ${name}` : running + name;
     this.asks.hidden = elsewhere.length === 0;
     const key = elsewhere.map((each) => each.id + each.title).join();
     if (key === this.asked) return;
     this.asked = key;
     fill(this.asks, ...elsewhere.map((each) =>
-      h("button", { type: "button", onclick: () => this.#show(each.id) }, `${plain(each.title)} waits for your answer`)));
+      h("button", { type: "button", onclick: () => this.#show(each.id) }, icon("question"), `${plain(each.title)} waits for your answer`)));
   }
 
   // -- commands ---------------------------------------------------------------------------------------
@@ -359,7 +359,7 @@ export class Page {
     const choices = this.actions.sessions().then((sessions) =>
       sessions.map(({ id, title, messages, modified }) => ({
         title: plain(title) || "Untitled",
-        detail: `${plural(messages ?? 0, "message")} · ${new Date(modified * 1_000).toLocaleString()}`,
+        detail: `${moment(modified)} · ${plural(messages ?? 0, "message")}`,
         value: id,
       })));
     const id = await pick({

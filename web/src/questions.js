@@ -55,10 +55,10 @@ function frame(question, title, ...children) {
       class: "question", "aria-labelledby": heading.id,
       onsubmit: (event) => event.preventDefault(),
     },
-    h("div", { class: "sr-only", role: "alert" }, `A question waits: ${title}`),
     heading,
     ...children,
     h("p", { class: "problem bad-text" }),
+    h("div", { class: "sr-only", role: "alert" }, `A question waits: ${title}`),
   );
 }
 
@@ -80,7 +80,7 @@ function approval(question, answer) {
   const no = () => answer({ decision: "no", ...(word.value.trim() && { word: word.value.trim() }) });
   return frame(
     question,
-    `Allow ${reveal(question.title)}?`,
+    `Allow “${reveal(question.title)}”?`,
     h("p", { class: "dim" }, "In ", h("code", {}, reveal(question.folder || "an unnamed folder")), ":"),
     preview,
     h("div", { class: "row" },

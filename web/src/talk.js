@@ -158,9 +158,7 @@ export const withQuestions = (talk, questions) => ({ ...talk, questions: questio
 
 function addMessage(talk, message) {
   if (message.role === "toolResult") {
-    const known = talk.calls[message.toolCallId]?.result;
-    const result = { ...resultOf(message, message.output), duration: known?.duration ?? null };
-    return withCall(talk, message.toolCallId, { working: false, result });
+    return withCall(talk, message.toolCallId, { working: false, result: resultOf(message, message.output) });
   }
   const kind = message.role;
   return addEntry(talk, { id: message.id, kind, at: message.timestamp ?? "", message });
@@ -185,7 +183,7 @@ const resultOf = (told, output) => ({
   isError: told.isError ?? false,
   details: told.details ?? {},
   images: told.images ?? [],
-  duration: told.duration ?? null,
+  duration: told.duration ?? 0,
 });
 
 function begun(message) {

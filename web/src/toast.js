@@ -1,8 +1,7 @@
-// Short messages at the edge. What went wrong stays until it is closed, with Retry where that can help.
+// Short messages at the edge: what went wrong stays until it is closed, with Retry where that can help.
 
 import { h, icon, iconButton } from "./dom.js";
 
-const SHORT = 4_000; // ms that a mere notice stays
 const MOST = 5;
 
 export class Toasts {
@@ -19,19 +18,9 @@ export class Toasts {
         retry();
       },
     }, "Retry");
-    const toast = this.#show("bad", "alert", "warn", words, again);
-  }
-
-  tell(words) {
-    const toast = this.#show("info", "status", "check", words, null);
-    setTimeout(() => toast.remove(), SHORT);
-  }
-
-  #show(kind, role, picture, words, button) {
-    const toast = h("div", { class: `toast ${kind}`, role }, icon(picture), h("span", { class: "toast-words" }, words), button,
+    const toast = h("div", { class: "toast", role: "alert" }, icon("warn"), h("span", { class: "toast-words" }, words), again,
       iconButton("close", "Close notice", () => toast.remove()));
     this.el.append(toast);
     while (this.el.children.length > MOST) this.el.firstChild.remove();
-    return toast;
   }
 }

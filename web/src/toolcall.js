@@ -2,7 +2,7 @@
 
 import { copyButton, fill, h, icon, say, set } from "./dom.js";
 import { diffView } from "./diff.js";
-import { callLine, duration, hasFailed, outcome, plain } from "./format.js";
+import { callLine, duration, hasFailed, outcome, plain, said } from "./format.js";
 import { keptHere } from "./kept.js";
 import { elapsed } from "./clock.js";
 
@@ -55,7 +55,7 @@ export class ToolLine {
     else if (!this.state?.result) say(this.aside, "");
     else {
       const { result } = this.state;
-      const words = [outcome(this.call.name, result), result.duration === null ? "" : duration(result.duration)];
+      const words = [outcome(this.call.name, result), result.duration && duration(result.duration)];
       say(this.aside, words.filter(Boolean).join(" · "));
     }
   }
@@ -83,12 +83,9 @@ export class ToolLine {
     this.shown = this.call;
     this.output = null;
     const { diff } = result?.details ?? {};
-    fill(
-      this.body,
-      typeof diff === "string" && diff ? diffView(diff) : null,
-      this.#input(),
-      result ? resultView(result) : this.#running(),
-    );
+    const whole = [this.#input(), result ? resultView(this.call.name, result) : this.#running()];
+    if (typeof diff !== "string" || !diff) fill(this.body, ...whole);
+    else fill(this.body, diffView(diff), h("details", {}, h("summary", {}, "Input and output"), ...whole));
   }
 
   #input() {
@@ -103,7 +100,7 @@ export class ToolLine {
   #running() {
     this.output = h("pre", { class: "output", tabindex: "0", "aria-label": "Output so far" });
     this.#stream(this.state?.output ?? "");
-    return this.output;
+    return h("div", { class: "section" }, h("div", { class: "section-head" }, "Output so far"), this.output);
   }
 
   #stream(text) {
@@ -134,8 +131,8 @@ function partial(text) {
   return Object.fromEntries(pairs.map(([, key, value]) => [key, value.replace(/\\n/g, "\n").replace(/\\(.)/g, "$1")]));
 }
 
-const resultView = (result) => [
-  section(result.isError ? "Error" : "Output", plain(result.output)),
+const resultView = (name, result) => [
+  section("Output", plain(said(name, result.output))),
   ...result.images.map(imageView),
 ];
 

@@ -25,8 +25,12 @@ export class ToolsPanel {
     if (servers === this.shown || this.el.hidden) return;
     this.shown = servers;
     const focused = document.activeElement?.closest("[data-key]")?.dataset.key;
-    fill(this.list, servers.length ? servers.map((server) => this.#server(server)) : NONE());
-    if (focused) this.list.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
+    const asking = servers.filter((server) => server.state === "untrusted");
+    const others = servers.filter((server) => server.state !== "untrusted");
+    fill(this.list, servers.length ? [...asking, ...others].map((server) => this.#server(server)) : NONE());
+    const key = this.decided && others.some((server) => server.name === this.decided) ? `on:${this.decided}` : focused;
+    if (key !== focused) this.decided = null;
+    if (key) this.list.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus();
   }
 
   #server(server) {
@@ -44,7 +48,7 @@ export class ToolsPanel {
             type: "checkbox", checked: on, "data-key": `on:${name}`, "aria-label": `${plain(name)} is on`,
             onchange: (event) => this.actions.setServer(name, { enabled: event.target.checked }),
           }), "on")),
-      server.reason && h("p", { class: state === "broken" ? "bad-text" : "warn-text" }, plain(server.reason)),
+      server.reason && state !== "untrusted" && h("p", { class: state === "broken" ? "bad-text" : "dim" }, plain(server.reason)),
       state === "untrusted" ? this.#trust(server) : h("p", { class: "dim target" }, h("code", {}, plain(server.target))),
       server.stderr && h("details", { open: state === "broken" }, h("summary", {}, "Last lines it wrote"),
         h("pre", { class: "output", tabindex: "0", "aria-label": `Last lines of ${plain(name)}` }, plain(server.stderr))),
@@ -54,11 +58,17 @@ export class ToolsPanel {
 
   #trust(server) {
     return h("div", { class: "trust" },
-      h("p", {}, "Named by ", h("code", {}, reveal(server.origin)), ". If you trust it, Newel runs exactly this on your machine:"),
+      h("p", {}, h("code", {}, reveal(server.origin)), " names it. If you trust it, Newel runs exactly this:"),
       h("pre", { class: "exact", tabindex: "0", "aria-label": "Command" }, reveal(server.target)),
       h("div", { class: "row" },
-        h("button", { type: "button", class: "primary", onclick: () => this.actions.setServer(server.name, { enabled: false }) }, "Do not run"),
-        h("button", { type: "button", onclick: () => this.actions.setServer(server.name, { trusted: true }) }, "Trust this command")));
+        h("button", { type: "button", class: "primary", onclick: () => this.#decide(server, { enabled: false }) }, "Do not run"),
+        h("button", { type: "button", onclick: () => this.#decide(server, { trusted: true }) }, "Trust this command")));
+  }
+
+  /** The card goes where the others are, and the focus with it. */
+  async #decide({ name }, change) {
+    this.decided = name;
+    if (!(await this.actions.setServer(name, change))) this.decided = null;
   }
 
   #tools(server) {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { callLine, cut, diffLines, duration, fit, outcome, plain, reveal, short, usage } from "../src/format.js";
+import { callLine, cut, diffLines, duration, fit, moment, outcome, plain, reveal, said, short, usage } from "../src/format.js";
 
 test("a call's line has the name and the parameters, and never more than 80 characters", () => {
   assert.equal(callLine("read", { file_path: "src/auth.py" }), "read src/auth.py");
@@ -40,6 +40,35 @@ test("how a call ended is said in a few words", () => {
   assert.equal(outcome("edit", result({ details: { diff: "@@ -1 +1 @@\n-a\n+b\n" } })), "+1 −1");
   assert.equal(outcome("read", result({ details: { linesRead: 1 } })), "1 line");
   assert.equal(outcome("x", result({ output: "Not run: the user declined this call." })), "not run");
+  assert.equal(outcome("write", result({ details: { isNew: true, size: 23, diff: "@@ -0,0 +1 @@\n+a\n" } })), "new, 23 B");
+  assert.equal(outcome("edit", result({ details: { diff: "@@ -1,2 +1 @@\n-a\n b\n" } })), "−1");
+  assert.equal(outcome("read", result({ details: { entries: 12 } })), "12 names");
+  assert.equal(outcome("read", result({ details: { width: 640, height: 480 } })), "640 × 480");
+  assert.equal(outcome("bash", result({ output: report("one\n12 passed\n", "") })), "12 passed");
+  assert.equal([...outcome("bash", result({ output: report("x".repeat(99), "") }))].length, 40);
+  assert.equal(outcome("time__now", result({ output: "12:40" })), "12:40");
+  assert.equal(outcome("time__now", result({ output: "{\n}" })), "");
+});
+
+const report = (out, errors) => `stdout:\n${out}\nstderr:\n${errors}\nexit code: 0`;
+
+test("a command's output is shown without labels, unless it wrote to both of its outputs", () => {
+  assert.equal(said("bash", report("a\nb", "")), "a\nb");
+  assert.equal(said("bash", report("", "no such file")), "no such file");
+  assert.equal(said("bash", report("", "")), "");
+  assert.equal(said("bash", report("a\nstderr:\nb", "")), "a\nstderr:\nb");
+  assert.equal(said("bash", report("a", "b")), report("a", "b"));
+  assert.equal(said("bash", `${report("a", "")}\nStopped after 30 seconds.`), "a\nStopped after 30 seconds.");
+  assert.equal(said("other", report("a", "")), report("a", ""));
+  assert.equal(said("bash", "Interrupted: the outcome is unknown."), "Interrupted: the outcome is unknown.");
+});
+
+test("a moment is told by the clock today, by its day before", () => {
+  const now = new Date(2026, 10, 22, 12, 0).getTime();
+  const at = (...parts) => new Date(...parts).getTime() / 1_000;
+  assert.equal(moment(at(2026, 10, 22, 9, 5), now), "09:05");
+  assert.equal(moment(at(2026, 10, 3, 9, 5), now), "3 Nov");
+  assert.equal(moment(at(2025, 10, 3), now), "3 Nov 2025");
 });
 
 test("numbers are short and say what they count", () => {

@@ -59,11 +59,12 @@ test("a tool's output streams, and its result replaces it", () => {
   );
   assert.deepEqual([running.calls.c.working, running.calls.c.output], [true, "line 1\nline 2\n"]);
   const end = { type: "tool_execution_end", toolCallId: "c", toolName: "bash", result: "all", isError: false, duration: 7 };
-  const message = { role: "toolResult", id: "t", toolCallId: "c", toolName: "bash", output: "all", isError: false };
+  const message = { role: "toolResult", id: "t", toolCallId: "c", toolName: "bash", output: "all", isError: false, duration: 7 };
   const done = after(running, [2, end], [3, { type: "message_end", message }]);
   assert.equal(done.calls.c.working, false);
   assert.deepEqual([done.calls.c.result.output, done.calls.c.result.duration], ["all", 7]);
   assert.deepEqual(done.entries, []);
+  assert.equal(fromSnapshot({ messages: [message] }).calls.c.result.duration, 7);
 });
 
 test("the output of a running tool takes bounded memory", () => {
