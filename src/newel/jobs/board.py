@@ -31,7 +31,7 @@ from newel.jobs.conversation import Crew, is_settled
 from newel.jobs.engine import FINAL, Engine, Lease, Outcome
 from newel.jobs.feed import Feed
 from newel.jobs.open_tab import EventFrame, Frame, OpenTab, SoFarFrame, What
-from newel.jobs.tabs import Contract, Question, Tab, Totals
+from newel.jobs.tabs import Contract, Question, Snapshot, Tab, Totals
 from newel.jobs.tabstore import TabStore
 from newel.jobs.turn import TURN, TurnParams, answer_turn
 from newel.jobs.worker import Handler, Worker
@@ -125,6 +125,10 @@ class Board:
         end = ids.index(before) if before in ids else len(ids)
         start = max(0, end - limit)
         return messages[start:end], start > 0
+
+    async def snapshot(self, tab: str) -> Snapshot:
+        """How a tab stands: where a reader begins."""
+        return await self._of(tab).snapshot()
 
     def follow(self, tab: str, run: str | None = None, after: int = 0) -> AsyncGenerator[Frame]:
         """All that happens in a tab, across its runs, until it is closed. A reader that knows event ``after`` of the

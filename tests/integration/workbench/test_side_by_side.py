@@ -57,7 +57,7 @@ async def test_a_tab_can_be_opened_read_and_closed_while_another_ones_tool_works
         with anyio.fail_after(20):
             while not (bench.folder / "done").exists():
                 other = await workbench.open_chat()
-                await anext(workbench.follow(tab.id))
+                await workbench.snapshot(tab.id)
                 await workbench.close(other.id)
                 rounds += 1
         await ended(workbench, run)
