@@ -45,6 +45,8 @@ NEW_CHAT = "Chat"
 """The title of a chat until something is said in it."""
 SAID = "Said in the run before."
 """Why a message's own job ends without a run."""
+MAX_WAITING = 1000
+"""Messages that wait in one tab and are looked at together."""
 GONE = Outcome(state="done", reason="The tab was closed.")
 
 
@@ -214,7 +216,7 @@ class Board:
                 "Stop the run first: it is still adding to the conversation that would be changed."
             )
         async with one.conversation.handing_over:
-            params = TurnParams(tab=tab, message=message, before=before)
+            params = TurnParams(tab=tab, session=one.tab.session, message=message, before=before)
             run = await self._submit(one, TURN, params, key=f"{tab}/{message.id}")
             await self._hand_over(one)
         if one.tab.title == NEW_CHAT and (title := one_line(message.text, 40)):
@@ -227,14 +229,11 @@ class Board:
         one = self._of(tab)
         if one.is_running:
             raise BoardError("A run is under way already.")
-        messages = await one.conversation.messages()
-        unsaid = await one.unsaid(messages)
-        if unsaid is None and is_settled(messages):
+        if is_settled(await one.messages()):
             raise BoardError("There is nothing left to answer.")
         # Asked for twice at once, it is the same run: both follow the same one.
-        return await self._submit(
-            one, TURN, TurnParams(tab=tab, message=unsaid), key=f"{tab}/after/{one.tab.run}"
-        )
+        params = TurnParams(tab=tab, session=one.tab.session)
+        return await self._submit(one, TURN, params, key=f"{tab}/after/{one.tab.run}")
 
     async def start(self, tab: str, contract: Contract) -> str:
         """Set an agent to work on a contract, in a conversation of its own."""
@@ -292,6 +291,9 @@ class Board:
     async def clear_plain_chat(self) -> None:
         """Begin it anew; what was said stays in its session."""
         one = self._of((await self.plain_chat()).id)
+        for job in await self.engine.find(queue=one.tab.id, states=["queued"], limit=MAX_WAITING):
+            await self.engine.cancel(job.id, "The conversation was begun anew.")
+        one.waiting.clear()
         one.conversation.stop(now=True)
         fields = {"session": new_id(), "title": NEW_CHAT}
         await self._store.change(one.tab.id, **fields)
@@ -302,7 +304,7 @@ class Board:
     async def run(self, *, slots: int = 300) -> None:
         """Answer what was said and work on contracts, what an earlier process left included, until cancelled."""
         handlers: dict[str, Handler] = {TURN: self._answer_turn, CONTRACT: self._carry_out}
-        await Worker(self.engine, handlers, slots=slots).run()
+        await Worker(self.engine, handlers, slots=slots, failed=self._failed).run()
 
     async def _answer_turn(self, lease: Lease) -> Outcome:
         params = msgspec.json.decode(lease.params, type=TurnParams)
@@ -315,7 +317,10 @@ class Board:
         conversation = one.conversation
         begun = partial(self._begin_to_hand_over, one)
         try:
-            return await answer_turn(lease, params, conversation, self.engine, self.feed, begun=begun)
+            unsaid = await one.unsaid()
+            return await answer_turn(
+                lease, params, conversation, self.engine, self.feed, unsaid=unsaid, begun=begun
+            )
         finally:
             if conversation is one.conversation:
                 await self._let_go(one)
@@ -328,13 +333,20 @@ class Board:
         one.begun(lease.job)
         try:
             state = await carry_out_contract(lease, params, one.conversation, self.engine, self.feed)
-        except NewelError as error:
-            one.update(status="failed", reason=str(error))
-            raise
         finally:
             one.conversation.forget()
         one.update(status=state.state, reason=state.reason)
         return agent_run.outcome(state)
+
+    def _failed(self, lease: Lease, reason: str) -> None:
+        """A run ended before its handler could say how, if it came to one at all."""
+        one = self._open.get(lease.queue)
+        if one is None or one.tab.run != lease.job:
+            return
+        if one.tab.kind == "agent":
+            one.update(status="failed", reason=reason)
+        else:
+            one.update(status="idle", queued=0)
 
     async def _begin_to_hand_over(self, one: OpenTab) -> None:
         """Messages that waited when an earlier process died are said, too."""
@@ -347,7 +359,7 @@ class Board:
         if agent is None:
             return
         for job in reversed(
-            await self.engine.find(queue=one.tab.id, kind=TURN, states=["queued"], limit=1000)
+            await self.engine.find(queue=one.tab.id, kind=TURN, states=["queued"], limit=MAX_WAITING)
         ):
             params = msgspec.json.decode(job.params, type=TurnParams)
             message = params.message

@@ -111,9 +111,10 @@ class Conversation:
         self,
         recorder: Recorder,
         earlier: Sequence[RunEvent] = (),
+        unsaid: Sequence[AppMessage] = (),
     ) -> AsyncGenerator[CodingAgent]:
         """The agent for a run whose events go to ``recorder``. ``earlier`` is what the journal of an interrupted run
-        says: the session gets the messages it lacks of it.
+        says, ``unsaid`` are messages of runs before: the session gets what it lacks of them.
         """
         seat = Seat(
             session=self.session,
@@ -127,7 +128,8 @@ class Conversation:
             if self.model and agent.state.model.id != self.model:
                 agent.set_model(self.model)
             try:
-                agent.reopen([event.message for event in earlier if isinstance(event, MessageEnd)])
+                said = [event.message for event in earlier if isinstance(event, MessageEnd)]
+                agent.reopen([*unsaid, *said])
                 self.crew.prepare(agent, seat)
                 self.agent, self.recorder = agent, recorder
                 self.taken = {entry.message.id for entry in agent.session.get_tree()}
@@ -178,15 +180,18 @@ class Conversation:
                 self.taken.add(event.message.id)
             self._changed("said")
 
-    async def messages(self) -> list[AppMessage]:
-        """What was said so far, on the active branch."""
+    async def messages(self, unsaid: Sequence[AppMessage] = ()) -> list[AppMessage]:
+        """What was said so far, on the active branch, and then those of the ``unsaid`` that the session does not know."""
         path = self.crew.session_file(self.session, self.folder)
-        if self.agent is not None and (self.recorder is not None or path is None):
-            return self.agent.get_messages()
-        if path is None:
-            return []
-        stored = await anyio.to_thread.run_sync(read_session, path)
-        return stored.history.active()
+        if self.working is not None:
+            return self.working.get_messages()
+        if path is not None:
+            stored = await anyio.to_thread.run_sync(read_session, path)
+            said, known = stored.history.active(), stored.history.get
+        else:
+            said = self.agent.get_messages() if self.agent is not None else []
+            known = {message.id: message for message in said}.get
+        return [*said, *(message for message in unsaid if known(message.id) is None)]
 
 
 def is_settled(messages: Sequence[AppMessage]) -> bool:

@@ -9,13 +9,13 @@ from typing import Literal
 import anyio
 import msgspec
 
-from newel.agent.messages import AppMessage, UserMessage
+from newel.agent.messages import AppMessage
 from newel.jobs.conversation import Conversation, Crew, Heard
 from newel.jobs.engine import FINAL, Engine, Job
 from newel.jobs.events import ContractState, RunEvent, decode
 from newel.jobs.feed import Feed
 from newel.jobs.tabs import Snapshot, SoFar, Tab, Totals
-from newel.jobs.turn import TURN, TurnParams
+from newel.jobs.unsaid import find_unsaid
 from newel.session.coding_agent import totals
 
 PAGE = 100
@@ -75,7 +75,9 @@ class OpenTab:
             return ContractState(state="running")
         last = await self._engine.read(job.id, max(0, job.seq - 5)) if self.tab.kind == "agent" else []
         states = [event for entry in last if isinstance(event := decode(entry.data), ContractState)]
-        return states[-1] if states else ContractState(state="failed", reason=job.reason)
+        if not states or states[-1].state == "running":  # it was given up
+            return ContractState(state="failed", reason=job.reason)
+        return states[-1]
 
     # -- what is true now ---------------------------------------------------------------------------
 
@@ -136,19 +138,12 @@ class OpenTab:
     # -- what was said --------------------------------------------------------------------------------
 
     async def messages(self) -> list[AppMessage]:
-        """What was said, and what was taken but could not be said because its run failed before."""
-        messages, unsaid = await self.conversation.messages(), None
-        if not self.is_running:
-            unsaid = await self.unsaid(messages)
-        return [*messages, unsaid] if unsaid else messages
+        """What was said, and what was taken but could not be kept because its run failed."""
+        return await self.conversation.messages(await self.unsaid())
 
-    async def unsaid(self, messages: list[AppMessage]) -> UserMessage | None:
-        """The message of the latest run, if it is not among these."""
-        job = await self._engine.get(self.tab.run) if self.tab.run else None
-        if job is None or job.kind != TURN or job.state != "failed":
-            return None
-        message = msgspec.json.decode(job.params, type=TurnParams).message
-        return None if message is None or any(each.id == message.id for each in messages) else message
+    async def unsaid(self) -> list[AppMessage]:
+        """What the conversation's session may lack."""
+        return await find_unsaid(self._engine, self.tab.id, self.tab.session)
 
     def totals(self, messages: list[AppMessage]) -> Totals:
         """What the conversation has used, its judges included."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from newel.agent.errors import NewelError
 from newel.agent.events import AgentEnd, AgentEvent, ErrorEvent
-from newel.agent.messages import UserMessage, Wire
+from newel.agent.messages import AppMessage, UserMessage, Wire
 from newel.jobs.conversation import Conversation, is_settled
 from newel.jobs.engine import Cancelled, Engine, EngineError, Lease, Lost, Outcome
 from newel.jobs.events import RunEvent, decode
@@ -19,10 +19,11 @@ STOPPED = "Stopped before the first request."
 
 class TurnParams(Wire, frozen=True, kw_only=True):
     """``message`` is None where the conversation goes on without a new one. With ``before`` it first goes back to just
-    before that message.
+    before that message. ``session`` is the conversation that it was said in: a tab may have begun another since.
     """
 
     tab: str
+    session: str
     message: UserMessage | None = None
     before: str | None = None
 
@@ -44,10 +45,11 @@ async def answer_turn(
     engine: Engine,
     feed: Feed,
     *,
+    unsaid: Sequence[AppMessage] = (),
     begun: Callable[[], Awaitable[None]],
 ) -> Outcome:
-    """Carry out a turn, or what an earlier process left of it. Each of its messages is said once, by its id. ``begun`` is
-    awaited when the conversation has its agent.
+    """Carry out a turn, or what an earlier process left of it. Each of its messages is said once, by its id. What was
+    ``unsaid`` comes first; ``begun`` is awaited when the conversation has its agent.
     """
     earlier = await read_events(engine, lease.job) if lease.seq else []
     # A run that this process's predecessor broke off on its way out goes on; any other end was the end.
@@ -55,7 +57,7 @@ async def answer_turn(
         return outcome(ended[-1])
     recorder = Recorder(engine, lease, feed)
     try:
-        async with conversation.run(recorder, earlier) as agent:
+        async with conversation.run(recorder, earlier, unsaid) as agent:
             await begun()
             return outcome(await _answer(agent, conversation, params, recorder))
     except (Lost, Cancelled, EngineError):

@@ -34,13 +34,21 @@ class Worker:
     """Carries out up to ``slots`` jobs at a time, each by the handler of its kind; no job's failure touches another.
 
     When the worker is cancelled its handlers are, and their jobs stay running: the next owner of the engine goes on
-    with them.
+    with them. ``failed`` is told why a job failed that had no handler, got none any more, or whose handler raised.
     """
 
-    def __init__(self, engine: Engine, handlers: Mapping[str, Handler], *, slots: int) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        handlers: Mapping[str, Handler],
+        *,
+        slots: int,
+        failed: Callable[[Lease, str], None] = lambda _, __: None,
+    ) -> None:
         self._engine = engine
         self._handlers = handlers
         self._slots = slots
+        self._failed = failed
         self._name = f"worker-{new_id()[:8]}"
         self._running: dict[str, tuple[Lease, anyio.CancelScope]] = {}
         self._freed = anyio.Event()
@@ -75,13 +83,16 @@ class Worker:
     async def _outcome(self, lease: Lease) -> Outcome:
         handler = self._handlers.get(lease.kind)
         if handler is None:
-            return Outcome(state="failed", reason=f"Nobody here carries out jobs of the kind '{lease.kind}'.")
-        if lease.attempt > MAX_ATTEMPTS:
-            return Outcome(state="failed", reason=GIVEN_UP)
-        try:
-            return await handler(lease)
-        except Exception as error:  # noqa: BLE001 — whatever a handler raises ends its own job only
-            return Outcome(state="failed", reason=_words(error))
+            reason = f"Nobody here carries out jobs of the kind '{lease.kind}'."
+        elif lease.attempt > MAX_ATTEMPTS:
+            reason = GIVEN_UP
+        else:
+            try:
+                return await handler(lease)
+            except Exception as error:  # noqa: BLE001 — whatever a handler raises ends its own job only
+                reason = _words(error)
+        self._failed(lease, reason)
+        return Outcome(state="failed", reason=reason)
 
     async def _finish(self, lease: Lease, outcome: Outcome) -> None:
         # Work that came to its end must be known to have, also when the worker is told to go just now.

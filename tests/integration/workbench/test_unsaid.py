@@ -1,0 +1,74 @@
+"""A message that was acknowledged is not lost because its run could not keep it, or could not even begin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from newel.agent.messages import UserMessage
+from tests.integration.workbench.conftest import Bench, ended, said_in, texts, until
+from tests.support import scenario
+
+pytestmark = pytest.mark.anyio
+
+BenchWith = Callable[..., Bench]
+
+
+async def test_messages_that_could_not_be_kept_come_before_the_next_one(bench_with: BenchWith) -> None:
+    bench = bench_with(scenario("ping", {"content": "pong"}))
+    sessions = bench.newel.home / ".newel" / "sessions"
+    lines = ["user: ping one", "user: ping two"]
+    async with bench.open() as workbench:
+        tab = await workbench.open_chat()
+        sessions.write_text("in the way")
+        for line in lines:
+            await said_in(workbench, tab.id, line.removeprefix("user: "))
+        assert await texts(workbench, tab.id) == lines
+    async with bench.open() as workbench:
+        assert await texts(workbench, tab.id) == lines
+        sessions.unlink()
+        await said_in(workbench, tab.id, "ping three")
+        assert await texts(workbench, tab.id) == [*lines, "user: ping three", "assistant: pong"]
+    async with bench.open() as workbench:
+        assert await texts(workbench, tab.id) == [*lines, "user: ping three", "assistant: pong"]
+
+
+async def test_a_retry_answers_what_could_not_be_kept(bench_with: BenchWith) -> None:
+    bench = bench_with(scenario("ping", {"content": "pong"}))
+    sessions = bench.newel.home / ".newel" / "sessions"
+    async with bench.open() as workbench:
+        tab = await workbench.open_chat()
+        sessions.write_text("in the way")
+        await said_in(workbench, tab.id, "ping one")
+        await ended(workbench, await workbench.retry(tab.id))
+        sessions.unlink()
+        await ended(workbench, await workbench.retry(tab.id))
+        assert await texts(workbench, tab.id) == ["user: ping one", "assistant: pong"]
+
+
+async def test_what_waited_is_not_said_in_the_conversation_after_it(bench_with: BenchWith) -> None:
+    work = {"tool_calls": [{"function": {"name": "bash", "arguments": {"command": "touch on; sleep 60"}}}]}
+    two = [scenario("work", work), scenario("ping", {"content": "pong"})]
+    bench = bench_with({"scenarios": [each for one in two for each in one["scenarios"]]})
+    async with bench.open() as workbench:
+        tab = await workbench.plain_chat()
+        await workbench.send(tab.id, UserMessage(content="work"))
+        await until((bench.folder / "on").exists)
+        await workbench.send(tab.id, UserMessage(content="ping one"))
+        await workbench.clear_plain_chat()
+        await said_in(workbench, tab.id, "ping two")
+        assert await texts(workbench, tab.id) == ["user: ping two", "assistant: pong"]
+
+
+async def test_what_failed_in_a_conversation_is_not_said_in_the_one_after_it(bench_with: BenchWith) -> None:
+    bench = bench_with(scenario("ping", {"content": "pong"}))
+    sessions = bench.newel.home / ".newel" / "sessions"
+    async with bench.open() as workbench:
+        tab = await workbench.plain_chat()
+        sessions.write_text("in the way")
+        await said_in(workbench, tab.id, "ping one")
+        sessions.unlink()
+        await workbench.clear_plain_chat()
+        await said_in(workbench, tab.id, "ping two")
+        assert await texts(workbench, tab.id) == ["user: ping two", "assistant: pong"]
