@@ -96,4 +96,7 @@ async def _answer(
         return end
     if params.before in tree:
         conversation.branch(tree[params.before].parent_id)
-    return await agent.answer([message])
+    end = await agent.answer([message])
+    if message.id not in conversation.taken:  # it was stopped sooner
+        await agent.agent.append_message(message)
+    return end

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 from newel.agent.messages import UserMessage
@@ -72,3 +74,16 @@ async def test_what_failed_in_a_conversation_is_not_said_in_the_one_after_it(ben
         await workbench.clear_plain_chat()
         await said_in(workbench, tab.id, "ping two")
         assert await texts(workbench, tab.id) == ["user: ping two", "assistant: pong"]
+
+
+async def test_a_message_stands_in_its_chat_however_soon_it_is_stopped(bench_with: BenchWith) -> None:
+    bench = bench_with(scenario("ping", {"content": "pong"}))
+    async with bench.open() as workbench:
+        for number in range(30):
+            tab = await workbench.open_chat()
+            run = await workbench.send(tab.id, UserMessage(content="ping"))
+            for _ in range(number):
+                await anyio.lowlevel.checkpoint()
+            await workbench.stop(tab.id, now=True)
+            await ended(workbench, run)
+            assert (await texts(workbench, tab.id))[0] == "user: ping", number
