@@ -5,7 +5,7 @@
 Each agent works, on the job engine with its journal on the disk, a session and a log, for so many steps of
 ``bash {"command": "true k"}``; after each a model is asked for a verdict. The floor asks the same number of requests of
 the same server and starts as many shells, as many conversations at once: no journal, no session, nothing kept.
-``RSS`` is the peak of the process that runs the agents, in MiB. ``busy``: how many cores the rest of the machine used.
+``CPU`` are the seconds that they and their shells worked; ``RSS`` is the peak of the process that runs the agents, in MiB. ``busy``: how many cores the rest of the machine used.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ def busy_seconds() -> float:
     return (fields[0] + fields[1] + fields[2] + fields[5] + fields[6]) / os.sysconf("SC_CLK_TCK")
 
 
-def measure(what: str, count: int, steps: int) -> tuple[float, float, float]:
-    """Seconds, peak MiB and busy cores of one of the two, in a process of its own."""
+def measure(what: str, count: int, steps: int) -> tuple[float, float, float, float]:
+    """Seconds, seconds of work, peak MiB and busy cores of one of the two, in a process of its own."""
     with tempfile.TemporaryDirectory(prefix="newel-bench-") as folder:
         server = subprocess.Popen(
             [sys.executable, str(HERE / "model_server.py"), str(Path(folder, "log")), str(steps)],
@@ -117,10 +117,10 @@ def measure(what: str, count: int, steps: int) -> tuple[float, float, float]:
         server.wait()
         if run.returncode:
             sys.exit(run.stderr)
-        peak = next(line.split()[1] for line in run.stderr.splitlines() if line.startswith("peak "))
+        costs = next(line.split()[1:] for line in run.stderr.splitlines() if line.startswith("cost "))
         seconds = json.loads(run.stdout)["seconds"]
         others = (busy_seconds() - before) - (sum(os.times()[:4]) - own)
-        return seconds, float(peak), max(0.0, others / (time.monotonic() - began))
+        return seconds, float(costs[1]), float(costs[0]), max(0.0, others / (time.monotonic() - began))
 
 
 def main() -> None:
@@ -136,13 +136,15 @@ def main() -> None:
     if given.what:
         run = agents(given.url, given.agents, given.steps, given.folder)
         asyncio.run(run if given.what == "agents" else floor(given.url, given.agents, given.steps))
-        print(f"peak {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}", file=sys.stderr)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(f"cost {peak} {sum(os.times()[:4])}", file=sys.stderr)
         return
-    print(f"{'':10}{'agents':>8}{'steps':>7}{'seconds':>9}{'RSS MiB':>9}{'busy':>6}")
+    print(f"{'':10}{'agents':>8}{'steps':>7}{'seconds':>9}{'CPU':>7}{'RSS MiB':>9}{'busy':>6}")
     for what in ("floor", "agents"):
-        seconds, peak, busy = measure(what, given.agents, given.steps)
+        seconds, cpu, peak, busy = measure(what, given.agents, given.steps)
         print(
-            f"{what:10}{given.agents:>8}{given.steps:>7}{seconds:>9.1f}{peak:>9.0f}{busy:>6.2f}", flush=True
+            f"{what:10}{given.agents:>8}{given.steps:>7}{seconds:>9.1f}{cpu:>7.1f}{peak:>9.0f}{busy:>6.2f}",
+            flush=True,
         )
 
 
