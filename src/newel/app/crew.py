@@ -16,7 +16,7 @@ from newel.app.servers import sampler, tool_servers
 from newel.config import Settings
 from newel.jobs.conversation import Seat
 from newel.jobs.questions import PutQuestion, approval_by
-from newel.jobs.tabs import Question
+from newel.jobs.tabs import Contract, Question
 from newel.mcp.manager import McpManager
 from newel.mcp.questions import Elicit, ElicitAnswer, ElicitRequest
 from newel.providers.openai_chat import OpenAIChat
@@ -104,6 +104,14 @@ class AppCrew:
 
     def prepare(self, agent: CodingAgent, seat: Seat) -> None:
         agent.agent.set_tools([*self._own_tools[agent], *self.servers.tools(elicit_by(seat.put))])
+
+    def capped(self, contract: Contract) -> Contract:
+        limits = self._settings.limits
+        return msgspec.structs.replace(
+            contract,
+            max_tokens=contract.max_tokens or limits.max_tokens,
+            max_cost=contract.max_cost or limits.max_cost,
+        )
 
     def judge(self, agent: CodingAgent, *, small: bool) -> Model:
         name = self._settings.small_model if small else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -15,6 +16,7 @@ from newel import config
 from newel.agent.errors import ConfigError
 from newel.config import Endpoint, Flags, Settings
 from newel.providers.urls import without_secrets
+from newel.terminal.safe import safe
 
 if TYPE_CHECKING:
     from newel.agent.ports import Emit, Model, Provider
@@ -68,6 +70,14 @@ def provider_name(base_url: str) -> str:
     except ValueError:  # what is wrong with the URL is said where it is used
         host = "unknown"
     return "openai" if host == "api.openai.com" else host
+
+
+def warn_of_strangers(settings: Settings) -> None:
+    """Tell a person that a server which they may not know of makes calls need their approval."""
+    if settings.origins.get("approve") == config.ONLY_DOTENV and settings.endpoint:
+        shown = without_secrets(settings.endpoint.base_url)
+        words = f"only the .env of this folder names the server {shown}, so calls need your approval"
+        print(f"newel: {safe(words)} (--approve auto lifts that)", file=sys.stderr)  # noqa: T201 — a person must know
 
 
 async def find_endpoint(settings: Settings) -> Endpoint:

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING
 
 from newel import config
 from newel.agent.errors import ConfigError, UsageError
-from newel.app.parts import Options, opened
+from newel.app.parts import Options, opened, warn_of_strangers
 from newel.config import Settings
-from newel.providers.urls import without_secrets
-from newel.terminal.safe import safe
 
 if TYPE_CHECKING:
     from newel.session.coding_agent import CodingAgent
@@ -41,11 +39,7 @@ async def run_with(settings: Settings, options: Options) -> int:
         raise UsageError(
             "There is nothing to do: the prompt is empty. Give one, or start Newel in a terminal."
         )
-    if settings.origins.get("approve") == config.ONLY_DOTENV and settings.endpoint:
-        shown = without_secrets(settings.endpoint.base_url)
-        words = f"only the .env of this folder names the server {shown}, so calls need your approval"
-        print(f"newel: {safe(words)} (--approve auto lifts that)", file=sys.stderr)  # noqa: T201 — a person must know
-
+    warn_of_strangers(settings)
     watched = sys.stdin.isatty() and sys.stdout.isatty() and screen != "json"
     approver = _approver() if interactive or json_in or watched else None
     async with opened(settings, options, approver, wait_for_tools=not interactive) as agent:

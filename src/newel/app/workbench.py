@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from newel import config
+from newel.app.parts import warn_of_strangers
 from newel.config import Flags, Settings
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ async def _serve(settings: Settings, options: Options) -> None:
     from newel.web.ports import About
     from newel.web.server import serve
 
+    warn_of_strangers(settings)
     token = choose_token(options.host, options.token)
     listener = listen(options.host, options.port)
     door = Door(token=token, host=listener.host, port=listener.port)

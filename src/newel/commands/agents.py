@@ -47,7 +47,7 @@ def command_agent(arguments: Sequence[str]) -> int:
         parser.error(f"--cwd: there is no folder {cwd}")
     flags = Flags(base_url=given.base_url, api_key=given.api_key, model=given.model, approve=given.approve)
     settings = config.load(flags, cwd=cwd, environ=os.environ)
-    contract = None if given.resume else _contract(given, settings)
+    contract = None if given.resume else _contract(given)
     return anyio.run(_run_agent, settings, contract, given)
 
 
@@ -95,16 +95,15 @@ def _agent_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _contract(given: argparse.Namespace, settings: Settings) -> Contract:
-    """What the command line says; for tokens and cost also what the settings allow. Raises ``UsageError``."""
+def _contract(given: argparse.Namespace) -> Contract:
+    """What the command line says. Raises ``UsageError``."""
     text = sys.stdin.read() if given.contract == "-" else given.contract
-    limits = settings.limits
     fields = {
         "text": text.strip(),
         "accept": given.accept,
         "maxTurns": given.max_turns,
-        "maxTokens": given.max_tokens or limits.max_tokens,
-        "maxCost": given.max_cost or limits.max_cost,
+        "maxTokens": given.max_tokens,
+        "maxCost": given.max_cost,
         "maxMinutes": given.max_minutes,
         "smallModel": given.small_judge,
         "worktree": given.worktree,
@@ -131,7 +130,9 @@ async def _run_agent(settings: Settings, contract: Contract | None, given: argpa
             job = await engine.get(found.job.id)
         else:
             engine = await stack.enter_async_context(open_spare_engine(settings.home, settings.cwd))
-            run = await submit(engine, contract, project=settings.cwd, home=settings.home, name=given.name)
+            run = await submit(
+                engine, crew.capped(contract), project=settings.cwd, home=settings.home, name=given.name
+            )
             job = await engine.get(run)
         if job is None:
             raise EngineError("The run is not in its journal any more.")

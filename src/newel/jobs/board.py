@@ -242,7 +242,7 @@ class Board:
             raise BoardError("A contract is for an agent; this is a chat.")
         if one.is_running:
             raise BoardError("The agent is at work. Stop it first.")
-        before = one.tab
+        contract, before = self.crew.capped(contract), one.tab
         one.update(status="running", reason="")  # from now on nobody else can start it
         try:
             params = await agent_run.prepare(

@@ -16,6 +16,7 @@ from newel.agent.ports import Emit, Model, Provider
 from newel.jobs.events import Evaluation, RunEvent
 from newel.jobs.feed import Recorder
 from newel.jobs.questions import PutQuestion, Questions
+from newel.jobs.tabs import Contract
 from newel.session.coding_agent import CodingAgent, Totals
 from newel.session.listing import SessionSummary
 from newel.session.store import read_session
@@ -56,6 +57,10 @@ class Crew(Protocol):
 
     def prepare(self, agent: CodingAgent, seat: Seat) -> None:
         """Give it the tools that there are by now; called before each run."""
+        ...
+
+    def capped(self, contract: Contract) -> Contract:
+        """A contract with the user's own caps where it sets none."""
         ...
 
     def judge(self, agent: CodingAgent, *, small: bool) -> Model:

@@ -21,6 +21,7 @@ from newel.jobs.conversation import Seat
 from newel.jobs.feed import Feed
 from newel.jobs.questions import approval_by
 from newel.jobs.sqlite import open_engine
+from newel.jobs.tabs import Contract
 from newel.jobs.workbench import Workbench
 from newel.mcp.status import ServerStatus
 from newel.permissions.policy import policy
@@ -101,6 +102,9 @@ class Crew:
 
     def prepare(self, agent: CodingAgent, seat: Seat) -> None:
         pass
+
+    def capped(self, contract: Contract) -> Contract:
+        return contract
 
     def judge(self, agent: CodingAgent, *, small: bool) -> Model:
         return agent.state.model

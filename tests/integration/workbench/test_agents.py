@@ -156,3 +156,17 @@ async def test_many_agents_work_at_once_each_in_a_conversation_of_its_own(
 def _git(folder: Path, *words: str) -> None:
     who = ["-c", "user.name=Test", "-c", "user.email=test@example.org"]
     subprocess.run(["git", *who, *words], cwd=folder, check=True)
+
+
+async def test_the_caps_of_the_settings_hold_for_contracts_that_set_none(
+    bench_with: Callable[..., Bench],
+) -> None:
+    bench = bench_with(contract_scenarios("echo x", judged=False))
+    home = bench.newel.home / ".newel"
+    home.mkdir()
+    (home / "config.toml").write_text("[limits]\nmaxTokens = 10\n")
+    async with bench.open() as workbench:
+        tab = await workbench.open_agent()
+        await ended(workbench, await workbench.start(tab.id, Contract(text="Make it")))
+        assert workbench.tab(tab.id).status == "stopped"
+        assert "10 tokens" in workbench.tab(tab.id).reason
