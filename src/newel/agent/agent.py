@@ -79,6 +79,8 @@ class AgentState:
         self.is_streaming = False
         self.pending_tool_calls: set[str] = set()
         self.error: str | None = None
+        self.is_retrying = False
+        """Whether a request has failed and nothing has come of the next one yet."""
         self.partial: Partial | None = None
 
     @property
@@ -104,6 +106,7 @@ class AgentState:
 
     def fold(self, event: AgentEvent) -> None:
         """Take over what an event changes."""
+        self.is_retrying = isinstance(event, Retry)
         match event:
             case MessageStart(message=AssistantMessage() as message):
                 self.partial = Partial(message)
@@ -195,6 +198,7 @@ class Agent:
             await self._record(event)
         self.state.fold(event)
         self._show(event)
+        self._end_if_stopped()
 
     def _show(self, event: AgentEvent) -> None:
         failure: Exception | None = None
@@ -287,8 +291,14 @@ class Agent:
         self.queue.follow_up()
 
     def stop(self) -> None:
-        """End the run before its next request; what runs now is finished."""
+        """End the run before its next request; what runs now is finished. To try a failed request again is a next one."""
         self.queue.stop = True
+        self._end_if_stopped()
+
+    def _end_if_stopped(self) -> None:
+        """No request is under way between two tries of one, so nothing is left to wait for."""
+        if self.queue.stop and self.state.is_retrying:
+            self.abort()
 
     def abort(self) -> None:
         """End the run at once. The conversation stays valid; nothing happens if there is no run."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from contextlib import AsyncExitStack
 from functools import partial
 from importlib.metadata import version
@@ -58,7 +59,8 @@ async def _serve(settings: Settings, options: Options) -> None:
     closing = anyio.Event()
     async with AsyncExitStack() as stack:
         stack.callback(listener.close)
-        workbench = await open_workbench(settings, stack, ephemeral=options.ephemeral)
+        place = door.url.partition("#")[0]
+        workbench = await open_workbench(settings, stack, ephemeral=options.ephemeral, place=place)
         about = About(
             newel=version("newel"),
             project=str(settings.cwd),
@@ -75,9 +77,11 @@ async def _serve(settings: Settings, options: Options) -> None:
             tasks.cancel_scope.cancel()
 
 
-async def open_workbench(settings: Settings, stack: AsyncExitStack, *, ephemeral: bool) -> Workbench:
-    """The workbench of a folder, with all that it needs open until ``stack`` closes. Raises ``ConfigError``,
-    ``EngineError`` and ``ProviderError``.
+async def open_workbench(
+    settings: Settings, stack: AsyncExitStack, *, ephemeral: bool, place: str = ""
+) -> Workbench:
+    """The workbench of a folder, with all that it needs open until ``stack`` closes. ``place`` is told to who wants to
+    open it a second time. Raises ``ConfigError``, ``EngineError`` and ``ProviderError``.
     """
     from newel.app.crew import open_crew
     from newel.jobs.feed import Feed
@@ -85,6 +89,7 @@ async def open_workbench(settings: Settings, stack: AsyncExitStack, *, ephemeral
     from newel.jobs.workbench import Workbench
 
     engine = await stack.enter_async_context(open_engine(None if ephemeral else jobs_folder(settings)))
+    engine.leave_note(place)
     feed = await stack.enter_async_context(Feed(engine))
     crew = await stack.enter_async_context(open_crew(settings, ephemeral=ephemeral))
     workbench = await Workbench.open_with(
@@ -102,7 +107,13 @@ def jobs_folder(settings: Settings) -> Path:
 
 
 def _announce(door: Door, options: Options) -> None:
-    print(door.url, flush=True)  # noqa: T201 — the address is what a person, or the program that started us, waits for
+    try:
+        print(door.url, flush=True)  # noqa: T201 — a person, or the program that started us, waits for it
+    except OSError as error:
+        words = (
+            f"newel: the address could not be written to standard output: {error.strerror}. It is {door.url}"
+        )
+        print(words, file=sys.stderr)  # noqa: T201 — as above
     if options.open_browser:
         import webbrowser
 

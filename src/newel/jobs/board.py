@@ -215,6 +215,12 @@ class Board:
             raise BoardError(
                 "Stop the run first: it is still adding to the conversation that would be changed."
             )
+        if before is not None:
+            said = {each.id for each in await one.messages()}
+            if before not in said and message.id not in said:
+                raise BoardError(
+                    "The message that this one is to replace is no longer part of the conversation."
+                )
         async with one.conversation.handing_over:
             params = TurnParams(tab=tab, session=one.tab.session, message=message, before=before)
             run = await self._submit(one, TURN, params, key=f"{tab}/{message.id}")

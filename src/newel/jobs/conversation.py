@@ -100,6 +100,7 @@ class Conversation:
         """Held by who gives messages to the run under way: they are said in the order in which they were taken."""
         self.taken: set[str] = set()
         """Ids of the messages that were said, by the run under way or before it."""
+        self._reading = anyio.Lock()
         self.stop_asked = False
         """Whether the run under way, or the one that is just about to be, is to end."""
         self.judged = Totals(Usage(), None, 0)
@@ -191,7 +192,8 @@ class Conversation:
         if self.working is not None:
             return self.working.get_messages()
         if path is not None:
-            stored = await anyio.to_thread.run_sync(read_session, path)
+            async with self._reading:  # many windows at once must not each hold a long conversation in memory
+                stored = await anyio.to_thread.run_sync(read_session, path)
             said, known = stored.history.active(), stored.history.get
         else:
             said = self.agent.get_messages() if self.agent is not None else []

@@ -21,7 +21,7 @@ class Contract(Wire, frozen=True, kw_only=True):
     contract counts as fulfilled. ``worktree`` gives the agent a git worktree of its own to work in.
     """
 
-    text: Annotated[str, msgspec.Meta(min_length=1, max_length=100_000)]
+    text: Annotated[str, msgspec.Meta(max_length=100_000, pattern=r"\S")]
     accept: str | None = None
     max_turns: Positive = 50
     max_minutes: Amount = 60.0

@@ -19,7 +19,7 @@ from newel.jobs.engine import Engine, EngineError, Lease, Lost, Outcome
 Handler = Callable[[Lease], Awaitable[Outcome]]
 """Carries out one job. Is cancelled if the job was cancelled or its lease lost, and when the worker is."""
 
-MAX_ATTEMPTS = 5
+MAX_ATTEMPTS = 10
 GIVEN_UP = f"given up after {MAX_ATTEMPTS} attempts: the server died each time"
 RENEW_EVERY = 1.0
 """Seconds between two looks at whether the leases still hold."""

@@ -107,3 +107,22 @@ async def test_retry_pressed_in_two_windows_at_once_is_one_run(bench_with: Calla
         assert len(set(runs)) == 1
         assert (await texts(workbench, tab.id))[-1] == "assistant: pong"
     assert len(bench.newel.requests) == 2
+
+
+async def test_an_edit_of_a_message_that_another_window_took_back_is_refused(
+    bench_with: Callable[..., Bench],
+) -> None:
+    """To append it instead would say something that nobody meant there."""
+    bench = bench_with(scenario("ping", {"content": "pong"}))
+    async with bench.open() as workbench:
+        tab = await workbench.open_chat()
+        first = UserMessage(content="ping")
+        await ended(workbench, await workbench.send(tab.id, first))
+        edit = UserMessage(content="ping, edited")
+        await ended(workbench, await workbench.send(tab.id, edit, before=first.id))
+        assert await workbench.send(
+            tab.id, edit, before=first.id
+        )  # the reply was lost: the same message again
+        with pytest.raises(BoardError, match="no longer part"):
+            await workbench.send(tab.id, UserMessage(content="ping, other"), before=first.id)
+        assert await texts(workbench, tab.id) == ["user: ping, edited", "assistant: pong"]

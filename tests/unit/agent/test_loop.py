@@ -17,6 +17,7 @@ from newel.agent.events import (
     Interrupted,
     MessageEnd,
     QueueUpdate,
+    Retry,
     TextDelta,
     ToolExecutionEnd,
     ToolExecutionStart,
@@ -389,6 +390,30 @@ async def test_abort_while_the_model_speaks_keeps_what_it_said() -> None:
     last = watched.agent.state.messages[-1]
     assert isinstance(last, AssistantMessage)
     assert (last.text, last.stop_reason) == ("Half a sen", "aborted")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("when", ["before it failed", "while it waits"])
+async def test_stop_while_a_failed_request_waits_for_its_next_try_ends_the_run(when: str) -> None:
+    """Else a run on a server that is down goes on asking after it was told to stop."""
+
+    class Failing:
+        async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
+            if when == "before it failed":
+                watched.agent.stop()
+            await on_delta(Retry(attempt=1, max_attempts=4, delay=60.0, reason="down"))
+            if when == "while it waits":
+                watched.agent.stop()
+            await anyio.sleep(60)
+            raise AssertionError
+
+    watched = Watched([])
+    watched.agent.transport = ProviderTransport(Failing())
+    with anyio.fail_after(5):
+        end = await watched.agent.prompt("Go")
+    assert end.reason == "aborted"
+    assert (await watched.agent.prompt("Again")).reason == "aborted"
+    _assert_valid(watched.agent.state.messages)
 
 
 @pytest.mark.anyio
