@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 from tests.nodejs import PAGE, packages
 from tests.support import BIN, Newel
 
-CHROMIUM = "/usr/bin/chromium"
+NAMES = (
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+)
 ARGUMENTS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -24,6 +32,17 @@ ARGUMENTS = (
 TOKEN = "a-token-that-is-the-same-after-each-start"
 
 expect.set_options(timeout=8_000)
+
+
+def chromium() -> str:
+    """The browser's program. Where there is none the test is skipped, or fails if ``NEWEL_TESTS_NEED_ALL`` is set."""
+    found = os.environ.get("NEWEL_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+    if found:
+        return found
+    words = "needs Chromium: `apt-get install chromium`, or name a browser's program in NEWEL_CHROMIUM"
+    if os.environ.get("NEWEL_TESTS_NEED_ALL"):
+        pytest.fail(words)
+    pytest.skip(words)
 
 
 class Workbench:
@@ -39,6 +58,7 @@ class Workbench:
         self.port = 0
         self.url = ""
         self._browser = browser
+        self._contexts: list[BrowserContext] = []
         self._words: tuple[str, ...] = ()
         self._errors = (newel.home / "errors").open("w+")
 
@@ -68,6 +88,8 @@ class Workbench:
             self.process.communicate()
 
     def close(self) -> None:
+        for context in self._contexts:
+            context.close()
         self.kill()
         self._errors.close()
 
@@ -77,6 +99,7 @@ class Workbench:
             viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion="reduce"
         )
         context.on("request", lambda request: self.asked.add(request.url.split("/")[2]))
+        self._contexts.append(context)
         return context
 
     def page(self, context: BrowserContext | None = None, **options: Any) -> Page:
@@ -130,5 +153,9 @@ def spills(page: Page) -> int:
     return page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
 
 
-def write_servers(folder: Path, servers: dict[str, Any]) -> None:
+def write_servers(folder: Path, servers: dict[str, Any] | None) -> None:
+    """Names MCP servers in a folder's file."""
+    if servers is None:
+        return
+    folder.mkdir(exist_ok=True)
     (folder / "mcp_config.json").write_text(json.dumps({"mcpServers": servers}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from tests.support import bash
@@ -57,3 +58,38 @@ WORK = answering(
 SLOW = answering(
     "tell me slowly", {"token_delay_ms": 40, "response": {"content": "begin " + "word " * 60 + "end"}}
 )
+
+_ASKING = """
+from typing import Annotated
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.resolve import Elicit, Resolve
+from mcp.types import ElicitRequest, ElicitRequestURLParams, InputRequiredResult
+from pydantic import BaseModel, Field
+server = MCPServer("asking")
+class Booking(BaseModel):
+    name: str = Field(description="Who comes")
+    guests: int = 2
+    window: bool = False
+class Trap(BaseModel):
+    field: str = Field(title="PROBE", description="PROBE")
+def ask() -> Elicit[Booking]:
+    return Elicit("Which table?", Booking)
+def lure() -> Elicit[Trap]:
+    return Elicit("PROBE", Trap)
+@server.tool()
+def book(booking: Annotated[Booking, Resolve(ask)]) -> str:
+    return f"{booking.name} {booking.guests} {booking.window}"
+@server.tool(description="PROBE")
+def trap(given: Annotated[Trap, Resolve(lure)]) -> str:
+    return given.field
+@server.tool(structured_output=False)
+def pay(context: Context) -> str | InputRequiredResult:
+    if context.input_responses:
+        return context.input_responses["pay"].action
+    asked = ElicitRequest(params=ElicitRequestURLParams(message="Pay there", url="https://pay.invalid/\u200b?bill=7"))
+    return InputRequiredResult(input_requests={"pay": asked})
+server.run()
+"""
+PROBE = "<img src=x onerror='window.pwned=1'>"
+ASKING = {"command": sys.executable, "args": ["-c", _ASKING.replace("PROBE", PROBE)]}
+"""An MCP server that asks: by a form, by an address, and with a text that would run in a careless page."""

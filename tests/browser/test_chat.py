@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.bench import Workbench, answers, message_box, open_chat, say
@@ -13,6 +14,8 @@ from tests.browser.scenarios import SLOW, WORK, answering, scenarios
 from tests.support import bash
 
 Make = Callable[..., Workbench]
+
+MINUS = "\N{MINUS SIGN}"
 
 
 def test_an_answer_shows_reasoning_calls_and_text_and_is_there_after_a_reload(workbench: Make) -> None:
@@ -25,8 +28,13 @@ def test_an_answer_shows_reasoning_calls_and_text_and_is_there_after_a_reload(wo
     expect(page.get_by_role("region", name="Reasoning", exact=True)).to_have_text(
         "The file first, then the edit."
     )
+    asides = page.locator(".call .aside")
+    expect(asides.nth(1)).to_have_text(re.compile(rf"^\+1 {MINUS}1 · \d+ ms$"))
+    said = asides.all_inner_texts()
+    assert [words.split(" · ")[0] for words in said[:3]] == ["2 lines", f"+1 {MINUS}1", "two"]
     for _ in range(2):
         expect(page.get_by_role("button", name="Reasoning")).to_be_visible()
+        assert asides.all_inner_texts() == said
         expect(page.get_by_role("article", name="You")).to_contain_text("add a flag")
         lines = page.locator(".call-words")
         expect(lines).to_have_count(4)
@@ -152,21 +160,46 @@ def test_an_earlier_conversation_opens_again(workbench: Make) -> None:
     expect(page.get_by_text("I remember.")).to_be_visible()
 
 
-def test_a_file_goes_along_with_a_message(workbench: Make) -> None:
+def test_what_is_text_goes_along_with_a_message_and_what_is_not_is_refused(workbench: Make) -> None:
     bench = workbench(scenarios())
     notes = bench.newel.home / "notes.txt"
     notes.write_text("The secret is 4711.")
-    page = bench.page()
-    open_chat(page)
-    page.locator("input[type=file]").set_input_files(notes)
-    expect(page.get_by_role("button", name="Remove notes.txt")).to_be_visible()
     noise = bench.newel.home / "noise.bin"
     noise.write_bytes(bytes(range(256)))
-    page.locator("input[type=file]").set_input_files(noise)
+    page = bench.page()
+    open_chat(page)
+    page.locator("input[type=file]").set_input_files([noise, notes])
+    expect(page.get_by_role("button", name="Remove notes.txt")).to_be_visible()
     expect(page.get_by_role("alert")).to_contain_text("neither a picture nor text")
     say(page, "read this")
     expect(answers(page)).to_contain_text("Yes.")
     expect(page.get_by_role("article", name="You")).to_contain_text("notes.txt")
+    assert "4711" in str(bench.newel.requests[-1]["messages"][-1])
+
+
+GIVEN = """(text) => {
+    const given = new DataTransfer();
+    given.items.add(new File([text], "given.txt", { type: "text/plain" }));
+    return given;
+}"""
+
+
+@pytest.mark.parametrize("way", ["paste", "drop"])
+def test_a_file_is_pasted_or_dropped_onto_the_message(workbench: Make, way: str) -> None:
+    bench = workbench(scenarios())
+    page = bench.page()
+    open_chat(page)
+    given = page.evaluate_handle(GIVEN, "It is 4711.")
+    if way == "drop":
+        message_box(page).dispatch_event("drop", {"dataTransfer": given})
+    else:
+        message_box(page).evaluate(
+            "(box, given) => box.dispatchEvent(new ClipboardEvent('paste', { clipboardData: given, bubbles: true }))",
+            given,
+        )
+    page.get_by_role("button", name="Remove given.txt").wait_for()
+    page.get_by_role("button", name="Send").click()
+    expect(answers(page)).to_contain_text("Yes.")
     assert "4711" in str(bench.newel.requests[-1]["messages"][-1])
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import signal
 from collections.abc import Callable
 
 from playwright.sync_api import expect
 
-from tests.browser.bench import Workbench, answers, message_box, open_chat, say
+from tests.browser.bench import Workbench, answers, message_box, open_agent, open_chat, say
 from tests.browser.scenarios import SLOW, answering, scenarios
 from tests.support import bash
 
@@ -62,6 +64,38 @@ def test_what_is_sent_while_the_server_is_away_goes_out_once_when_it_is_back(wor
     expect(page.get_by_text("· sending")).to_have_count(0)
 
 
+def test_what_was_not_acknowledged_when_the_page_was_reloaded_is_sent_again_and_said_once(
+    workbench: Make,
+) -> None:
+    bench = workbench(scenarios())
+    page = bench.page()
+    open_chat(page)
+    say(page, "hello")
+    expect(answers(page)).to_have_count(1)
+    assert bench.process is not None
+    bench.process.send_signal(signal.SIGSTOP)  # it reads nothing now, and gets this when it goes on
+    say(page, "once")
+    address = page.url
+    page.goto("about:blank")
+    bench.process.send_signal(signal.SIGCONT)
+    page.goto(address)
+    expect(answers(page)).to_have_count(2)
+    bench.kill()  # and this never reaches it
+    expect(page.get_by_text("Reconnecting…")).to_be_visible()
+    page.locator("input[type=file]").set_input_files(
+        {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"It is 4711."}
+    )
+    page.get_by_role("button", name="Remove notes.txt").wait_for()
+    say(page, "twice")
+    page.goto("about:blank")
+    bench.start()
+    page.goto(address)
+    expect(answers(page)).to_have_count(3)
+    you = page.get_by_role("article", name="You")
+    expect(you).to_have_text(["Youhello", "Youonce", re.compile("^Youtwicenotes.txt")])
+    assert "4711" in str(bench.newel.requests[-1]["messages"][-1])
+
+
 def test_two_windows_show_the_same(workbench: Make) -> None:
     bench = workbench(scenarios(SLOW, answering("other", {"content": "From the other window."})))
     one = bench.page()
@@ -76,6 +110,26 @@ def test_two_windows_show_the_same(workbench: Make) -> None:
     for page in (one, other):
         expect(answers(page).last).to_have_text("From the other window.")
         expect(page.get_by_role("article", name="You")).to_have_count(2)
+
+
+def test_a_tab_that_is_closed_in_one_window_is_closed_in_the_other(workbench: Make) -> None:
+    bench = workbench(scenarios(answering("Wait", bash("sleep 20"))))
+    one = bench.page()
+    open_chat(one)
+    message_box(one).fill("a draft")
+    open_agent(one, "Wait long")
+    one.get_by_role("button", name="Start", exact=True).click()
+    other = bench.page()
+    other.keyboard.press("Alt+2")
+    expect(other.locator(".agent-bar .badge")).to_have_text("Running")
+    one.keyboard.press("Alt+w")
+    one.get_by_role("button", name="Stop and close").click()
+    expect(other.get_by_role("tab")).to_have_count(1)
+    expect(message_box(other)).to_be_visible()
+    one.keyboard.press("Alt+w")
+    for page in (one, other):
+        expect(page.get_by_text("No tab is open.")).to_be_visible()
+        expect(page).to_have_title("newel")
 
 
 def test_a_tab_that_is_not_shown_says_that_there_is_something_new(workbench: Make) -> None:

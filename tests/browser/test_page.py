@@ -1,4 +1,4 @@
-"""What must hold on every screen: nothing foreign runs, everybody can use it, it fits."""
+"""What must hold on every screen: everybody can use it, it fits."""
 
 from __future__ import annotations
 
@@ -15,68 +15,10 @@ from tests.browser.bench import (
     say,
     spills,
     violations,
-    write_servers,
 )
-from tests.browser.scenarios import WORK, answering, call, scenarios
-from tests.support import bash
+from tests.browser.scenarios import WORK, answering, scenarios
 
 Make = Callable[..., Workbench]
-
-PROBES = (
-    "<script>window.pwned=1</script>",
-    "<img src=x onerror='window.pwned=1'>",
-    "<svg onload='window.pwned=1'></svg>",
-    "<a href='javascript:window.pwned=1'>link</a>",
-    "<iframe srcdoc='<script>parent.pwned=1</script>'></iframe>",
-    "<details open ontoggle='window.pwned=1'>x</details>",
-    "<math><mtext></form><form><mglyph><style></math><img src onerror='window.pwned=1'>",
-    "\"'><body onload='window.pwned=1'>",
-)
-LINKS = (
-    "[one](javascript:window.pwned=1) [two](data:text/html,<script>pwned=1</script>) "
-    "![picture](https://remote.invalid/x.png) ![inline](data:image/svg+xml,<svg/onload=pwned=1>)"
-)
-
-
-def test_text_of_models_tools_and_servers_is_inert(workbench: Make) -> None:
-    probes = "\n\n".join(PROBES)
-    bench = workbench(
-        scenarios(
-            answering(
-                "script",
-                {
-                    "reasoning_content": probes,
-                    "content": f"{probes}\n\n{LINKS}",
-                    **call(PROBES[1], **{PROBES[0]: PROBES[2]}),
-                },
-                bash("cat probes; exit 3"),
-                {"content": f"```html\n{probes}\n```\n\n| {PROBES[1]} |\n|---|\n| {PROBES[0]} |"},
-            )
-        )
-    )
-    (bench.newel.project / "probes").write_text(probes)
-    write_servers(bench.newel.project, {PROBES[1]: {"command": PROBES[2]}})
-    bench.kill()
-    bench.start()
-    page = bench.page()
-    open_chat(page)
-    say(page, f"{PROBES[1]} script")
-    expect(page.locator("td")).to_be_visible()
-    for line in page.locator(".call-head").all():
-        line.click()
-    page.keyboard.press("Alt+t")
-    page.wait_for_timeout(200)  # for what would run, if anything did
-    assert page.evaluate("window.pwned") is None
-    assert page.locator("#page :is(script, iframe, form form, img[src*='x'], svg[onload])").count() == 0
-    assert all(link.get_attribute("href") is None for link in page.get_by_text("one", exact=True).all())
-    remote = page.get_by_role("link", name="Image: picture")
-    expect(remote).to_have_attribute("rel", "noopener noreferrer")
-    page.keyboard.press("Escape")
-    expect(page.get_by_role("tab")).not_to_contain_text("Running")
-    page.get_by_role("tab").press("Delete")
-    page.keyboard.press("Alt+o")
-    expect(page.get_by_role("option")).to_contain_text("<img src=x")
-    assert page.evaluate("window.pwned") is None
 
 
 def screens(bench: Workbench, page: Page) -> Iterator[str]:
@@ -87,16 +29,15 @@ def screens(bench: Workbench, page: Page) -> Iterator[str]:
     say(page, "add a flag")
     page.get_by_role("form", name="Allow").wait_for()
     yield "a question"
-    for _ in range(3):
-        page.get_by_role("button", name="Run once").click()
-        page.wait_for_timeout(150)
+    for command in ("Edit File", "echo one", "a very long command"):
+        page.locator(".question", has_text=command).get_by_role("button", name="Run once").click()
     expect(page.get_by_role("cell", name="cli.py")).to_be_visible()
     for name in ("edit cli.py", "bash echo one"):
         page.get_by_role("button", name=name).click()
     yield "an answer, calls unfolded"
     open_agent(page, "Review the files")
     yield "a contract"
-    page.get_by_role("button", name="Start").click()
+    page.get_by_role("button", name="Start", exact=True).click()
     expect(page.locator(".agent-bar .badge")).to_have_text("Failed")
     yield "an agent that failed"
     page.keyboard.press("Alt+t")
@@ -117,11 +58,13 @@ def screens(bench: Workbench, page: Page) -> Iterator[str]:
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 1280), ("light", 400)])
 def test_every_screen_is_accessible_and_fits(workbench: Make, scheme: str, width: int) -> None:
     fault = {"fault": {"kind": "status", "status": 400}, "response": {"content": ""}}
-    bench = workbench(scenarios(WORK, answering("Review", fault)), "--approve", "ask")
+    bench = workbench(
+        scenarios(WORK, answering("Review", fault)),
+        "--approve",
+        "ask",
+        servers={"time": {"command": "mcp-server-time"}},
+    )
     (bench.newel.project / "cli.py").write_text("def main():\n    run(source)\n")
-    write_servers(bench.newel.project, {"time": {"command": "mcp-server-time"}})
-    bench.kill()
-    bench.start()
     page = bench.page(scheme=scheme, width=width)
     for screen in screens(bench, page):
         assert (screen, violations(page)) == (screen, [])
@@ -193,3 +136,14 @@ def test_an_address_of_a_tab_leads_there(workbench: Make) -> None:
     expect(page.get_by_role("tab", name="the first")).to_have_attribute("aria-selected", "true")
     page.go_back()
     expect(page.get_by_role("tab", name="Chat", exact=True)).to_have_attribute("aria-selected", "true")
+
+
+def test_many_tabs_stay_on_one_row_that_can_be_scrolled(workbench: Make) -> None:
+    page = workbench(scenarios()).page(width=800)
+    for number in range(12):
+        open_chat(page)
+        say(page, f"conversation number {number}")
+    expect(page.get_by_role("tab")).to_have_count(12)
+    expect(page.get_by_role("tab", name="conversation number 11")).to_be_in_viewport()
+    expect(page.get_by_role("tab", name="conversation number 0")).to_contain_text("unread")
+    assert spills(page) == 0

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable
 
 from playwright.sync_api import expect
 
-from tests.browser.bench import Workbench, answers, open_agent, open_chat, say, write_servers
-from tests.browser.scenarios import answering, call, scenarios
+from tests.browser.bench import Workbench, answers, open_agent, open_chat, say
+from tests.browser.scenarios import ASKING, answering, call, scenarios
 from tests.support import BIN, bash
 
 Make = Callable[..., Workbench]
@@ -29,7 +28,7 @@ def test_a_call_runs_only_when_somebody_allowed_exactly_this(workbench: Make) ->
     question = page.get_by_role("form", name="Allow")
     expect(question).to_contain_text("echo ran > ran<U+200B>; true")
     expect(question).to_contain_text(str(bench.newel.project))
-    expect(page).to_have_title("(1) 1 question · do it · newel")
+    expect(page).to_have_title("1 question · do it · newel")
     expect(question.get_by_role("button", name="No")).to_be_focused()
     page.keyboard.press("Enter")
     expect(question).to_contain_text("echo again")
@@ -55,30 +54,42 @@ def test_a_no_can_say_what_to_do_instead_and_questions_outlive_a_reload(workbenc
     assert "list it first" in bench.newel.requests[-1]["messages"][-1]["content"]
 
 
-def test_a_question_of_another_tab_is_seen_from_here(workbench: Make) -> None:
-    page = workbench(
-        scenarios(answering("Do it", bash("true"), {"content": "Done."})), "--approve", "ask"
-    ).page()
-    open_agent(page, "Do it")
-    page.get_by_role("button", name="Start").click()
-    expect(page.get_by_role("form", name="Allow")).to_be_visible()
+def test_an_agents_question_is_seen_from_another_tab_another_window_and_after_a_reload(
+    workbench: Make,
+) -> None:
+    bench = workbench(
+        scenarios(answering("Do it", bash("touch done"), {"content": "Done."})), "--approve", "ask"
+    )
+    page = bench.page()
     open_chat(page)
-    page.get_by_role("button", name="Agent-1 waits for your answer").click()
+    open_agent(page, "Do it")
+    page.get_by_role("button", name="Start", exact=True).click()
     expect(page.get_by_role("form", name="Allow")).to_be_visible()
+    page.reload()
+    expect(page.get_by_role("form", name="Allow")).to_contain_text("touch done")
+    expect(page.locator(".agent-bar .badge")).to_have_text("Question")
+    page.keyboard.press("Alt+1")
+    for window in (page, bench.page()):  # the second one has never shown the agent's tab
+        expect(window.get_by_role("tab", name="Chat", exact=True)).to_have_attribute("aria-selected", "true")
+        expect(window.get_by_role("tab", name="Agent-1")).to_contain_text("Question")
+        expect(window).to_have_title("1 question · Chat · newel")
+        window.get_by_role("button", name="Agent-1 waits for your answer").click()
+        expect(window.get_by_role("form", name="Allow")).to_contain_text("touch done")
+    page.get_by_role("button", name="Run once").click()
+    expect(window.get_by_role("form", name="Allow")).to_have_count(0)
+    assert (bench.newel.project / "done").exists()
 
 
 def test_a_server_of_the_project_runs_only_when_its_command_is_trusted(workbench: Make) -> None:
     bench = workbench(
         scenarios(
             answering("what time", call("time__get_current_time", timezone="UTC"), {"content": "Late."})
-        )
+        ),
+        servers={
+            "time": {"command": str(BIN / "mcp-server-time")},
+            "broken": {"command": "sh", "args": ["-c", "echo no such module >&2; exit 3"]},
+        },
     )
-    write_servers(
-        bench.newel.project,
-        {"time": {"command": str(BIN / "mcp-server-time")}, "broken": {"command": "/nowhere"}},
-    )
-    bench.kill()
-    bench.start()
     page = bench.page()
     tools = page.get_by_role("button", name=re.compile("^Tools"))
     expect(tools).to_contain_text("2?")
@@ -88,10 +99,12 @@ def test_a_server_of_the_project_runs_only_when_its_command_is_trusted(workbench
     expect(server.get_by_label("Command")).to_have_text(str(BIN / "mcp-server-time"))
     server.get_by_role("button", name="Trust this command").click()
     expect(server).to_contain_text("(active)")
+    expect(server.get_by_label("time is on")).to_be_focused()
     broken = page.get_by_role("region", name="broken", exact=True)
     broken.get_by_role("button", name="Trust this command").click()
     expect(broken).to_contain_text("(broken)")
-    expect(broken).to_contain_text("/nowhere")
+    expect(broken).to_contain_text("exit code 3")
+    expect(broken.get_by_label("Last lines of broken")).to_have_text("no such module\n")
     expect(tools).to_contain_text("1✓")
     expect(tools).to_contain_text("1✗")
     server.get_by_text("2 tools").click()
@@ -108,37 +121,16 @@ def test_a_server_of_the_project_runs_only_when_its_command_is_trusted(workbench
     expect(page.get_by_label("Output", exact=True)).to_contain_text("UTC")
 
 
-SERVER = """
-from typing import Annotated
-from mcp.server.mcpserver import MCPServer
-from mcp.server.mcpserver.resolve import Elicit, Resolve
-from pydantic import BaseModel, Field
-server = MCPServer("asking")
-class Booking(BaseModel):
-    name: str = Field(description="Who comes")
-    guests: int = 2
-    window: bool = False
-def ask() -> Elicit[Booking]:
-    return Elicit("Which table?", Booking)
-@server.tool()
-def book(booking: Annotated[Booking, Resolve(ask)]) -> str:
-    return f"{booking.name} {booking.guests} {booking.window}"
-server.run()
-"""
-
-
-def test_a_tool_asks_by_a_form_and_gets_what_was_filled_in(workbench: Make) -> None:
-    bench = workbench(scenarios(answering("book", call("asking__book"), {"content": "Booked."})))
-    script = bench.newel.project / "server.py"
-    script.write_text(SERVER)
-    write_servers(bench.newel.project, {"asking": {"command": sys.executable, "args": [str(script)]}})
-    bench.kill()
-    bench.start()
+def test_a_tool_asks_by_a_form_and_by_an_address_and_gets_the_answers(workbench: Make) -> None:
+    bench = workbench(
+        scenarios(
+            answering("book", call("asking__book"), {"content": "Booked."}),
+            answering("pay", call("asking__pay"), call("asking__pay"), {"content": "Paid."}),
+        ),
+        own={"asking": ASKING},
+    )
     page = bench.page()
-    page.keyboard.press("Alt+t")
-    page.get_by_role("button", name="Trust this command").click()
-    expect(page.get_by_role("region", name="asking", exact=True)).to_contain_text("(active)")
-    page.keyboard.press("Escape")
+    expect(page.get_by_role("button", name=re.compile("^Tools"))).to_contain_text("1✓")
     open_chat(page)
     say(page, "book a table")
     form = page.get_by_role("form", name="Which table?")
@@ -150,3 +142,14 @@ def test_a_tool_asks_by_a_form_and_gets_what_was_filled_in(workbench: Make) -> N
     expect(answers(page).last).to_contain_text("Booked.")
     page.get_by_role("button", name="asking__book").click()
     expect(page.get_by_label("Output", exact=True)).to_contain_text("Ada 3 True")
+    say(page, "pay for it")
+    form = page.get_by_role("form", name="Pay there")
+    expect(form.get_by_label("Address")).to_have_text("https://pay.invalid/<U+200B>?bill=7")
+    visit = form.get_by_role("link", name="Open pay.invalid")
+    expect(visit).to_have_attribute("rel", "noopener noreferrer")
+    expect(form.get_by_role("button", name="Decline")).to_be_focused()
+    form.get_by_role("button", name="Done").click()
+    expect(page.get_by_role("button", name=re.compile("asking__pay.*accept"))).to_be_visible()
+    form.get_by_role("button", name="Decline").click()
+    expect(page.get_by_role("button", name=re.compile("asking__pay.*decline"))).to_be_visible()
+    expect(answers(page).last).to_contain_text("Paid.")

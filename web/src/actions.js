@@ -31,7 +31,7 @@ export function createActions({ connection, store, toasts, show, refresh }) {
   async function deliver(tab, message) {
     store.dispatch({ type: "page/say", tab, message });
     const { id, text, attachments = [], before } = message;
-    outbox((sent) => [...sent.filter((each) => each.message.id !== id), { tab, message: { id, text, before } }]);
+    outbox((sent) => [...sent.filter((each) => each.message.id !== id), { tab, message: { id, text, attachments, before } }]);
     const request = { tab, messageId: id, text, ...(attachments.length && { attachments }), ...(before && { before }) };
     const how = await connection.request("send", request).then(() => "queued", (error) => error);
     outbox((sent) => sent.filter((each) => each.message.id !== id));

@@ -1,0 +1,158 @@
+"""Text from models, tools, servers and files is text: nothing in it runs, nothing in it is fetched."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.bench import Workbench, message_box, open_agent, open_chat, say
+from tests.browser.scenarios import ASKING, PROBE, answering, call, scenarios, verdict
+from tests.support import bash
+
+Make = Callable[..., Workbench]
+
+PROBES = (
+    "<script>window.pwned=1</script>",
+    PROBE,
+    "<svg onload='window.pwned=1'></svg>",
+    "<a href='javascript:window.pwned=1'>link</a>",
+    "<iframe srcdoc='<script>parent.pwned=1</script>'></iframe>",
+    "<details open ontoggle='window.pwned=1'>x</details>",
+    "<math><mtext></form><form><mglyph><style></math><img src onerror='window.pwned=1'>",
+    "\"'><body onload='window.pwned=1'>",
+)
+ALL = "\n\n".join(PROBES)
+LINKS = (
+    "[one](javascript:window.pwned=1) [two](data:text/html,<script>pwned=1</script>) "
+    "![picture](https://remote.invalid/x.png) ![inline](data:image/svg+xml,<svg/onload=pwned=1>)"
+)
+FOREIGN = (
+    "#page :is(script, iframe, form form, img, svg[onload], math), dialog :is(script, iframe, img, math)"
+)
+
+
+def is_inert(page: Page) -> bool:
+    """Whether nothing ran and no foreign element stands in the page."""
+    page.wait_for_timeout(100)  # for what would run, if anything did
+    return page.evaluate("window.pwned") is None and page.locator(FOREIGN).count() == 0
+
+
+def test_what_models_tools_and_servers_write_is_text(workbench: Make) -> None:
+    bench = workbench(
+        scenarios(
+            answering(
+                "script",
+                {
+                    "reasoning_content": ALL,
+                    "content": f"{ALL}\n\n{LINKS}",
+                    **call(PROBES[1], **{PROBES[0]: PROBES[2]}),
+                },
+                bash("cat probes; exit 3"),
+                {"content": f"```html\n{ALL}\n```\n\n| {PROBES[1]} |\n|---|\n| {PROBES[0]} |"},
+            )
+        ),
+        servers={PROBES[1]: {"command": PROBES[2], "args": [ALL]}},
+    )
+    (bench.newel.project / "probes").write_text(ALL)
+    page = bench.page()
+    open_chat(page)
+    say(page, f"{PROBES[1]} script")
+    expect(page.locator("td")).to_be_visible()
+    for line in page.locator(".call-head").all():
+        line.click()
+    page.keyboard.press("Alt+t")
+    expect(page.get_by_role("region", name=PROBES[1], exact=True)).to_contain_text("(untrusted)")
+    assert is_inert(page)
+    assert all(link.get_attribute("href") is None for link in page.get_by_text("one", exact=True).all())
+    expect(page.get_by_role("link", name="Image: picture")).to_have_attribute("rel", "noopener noreferrer")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("tab")).not_to_contain_text("Running")
+    page.get_by_role("tab").press("Delete")
+    page.keyboard.press("Alt+o")
+    expect(page.get_by_role("option")).to_contain_text("<img src=x")
+    assert is_inert(page)
+
+
+def test_questions_errors_and_names_of_models_and_files_are_text(workbench: Make) -> None:
+    refused = {"kind": "status", "status": 400, "body": json.dumps({"error": {"message": ALL}})}
+    bench = workbench(
+        scenarios(
+            answering("trap", call("asking__trap"), {"content": "Trapped."}),
+            answering("refuse", {"fault": refused, "response": {"content": ""}}),
+        )
+        | {"models": [PROBE, "mock-model"]},
+        "--approve",
+        "ask",
+        own={"asking": ASKING},
+    )
+    page = bench.page()
+    expect(page.get_by_role("button", name=re.compile("^Tools"))).to_contain_text("1✓")
+    page.keyboard.press("Alt+t")
+    page.get_by_text("3 tools").click()
+    expect(page.get_by_label("trap")).to_be_visible()
+    assert is_inert(page)
+    page.keyboard.press("Escape")
+    open_chat(page)
+    page.get_by_role("button", name="Model: mock-model").click()
+    page.get_by_role("option", name="<img").click()
+    expect(page.get_by_role("button", name="Model: <img")).to_be_visible()
+    notes = {"name": f"{PROBE}.txt", "mimeType": "text/plain", "buffer": ALL.encode()}
+    noise = {"name": PROBE, "mimeType": PROBE, "buffer": bytes(range(256))}
+    page.locator("input[type=file]").set_input_files([notes, noise])  # pyright: ignore[reportArgumentType] — a list of mappings is what it takes
+    expect(page.get_by_role("alert")).to_contain_text("<img src=x")
+    expect(page.get_by_role("button", name="Remove <img")).to_be_visible()
+    say(page, "trap")
+    page.get_by_role("form", name="Allow").get_by_role("button", name="Run once").click()
+    form = page.get_by_role("form", name="<img")
+    expect(form).to_contain_text("<img src=x")
+    assert is_inert(page)
+    form.get_by_label("<img").fill(ALL)
+    form.get_by_role("button", name="Send").click()
+    expect(page.get_by_text("Trapped.")).to_be_visible()
+    expect(page.get_by_role("article", name="You")).to_contain_text(
+        "<img src=x onerror='window.pwned=1'>.txt"
+    )
+    page.get_by_role("button", name="asking__trap").click()
+    assert is_inert(page)
+    say(page, "refuse")
+    expect(page.locator(".bad-text", has_text="parent.pwned=1")).to_be_visible()
+    expect(message_box(page)).to_be_editable()
+    assert is_inert(page)
+
+
+def test_contracts_verdicts_acceptance_and_notices_are_text(workbench: Make) -> None:
+    judge = {
+        "name": "judge",
+        "trigger_regex": r"After \d+ tool call",
+        "steps": [{"response": verdict(ALL, satisfied=True, missing=ALL)}],
+    }
+    bench = workbench(scenarios(judge, answering("Review", bash("cat probes"), {"content": "Done."})))
+    (bench.newel.project / "probes").write_text(ALL)
+    home = bench.newel.home / PROBE
+    home.mkdir()
+    (home / "logs").write_text("in the way: the log cannot be written, and a notice that names it says so")
+    bench.newel.environ["NEWEL_HOME"] = str(home)
+    bench.kill()
+    bench.start()
+    page = bench.page()
+    page.keyboard.press("Alt+a")
+    expect(page.get_by_role("tab", name="Agent-1")).to_be_visible()
+    page.get_by_role("tab", name="Agent-1").press("F2")
+    page.get_by_role("textbox", name="Rename the tab").fill(PROBE)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("tab", name="<img")).to_be_visible()
+    page.get_by_role("textbox", name="Contract", exact=True).fill(f"Review. {ALL}")
+    page.get_by_label("Acceptance command").fill(f"cat probes # {PROBES[7]}")
+    page.get_by_role("button", name="Start", exact=True).click()
+    expect(page.locator(".agent-bar .badge")).to_have_text("Completed")
+    expect(page.get_by_text("cannot be written")).to_contain_text("<img src=x")
+    for summary in page.locator("summary").all():
+        summary.click()
+    page.get_by_role("button", name="bash cat probes").click()
+    assert is_inert(page)
+    open_agent(page, "another")
+    expect(page).to_have_title("Agent-1 · newel")
+    assert is_inert(page)
