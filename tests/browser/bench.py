@@ -6,12 +6,15 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
 
+from mock_llm_server import running
 from tests.nodejs import PAGE, packages
 from tests.support import BIN, Newel
 
@@ -43,6 +46,15 @@ def chromium() -> str:
     if os.environ.get("NEWEL_TESTS_NEED_ALL"):
         pytest.fail(words)
     pytest.skip(words)
+
+
+@contextmanager
+def launched() -> Generator[Browser]:
+    """A browser. While it is open this thread has an event loop, and cannot run another."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=list(ARGUMENTS))
+        yield browser
+        browser.close()
 
 
 class Workbench:
@@ -115,6 +127,29 @@ class Workbench:
         # While the server is down the browser itself writes that it cannot connect.
         if kind in {"error", "warning"} and "net::ERR_" not in text and "WebSocket" not in text:
             self.complaints.append(text)
+
+
+@contextmanager
+def opened(
+    folder: Path,
+    browser: Browser,
+    scenarios: dict[str, Any] | None,
+    *words: str,
+    servers: dict[str, Any] | None = None,
+    own: dict[str, Any] | None = None,
+) -> Generator[Workbench]:
+    """A workbench with its home and its project in ``folder``, whose model follows the given scenarios. Further words
+    go to ``newel web``; ``servers`` are MCP servers of the project, ``own`` those of the user.
+    """
+    with running(scenarios, strict=True) as server:
+        bench = Workbench(Newel(folder, server), browser)
+        try:
+            write_servers(bench.newel.project, servers)
+            write_servers(bench.newel.home / ".newel", own)
+            bench.start(*words)
+            yield bench
+        finally:
+            bench.close()
 
 
 def open_chat(page: Page) -> None:

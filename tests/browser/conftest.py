@@ -8,47 +8,31 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
-from mock_llm_server import running
-from tests.browser.bench import ARGUMENTS, Workbench, chromium, write_servers
-from tests.support import Newel
+from tests.browser.bench import Workbench, launched, opened
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """One for the tests of a file, and no longer: an open Playwright holds an event loop, which other tests want to
-    run their own. Each page has a context of its own in it.
+    """One for the tests of a file, and no longer: other tests want to run event loops of their own. Each page has a
+    context of its own in it.
     """
-    with sync_playwright() as playwright:
-        running_browser = playwright.chromium.launch(executable_path=chromium(), args=list(ARGUMENTS))
-        yield running_browser
-        running_browser.close()
+    with launched() as browser:
+        yield browser
 
 
 @pytest.fixture
 def workbench(tmp_path: Path, browser: Browser) -> Iterator[Callable[..., Workbench]]:
-    """Makes a workbench whose model follows the given scenarios; further words go to ``newel web``. ``servers`` are MCP
-    servers of the project, ``own`` those of the user. After the test no page may have complained, nor asked anybody
-    but the server.
+    """Makes a workbench; the arguments are those of ``opened``. After the test no page may have complained, nor asked
+    anybody but the server.
     """
     with ExitStack() as stack:
         made: list[Workbench] = []
 
-        def make(
-            scenarios: dict[str, Any] | None = None,
-            *words: str,
-            servers: dict[str, Any] | None = None,
-            own: dict[str, Any] | None = None,
-        ) -> Workbench:
-            server = stack.enter_context(running(scenarios, strict=True))
-            bench = Workbench(Newel(tmp_path, server), browser)
-            stack.callback(bench.close)
-            write_servers(bench.newel.project, servers)
-            write_servers(bench.newel.home / ".newel", own)
-            bench.start(*words)
-            made.append(bench)
-            return bench
+        def make(scenarios: dict[str, Any] | None = None, *words: str, **servers: Any) -> Workbench:
+            made.append(stack.enter_context(opened(tmp_path, browser, scenarios, *words, **servers)))
+            return made[-1]
 
         yield make
         for bench in made:

@@ -44,7 +44,8 @@ export function callLine(name, args) {
   const given = args && typeof args === "object" ? Object.entries(args) : [];
   const main = given.find(([key, value]) => MAIN_ARGUMENTS.includes(key) && typeof value === "string");
   const rest = given.filter((pair) => pair !== main).map(([key, value]) => `${key}=${brief(value)}`);
-  return cut(oneLine([name, ...(main ? [main[1].slice(0, 400)] : []), ...rest].join(" ")), CALL_WIDTH);
+  const words = oneLine([name, ...(main ? [main[1].slice(0, 400)] : []), ...rest].join(" "));
+  return cut(words.replace(/ {2,}/g, " "), CALL_WIDTH);
 }
 
 const brief = (value) =>

@@ -252,7 +252,7 @@ const TOLD = {
       passed ? "ok" : "bad",
       passed ? "check" : "close",
       h("strong", {}, words), h("code", {}, plain(command)), h("span", { class: "dim" }, ` ${duration(took ?? 0)}`),
-      h("details", { open: !passed }, h("summary", {}, "Output"), section("Output", plain(output))),
+      output.trim() && h("details", { open: !passed }, h("summary", {}, "Output"), section("Output", plain(output))),
     );
   },
   custom({ message }) {
