@@ -1,0 +1,204 @@
+"""What the workbench's page costs: its first paint, the way of a token to the screen, the drawing of long answers.
+
+    python -m benchmarks.page [--runs N]
+
+A real server, a scripted model and a real browser without a screen, all on this machine. Floors beside the figures: a
+bare page on the same socket that appends each piece as a text node, each line in a block of its own, and nothing else.
+
+first paint   from navigation to the first contentful paint, and until the page can be used; nothing cached
+token         from the event's time stamp (the server has it) to the change of the DOM; 20 ms between tokens
+60 KB         main-thread time in all (script, style, layout, paint) for 60 KB in tokens of four characters
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.bench import Workbench, launched, open_chat, opened, say
+from tests.browser.scenarios import answering, scenarios
+
+SIZE = 60_000
+PROSE = " ".join(["the", "cat", "sat", "and", "ran", "off", "for", "tea"] * 12)
+CODE = "\n".join(["let tea = pot and cup;"] * 8)
+MIXED = f"## The one\n\n{PROSE}\n\n- the **old** cat\n- `let` tea = pot\n\n```rust\n{CODE}\n```\n\n"
+TEXTS = {
+    "mixed": MIXED * (SIZE // len(MIXED)),
+    "a paragraph": (PROSE + " ") * (SIZE // (len(PROSE) + 1)),
+    "a list": "- one of two and six\n" * (SIZE // 21),
+    "code": "```rust\n" + "let tea = pot and cup;\n" * (SIZE // 23) + "```\n",
+}
+FLOOR = {"mixed", "a list"}
+
+USABLE = """
+new MutationObserver((_, observer) => {
+    if (!document.querySelector("[role=tab], .whole button")) return;
+    window.usable = performance.now();
+    observer.disconnect();
+}).observe(document, { subtree: true, childList: true });
+"""
+STAMPS = """
+window.stamps = [];
+window.late = [];
+const data = Object.getOwnPropertyDescriptor(MessageEvent.prototype, "data");
+Object.defineProperty(MessageEvent.prototype, "data", {
+    get() {
+        const value = data.get.call(this);
+        if (value.includes('"text_delta"')) stamps.push(Date.parse(/"timestamp":"([^"]+)"/.exec(value)[1]));
+        return value;
+    },
+});
+const drawn = () => {
+    const now = performance.timeOrigin + performance.now();
+    late.push(...stamps.splice(0).map((stamp) => now - stamp));
+};
+new MutationObserver(drawn).observe(document, { subtree: true, childList: true, characterData: true });
+"""
+BARE = """
+async (text) => {
+    document.body.textContent = "";
+    let line = document.body.appendChild(document.createElement("div"));
+    const socket = new WebSocket(`ws://${location.host}/ws`);
+    const waiting = new Map();
+    const ask = (type, fields) => new Promise((resolve) => {
+        const id = `r${waiting.size}`;
+        waiting.set(id, resolve);
+        socket.send(JSON.stringify({ type, id, ...fields }));
+    });
+    const over = new Promise((resolve) => {
+        socket.onmessage = (message) => {
+            const frame = JSON.parse(message.data);
+            if (frame.re) waiting.get(frame.re)(frame);
+            else if (frame.event?.type === "message_update") {
+                const [first, ...lines] = frame.event.assistantMessageEvent.delta.split("\\n");
+                line.append(first);
+                for (const each of lines) {
+                    line = document.body.appendChild(document.createElement("div"));
+                    line.append(each);
+                }
+            }
+            else if (frame.event?.type === "agent_end") resolve();
+        };
+    });
+    await new Promise((resolve) => { socket.onopen = resolve; });
+    const { tab } = await ask("openChat");
+    await ask("watch", { tab });
+    await ask("send", { tab, messageId: crypto.randomUUID().replaceAll("-", ""), text });
+    await over;
+    socket.close();
+}
+"""
+Asks = Callable[[str], None]
+
+
+def bare(bench: Workbench, script: str = "") -> tuple[Page, Asks]:
+    """A page with nothing on it, and what asks the model there and waits for the whole answer."""
+    page = bench.page()
+    page.context.add_init_script(script)
+    page.goto(bench.url.partition("#")[0] + "static/LICENSES.txt")
+    return page, lambda text: page.evaluate(BARE, text)
+
+
+def workbench(bench: Workbench, script: str = "") -> tuple[Page, Asks]:
+    """The same with the workbench's page."""
+    context = bench.context()
+    context.add_init_script(script)
+    page = bench.page(context)
+
+    def ask(text: str) -> None:
+        open_chat(page)
+        say(page, text)
+        expect(page.locator(".meter")).not_to_be_empty(timeout=120_000)
+
+    return page, ask
+
+
+def first_paint(bench: Workbench, runs: int) -> None:
+    painted: list[float] = []
+    usable: list[float] = []
+    for _ in range(runs):
+        context = bench.context()
+        context.add_init_script(USABLE)
+        page = bench.page(context)
+        page.wait_for_timeout(100)
+        painted.append(page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime"))
+        usable.append(page.evaluate("window.usable"))
+        context.close()
+    for name, values in (("first paint", painted), ("usable", usable)):
+        print(f"{name:32} {statistics.median(values):8.0f} ms  ({min(values):.0f}-{max(values):.0f})")
+
+
+def latency(bench: Workbench) -> None:
+    for name, made in (("token to DOM", workbench), ("  floor: bare page", bare)):
+        page, ask = made(bench, STAMPS)
+        ask("paced")
+        late = sorted(page.evaluate("window.late"))
+        p50, p95 = late[len(late) // 2], late[int(len(late) * 0.95)]
+        print(f"{name:32} {p50:8.1f} ms  p95 {p95:.1f} ms, {len(late)} tokens")
+        page.context.close()
+
+
+def busy(page: Page, act: Callable[[], None]) -> tuple[float, float]:
+    """Milliseconds of the main thread, and seconds by the clock, that something takes."""
+    session = cast("Any", page.context.new_cdp_session(page))
+    session.send("Performance.enable")
+
+    def spent() -> float:
+        metrics: list[dict[str, Any]] = session.send("Performance.getMetrics")["metrics"]
+        return next(each["value"] for each in metrics if each["name"] == "TaskDuration")
+
+    before, began = spent(), time.monotonic()
+    act()
+    page.wait_for_timeout(300)
+    return 1_000 * (spent() - before), time.monotonic() - began
+
+
+def drawing(bench: Workbench) -> None:
+    asked = [(f"{name}, {pace}", name) for name in TEXTS for pace in ("at once", "1 ms")]
+    for made, label, names in ((workbench, "60 KB", set(TEXTS)), (bare, "  floor: bare page", FLOOR)):
+        for text, name in asked:
+            if name in names:
+                page, ask = made(bench)
+                spent, took = busy(page, lambda ask=ask, text=text: ask(text))
+                print(f"{f'{label}, {text}':32} {spent:8.0f} ms  in {took:.1f} s")
+                page.context.close()
+
+
+def script() -> dict[str, Any]:
+    paced = {"token_delay_ms": 20, "response": {"content": MIXED * 4}}
+    steps = [
+        answering(f"{name}, {pace}", {"token_delay_ms": delay, "response": {"content": text}})
+        for name, text in TEXTS.items()
+        for pace, delay in (("at once", 0), ("1 ms", 1))
+    ]
+    return scenarios(answering("paced", paced), *steps)
+
+
+def measure(browser: Browser, runs: int) -> None:
+    with (
+        tempfile.TemporaryDirectory(prefix="newel-bench-") as folder,
+        opened(Path(folder), browser, script()) as bench,
+    ):
+        first_paint(bench, runs)
+        latency(bench)
+        drawing(bench)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--runs", type=int, default=7, help="paints (7)")
+    with launched() as browser:
+        measure(browser, parser.parse_args().runs)
+
+
+if __name__ == "__main__":
+    main()
