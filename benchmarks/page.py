@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page
 
 from tests.browser.bench import Workbench, launched, open_chat, opened, say
 from tests.browser.scenarios import answering, scenarios
@@ -95,6 +95,11 @@ async (text) => {
     socket.close();
 }
 """
+FILLED = """
+(meter) => new Promise((resolve) => {
+    new MutationObserver(() => meter.textContent && resolve()).observe(meter, { subtree: true, childList: true });
+})
+"""
 Asks = Callable[[str], None]
 
 
@@ -115,7 +120,7 @@ def workbench(bench: Workbench, script: str = "") -> tuple[Page, Asks]:
     def ask(text: str) -> None:
         open_chat(page)
         say(page, text)
-        expect(page.locator(".meter")).not_to_be_empty(timeout=120_000)
+        page.locator(".meter").evaluate(FILLED)
 
     return page, ask
 

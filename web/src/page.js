@@ -21,6 +21,7 @@ import { Toasts } from "./toast.js";
 import { ToolsPanel } from "./tools.js";
 
 const READ_AT_ONCE = 8; // tabs that are followed, so that going back to one shows it at once
+const PUT_OFF = 50; // ms until what a view put off is tried again
 const HIDDEN_RENDER = 250; // ms: a page in the background has no animation frames, but a title
 
 export class Page {
@@ -170,9 +171,10 @@ export class Page {
     this.mayWait = false;
   }
 
-  #schedule() {
+  /** Render with the next frame; later, if what changed is a piece of a fast text, or not before `least` ms. */
+  #schedule(least = 0) {
     const now = performance.now();
-    const wait = this.mayWait ? Math.max(0, this.pace.wait(now) - (now - this.rendered)) : 0;
+    const wait = this.mayWait ? Math.max(least, this.pace.wait(now) - (now - this.rendered)) : least;
     if (this.cancel && (wait > 0 || !this.waits)) return;
     this.cancel?.();
     this.waits = wait > 0;
@@ -245,7 +247,7 @@ export class Page {
     if (!tab) return;
     const view = this.#view();
     const talk = state.talks[tab.id] ?? emptyTalk();
-    if (!view.update({ tab, talk, state })) this.#schedule();
+    if (!view.update({ tab, talk, state })) this.#schedule(PUT_OFF);
     if (this.wantsFocus) view.focus();
     this.wantsFocus = false;
   }
