@@ -77,6 +77,10 @@ def test_an_agents_question_is_seen_from_another_tab_another_window_and_after_a_
         expect(window.get_by_role("form", name="Allow")).to_contain_text("touch done")
     page.get_by_role("button", name="Run once").click()
     expect(window.get_by_role("form", name="Allow")).to_have_count(0)
+    for _ in range(100):  # the question is gone as soon as it is answered, before the command has run
+        if (bench.newel.project / "done").exists():
+            break
+        page.wait_for_timeout(50)
     assert (bench.newel.project / "done").exists()
 
 
