@@ -85,10 +85,12 @@ async def open_workbench(
     """
     from newel.app.crew import open_crew
     from newel.jobs.feed import Feed
+    from newel.jobs.runs import journal_folder
     from newel.jobs.sqlite import open_engine
     from newel.jobs.workbench import Workbench
 
-    engine = await stack.enter_async_context(open_engine(None if ephemeral else jobs_folder(settings)))
+    directory = None if ephemeral else journal_folder(settings.home, settings.cwd)
+    engine = await stack.enter_async_context(open_engine(directory))
     engine.leave_note(place)
     feed = await stack.enter_async_context(Feed(engine))
     crew = await stack.enter_async_context(open_crew(settings, ephemeral=ephemeral))
@@ -97,13 +99,6 @@ async def open_workbench(
     )
     crew.servers_changed = lambda: workbench.tell("servers")
     return workbench
-
-
-def jobs_folder(settings: Settings) -> Path:
-    """Where the runs of a project are kept."""
-    from newel.session.locate import project_folder
-
-    return project_folder(settings.home / "jobs", str(settings.cwd))
 
 
 def _announce(door: Door, options: Options) -> None:

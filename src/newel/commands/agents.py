@@ -15,6 +15,7 @@ import msgspec
 
 from newel import config
 from newel.agent.errors import ConfigError, UsageError
+from newel.commands.arguments import add_model_options, folder
 from newel.config import Flags, Settings
 from newel.jobs.runs import (
     INTERRUPTED,
@@ -42,11 +43,14 @@ def command_agent(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     if bool(given.contract) == bool(given.resume):
         parser.error("give a contract, or --resume with the id of a run")
-    cwd = Path(given.cwd).expanduser().resolve()
-    if not cwd.is_dir():
-        parser.error(f"--cwd: there is no folder {cwd}")
-    flags = Flags(base_url=given.base_url, api_key=given.api_key, model=given.model, approve=given.approve)
-    settings = config.load(flags, cwd=cwd, environ=os.environ)
+    flags = Flags(
+        base_url=given.base_url,
+        api_key=given.api_key,
+        model=given.model,
+        thinking=given.thinking,
+        approve=given.approve,
+    )
+    settings = config.load(flags, cwd=folder(parser, given.cwd), environ=os.environ)
     contract = None if given.resume else _contract(given)
     return anyio.run(_run_agent, settings, contract, given)
 
@@ -55,7 +59,8 @@ def _agent_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="newel agent",
         description="Have a contract carried out: the agent works until it is fulfilled or a limit is reached.",
-        epilog="Ctrl+C stops before the next request, a second one at once. "
+        epilog="Nobody is asked: what --approve ask would ask about is declined. "
+        "Ctrl+C stops before the next request, a second one at once. "
         "exit codes: 0 completed, 1 stopped or failed, 2 wrong usage, 130 interrupted",
     )
     add = parser.add_argument
@@ -82,15 +87,7 @@ def _agent_parser() -> argparse.ArgumentParser:
     )
     add("--name", metavar="NAME", default="agent", help="names the log and the worktree (agent)")
     add("--resume", metavar="ID", help="go on with a run that was interrupted")
-    add("-m", "--model", help="the model's name at the server")
-    add("--base-url", metavar="URL", help="an OpenAI-compatible server")
-    add("--api-key", metavar="KEY", help="its key; better set LLM_AUTH_TOKEN, which other users cannot see")
-    add(
-        "--approve",
-        choices=["auto", "ask", "review", "read-only"],
-        help="what may run; nobody is asked (auto)",
-    )
-    add("--cwd", metavar="DIR", default=".", help="work in this folder")
+    add_model_options(parser)
     add("--json", action="store_true", help="one JSON object for each event")
     return parser
 

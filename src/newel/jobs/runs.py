@@ -55,14 +55,20 @@ class _Owner(Wire, frozen=True):
     pid: int
 
 
+def journal_folder(home: Path, project: Path) -> Path:
+    """Where a workbench keeps the runs of a project."""
+    return project_folder(home / "jobs", str(project))
+
+
 def journals(home: Path, project: Path | None) -> list[Path]:
     """The folders with journals: a project's, or for None those of all projects."""
-    jobs = home / "jobs"
     if project is None:
-        return sorted(path.parent for path in jobs.glob(f"*/{FILE}"))
-    base = project_folder(jobs, str(project))
+        return sorted(path.parent for path in (home / "jobs").glob(f"*/{FILE}"))
+    base = journal_folder(home, project)
     numbered = sorted(
-        path for path in jobs.glob(f"{base.name}-*") if path.name.removeprefix(f"{base.name}-").isdecimal()
+        path
+        for path in base.parent.glob(f"{base.name}-*")
+        if path.name.removeprefix(f"{base.name}-").isdecimal()
     )
     return [path for path in (base, *numbered) if (path / FILE).is_file()]
 
@@ -70,7 +76,7 @@ def journals(home: Path, project: Path | None) -> list[Path]:
 @asynccontextmanager
 async def open_spare_engine(home: Path, project: Path) -> AsyncGenerator[SqliteEngine]:
     """The engine of the first of a project's numbered folders that nobody has. Raises ``EngineError``."""
-    base = project_folder(home / "jobs", str(project))
+    base = journal_folder(home, project)
     async with contextlib.AsyncExitStack() as stack:
         for number in count(2):
             try:
