@@ -34,6 +34,7 @@ export class AgentView {
       h("div", { class: "panel-head" }, this.title, close),
       this.contract, this.place, this.conversation.el, this.questions.el, this.bar, this.log);
     this.form = null;
+    this.started = false;
   }
 
   shown() {
@@ -55,8 +56,11 @@ export class AgentView {
     const stopping = state.stopping[tab.id];
     this.given = tab.contract;
     say(this.title, tab.title);
-    if (tab.status === "ready" || !tab.contract) this.#edit(true);
-    else if (busy) this.#edit(false);
+    // The list of tabs comes after the reply to a start, and may tell of its end only: a quick failure is never seen at work.
+    const ready = tab.status === "ready" || !tab.contract;
+    if (!ready) this.started = false;
+    if (ready && !this.started) this.#edit(true);
+    else if (busy || this.form?.isFirst) this.#edit(false);
     this.#contract(tab.contract);
     this.foot.update({ tab, talk, stopping });
     this.stop.update({ busy, stopping });
@@ -88,6 +92,7 @@ export class AgentView {
           }),
         })
       : null;
+    if (this.form) this.form.isFirst = !this.given;
     fill(this.place, this.form?.el);
     this.form?.focus();
     this.actions.refresh();
@@ -96,8 +101,10 @@ export class AgentView {
   async #start(contract) {
     this.form.go.disabled = true;
     const started = await this.actions.start(this.tab, contract);
-    if (started) this.#edit(false);
-    else if (this.form) this.form.go.disabled = false;
+    if (started) {
+      this.started = true;
+      this.#edit(false);
+    } else if (this.form) this.form.go.disabled = false;
     this.conversation.toEnd();
     this.restart.focus();
   }
