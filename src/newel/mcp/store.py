@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Final
 
@@ -24,10 +26,11 @@ def rewrite(path: Path, change: Callable[[bytes], bytes], *, mode: int = 0o600) 
     for _ in range(TRIES):
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # An empty file of the right mode first: what replaces a file keeps the mode.
-            os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, mode))
-            before = path.read_bytes()
-            replace(str(path), change(before), hashlib.sha256(before).hexdigest())
+            with _alone(path.parent):
+                # An empty file of the right mode first: what replaces a file keeps the mode.
+                os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, mode))
+                before = path.read_bytes()
+                replace(str(path), change(before), hashlib.sha256(before).hexdigest())
         except StaleFile:
             continue
         except OSError as error:
@@ -36,3 +39,17 @@ def rewrite(path: Path, change: Callable[[bytes], bytes], *, mode: int = 0o600) 
             raise ConfigError(f"{path} could not be changed. {error}") from error
         return
     raise ConfigError(f"{path} could not be changed: other processes keep writing it. Try again.")
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Generator[None]:
+    """Only one Newel at a time changes files of a folder in this way. The lock is on the folder itself, so that nothing is
+    left lying there; a file system without locks still has the comparison, which an editor's change is caught by, too.
+    """
+    held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)
