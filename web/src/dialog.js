@@ -5,18 +5,20 @@ import { h, iconButton } from "./dom.js";
 /** Open a dialog; resolves with what `close(value)` was given, undefined by Escape or a click beside it. */
 export function openDialog({ label, kind = "", build }) {
   return new Promise((resolve) => {
-    let value;
+    const done = (value) => {
+      dialog.remove();
+      resolve(value);
+    };
     const dialog = h("dialog", {
       class: `dialog ${kind}`, "aria-label": label,
-      onclose: () => {
-        dialog.remove();
-        resolve(value);
-      },
+      onclose: () => done(),
       onclick: (event) => event.target === dialog && dialog.close(),
     });
+    // The browser tells of a closing only later. What follows on it may open another dialog, and what is typed in between
+    // would go elsewhere: so who waits is told at once.
     const close = (given) => {
-      value = given;
       dialog.close();
+      done(given);
     };
     dialog.append(h("div", { class: "dialog-body" }, ...[build(close)].flat()));
     document.body.append(dialog);
