@@ -91,7 +91,7 @@ class Connection(asyncio.Protocol):
             body = b"".join(self.parts)
             self.parts, self.missing = [], None
             step = body.count(b'"role":"tool"')
-            judged = b'"name":"verdict"' in body
+            judged = b"is the contract fulfilled?" in body
             self.transport.write(answer(step, self.steps, judged=judged))
             self.log.write(f"{step}\t{received}\t{time.monotonic_ns()}\t{self.size}\n")
 

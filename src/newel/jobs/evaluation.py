@@ -1,7 +1,7 @@
 """The verdict on a contract: a model reads the conversation and says whether the work is done.
 
-It is one request with the system prompt and the messages of the work itself, so that a server finds most of it in its
-cache, and one question behind them. The question and its answer are no part of the conversation: the work goes on as if
+It is one request with the system prompt, the tools and the messages of the work itself, so that a server finds all of it
+in its cache, and one question behind them. The question and its answer are no part of the conversation: the work goes on as if
 nobody had asked, and a session can be taken up anywhere without knowing of contracts. The verdict stands in the journal.
 """
 
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
+
+import msgspec
 
 from newel.agent.errors import ContextOverflow
 from newel.agent.events import Delta, Retry
@@ -40,9 +42,11 @@ VERDICT = ToolSpec(
 
 QUESTION = (
     "After {calls}: is the contract fulfilled? Judge by what the results above show, not by what was planned or "
-    "promised. Do no work now. Answer with one call of `verdict` and nothing else: `satisfied` (true only if everything "
-    "that the contract asks for is done), `why` (what shows it) and `missing` (what is left to do)."
+    "promised. Do no work now: {how}. `satisfied` is true only if everything that the contract asks for is done, `why` "
+    "says what shows it, `missing` what is left to do."
 )
+BY_CALL = "answer with one call of `verdict` and nothing else"
+AS_TEXT = 'call no tool, and answer with nothing but this JSON object: {"satisfied": true or false, "why": "…", "missing": "…"}'
 REMINDER = "\n\nThe contract:\n{text}"
 
 
@@ -58,8 +62,10 @@ async def evaluate(
 ) -> Evaluation:
     """Ask whether the contract ``text`` is fulfilled, ``tool_calls`` being the number that have run.
 
-    Where the conversation is too long for ``judge``, the model that does the work is asked. An answer without a verdict
-    counts as not satisfied. Raises ``ProviderError``.
+    The model that does the work is shown its own tools and answers in words: other tools would cost it all that its server
+    has cached. If that is no verdict, it is given a tool to answer with. Another model as ``judge`` is given that tool at
+    once; where the conversation is too long for it, or it gives no verdict, the model that does the work is asked. No
+    verdict counts as not satisfied. Raises ``ProviderError``.
     """
 
     async def on_delta(delta: Delta | Retry) -> None:
@@ -67,22 +73,39 @@ async def evaluate(
             await on_retry(delta)
 
     messages = config.transform(history)
-    question = QUESTION.format(calls="1 tool call" if tool_calls == 1 else f"{tool_calls} tool calls")
-    if not any(isinstance(message, UserMessage) and text in message.text for message in messages):
-        question += REMINDER.format(text=text)  # it lies behind a summary
-    for model in dict.fromkeys((judge, config.model)):
+    calls = "1 tool call" if tool_calls == 1 else f"{tool_calls} tool calls"
+    # Where it lies behind a summary, the contract must be said again.
+    known = any(isinstance(message, UserMessage) and text in message.text for message in messages)
+    reminder = "" if known else REMINDER.format(text=text)
+    own = [tool.spec for tool in config.tools]
+    ways = [(config.model, own, AS_TEXT), (config.model, [VERDICT], BY_CALL)]
+    if judge != config.model:
+        ways.insert(0, (judge, [VERDICT], BY_CALL))
+    verdict = Evaluation(satisfied=False, why=f"{NO_VERDICT}: the conversation is too long to be judged")
+    for model, tools, how in ways:
         request = ModelRequest(
             model=model,
             system_prompt=config.system_prompt,
-            messages=[*messages, UserMessage(question)],
-            tools=[VERDICT],
+            messages=[*messages, UserMessage(QUESTION.format(calls=calls, how=how) + reminder)],
+            tools=tools,
             thinking=config.thinking,
         )
         try:
-            return read_verdict(await provider.complete(request, on_delta))
+            answer = await provider.complete(request, on_delta)
         except ContextOverflow:
             continue
-    return Evaluation(satisfied=False, why=f"{NO_VERDICT}: the conversation is too long to be judged")
+        verdict = _after(verdict, read_verdict(answer))
+        if not verdict.why.startswith(NO_VERDICT):
+            break
+    return verdict
+
+
+def _after(before: Evaluation, verdict: Evaluation) -> Evaluation:
+    """The later of two, with what both have cost."""
+    costs = [each.cost for each in (before, verdict) if each.cost is not None]
+    return msgspec.structs.replace(
+        verdict, usage=before.usage + verdict.usage, cost=sum(costs) if costs else None
+    )
 
 
 def read_verdict(answer: AssistantMessage) -> Evaluation:

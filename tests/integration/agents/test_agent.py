@@ -22,7 +22,7 @@ WithAgent = Callable[..., Newel]
 def questions(newel: Newel) -> list[dict[str, Any]]:
     """The requests that asked for a verdict."""
     return [
-        body for body in newel.requests if [tool["function"]["name"] for tool in body["tools"]] == ["verdict"]
+        body for body in newel.requests if "is the contract fulfilled?" in body["messages"][-1]["content"]
     ]
 
 

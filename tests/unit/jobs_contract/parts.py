@@ -10,7 +10,7 @@ import anyio
 
 from newel.agent.agent import ProviderTransport
 from newel.agent.events import MessageEnd
-from newel.agent.messages import AssistantMessage, TextContent, ToolCall, Usage, new_id
+from newel.agent.messages import AssistantMessage, TextContent, ToolCall, Usage, UserMessage, new_id
 from newel.agent.ports import Limits, Model, ModelRequest, Provider, RunConfig
 from newel.agent.transform import Transformer
 from newel.jobs.contract import carry_out
@@ -44,7 +44,8 @@ def verdict(*, satisfied: bool, why: str = "seen", missing: str = "") -> Assista
 
 def is_question(request: ModelRequest) -> bool:
     """Whether a request asks for a verdict."""
-    return [tool.name for tool in request.tools] == ["verdict"]
+    last = request.messages[-1]
+    return isinstance(last, UserMessage) and "is the contract fulfilled?" in last.text
 
 
 class Work:

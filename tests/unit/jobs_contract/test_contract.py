@@ -18,7 +18,17 @@ from newel.jobs.evaluation import NO_VERDICT
 from newel.jobs.events import AcceptanceEnd, AcceptanceStart, ContractState, Evaluation, RunEvent
 from newel.jobs.tabs import Contract
 from newel.providers.scripted import Answer, Scripted
-from tests.unit.jobs_contract.parts import MODEL, SMALL, Work, calls, is_question, says, verdict
+from tests.unit.jobs_contract.parts import (
+    MODEL,
+    SMALL,
+    VERDICT,
+    WORK,
+    Work,
+    calls,
+    is_question,
+    says,
+    verdict,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -171,8 +181,29 @@ async def test_a_check_that_fails_in_the_same_way_again_and_again_ends_the_run(w
     assert len(work.told(AcceptanceEnd)) == MAX_SAME_FAILURE
 
 
+async def test_what_the_server_has_cached_of_the_work_serves_the_verdict_too(work: Work) -> None:
+    """Other tools, or another prompt, and a long conversation is paid for twice at every turn."""
+    provider = Scripted([calls("touch a"), says('{"satisfied": true, "why": "seen", "missing": ""}')])
+    assert (await work(TODO, provider)).state == "completed"
+    at_work, judging = provider.requests
+    assert (judging.system_prompt, judging.tools) == (at_work.system_prompt, at_work.tools)
+    assert judging.messages[: len(at_work.messages)] == at_work.messages
+
+
+async def test_a_model_that_goes_on_working_when_it_is_to_judge_is_given_a_tool_to_answer_with(
+    work: Work,
+) -> None:
+    provider = Scripted([calls("touch a"), calls("touch b"), YES])
+    assert (await work(TODO, provider)).state == "completed"
+    assert [tool.name for tool in provider.requests[2].tools] == ["verdict"]
+    assert not (work.folder / "b").exists()
+    verdict = work.told(Evaluation)[0]
+    assert verdict.usage == WORK + VERDICT
+
+
 async def test_a_judge_without_a_verdict_does_not_go_on_for_ever(work: Work) -> None:
-    script = [step for n in range(9) for step in (calls(f"echo {n}"), says("I am only a parrot."))]
+    parrot = says("I am only a parrot.")
+    script = [step for n in range(9) for step in (calls(f"echo {n}"), parrot, parrot)]
     state = await work(TODO, script)
     assert state.state == "failed"
     assert [each.why for each in work.told(Evaluation)] == [NO_VERDICT] * MAX_NO_VERDICT
@@ -186,7 +217,8 @@ async def test_a_conversation_too_long_for_the_small_model_is_judged_by_the_larg
 
 
 async def test_a_conversation_too_long_for_any_model_leaves_the_work_to_make_room(work: Work) -> None:
-    script: list[Answer] = [calls("touch a"), ContextOverflow("too long"), calls("true"), YES]
+    too_long = ContextOverflow("too long")
+    script: list[Answer] = [calls("touch a"), too_long, too_long, calls("true"), YES]
     assert (await work(TODO, script)).state == "completed"
 
 
