@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Literal, Protocol
 
 import anyio
@@ -230,9 +230,11 @@ class Agent:
         self.state.config = msgspec.structs.replace(self.state.config, **fields)
         self._show(StateUpdate(changed=[name]))
 
-    def replace_messages(self, messages: Sequence[AppMessage]) -> None:
+    def replace_messages(self, messages: Sequence[AppMessage], *, never_begun: Collection[str] = ()) -> None:
+        """Go on with another history; ``never_begun`` is as in ``RunConfig``."""
         self._not_while_streaming()
         self.state.messages = list(messages)
+        self.state.config = msgspec.structs.replace(self.state.config, never_begun=never_begun)
         self._show(StateUpdate(changed=["messages"]))
 
     def clear_messages(self) -> None:

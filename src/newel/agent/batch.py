@@ -12,7 +12,7 @@ import msgspec
 from newel.agent.errors import InvalidArguments, NewelError
 from newel.agent.events import ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate
 from newel.agent.guard import Guard
-from newel.agent.messages import INTERRUPTED, AppMessage, ToolCall, ToolResultMessage, interrupted
+from newel.agent.messages import INTERRUPTED, AppMessage, ToolCall, ToolResultMessage
 from newel.agent.ports import Emit, RunConfig, Tool, ToolResult
 
 Say = Callable[[AppMessage], Awaitable[None]]
@@ -113,15 +113,19 @@ class Batch:
         return said
 
     async def resume(self, tool_calls: Sequence[ToolCall], say: Say) -> None:
-        """Answer calls that a run before this one left open: what only reads runs again, anything else may have
-        happened and is reported as such.
+        """Answer calls that a run before this one left open: what only reads runs again, and what is known not to have
+        begun runs now, unless it comes after one whose outcome nobody knows. The others are reported as they are.
         """
-        for call in tool_calls:
-            tool = self.tools.get(call.name)
-            if tool is not None and tool.read_only:
-                await self.run([call], say)
+        in_doubt = False
+        for request in tool_calls:
+            tool = self.tools.get(request.name)
+            call = _Call(request)
+            call.started = request.id not in self.config.never_begun
+            if (tool is not None and tool.read_only) or not (call.started or in_doubt):
+                await self.run([request], say)
             else:
-                await say(interrupted(call))
+                in_doubt = True
+                await say(call.stopped())
 
     async def side_by_side(self, calls: list[_Call], say_finished: Callable[[], Awaitable[None]]) -> None:
         telling = anyio.Lock()

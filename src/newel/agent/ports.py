@@ -6,7 +6,7 @@ through a port are plain structs.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -225,3 +225,5 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     queue: Queue = NoQueue()
     limits: Limits = Limits()
     compact: Compact | None = None
+    never_begun: Collection[str] = ()
+    """Ids of calls that the conversation leaves open and that are known not to have begun; of others nothing is known."""

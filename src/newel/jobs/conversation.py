@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 import anyio
 import msgspec
 
-from newel.agent.events import AgentEvent, MessageEnd
+from newel.agent.events import AgentEvent, MessageEnd, ToolExecutionStart
 from newel.agent.messages import AppMessage, AssistantMessage, Usage, UserMessage
 from newel.agent.ports import Emit, Model, Provider
 from newel.jobs.events import Evaluation, RunEvent
@@ -135,7 +135,7 @@ class Conversation:
                 agent.set_model(self.model)
             try:
                 said = [event.message for event in earlier if isinstance(event, MessageEnd)]
-                agent.reopen([*unsaid, *said])
+                agent.reopen([*unsaid, *said], never_begun=_never_begun(earlier))
                 self.crew.prepare(agent, seat)
                 self.agent, self.recorder = agent, recorder
                 self.taken = {entry.message.id for entry in agent.session.get_tree()}
@@ -199,6 +199,20 @@ class Conversation:
             said = self.agent.get_messages() if self.agent is not None else []
             known = {message.id: message for message in said}.get
         return [*said, *(message for message in unsaid if known(message.id) is None)]
+
+
+def _never_begun(earlier: Sequence[RunEvent]) -> set[str]:
+    """The calls that an interrupted run was asked for and did not begin: they waited for a person, say."""
+    asked: set[str] = set()
+    for event in earlier:
+        match event:
+            case MessageEnd(message=AssistantMessage() as message):
+                asked |= {call.id for call in message.tool_calls}
+            case ToolExecutionStart(tool_call_id=call):
+                asked.discard(call)
+            case _:
+                pass
+    return asked
 
 
 def is_settled(messages: Sequence[AppMessage]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -144,16 +144,17 @@ class CodingAgent:
             return
         self._switch(self._open_session(session_id))
 
-    def reopen(self, said: Sequence[AppMessage] = ()) -> None:
+    def reopen(self, said: Sequence[AppMessage] = (), *, never_begun: Collection[str] = ()) -> None:
         """Take up the session again, with what others have added to its file meanwhile, and with the messages ``said``
-        that a journal has and the file may lack: those it knows by their id are left out.
+        that a journal has and the file may lack: those it knows by their id are left out. ``never_begun`` are the calls
+        of which the journal knows that they did not begin.
         """
         if self.session.get_file_path() is not None:
             self.session.close()
             self.session = self._open_session(self.session.get_id())
         for message in said:
             self._keep(message)
-        self.agent.replace_messages(self.session.get_messages())
+        self.agent.replace_messages(self.session.get_messages(), never_begun=never_begun)
 
     def release(self) -> None:
         """Let other programs write to the session, until ``reopen``."""

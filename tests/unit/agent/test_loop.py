@@ -468,6 +468,33 @@ async def test_a_call_left_open_by_a_crash_runs_again_if_it_only_reads_and_the_m
 
 
 @pytest.mark.anyio
+async def test_a_call_that_is_known_not_to_have_begun_runs_after_a_crash_as_if_nothing_had_been() -> None:
+    """What waited for an approval is asked about again, and not reported as something that may have happened."""
+    waiting = calls("a", "b")
+    watched = Watched([says("Done.")], [Say(read_only=False)])
+    watched.agent.replace_messages(
+        [UserMessage(content="Go"), waiting], never_begun={call.id for call in waiting.tool_calls}
+    )
+    await watched.agent.answer([])
+    assert [result.output for result in watched.results] == ["said a", "said b"]
+    _assert_valid(watched.agent.state.messages)
+
+
+@pytest.mark.anyio
+async def test_a_call_behind_one_in_doubt_is_not_run_although_it_never_began() -> None:
+    asked = calls("a", "b")
+    watched = Watched([says("I will look first.")], [Say(read_only=False)])
+    watched.agent.replace_messages([UserMessage(content="Go"), asked], never_begun={asked.tool_calls[1].id})
+    await watched.agent.answer([])
+    assert [result.output for result in watched.results] == [
+        INTERRUPTED,
+        "Not run: stopped before this call began.",
+    ]
+    assert watched.of(ToolExecutionStart) == []
+    _assert_valid(watched.agent.state.messages)
+
+
+@pytest.mark.anyio
 async def test_a_conversation_too_long_for_the_model_is_compacted_once_and_asked_again() -> None:
     async def compact(
         messages: Sequence[AppMessage], usage: Usage, /, *, overflow: bool
