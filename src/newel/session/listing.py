@@ -1,4 +1,4 @@
-"""Lists of sessions, made without decoding more of each file than its beginning."""
+"""Lists of sessions, made without decoding more of each file than its beginning, unless something was taken back in it."""
 
 from __future__ import annotations
 
@@ -11,22 +11,25 @@ from typing import BinaryIO
 
 import msgspec
 
+from newel.agent.errors import SessionError
 from newel.agent.messages import UserMessage
 from newel.session.format import MAX_LINE, UNREADABLE, MessageLine, NameLine, read_line
 from newel.session.locate import read_metadata, session_files
+from newel.session.store import read_session
 from newel.session.text import one_line
 
 _BLOCK = 1024 * 1024
 _MESSAGE = b'\n{"type":"message"'
 _NAME = b'\n{"type":"name"'
+_BRANCH = b'\n{"type":"branch"'
 _MAX_NAME_LINE = 4096
 _HEAD_LINES = 50
 _MAX_PATH = 4096
 
 
 class SessionSummary(msgspec.Struct, frozen=True):
-    """A session as a list shows it. ``modified`` is in seconds since 1970; ``messages`` counts those of all
-    branches. All texts are one line each, fit for a screen; ``first_text`` is empty if nothing was said.
+    """A session as a list shows it. ``modified`` is in seconds since 1970; ``messages`` counts those of the
+    active branch. All texts are one line each, fit for a screen; ``first_text`` is empty if nothing was said.
     """
 
     path: Path
@@ -52,9 +55,9 @@ def _summaries(directory: Path, cwd: str | None) -> Iterator[SessionSummary]:
         metadata = read_metadata(path)
         if metadata is None or (cwd is not None and metadata.cwd not in {"", cwd}):
             continue
-        with contextlib.suppress(OSError), path.open("rb", buffering=0) as stream:
-            first = _first_text(path)
-            messages, name = _scan(stream)
+        with contextlib.suppress(OSError, SessionError), path.open("rb", buffering=0) as stream:
+            count, name, branches = _scan(stream)
+            messages, first = _active(path) if branches else (count, _first_text(path))
             yield SessionSummary(
                 path=path,
                 id=one_line(metadata.id),
@@ -80,20 +83,28 @@ def _first_text(path: Path) -> str:
     return ""
 
 
-def _scan(stream: BinaryIO) -> tuple[int, str | None]:
-    """Count the message lines and find the last name, by the bytes with which Newel begins such lines: no
-    line end stands inside a line, so nothing that was said can look like one.
+def _active(path: Path) -> tuple[int, str]:
+    """How many messages the active branch has, and the first thing that a person said on it."""
+    messages = read_session(path).history.active()
+    first = next((message.text for message in messages if isinstance(message, UserMessage)), "")
+    return len(messages), one_line(first)
+
+
+def _scan(stream: BinaryIO) -> tuple[int, str | None, bool]:
+    """Count the message lines, find the last name, and tell whether there are branches, by the bytes with which Newel
+    begins such lines: no line end stands inside a line, so nothing that was said can look like one.
     """
-    messages, name_at, offset = 0, -1, 0
+    messages, name_at, offset, branches = 0, -1, 0, False
     seam = b"\n"
     while block := stream.read(_BLOCK):
         window = seam + block
         messages += window.count(_MESSAGE)
+        branches = branches or _BRANCH in window
         if (at := window.rfind(_NAME)) >= 0:
             name_at = offset - len(seam) + at + 1
         offset += len(block)
         seam = window[-(len(_MESSAGE) - 1) :]
-    return messages, _name_at(stream, name_at) if name_at >= 0 else None
+    return messages, _name_at(stream, name_at) if name_at >= 0 else None, branches
 
 
 def _name_at(stream: BinaryIO, place: int) -> str | None:

@@ -210,6 +210,10 @@ async def test_lists_are_given_to_who_asks(tmp_path: Path) -> None:
         history = await one.ask("getHistory", tab=tab, before="m2", limit=3)
         assert history["more"] is True
         assert history["messages"][1]["id"] == "m1"
+        await server.until(lambda: server.board.tab(tab).status == "idle")
+        await one.ask("send", tab=tab, messageId="e1", text="Edited", before="m1")
+        await one.event("agent_end")
+        assert (await one.ask("getSessions"))["sessions"][0]["messages"] == 4
         assert (await one.ask("ping"))["type"] == "reply"
 
 

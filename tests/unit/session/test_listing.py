@@ -53,6 +53,19 @@ def test_projects_that_share_a_folder_are_listed_apart(opened: Open, directory: 
     assert [summary.first_text for summary in list_sessions(directory, "/src/sh-op")] == ["/src/sh-op"]
 
 
+def test_what_was_taken_back_by_an_edit_neither_counts_nor_names_the_session(
+    opened: Open, directory: Path
+) -> None:
+    """Else the list says eight messages of a conversation that shows two."""
+    session = opened()
+    for text in ("first words", "more"):
+        session.append_message(UserMessage(text))
+    session.branch(None)
+    session.append_message(UserMessage("first words, edited"))
+    (summary,) = list_sessions(directory)
+    assert (summary.messages, summary.first_text) == (1, "first words, edited")
+
+
 def test_hostile_texts_become_one_harmless_line(opened: Open, directory: Path) -> None:
     session = opened()
     session.append_message(UserMessage("a\x1b]52;c;ZXZpbA==\x07\r\nb\u202egnp\u2028c " + "long " * 100_000))
