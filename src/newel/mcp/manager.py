@@ -16,7 +16,6 @@ from newel.mcp.server import Server, Surroundings
 from newel.mcp.status import ServerStatus
 from newel.mcp.tool import McpTool
 from newel.mcp.trust import Trust
-from newel.mcp.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -42,14 +41,12 @@ class McpManager:
     ) -> None:
         self._on_change = on_change
         self._changed = anyio.Event()
-        self._watchdog = Watchdog()
         self._around = Surroundings(
             trust=trust,
             environ=environ,
             roots=list(roots),
             changed=self._tell,
             sample=sample,
-            watchdog=self._watchdog,
         )
         self._servers = {config.name: Server(config, self._around) for config in configs}
         self._tasks: TaskGroup | None = None
@@ -70,11 +67,7 @@ class McpManager:
         given = (
             (kind, error, trace) if isinstance(error, anyio.get_cancelled_exc_class()) else (None, None, None)
         )
-        try:
-            await self._tasks.__aexit__(*given)
-        finally:
-            with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(self._watchdog.close)
+        await self._tasks.__aexit__(*given)
 
     def _tell(self) -> None:
         self._changed.set()

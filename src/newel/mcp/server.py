@@ -26,7 +26,6 @@ from newel.mcp.stdio import StdioLink
 from newel.mcp.tail import Tail
 from newel.mcp.tool import ToolFacts
 from newel.mcp.trust import Trust
-from newel.mcp.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from mcp.client import Client
@@ -51,7 +50,6 @@ class Surroundings(msgspec.Struct, kw_only=True):
     roots: list[Path]
     changed: Callable[[], None]
     sample: Sample | None
-    watchdog: Watchdog
 
 
 class Link(Protocol):
@@ -214,7 +212,7 @@ class Server:
         await sdk.load()
         if config.url is not None:
             return HttpLink(config)
-        return StdioLink(config, folder=str(folder), environ=around.environ, watchdog=around.watchdog)
+        return StdioLink(config, folder=str(folder), environ=around.environ)
 
     async def _stay(self, client: Client, link: Link) -> None:
         async with anyio.create_task_group() as tasks:

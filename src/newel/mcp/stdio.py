@@ -24,13 +24,12 @@ from newel.mcp.config import ServerConfig
 from newel.mcp.lines import Lines, TooMuchError, parse
 from newel.mcp.pipes import Pipes
 from newel.mcp.tail import Tail
-from newel.workspace.descendants import MARK, Descendants
+from newel.workspace.descendants import Descendants
 from newel.workspace.environment import child_env
+from newel.workspace.processes import MARK
 
 if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
-
-    from newel.mcp.watchdog import Watchdog
 
     Streams = tuple[
         MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]
@@ -69,9 +68,7 @@ class StdioLink:
     was we who ended it. ``exited`` is true if it went of its own accord.
     """
 
-    def __init__(
-        self, server: ServerConfig, *, folder: str, environ: Mapping[str, str], watchdog: Watchdog
-    ) -> None:
+    def __init__(self, server: ServerConfig, *, folder: str, environ: Mapping[str, str]) -> None:
         self.ended = anyio.Event()
         self.exited = False
         self.reason = ""
@@ -79,7 +76,6 @@ class StdioLink:
         self._server = server
         self._folder = folder
         self._all = Descendants(environment(server, environ))
-        self._watchdog = watchdog
         self._stopping = False
 
     @asynccontextmanager
@@ -119,39 +115,32 @@ class StdioLink:
             for stream in (to_us, incoming, outgoing, from_us):
                 stream.close()
             pipes.close_all()
-            self._watchdog.forget(self._all)
+            self._all.forget()
 
     # -- the process ------------------------------------------------------------------------------
 
     def _start(self) -> Pipes:
         command = self._server.command or ""
         folder = os.path.join(self._folder, self._server.cwd or "")  # noqa: PTH118 — a text for the system
-        self._watchdog.watch(self._all)
         try:
-            process = subprocess.Popen(
+            process = self._all.start(
                 [command, *self._server.args],
                 cwd=folder,
-                env=self._all.environ,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                bufsize=0,
-                start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            self._watchdog.forget(self._all)
             why = str(error)
             if isinstance(error, OSError):
                 why = f"{error.filename or command}: {error.strerror}"
             raise ConfigError(f"It could not be started: {why}.") from None
-        self._all.session = process.pid
-        self._watchdog.watch(self._all)
         try:
             return Pipes(process)
         except OSError as error:  # no descriptor is left: what nobody can watch must not run
             with process:
                 process.kill()
-            self._watchdog.forget(self._all)
+            self._all.forget()
             raise ConfigError(f"It could not be watched and was stopped: {error.strerror}.") from None
 
     async def _stop(self, pipes: Pipes) -> None:

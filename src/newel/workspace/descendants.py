@@ -1,79 +1,63 @@
-"""Finding all that a command has started, so that it can be stopped."""
+"""A command with all that it starts: begun under watch, and ended as a whole."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Final
+import subprocess
+from collections.abc import Mapping, Sequence
+from typing import IO
 
-import msgspec
-
-MARK: Final = "NEWEL_RUN"
-"""The variable by which the processes of one command are known; inside of another's, it names both."""
+from newel.workspace import processes
+from newel.workspace.processes import MARK, Origin
+from newel.workspace.watchdog import WATCHDOG
 
 
 class Descendants:
-    """The processes of a command that was started in a session of its own with ``environ``.
+    """The processes of a command that is started with ``environ``, in a session of its own.
 
-    They are known by their session, and those that have left it (``setsid``, a daemon) by the mark in the
-    environment that they began with. Only what began with another environment is beyond reach. Where there
-    is no ``/proc``, as on macOS, only the first process group of the session can be seen.
+    ``processes`` says how they are known. From ``start`` to ``forget`` they end with this process, however it ends.
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        self._mark = os.urandom(16).hex()
-        self.environ = {**environ, MARK: f"{environ.get(MARK, '')} {self._mark}".lstrip()}
-        self.session = 0
-        """The number of the command's first process; set it when that has started."""
+        mark = os.urandom(16).hex()
+        self._environ = {**environ, MARK: f"{environ.get(MARK, '')} {mark}".lstrip()}
+        self._origin = Origin(mark)
+
+    def start(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        stdin: int | IO[bytes],
+        stdout: int | IO[bytes],
+        stderr: int | IO[bytes],
+    ) -> subprocess.Popen[bytes]:
+        """Start the first of them. Raises what ``Popen`` raises; then there is nothing to forget."""
+        try:
+            WATCHDOG.watch(self._origin)  # by its mark, from the first moment
+            process = subprocess.Popen(
+                argv,
+                cwd=cwd,
+                env=self._environ,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                bufsize=0,
+                start_new_session=True,
+            )
+        except BaseException:
+            self.forget()
+            raise
+        self._origin = Origin(self._origin.mark, process.pid, processes.start_time(process.pid))
+        WATCHDOG.update(self._origin)
+        return process
 
     def live(self) -> bool:
-        return bool(self._targets())
+        return processes.live([self._origin])
 
     def signal(self, number: signal.Signals) -> None:
-        for target in self._targets():
-            with contextlib.suppress(ProcessLookupError, PermissionError):  # gone by now, or another user's
-                os.kill(target, number)
+        processes.signal([self._origin], number)
 
-    def _targets(self) -> set[int]:
-        """What ``kill`` takes: groups of the session as negative numbers, processes outside of it.
-
-        A shell with job control gives each job a group of its own, so that the first group is not all.
-        """
-        if not Path("/proc/self/stat").exists():
-            try:
-                os.killpg(self.session, 0)
-            except (ProcessLookupError, PermissionError):
-                return set()
-            return {-self.session}
-        targets: set[int] = set()
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit() and (process := _look_at(entry)) is not None:
-                if process.session == self.session:
-                    targets.add(-process.group)
-                elif self._is_marked(entry):
-                    targets.add(int(entry.name))
-        return targets
-
-    def _is_marked(self, entry: Path) -> bool:
-        try:
-            return self._mark.encode() in (entry / "environ").read_bytes()
-        except OSError:
-            return False  # it ended meanwhile, or is another user's
-
-
-class _Process(msgspec.Struct, frozen=True):
-    group: int
-    session: int
-
-
-def _look_at(entry: Path) -> _Process | None:
-    """A process that is more than a zombie, by its folder in ``/proc``."""
-    try:
-        # The name of the program, in parentheses, may hold anything, parentheses too.
-        state, _, group, session, *_ = (entry / "stat").read_bytes().rpartition(b")")[2].split()
-    except (OSError, ValueError):
-        return None  # it ended meanwhile
-    return None if state in b"ZX" else _Process(int(group), int(session))
+    def forget(self) -> None:
+        WATCHDOG.forget(self._origin)

@@ -97,8 +97,7 @@ class _Child:
         self.output = output
         self.ended = False
         self._all = Descendants(env)
-        self.process, self._pipes = _spawn(argv, cwd, self._all.environ)
-        self._all.session = self.process.pid
+        self.process, self._pipes = _spawn(argv, cwd, self._all)
         try:
             self._selector = selectors.DefaultSelector()
             self._exit = exit_descriptor(self.process)
@@ -107,6 +106,7 @@ class _Child:
                 self.process.kill()
             for pipe in self._pipes.values():
                 pipe.close()
+            self._all.forget()
             raise WorkspaceError(
                 f"The command could not be watched and was stopped: {error.strerror}."
             ) from error
@@ -163,6 +163,7 @@ class _Child:
             self._close(pipe)
         self._selector.close()
         os.close(self._exit)
+        self._all.forget()
 
     def _lives(self) -> bool:
         self._drain()
@@ -198,7 +199,7 @@ class _Child:
 
 
 def _spawn(
-    argv: Sequence[str], cwd: str, env: Mapping[str, str]
+    argv: Sequence[str], cwd: str, descendants: Descendants
 ) -> tuple[subprocess.Popen[bytes], dict[str, IO[bytes]]]:
     """Start it; returns the process and our ends of its outputs.
 
@@ -214,15 +215,7 @@ def _spawn(
                 read, write = os.pipe()
                 reads.append(on_failure.enter_context(os.fdopen(read, "rb", buffering=0)))
                 writes.append(always.enter_context(os.fdopen(write, "wb", buffering=0)))
-            process = subprocess.Popen(
-                argv,
-                cwd=cwd,
-                env=env,
-                stdin=nothing,
-                stdout=writes[0],
-                stderr=writes[1],
-                start_new_session=True,
-            )
+            process = descendants.start(argv, cwd=cwd, stdin=nothing, stdout=writes[0], stderr=writes[1])
             on_failure.pop_all()
             return process, dict(zip(("stdout", "stderr"), reads, strict=True))
     except (OSError, ValueError) as error:

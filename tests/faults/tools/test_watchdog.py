@@ -1,0 +1,216 @@
+"""Newel's watchdog: what it ends when Newel is killed, what it spares, and what it survives itself."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+PROGRAM = """
+import sys
+import anyio
+from newel.workspace.local import LocalWorkspace
+
+async def main():
+    workspace = LocalWorkspace(".")
+    async with anyio.create_task_group() as group:
+        async for line in anyio.wrap_file(sys.stdin):
+            if line.startswith("&"):
+                group.start_soon(workspace.run, line[1:])
+            else:
+                done = await workspace.run(line)
+                print(done.stdout.strip(), flush=True)
+        group.cancel_scope.cancel()
+
+anyio.run(main)
+"""
+
+
+class Program:
+    """A program with a workspace: it runs what it is told, line by line."""
+
+    def __init__(self, process: subprocess.Popen[str], folder: Path) -> None:
+        self.process = process
+        self.folder = folder
+
+    def run(self, command: str) -> str:
+        """Run a command to its end; what it printed."""
+        self._tell(command)
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def start(self, command: str, *names: str) -> list[int]:
+        """Start a command that writes numbers of processes into files of these names."""
+        self._tell(f"&{command}")
+        files = [self.folder / name for name in names]
+        until(lambda: all(file.exists() and file.read_text().strip() for file in files))
+        return [int(file.read_text()) for file in files]
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    @property
+    def watchdogs(self) -> list[int]:
+        """Its children that are no commands."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        return [int(pid) for pid in children if b"watchdog" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+    def _tell(self, command: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{command}\n")
+        self.process.stdin.flush()
+
+
+@contextmanager
+def started(folder: Path) -> Generator[Program]:
+    with subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", PROGRAM],
+        cwd=folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield Program(process, folder)
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Iterator[Program]:
+    with started(tmp_path) as program:
+        yield program
+
+
+def until(holds: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 8
+    while not holds():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.01)
+
+
+def lives(pid: int) -> bool:
+    """Whether a process is more than a zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in {"Z", "X"}
+    except OSError:
+        return False
+
+
+def test_what_will_not_end_is_killed(program: Program) -> None:
+    pids = program.start("trap '' TERM; echo $$ > pid; while :; do sleep 0.1; done", "pid")
+    program.kill()
+    until(lambda: not any(map(lives, pids)))
+
+
+def test_what_asks_for_no_environment_ends_too(program: Program) -> None:
+    """It carries no mark, and is known by the session alone."""
+    pids = program.start("exec env -i sh -c 'echo $$ > pid; exec sleep 1000'", "pid")
+    program.kill()
+    until(lambda: not any(map(lives, pids)))
+
+
+def test_commands_that_ended_before_keep_what_they_left_running(program: Program) -> None:
+    """A development server outlives the command that started it, as it outlives an orderly end."""
+    program.run("sleep 1000 > /dev/null 2>&1 & echo $! > left")
+    left = int((program.folder / "left").read_text())
+    try:
+        pids = program.start("echo $$ > pid; exec sleep 1000", "pid")
+        program.kill()
+        until(lambda: not any(map(lives, pids)))
+        assert lives(left)
+    finally:
+        os.kill(left, signal.SIGKILL)
+
+
+def test_of_many_commands_each_one_ends(program: Program) -> None:
+    for number in range(30):
+        program.run("true")
+        program.start(f"echo $$ > pid{number}; exec sleep 1000", f"pid{number}")
+    pids = [int((program.folder / f"pid{number}").read_text()) for number in range(30)]
+    program.kill()
+    until(lambda: not any(map(lives, pids)))
+
+
+def test_one_watchdog_stands_for_all_commands(program: Program) -> None:
+    assert program.watchdogs == []
+    for _ in range(3):
+        program.run("true")
+    assert len(program.watchdogs) == 1
+
+
+def test_a_watchdog_that_was_killed_is_replaced_and_the_next_knows_all_that_runs(program: Program) -> None:
+    pids = program.start("echo $$ > early; exec sleep 1000", "early")
+    (first,) = program.watchdogs
+    os.kill(first, signal.SIGKILL)
+    until(lambda: not lives(first))
+    assert program.run("echo goes on") == "goes on"
+    (second,) = program.watchdogs
+    assert second != first
+    pids += program.start("echo $$ > late; exec sleep 1000", "late")
+    program.kill()
+    until(lambda: not any(map(lives, [*pids, second])))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGTERM])
+def test_a_watchdog_does_not_end_before_its_newel(program: Program, number: signal.Signals) -> None:
+    """Whatever the terminal, or somebody who ends all processes, sends to it."""
+    pids = program.start("echo $$ > pid; exec sleep 1000", "pid")
+    (watchdog,) = program.watchdogs
+    until(lambda: ignores(watchdog, number))
+    os.kill(watchdog, number)
+    program.kill()
+    until(lambda: not any(map(lives, pids)))
+
+
+def ignores(pid: int, number: signal.Signals) -> bool:
+    lines = Path(f"/proc/{pid}/status").read_text().split("\n")
+    mask = next(int(line.split()[1], 16) for line in lines if line.startswith("SigIgn"))
+    return bool(mask >> (number - 1) & 1)
+
+
+def test_a_watchdog_holds_nothing_of_its_newel_open(tmp_path: Path) -> None:
+    """Neither its terminal nor its folder, nor what it was handed: who waits for these would wait for both."""
+    reads, writes = os.pipe()
+    os.set_inheritable(writes, True)
+    with (
+        subprocess.Popen(
+            [sys.executable, "-c", PROGRAM],
+            cwd=tmp_path,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            close_fds=False,
+        ) as process,
+        os.fdopen(reads, "rb"),
+    ):
+        os.close(writes)
+        program = Program(process, tmp_path)
+        program.run("true")
+        (watchdog,) = program.watchdogs
+        where = Path(f"/proc/{watchdog}")
+        held = sorted(str(each.readlink()).partition(":")[0] for each in (where / "fd").iterdir())
+        assert held == ["/dev/null", "/memfd", "pipe"]
+        assert (where / "cwd").readlink() == Path("/")
+        assert os.getsid(watchdog) == watchdog
+        program.kill()
+
+
+def test_an_orderly_end_waits_for_nothing_and_leaves_no_watchdog(tmp_path: Path) -> None:
+    with started(tmp_path) as program:
+        program.run("true")
+        (watchdog,) = program.watchdogs
+        assert program.process.stdin is not None
+        program.process.stdin.close()
+        assert program.process.wait() == 0
+        until(lambda: not lives(watchdog))
