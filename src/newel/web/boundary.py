@@ -61,12 +61,15 @@ class Refusal(Exception):
 
 
 class Boundary:
-    """ASGI middleware around the whole application. ``patience`` is in seconds."""
+    """ASGI middleware around the whole application. ``patience`` with readers and ``body_patience`` are in seconds."""
 
-    def __init__(self, app: ASGIApp, door: Door, *, patience: float = PATIENCE) -> None:
+    def __init__(
+        self, app: ASGIApp, door: Door, *, patience: float = PATIENCE, body_patience: float = BODY_PATIENCE
+    ) -> None:
         self._app = app
         self._door = door
         self._patience = patience
+        self._body_patience = body_patience
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in {"http", "websocket"}:
@@ -77,7 +80,7 @@ class Boundary:
             request = _Request(scope)
             check(request, self._door)
             if request.writes:
-                receive = await _whole_body(request, receive)
+                receive = await _whole_body(request, receive, self._body_patience)
         except Refusal as refusal:
             await _refuse(scope, way_out, refusal)
             return
@@ -185,24 +188,26 @@ def _media_type(request: _Request) -> str:
     return (request.header(b"content-type") or "").partition(";")[0].strip().lower()
 
 
-async def _whole_body(request: _Request, receive: Receive) -> Receive:
-    """Read the body, at most as much as is allowed, and give it on in one piece."""
+async def _whole_body(request: _Request, receive: Receive, patience: float) -> Receive:
+    """Read the body, at most as much as is allowed, and give it on in one piece. Raises ``Refusal``."""
     limit = MAX_BODIES.get(request.path, MAX_BODY)
     too_large = Refusal(413, "too_large", f"The body has more than {limit:,} bytes.")
     length = request.header(b"content-length") or ""
     if length.isdecimal() and int(length) > limit:
         raise too_large
     body = bytearray()
-    with anyio.move_on_after(BODY_PATIENCE) as scope:
-        while True:
+    more = True
+    with anyio.move_on_after(patience):
+        while more:
             message = await receive()
+            if message["type"] != "http.request":
+                raise Refusal(400, "bad_request", "The body ended before it was whole.")
             body += message.get("body", b"")
             if len(body) > limit:
                 raise too_large
-            if message["type"] != "http.request" or not message.get("more_body", False):
-                break
-    if scope.cancelled_caught:
-        raise Refusal(408, "too_slow", f"The body was not there after {BODY_PATIENCE:.0f} seconds.")
+            more = message.get("more_body", False)
+    if more:
+        raise Refusal(408, "too_slow", f"The body was not there after {patience:g} seconds.")
     whole: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
 
     async def replay() -> Message:

@@ -12,25 +12,33 @@ import anyio
 import uvicorn
 from starlette.types import ASGIApp
 
+from newel.web.connection import Connection
 from newel.web.door import Listener
 
 MAX_MESSAGE = 8 * 2**20
 """Bytes of a WebSocket message; a longer one closes its socket with 1009."""
 MAX_CONNECTIONS = 4096
+REQUEST_PATIENCE = 10
+"""Seconds that a connection may take to say its next request, headers and all."""
 GRACE = 1
 """Seconds that answers under way get to end."""
 
 
 async def serve(
-    app: ASGIApp, listener: Listener, *, announce: Callable[[], Any], closing: anyio.Event
+    app: ASGIApp,
+    listener: Listener,
+    *,
+    announce: Callable[[], Any],
+    closing: anyio.Event,
+    request_patience: int = REQUEST_PATIENCE,
 ) -> None:
     """Serve until SIGINT, SIGTERM or SIGHUP, or until cancelled; then end within two seconds, whoever is connected.
 
     ``announce`` is called as soon as connections are accepted. ``closing`` is set when the end has come: streams without
-    an end of their own watch it. Must run in the main thread.
+    an end of their own watch it. ``request_patience`` is in seconds. Must run in the main thread.
     """
     _allow_many_files()
-    server = _Server(_config(app), announce)
+    server = _Server(_config(app, request_patience), announce)
 
     def end() -> None:
         server.should_exit = True
@@ -68,10 +76,11 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _config(app: ASGIApp) -> uvicorn.Config:
+def _config(app: ASGIApp, request_patience: int) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http="h11",
+        http=Connection,
+        timeout_keep_alive=request_patience,
         ws="websockets-sansio",
         ws_max_size=MAX_MESSAGE,
         ws_ping_interval=20.0,

@@ -35,7 +35,7 @@ from newel.web.api import create_app
 from newel.web.boundary import PATIENCE
 from newel.web.door import Door, listen
 from newel.web.ports import About
-from newel.web.server import serve
+from newel.web.server import REQUEST_PATIENCE, serve
 from newel.workspace.local import LocalWorkspace
 
 TOKEN = "the-token-of-all-these-tests-0123456789"
@@ -182,6 +182,7 @@ async def house(
     *,
     approve: str = "auto",
     patience: float = PATIENCE,
+    request_patience: int = REQUEST_PATIENCE,
     port: int = 0,
     **options: Any,
 ) -> AsyncGenerator[House]:
@@ -208,7 +209,7 @@ async def house(
         tasks.start_soon(board.run)
 
         async def run() -> None:
-            await serve(app, listener, announce=ready.set, closing=closing)
+            await serve(app, listener, announce=ready.set, closing=closing, request_patience=request_patience)
             ended.set()
 
         tasks.start_soon(run)

@@ -64,6 +64,37 @@ async def ask(
     door: Door = DOOR,
 ) -> Answer:
     """One request through the gate; 101 for a socket that was accepted."""
+    chunks = list(body)
+
+    async def receive() -> Message:
+        if socket:
+            return {"type": "websocket.connect"}
+        chunk = chunks.pop(0) if chunks else b""
+        return {"type": "http.request", "body": chunk, "more_body": bool(chunks)}
+
+    sent = await pass_through(
+        Boundary(echo, door), method, path, *headers, receive=receive, socket=socket, server=server
+    )
+    if sent[0]["type"] == "websocket.accept":
+        return Answer(101, {}, b"")
+    return answer_of(sent)
+
+
+def answer_of(sent: list[Message]) -> Answer:
+    told = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    return Answer(sent[0]["status"], told, b"".join(each.get("body", b"") for each in sent[1:]))
+
+
+async def pass_through(
+    boundary: Boundary,
+    method: str,
+    path: str,
+    *headers: tuple[str, str],
+    receive: Receive,
+    socket: bool = False,
+    server: tuple[str, int] = ("127.0.0.1", 8101),
+) -> list[Message]:
+    """What a client is sent that asks this and says what ``receive`` gives."""
     scope: dict[str, Any] = {
         "type": "websocket" if socket else "http",
         "method": method,
@@ -72,23 +103,13 @@ async def ask(
         "headers": [(name.encode(), value.encode("latin-1")) for name, value in headers],
         "extensions": {"websocket.http.response": {}},
     }
-    chunks = list(body)
     sent: list[Message] = []
-
-    async def receive() -> Message:
-        if socket:
-            return {"type": "websocket.connect"}
-        chunk = chunks.pop(0) if chunks else b""
-        return {"type": "http.request", "body": chunk, "more_body": bool(chunks)}
 
     async def send(message: Message) -> None:
         sent.append(message)
 
-    await Boundary(echo, door)(scope, receive, send)
-    if sent[0]["type"] == "websocket.accept":
-        return Answer(101, {}, b"")
-    told = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
-    return Answer(sent[0]["status"], told, b"".join(each.get("body", b"") for each in sent[1:]))
+    await boundary(scope, receive, send)
+    return sent
 
 
 # -- the token ----------------------------------------------------------------------------------------
@@ -283,6 +304,30 @@ async def test_a_body_without_a_length_is_counted_while_it_is_read() -> None:
     assert (await ask("POST", "/chat", HOST, BEARER, JSON, body=chunks)).status == 200
     assert (await ask("POST", "/chat", HOST, BEARER, JSON, body=[*chunks, b" "])).status == 413
     assert (await ask("POST", "/api/login", HOST, ORIGIN, JSON, body=[b" " * 5000])).status == 413
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
+    async def receive() -> Message:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    boundary = Boundary(echo, DOOR, body_patience=0.05)
+    answer = answer_of(await pass_through(boundary, "POST", "/chat", HOST, BEARER, JSON, receive=receive))
+    assert (answer.status, answer.code) == (408, "too_slow")
+
+
+async def test_a_request_whose_client_left_in_the_middle_is_not_carried_out() -> None:
+    """Else half a message would be said, and answered for money."""
+    said: list[Message] = [
+        {"type": "http.request", "body": b"{}", "more_body": True},
+        {"type": "http.disconnect"},
+    ]
+
+    async def receive() -> Message:
+        return said.pop(0)
+
+    sent = await pass_through(Boundary(echo, DOOR), "POST", "/clear", HOST, BEARER, JSON, receive=receive)
+    assert answer_of(sent).status == 400
 
 
 @pytest.mark.parametrize("headers", [[HOST, BEARER], [HOST], [("host", "evil.example")]])

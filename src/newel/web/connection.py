@@ -1,0 +1,70 @@
+"""One connection over HTTP, which may not take for ever to say what it wants.
+
+uvicorn waits as long as a client likes for the rest of a request, so that a few thousand of them that send a letter now and
+then would keep everybody else out. Here whoever is not being answered must say its next request in time, and the rest
+of one that was answered before it was whole. How long a body may take that is read, and how long a reader may take
+nothing, is the boundary's to say; WebSockets have their pings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import h11
+import msgspec
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from newel.web.boundary import SECURITY_HEADERS
+
+
+class Connection(H11Protocol):
+    """uvicorn's ``timeout_keep_alive`` is how many seconds a client has for a request, from when it is waited for."""
+
+    _deadline: asyncio.TimerHandle
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride] — as in the base
+        super().connection_made(transport)
+        self._await_request()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._deadline.cancel()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._deadline.cancel()
+        self._await_request()
+
+    def send_400_response(self, msg: str) -> None:
+        self._end(400, "bad_request", msg)
+
+    def _await_request(self) -> None:
+        self._deadline = self.loop.call_later(self.timeout_keep_alive, self._too_late)
+
+    def _too_late(self) -> None:
+        is_answering = self.cycle and not self.cycle.response_complete
+        became_a_socket = self.transport.get_protocol() is not self
+        if is_answering or became_a_socket or self.transport.is_closing():
+            return
+        if self.conn.our_state is h11.IDLE and not self.conn.trailing_data[0]:
+            self.transport.close()  # nothing was asked
+        else:
+            self._end(408, "too_slow", f"The request was not there after {self.timeout_keep_alive} seconds.")
+
+    def _end(self, status: int, code: str, message: str) -> None:
+        """Close the connection; say why, unless an answer was begun already."""
+        if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+            body = msgspec.json.encode({"error": {"code": code, "message": message}})
+            headers = [
+                (b"content-type", b"application/json"),
+                (b"content-length", str(len(body)).encode()),
+                (b"connection", b"close"),
+                *SECURITY_HEADERS,
+            ]
+            for event in (
+                h11.Response(status_code=status, headers=headers),
+                h11.Data(data=body),
+                h11.EndOfMessage(),
+            ):
+                self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()

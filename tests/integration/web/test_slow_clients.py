@@ -1,0 +1,150 @@
+"""Clients that take their time to ask: they hold a connection for a while, and nobody else up."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+from anyio.abc import SocketStream
+
+from tests.integration.web.house import Echo, House, house
+from tests.integration.web.page import page
+from tests.integration.web.test_runs import SSE, Halting, begin
+
+pytestmark = pytest.mark.anyio
+
+PATIENCE = 1
+"""Seconds that the servers of these tests give a client to say what it wants."""
+
+
+def request(server: House, line: str, *headers: str) -> bytes:
+    """The head of a request; it lacks its end if the last header is empty."""
+    return (
+        "\r\n".join((f"{line} HTTP/1.1", f"Host: 127.0.0.1:{server.door.port}", *headers)).encode() + b"\r\n"
+    )
+
+
+def body_begun(server: House) -> bytes:
+    """A request that everybody may make, without its body."""
+    json = "Content-Type: application/json"
+    return request(server, "POST /api/login", json, f"Origin: {server.url}", "Content-Length: 1000", "")
+
+
+@asynccontextmanager
+async def connected(server: House, said: bytes) -> AsyncGenerator[SocketStream]:
+    async with await anyio.connect_tcp("127.0.0.1", server.door.port) as raw:
+        await raw.send(said)
+        yield raw
+
+
+async def until_closed(raw: SocketStream, drop: bytes) -> bytes:
+    """Go on sending, a drop at a time, until the server closes the connection; what it said."""
+    heard = bytearray()
+
+    async def drip() -> None:
+        while True:
+            await raw.send(drop)
+            await anyio.sleep(PATIENCE / 10)
+
+    with anyio.fail_after(8):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(drip)
+            try:
+                while True:
+                    heard += await raw.receive()
+            except (anyio.EndOfStream, anyio.BrokenResourceError):
+                tasks.cancel_scope.cancel()
+    return bytes(heard)
+
+
+async def test_a_request_that_is_said_a_letter_at_a_time_is_not_heard_to_its_end(tmp_path: Path) -> None:
+    async with (
+        house(tmp_path, Echo(), request_patience=PATIENCE) as server,
+        connected(server, request(server, "GET /", "X-Slow: ")) as raw,
+    ):
+        answer = await until_closed(raw, b"a")
+    assert answer.startswith(b"HTTP/1.1 408 ")
+
+
+async def test_a_connection_that_says_nothing_is_closed(tmp_path: Path) -> None:
+    async with (
+        house(tmp_path, Echo(), request_patience=PATIENCE) as server,
+        connected(server, b"") as raw,
+    ):
+        assert await until_closed(raw, b"") == b""
+
+
+async def test_a_second_request_on_a_connection_has_no_more_time_than_the_first(tmp_path: Path) -> None:
+    async with (
+        house(tmp_path, Echo(), request_patience=PATIENCE) as server,
+        connected(server, request(server, "GET /health", "")) as raw,
+    ):
+        assert (await raw.receive()).startswith(b"HTTP/1.1 401 ")
+        await raw.send(request(server, "GET /health", "X-Slow: "))
+        assert b"HTTP/1.1 408 " in await until_closed(raw, b"a")
+
+
+async def test_a_body_that_goes_on_after_it_was_refused_is_not_read_for_ever(tmp_path: Path) -> None:
+    long = ("Content-Type: application/json", "Content-Length: 1000000", "")
+    async with (
+        house(tmp_path, Echo(), request_patience=PATIENCE) as server,
+        connected(server, request(server, "POST /chat", *long)) as raw,
+    ):
+        assert (await until_closed(raw, b" ")).startswith(b"HTTP/1.1 401 ")
+
+
+async def test_nonsense_after_an_answer_costs_nobody_anything(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    chunked = ("Content-Type: application/json", "Transfer-Encoding: chunked", "")
+    async with house(tmp_path, Echo()) as server:
+        async with connected(server, request(server, "POST /chat", *chunked)) as raw:
+            assert (await raw.receive()).startswith(b"HTTP/1.1 401 ")
+            await until_closed(raw, b"this is no chunk\r\n")
+        assert (await server.client.get("/health")).status_code == 200
+    assert "Traceback" not in caplog.text
+
+
+async def test_a_thousand_who_never_finish_keep_nobody_out(tmp_path: Path) -> None:
+    async with house(tmp_path, Echo()) as server, AsyncExitStack() as stack:
+        for said in (b"", b"GET / HTTP/1.1\r\nX-Slow: ", body_begun(server)):
+            for _ in range(334):
+                await stack.enter_async_context(connected(server, said))
+        async with page(server) as one:
+            tab = await one.open_chat()
+            await one.ask("send", tab=tab, messageId="m1", text="Hello")
+            await one.event("agent_end")
+        assert (await server.client.get("/health")).status_code == 200
+
+
+async def test_who_waits_for_what_happens_may_wait_for_as_long_as_it_takes(tmp_path: Path) -> None:
+    """An idle page, a stream and a long poll are no slow requests."""
+    model = Halting()
+    async with (
+        house(tmp_path, model, request_patience=PATIENCE) as server,
+        page(server) as one,
+    ):
+        run = await begin(server)
+        await model.halfway.wait()
+        path = f"/api/runs/{run}/events"
+        known = (await server.client.get(path)).json()["next"]
+        later: list[int] = []
+
+        async def wait() -> None:
+            answer = await server.client.get(f"{path}?after={known}&wait=10")
+            later.append(answer.json()["events"][0]["seq"])
+
+        async with (
+            server.client.stream("GET", path, headers=SSE) as stream,
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(wait)
+            await anyio.sleep(2 * PATIENCE)
+            assert not later
+            model.go_on.set()
+            assert (await stream.aread()).rstrip().rpartition(b"event: ")[2].startswith(b"end")
+        assert later == [known + 1]
+        assert (await one.ask("ping"))["type"] == "reply"
