@@ -20,6 +20,7 @@ from newel.terminal.safe import safe
 
 if TYPE_CHECKING:
     from newel.agent.ports import Emit, Model, Provider
+    from newel.mcp.questions import Elicit
     from newel.permissions.policy import Ask
     from newel.providers.openai_chat import OpenAIChat
     from newel.session.coding_agent import CodingAgent
@@ -132,10 +133,15 @@ def open_sessions(settings: Settings, *, ephemeral: bool) -> Callable[[str | Non
 
 @asynccontextmanager
 async def opened(
-    settings: Settings, options: Options, ask: Ask | None, *, wait_for_tools: bool = True
+    settings: Settings,
+    options: Options,
+    ask: Ask | None,
+    elicit: Elicit | None = None,
+    *,
+    wait_for_tools: bool = True,
 ) -> AsyncGenerator[CodingAgent]:
     """A coding agent from settings, and its connections and files closed afterwards. MCP servers are waited for, or
-    their tools come when they come.
+    their tools come when they come; their questions go to ``elicit``.
 
     Raises ``ConfigError``, ``SessionError`` and ``ProviderError``.
     """
@@ -162,7 +168,7 @@ async def opened(
         agent = build_agent(settings, client, provider, model, place, manner=options.system_prompt)
         try:
             if servers.are_named(settings):
-                async with servers.joined_tools(settings, agent, provider, wait=wait_for_tools):
+                async with servers.joined_tools(settings, agent, provider, elicit, wait=wait_for_tools):
                     yield agent
             else:
                 yield agent

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from newel.agent.messages import AssistantMessage
     from newel.agent.ports import Model, Provider
     from newel.mcp.manager import McpManager
-    from newel.mcp.questions import Sample, SampleRequest
+    from newel.mcp.questions import Elicit, Sample, SampleRequest
     from newel.session.coding_agent import CodingAgent
 
 PATIENCE = 15.0
@@ -78,13 +78,15 @@ async def _ignore(_: object) -> None:
 
 @asynccontextmanager
 async def joined_tools(
-    settings: Settings, agent: CodingAgent, provider: Provider, *, wait: bool
+    settings: Settings, agent: CodingAgent, provider: Provider, elicit: Elicit | None, *, wait: bool
 ) -> AsyncGenerator[None]:
-    """The servers' tools join the agent's own, each server's when it is active; ``wait``: before anything else."""
+    """The servers' tools join the agent's own, each server's when it is active; ``wait``: before anything else. What
+    servers ask in the course of a call goes to ``elicit``.
+    """
     own = tuple(agent.state.tools)
 
     def join() -> None:
-        agent.agent.set_tools([*own, *manager.tools()])
+        agent.agent.set_tools([*own, *manager.tools(elicit)])
 
     manager, problems = tool_servers(
         settings, on_change=join, sample=sampler(settings, provider, agent.state.model)

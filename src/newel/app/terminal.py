@@ -42,7 +42,8 @@ async def run_with(settings: Settings, options: Options) -> int:
     warn_of_strangers(settings)
     watched = sys.stdin.isatty() and sys.stdout.isatty() and screen != "json"
     approver = _approver() if interactive or json_in or watched else None
-    async with opened(settings, options, approver, wait_for_tools=not interactive) as agent:
+    elicit = approver.elicit if approver else None
+    async with opened(settings, options, approver, elicit, wait_for_tools=not interactive) as agent:
         gc.freeze()
         gc.enable()
         if options.simple:

@@ -24,6 +24,7 @@ from newel.agent.messages import (
     TextContent,
     UserMessage,
 )
+from newel.mcp.forms import with_defaults
 from newel.mcp.questions import Elicit, ElicitAnswer, ElicitRequest, Sample, SampleRequest
 
 if TYPE_CHECKING:
@@ -151,19 +152,6 @@ class Callbacks:
             yield
         finally:
             self._open -= 1
-
-
-def with_defaults(schema: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:
-    """The values of a form; a field that was left out has the default of its schema, if that names one."""
-    fields = schema.get("properties")
-    if not isinstance(fields, dict):
-        return content
-    defaults: dict[str, Any] = {
-        name: field["default"]  # type: ignore[index]
-        for name, field in fields.items()  # pyright: ignore[reportUnknownVariableType] — JSON of a server
-        if isinstance(field, dict) and "default" in field
-    }
-    return defaults | content
 
 
 def to_request(server: str, params: types.CreateMessageRequestParams) -> SampleRequest:

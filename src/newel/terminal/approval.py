@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Final, TextIO
+from typing import TYPE_CHECKING, Final
 
-from newel.permissions.policy import Approval, ApprovalRequest, Ask
-from newel.terminal.lines import LineReader
-from newel.terminal.renderer import Renderer
+import anyio
+
+from newel.mcp.questions import ElicitAnswer, ElicitRequest
+from newel.permissions.policy import Approval, ApprovalRequest
 from newel.terminal.safe import reveal
 from newel.terminal.words import one_line
 
 QUESTION: Final = "Run this? y once · a always for exactly this · n no (Enter) · or say what to do instead: "
+
+if TYPE_CHECKING:
+    from newel.permissions.policy import Ask
+    from newel.terminal.asking import AskLine
 
 _ONCE = {"y", "yes"}
 _ALWAYS = {"a", "always"}
@@ -18,35 +23,42 @@ _NO = {"", "n", "no"}
 
 
 class Approver:
-    """The ``Ask`` of a policy: passes requests to the front end that is running.
+    """The ``Ask`` of a policy, and as ``elicit`` that of tool servers: passes requests to the front end that is running.
 
-    Policies are made before front ends; whoever can ask a person sets ``handler``. Without one every
-    request is denied.
+    Both are made before front ends. A front end where a person sits says so with ``attend``; one for programs
+    sets ``handler``. What nobody can answer is denied.
     """
 
     def __init__(self) -> None:
         self.handler: Ask | None = None
+        self._ask: AskLine | None = None
+        self._turn = anyio.Lock()
 
     async def __call__(self, request: ApprovalRequest) -> Approval:
         if self.handler is None:
             return Approval("no", "Nobody can be asked at the moment.")
         return await self.handler(request)
 
+    async def elicit(self, request: ElicitRequest) -> ElicitAnswer:
+        """Tools that run side by side may ask at the same time; the person hears one after the other."""
+        if self._ask is None:
+            return ElicitAnswer(action="decline")
+        from newel.terminal.elicitation import elicit
 
-class TerminalAsk:
-    """Asks on a terminal, where ``renderer`` shows the run and ``stdin`` is read line by line."""
+        async with self._turn:
+            return await elicit(request, self._ask)
 
-    def __init__(self, renderer: Renderer, lines: LineReader, out: TextIO) -> None:
-        self._renderer = renderer
-        self._lines = lines
-        self._out = out
+    def attend(self, ask: AskLine | None) -> None:
+        """From now on the person is asked whom ``ask`` reaches; None: nobody."""
+        self._ask = ask
+        self.handler = None if ask is None else _approval_by(ask)
 
-    async def __call__(self, request: ApprovalRequest) -> Approval:
-        with self._renderer.paused():
-            self._lines.forget_typed()  # a yes from before the question is no answer to it
-            self._out.write(f"\n{present(request)}\n{QUESTION}")
-            self._out.flush()
-            return understand(await self._lines.next())
+
+def _approval_by(ask: AskLine) -> Ask:
+    async def approve(request: ApprovalRequest) -> Approval:
+        return understand(await ask(QUESTION, present(request)))
+
+    return approve
 
 
 def present(request: ApprovalRequest, host: str = "this machine") -> str:

@@ -39,10 +39,10 @@ async def run_prompts(
         agent.abort()
 
     if approver is not None:
-        from newel.terminal.approval import TerminalAsk
+        from newel.terminal.asking import TerminalAsk
         from newel.terminal.lines import LineReader
 
-        approver.handler = TerminalAsk(renderer, LineReader(sys.stdin.fileno()), sys.stdout)
+        approver.attend(TerminalAsk(renderer, LineReader(sys.stdin.fileno()), sys.stdout))
     audience = Audience(renderer, agent.abort)
     unsubscribe = agent.subscribe(audience.see)
     try:

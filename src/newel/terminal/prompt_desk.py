@@ -256,7 +256,7 @@ class PromptDesk:
 
     def _on_enter(self) -> None:
         if self._answer is not None:
-            self._answered = self._buffer.text
+            self._answered = self._typed()
             self._answer.set()
         elif (state := self._buffer.complete_state) and state.current_completion:
             self._buffer.complete_state = None
@@ -264,11 +264,15 @@ class PromptDesk:
             self._send()
 
     def _send(self, *, later: bool = False) -> None:
-        text = self._buffer.text.encode(errors="surrogateescape").decode(errors="replace")
+        text = self._typed()
         if text.strip() and self._person is not None:
             self._buffer.append_to_history()
             self._buffer.reset()
             self._person.submit(text, "later" if later else "now")
+
+    def _typed(self) -> str:
+        """Bytes that are no text reach a buffer as halves of surrogate pairs, which nothing else takes."""
+        return self._buffer.text.encode(errors="surrogateescape").decode(errors="replace")
 
     def _on_new_line(self) -> None:
         self._buffer.insert_text("\n")

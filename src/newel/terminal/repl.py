@@ -14,9 +14,8 @@ import anyio
 
 from newel.agent.errors import NewelError
 from newel.agent.messages import AppMessage, UserMessage
-from newel.permissions.policy import Approval, ApprovalRequest
 from newel.session.coding_agent import CodingAgent
-from newel.terminal.approval import QUESTION, Approver, present, understand
+from newel.terminal.approval import Approver
 from newel.terminal.commands import BY_NAME, COMMANDS, Command, Context, recap
 from newel.terminal.console import ConsoleRenderer
 from newel.terminal.desk import Desk, When
@@ -46,7 +45,7 @@ async def run_repl(
     """
     desk = open_desk(agent, home, screen)
     repl = _Repl(agent, desk, home)
-    approver.handler = repl.approve
+    approver.attend(desk.ask)
     audience = Audience(desk.renderer, repl.leave)
     unsubscribe = agent.subscribe(audience.see)
     try:
@@ -67,7 +66,7 @@ async def run_repl(
         return repl.code or FAILED
     finally:
         unsubscribe()
-        approver.handler = None
+        approver.attend(None)
         desk.renderer.close()
     return repl.code
 
@@ -170,9 +169,6 @@ class _Repl:
             return
         self.code = 0 if number == signal.SIGINT else exit_code(number)
         self.desk.leave()
-
-    async def approve(self, request: ApprovalRequest) -> Approval:
-        return understand(await self.desk.ask(QUESTION, present(request)))
 
     # -- one thing after the other ------------------------------------------------------------------
 

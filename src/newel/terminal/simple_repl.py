@@ -35,7 +35,8 @@ from newel.agent.events import (
 from newel.agent.messages import AssistantMessage
 from newel.providers.encode import to_json
 from newel.session.coding_agent import CodingAgent
-from newel.terminal.approval import Approver, TerminalAsk
+from newel.terminal.approval import Approver
+from newel.terminal.asking import TerminalAsk
 from newel.terminal.calls import Calls, Outcome
 from newel.terminal.lines import LineReader
 from newel.terminal.prompts import Prompt, prepare
@@ -160,7 +161,7 @@ async def run_simple_repl(
     """
     repl = _SimpleRepl(agent, stdin, out)
     if approver is not None and os.isatty(stdin):
-        approver.handler = TerminalAsk(repl.renderer, repl.lines, out)
+        approver.attend(TerminalAsk(repl.renderer, repl.lines, out))
     audience = Audience(repl.renderer, repl.reading.cancel)
     unsubscribe = agent.subscribe(audience.see)
     try:
@@ -177,7 +178,7 @@ async def run_simple_repl(
     finally:
         unsubscribe()
         if approver is not None:
-            approver.handler = None
+            approver.attend(None)
     return repl.code
 
 

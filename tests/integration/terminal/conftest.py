@@ -98,9 +98,9 @@ class Screen:
 
 
 class Terminal:
-    """The program on a terminal; ``raw`` is all it has written."""
+    """A command on a terminal; ``raw`` is all it has written."""
 
-    def __init__(self, arguments: list[str], cwd: Path, columns: int, rows: int, env: dict[str, str]) -> None:
+    def __init__(self, command: list[str], cwd: Path, columns: int, rows: int, env: dict[str, str]) -> None:
         self._master, slave = pty.openpty()
         self.slave = slave
         self.screen = Screen(columns, rows)
@@ -111,7 +111,7 @@ class Terminal:
         self.before = termios.tcgetattr(slave)
         with self.errors.open("wb") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, str(PROGRAM), *arguments],
+                command,
                 stdin=slave,
                 stdout=slave,
                 stderr=errors,
@@ -193,7 +193,8 @@ def open_terminal(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
     project.mkdir()
 
     def start(*arguments: str, columns: int = 80, rows: int = 24, **env: str) -> Terminal:
-        terminal = Terminal(list(arguments), project, columns, rows, environment(tmp_path, **env))
+        command = [sys.executable, str(PROGRAM), *arguments]
+        terminal = Terminal(command, project, columns, rows, environment(tmp_path, **env))
         opened.append(terminal)
         return terminal
 

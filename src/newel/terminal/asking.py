@@ -1,0 +1,39 @@
+"""Asking a person for one line, while a run is shown on the same terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TextIO
+
+import anyio
+
+from newel.terminal.lines import LineReader
+from newel.terminal.renderer import Renderer
+
+AskLine = Callable[[str, str], Awaitable[str | None]]
+"""Puts a question and shows what it is about, both inert; gives the line that was typed then, None if there is nobody
+to answer. May be cancelled. One question at a time.
+"""
+
+
+class TerminalAsk:
+    """An ``AskLine`` on a terminal, where ``renderer`` shows the run and ``lines`` are what is typed."""
+
+    def __init__(self, renderer: Renderer, lines: LineReader, out: TextIO) -> None:
+        self._renderer = renderer
+        self._lines = lines
+        self._out = out
+
+    async def __call__(self, question: str, about: str) -> str | None:
+        with self._renderer.paused():
+            self._lines.forget_typed()  # a yes from before the question is no answer to it
+            self._write(f"\n{about}\n{question}")
+            try:
+                return await self._lines.next()
+            except anyio.get_cancelled_exc_class():
+                self._write("\n")  # what comes next is no part of the question
+                raise
+
+    def _write(self, text: str) -> None:
+        self._out.write(text)
+        self._out.flush()

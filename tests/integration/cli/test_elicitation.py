@@ -1,0 +1,246 @@
+"""If these fail, a tool server asks in vain, gets what nobody agreed to, or speaks in Newel's name."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.terminal.conftest import Terminal
+from tests.support import BIN, Newel, scenario
+
+SERVER = Path(__file__).parent.parent / "mcp" / "servers" / "asking.py"
+ASKING = {"mcpServers": {"asking": {"command": sys.executable, "args": [str(SERVER)]}}}
+
+Open = Callable[..., tuple[Terminal, Newel]]
+
+
+def call(*tools: str) -> dict[str, Any]:
+    return {"tool_calls": [{"function": {"name": f"asking__{tool}", "arguments": {}}} for tool in tools]}
+
+
+def ready(with_model: Callable[..., Newel], *tools: str) -> Newel:
+    newel = with_model(scenario("go", call(*tools), {"content": "The end."}))
+    (newel.home / ".newel").mkdir()
+    (newel.home / ".newel" / "mcp_config.json").write_text(json.dumps(ASKING))
+    return newel
+
+
+def results(newel: Newel) -> list[str]:
+    """What the tools answered, as the model was told."""
+    return [message["content"] for message in newel.requests[-1]["messages"] if message["role"] == "tool"]
+
+
+@pytest.fixture
+def opened(with_model: Callable[..., Newel]) -> Iterator[Open]:
+    """Starts a command on a terminal, with a model that calls these tools when it is told to go."""
+    terminals: list[Terminal] = []
+
+    def start(*words: str, tools: tuple[str, ...], **environ: str) -> tuple[Terminal, Newel]:
+        newel = ready(with_model, *tools)
+        command = [str(BIN / words[0]), *words[1:]]
+        env = newel.environ | {"TERM": "xterm-256color"} | environ
+        terminals.append(Terminal(command, newel.project, 100, 40, env))
+        return terminals[-1], newel
+
+    yield start
+    for terminal in terminals:
+        terminal.close()
+
+
+def say_go(terminal: Terminal, begun: str, enter: str) -> None:
+    """Say it as soon as the server's tools are there: a conversation does not wait for them."""
+    lists = -1
+
+    def listed() -> bool:
+        nonlocal lists
+        if lists < (lists := terminal.screen.text.count("(changes things)")):  # the last list is there
+            terminal.send(f"/tools{enter}")
+        return "asking__book" in terminal.screen.text
+
+    terminal.wait_for(begun)
+    terminal.wait_for(listed)
+    terminal.send(f"go{enter}")
+
+
+FRONT_ENDS = {
+    "rich": ("newel", "go"),
+    "console": ("newel", "go", "--renderer", "console"),
+    "conversation": ("newel",),
+    "plain conversation": ("newel", "--renderer", "console"),
+    "simple": ("lsimons-agent",),
+}
+
+
+@pytest.mark.parametrize("front", FRONT_ENDS)
+def test_a_form_is_filled_in_shown_and_sent(opened: Open, front: str) -> None:
+    terminal, newel = opened(*FRONT_ENDS[front], tools=("book",))
+    enter = "\r" if front == "conversation" else "\n"
+
+    def answer(question: str, typed: str) -> None:
+        terminal.wait_for(question)
+        terminal.send(typed + enter)
+
+    match front:
+        case "conversation":
+            say_go(terminal, "Enter sends", enter)
+        case "plain conversation":
+            say_go(terminal, "\n>", enter)
+        case "simple":
+            answer("You:", "go")
+        case _:
+            pass
+    answer("Name (text, at least 2 characters):", "A")
+    answer("A does not fit. It takes text, at least 2 characters.\nName", "Ada")
+    answer("Guests (a whole number, 1 to 10) [2]:", "11")
+    answer("11 does not fit. It takes a whole number, 1 to 10.\nGuests", "3")
+    answer("Terrace (y or n) [no]:", "y")
+    answer("    1  lunch\n    2  dinner\nMeal (one of these) [dinner]:", "1")
+    answer("[flowers]:", "music, 3")
+    answer("Words (text; may be left out):", "")
+    terminal.wait_for("This goes to asking:")
+    review = terminal.screen.text.rpartition("This goes to asking:")[2]
+    assert [line.split() for line in review.splitlines()[1:6]] == [
+        ["Name", "Ada"],
+        ["Guests", "3"],
+        ["Terrace", "yes"],
+        ["Meal", "lunch"],
+        ["Extras", "music,", "candles"],
+    ]
+    answer("n declines (Enter)", "y")
+    terminal.wait_for("The end.")
+    assert json.loads(results(newel)[0]) == {
+        "name": "Ada",
+        "guests": 3,
+        "terrace": True,
+        "meal": "lunch",
+        "extras": ["music", "candles"],
+        "words": None,
+    }
+
+
+def test_who_asks_is_named_and_its_words_are_inert_and_marked_as_its_own(opened: Open) -> None:
+    terminal, _ = opened("newel", "go", tools=("book",))
+    terminal.wait_for("Name (")
+    text = terminal.screen.text
+    assert "The tool server asking asks you:\n  │ Which table?" in text
+    assert "  │ Who comes<U+202E>" in text
+    assert "\x1b[2J" not in terminal.raw
+    assert "pwned" not in terminal.raw
+
+
+def test_what_was_filled_in_can_be_changed_before_it_is_sent(opened: Open) -> None:
+    terminal, newel = opened("newel", "go", tools=("book",))
+    terminal.wait_for("Name (")
+    terminal.send("Adam\n")
+    for question in ("[2]:", "[no]:", "[dinner]:", "[flowers]:", "Words ("):
+        terminal.wait_for(question)
+        terminal.send("\n")
+    terminal.wait_for("y sends it")
+    terminal.send("c\n")
+    terminal.wait_for("[Adam]:")
+    terminal.send("Ada\n")
+    for question in ("Guests", "Terrace", "Meal", "Extras", "Words"):
+        terminal.wait_for(lambda: terminal.screen.lines[-1].startswith(question))  # noqa: B023 — called at once
+        terminal.send("\n")
+    terminal.wait_for(lambda: terminal.screen.text.count("y sends it") == 2)
+    terminal.send("yes\n")
+    terminal.wait_for("The end.")
+    assert json.loads(results(newel)[0])["name"] == "Ada"
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [("/decline", "declin"), ("/cancel", "cancel")],
+)
+def test_a_form_can_be_left_at_any_question(opened: Open, typed: str, told: str) -> None:
+    terminal, newel = opened("newel", "go", tools=("book",))
+    terminal.wait_for("Name (")
+    terminal.send("Ada\n")
+    terminal.wait_for("[2]:")
+    terminal.send(f"{typed}\n")
+    terminal.wait_for("The end.")
+    assert told in results(newel)[0].lower()
+
+
+@pytest.mark.parametrize(("typed", "told"), [("y", "wiped"), ("", "declin"), ("what", "declin")])
+def test_nothing_but_a_yes_agrees_to_what_a_server_asks(opened: Open, typed: str, told: str) -> None:
+    terminal, newel = opened("newel", "go", tools=("wipe",))
+    terminal.wait_for("Delete everything?")
+    terminal.wait_for("n declines (Enter)")
+    terminal.send(f"{typed}\n")
+    if typed == "what":
+        terminal.wait_for("what is none of these.")
+        terminal.send("\n")
+    terminal.wait_for("The end.")
+    assert told in results(newel)[0].lower()
+
+
+@pytest.mark.parametrize(("typed", "action"), [("y", "accept"), ("", "decline"), ("/cancel", "cancel")])
+def test_an_address_is_shown_with_its_real_host_and_never_opened(
+    opened: Open, tmp_path: Path, typed: str, action: str
+) -> None:
+    browser = tmp_path / "browser"
+    browser.write_text(f"#!/bin/sh\ntouch {tmp_path}/opened\n")
+    browser.chmod(0o755)
+    terminal, newel = opened("newel", "go", tools=("pay",), BROWSER=str(browser))
+    terminal.wait_for("    https://shop.invalid@pay.invalid/<U+200B>?bill=7\n")
+    terminal.wait_for("This page is on pay.invalid. Newel does not open it.")
+    terminal.send(f"{typed}\n")
+    terminal.wait_for("The end.")
+    assert json.loads(results(newel)[0])["action"] == action
+    assert not (tmp_path / "opened").exists()
+
+
+def test_a_form_that_cannot_be_typed_is_declined_with_its_reason_shown(opened: Open) -> None:
+    terminal, newel = opened("newel", "go", tools=("puzzle",))
+    terminal.wait_for("It cannot be answered here.")
+    terminal.send("y\n")
+    terminal.wait_for("y is none of these.")
+    terminal.send("\n")
+    terminal.wait_for("The end.")
+    assert json.loads(results(newel)[0])["action"] == "decline"
+
+
+def test_two_tools_that_ask_at_the_same_time_are_heard_one_after_the_other(opened: Open) -> None:
+    terminal, newel = opened("newel", "go", tools=("peek", "peek"))
+    for number in (1, 2):
+        terminal.wait_for(lambda: terminal.screen.text.count("May I look?") == number)  # noqa: B023 — called at once
+        terminal.wait_for(lambda: terminal.screen.text.count("n declines (Enter)") == number)  # noqa: B023 — as above
+        terminal.send("y\n")
+    terminal.wait_for("The end.")
+    assert results(newel) == ["looked", "looked"]
+
+
+def test_ctrl_c_at_a_question_ends_the_run(opened: Open) -> None:
+    terminal, _ = opened("newel", "go", tools=("wipe",))
+    terminal.wait_for("n declines (Enter)")
+    os.kill(terminal.process.pid, signal.SIGINT)
+    assert terminal.end() == 130
+    assert "Stopped." in terminal.screen.text
+
+
+@pytest.mark.parametrize(
+    ("words", "stdin"),
+    [
+        (("newel", "go", "--renderer", "console"), ""),
+        (("newel", "go", "--json"), ""),
+        (("newel", "--json"), '{"type":"message","content":"go"}\n'),
+        (("lsimons-agent",), "go\ny\n"),
+    ],
+    ids=["prompt", "prompt in JSON", "JSON mode", "simple"],
+)
+def test_where_nobody_sits_a_question_is_declined_and_the_run_goes_on(
+    with_model: Callable[..., Newel], words: tuple[str, ...], stdin: str
+) -> None:
+    newel = ready(with_model, "wipe")
+    done = newel(*words[1:], command=words[0], stdin=stdin)
+    assert done.returncode == 0, done.stderr
+    assert "declin" in results(newel)[0].lower()
+    assert "Delete everything" not in done.stdout
