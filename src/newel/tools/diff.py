@@ -7,9 +7,9 @@ from typing import Final
 
 import msgspec
 
+from newel.tools.patience import diff
+
 CONTEXT: Final = 3
-COMPARED: Final = 2_000
-"""So many changed lines are compared with each other; a larger change is shown as one replaced block."""
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -29,24 +29,7 @@ def lines_of(data: bytes) -> list[bytes]:
 
 def compare(old: Sequence[bytes], new: Sequence[bytes]) -> list[Block]:
     """The blocks that make ``new`` of ``old``."""
-    start = 0
-    while start < min(len(old), len(new)) and old[start] == new[start]:
-        start += 1
-    rest = 0
-    while rest < min(len(old), len(new)) - start and old[-1 - rest] == new[-1 - rest]:
-        rest += 1
-    a, b = old[start : len(old) - rest], new[start : len(new) - rest]
-    if not a and not b:
-        return []
-    if not a or not b or max(len(a), len(b)) > COMPARED:
-        return [Block(start, start + len(a), list(b))]
-    import difflib
-
-    return [
-        Block(start + a1, start + a2, list(b[b1:b2]))
-        for tag, a1, a2, b1, b2 in difflib.SequenceMatcher(None, a, b).get_opcodes()
-        if tag != "equal"
-    ]
+    return [Block(span.a0, span.a1, list(new[span.b0 : span.b1])) for span in diff(old, new)]
 
 
 def unified(
