@@ -107,6 +107,13 @@ def lives(pid: int) -> bool:
         return False
 
 
+def is_up(pid: int) -> bool:
+    """Whether a watchdog has done all that it does before it waits: the last is to ignore TERM."""
+    lines = Path(f"/proc/{pid}/status").read_text().split("\n")
+    ignored = next(int(line.split()[1], 16) for line in lines if line.startswith("SigIgn"))
+    return bool(ignored >> (signal.SIGTERM - 1) & 1)
+
+
 def test_what_will_not_end_is_killed(program: Program) -> None:
     pids = program.start("trap '' TERM; echo $$ > pid; while :; do sleep 0.1; done", "pid")
     program.kill()
@@ -116,16 +123,18 @@ def test_what_will_not_end_is_killed(program: Program) -> None:
 def test_what_asks_for_no_environment_ends_too(program: Program) -> None:
     """It carries no mark, and is known by the session alone."""
     pids = program.start("exec env -i sh -c 'echo $$ > pid; exec sleep 1000'", "pid")
+    program.run("true")  # by now the number of the session is written down
     program.kill()
     until(lambda: not any(map(lives, pids)))
 
 
 def test_commands_that_ended_before_keep_what_they_left_running(program: Program) -> None:
     """A development server outlives the command that started it, as it outlives an orderly end."""
+    pids = program.start("echo $$ > pid; exec sleep 1000", "pid")
     program.run("sleep 1000 > /dev/null 2>&1 & echo $! > left")
     left = int((program.folder / "left").read_text())
     try:
-        pids = program.start("echo $$ > pid; exec sleep 1000", "pid")
+        pids += program.watchdogs
         program.kill()
         until(lambda: not any(map(lives, pids)))
         assert lives(left)
@@ -167,16 +176,10 @@ def test_a_watchdog_does_not_end_before_its_newel(program: Program, number: sign
     """Whatever the terminal, or somebody who ends all processes, sends to it."""
     pids = program.start("echo $$ > pid; exec sleep 1000", "pid")
     (watchdog,) = program.watchdogs
-    until(lambda: ignores(watchdog, number))
+    until(lambda: is_up(watchdog))
     os.kill(watchdog, number)
     program.kill()
     until(lambda: not any(map(lives, pids)))
-
-
-def ignores(pid: int, number: signal.Signals) -> bool:
-    lines = Path(f"/proc/{pid}/status").read_text().split("\n")
-    mask = next(int(line.split()[1], 16) for line in lines if line.startswith("SigIgn"))
-    return bool(mask >> (number - 1) & 1)
 
 
 def test_a_watchdog_holds_nothing_of_its_newel_open(tmp_path: Path) -> None:
@@ -198,6 +201,7 @@ def test_a_watchdog_holds_nothing_of_its_newel_open(tmp_path: Path) -> None:
         program = Program(process, tmp_path)
         program.run("true")
         (watchdog,) = program.watchdogs
+        until(lambda: is_up(watchdog))
         where = Path(f"/proc/{watchdog}")
         held = sorted(str(each.readlink()).partition(":")[0] for each in (where / "fd").iterdir())
         assert held == ["/dev/null", "/memfd", "pipe"]
@@ -214,3 +218,47 @@ def test_an_orderly_end_waits_for_nothing_and_leaves_no_watchdog(tmp_path: Path)
         program.process.stdin.close()
         assert program.process.wait() == 0
         until(lambda: not lives(watchdog))
+
+
+FORK = """
+import os, time
+import anyio
+from newel.workspace.local import LocalWorkspace
+
+workspace = LocalWorkspace(".")
+anyio.run(workspace.run, "true")
+
+async def main():
+    async with anyio.create_task_group() as group:
+        group.start_soon(workspace.run, "echo $$ > outer; exec sleep 1000")
+        while not os.path.exists("outer"):
+            await anyio.sleep(0.01)
+        if (pid := os.fork()) == 0:
+            try:
+                anyio.run(workspace.run, "true")
+            finally:
+                os._exit(0)
+        os.waitpid(pid, 0)
+        if os.fork() == 0:
+            os.write(1, b"forked\\n")
+            time.sleep(60)
+        await anyio.sleep_forever()
+
+anyio.run(main)
+"""
+
+
+def test_a_copy_of_the_process_ends_and_protects_its_own_commands_only(tmp_path: Path) -> None:
+    """As `multiprocessing` makes them: neither may its end be ours, nor its life."""
+    with subprocess.Popen(
+        [sys.executable, "-c", FORK], cwd=tmp_path, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "forked\n"
+            outer = int((tmp_path / "outer").read_text())
+            assert lives(outer)
+            process.kill()
+            until(lambda: not lives(outer))
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)

@@ -1,0 +1,78 @@
+"""Which processes belong to a command: a mistake here leaves one running, or ends somebody else's."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from newel.workspace import processes
+from newel.workspace.processes import LINE, Origin
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only /proc tells")
+
+OURS = Origin("0" * 31 + "1")
+THEIRS = Origin("0" * 31 + "2")
+
+
+@contextmanager
+def running(*marks: str, other: str = "") -> Generator[subprocess.Popen[bytes]]:
+    """A process in a session of its own, with marks in its environment and this in another variable."""
+    environ = {"SOME_RUN": other, "NEWEL_RUN": " ".join(marks)}
+    with subprocess.Popen(["/bin/sleep", "60"], env=environ, start_new_session=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_a_process_is_known_by_any_of_its_marks() -> None:
+    with running(THEIRS.mark, OURS.mark):
+        assert processes.live([OURS])
+        assert processes.live([THEIRS])
+    assert not processes.live([OURS, THEIRS])
+
+
+def test_a_mark_in_another_variable_is_none() -> None:
+    """An agent that prints its environment into a variable makes no relatives by it."""
+    with running(other=OURS.mark):
+        assert not processes.live([OURS])
+
+
+def test_a_process_is_known_by_its_session() -> None:
+    with running() as process:
+        assert processes.live([Origin(OURS.mark, process.pid, processes.start_time(process.pid))])
+
+
+def test_a_number_that_was_given_to_another_process_is_spared() -> None:
+    with running() as process:
+        recycled = Origin(OURS.mark, process.pid, processes.start_time(process.pid) - 1)
+        processes.signal([recycled], signal.SIGKILL)
+        assert not processes.live([recycled])
+        assert process.poll() is None
+
+
+def test_a_command_that_has_not_started_is_nobody_s() -> None:
+    """Threads of the kernel have the session 0."""
+    assert not processes.live([OURS])
+
+
+def test_only_the_commands_that_are_named_are_ended() -> None:
+    with running(OURS.mark) as ours, running(THEIRS.mark) as theirs:
+        processes.signal([OURS], signal.SIGTERM)
+        assert ours.wait(5) == -signal.SIGTERM
+        assert theirs.poll() is None
+
+
+@given(st.integers(0, 2**31 - 1), st.integers(0, 10**15))
+def test_a_line_of_the_table_tells_all(session: int, began: int) -> None:
+    origin = Origin(os.urandom(16).hex(), session, began)
+    assert len(origin.line()) == LINE
+    assert Origin.read(origin.line()) == origin
