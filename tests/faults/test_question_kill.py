@@ -7,33 +7,28 @@ from collections.abc import Callable
 from typing import Any
 
 from newel.session.store import read_session
-from tests.faults.test_workbench_kill import House, Page, house_with
-from tests.support import bash, scenario
-
-__all__ = ["house_with"]
+from tests.served import SECONDS, Page, served
+from tests.support import Newel, bash, scenario
 
 
 def test_a_call_that_waits_for_approval_waits_again_after_kill_9_and_runs_once(
-    house_with: Callable[[dict[str, Any]], House],
+    newel_with: Callable[..., Newel],
 ) -> None:
-    house = house_with(scenario("work", bash("echo x >> ran"), {"content": "It ran."}))
-    process, url = house.start("--approve", "ask")
-    with house.page(url) as page:
+    newel = newel_with(scenario("work", bash("echo x >> ran"), {"content": "It ran."}))
+    with served(newel, "go", "--approve", "ask") as server, server.page() as page:
         tab = page.ask("openChat")["tab"]
         page.ask("send", tab=tab, messageId="m1", text="work")
         page.ask("watch", tab=tab)
         first = _waiting(page)
-        process.kill()
-        process.wait()
-    _, url = house.start("--approve", "ask")
-    with house.page(url) as page:
+        server.kill()
+    with served(newel, "go", "--approve", "ask") as server, server.page() as page:
         page.ask("watch", tab=tab)
         again = _waiting(page)
         assert again["preview"] == first["preview"]
         page.ask("answer", tab=tab, question=again["id"], answer={"decision": "once", "word": ""})
         page.until_event("agent_end")
-    assert (house.newel.project / "ran").read_text() == "x\n"
-    messages = read_session(house.newel.sessions[0]).history.active()
+    assert (newel.project / "ran").read_text() == "x\n"
+    messages = read_session(newel.sessions[0]).history.active()
     result, answer = messages[2:]
     assert "exit code: 0" in getattr(result, "output", "")
     assert getattr(answer, "text", "") == "It ran."
@@ -42,6 +37,6 @@ def test_a_call_that_waits_for_approval_waits_again_after_kill_9_and_runs_once(
 def _waiting(page: Page) -> dict[str, Any]:
     """The question that waits in the watched tab, which the first snapshot may know already."""
     while True:
-        message = json.loads(page.socket.recv(timeout=8))
+        message = json.loads(page.socket.recv(timeout=SECONDS))
         if questions := message.get("snapshot", message).get("questions"):
             return questions[0]

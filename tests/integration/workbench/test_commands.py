@@ -11,10 +11,11 @@ import httpx2
 import pytest
 
 from tests.integration.workbench.conftest import Bench
-from tests.integration.workbench.served import TOKEN, begin, served
+from tests.served import begin, served
 from tests.support import Newel, bash, scenario
 
 WithModel = Callable[..., Newel]
+TOKEN = "a-token-that-was-chosen-for-the-tests-of-commands"
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def test_a_message_over_plain_http_is_answered_with_texts_and_calls_until_it_is_
         scenario("look", {"content": "Here's what I do.", **bash("cat notes")}, {"content": "It says hi."})
     )
     (newel.project / "notes").write_text("hi\n")
-    with served(newel, "lsimons-agent-web", "--port", "0") as server:
+    with served(newel, "lsimons-agent-web") as server:
         for _ in range(2):
             assert server.chat("look there") == [
                 ("text", {"content": "Here's what I do."}),
@@ -62,7 +63,7 @@ def test_a_message_over_plain_http_is_answered_with_texts_and_calls_until_it_is_
 
 def test_the_page_and_its_files_come_from_this_server_alone(with_model: WithModel) -> None:
     newel = with_model(scenario("ping", {"content": "pong"}))
-    with served(newel, "go", "--port", "0") as server, httpx2.Client(trust_env=False) as stranger:
+    with served(newel) as server, httpx2.Client(trust_env=False) as stranger:
         page = stranger.get(server.url)
         assert page.headers["content-type"].startswith("text/html")
         assert "default-src 'none'" in page.headers["content-security-policy"]
@@ -78,7 +79,7 @@ def test_server_and_model_can_stand_in_the_dotenv_of_the_folder(with_model: With
     url = newel.environ["LLM_BASE_URL"]
     newel.environ = {name: value for name, value in newel.environ.items() if not name.startswith("LLM_")}
     (newel.project / ".env").write_text(f"LLM_BASE_URL={url}\nLLM_DEFAULT_MODEL=glm-4\n")
-    with served(newel, "go", "--port", "0") as server:
+    with served(newel) as server:
         assert server.chat("ping")[0] == ("text", {"content": "pong"})
     assert newel.requests[0]["model"] == "glm-4"
 
@@ -87,7 +88,7 @@ def test_it_works_in_the_folder_that_is_named(with_model: WithModel, tmp_path: P
     newel = with_model(scenario("where", bash("pwd > here"), {"content": "There."}))
     elsewhere = tmp_path / "else where"
     elsewhere.mkdir()
-    with served(newel, "newel", "web", "--port", "0", "--cwd", str(elsewhere)) as server:
+    with served(newel, "newel", "web", "--cwd", str(elsewhere)) as server:
         server.chat("where are you")
     assert (elsewhere / "here").read_text() == f"{elsewhere}\n"
     assert not (newel.project / "here").exists()
@@ -99,7 +100,7 @@ def test_it_opens_in_the_users_browser_when_it_is_told_to(with_model: WithModel,
     browser = tmp_path / "browser"
     browser.write_text(f'#!/bin/sh\nprintf %s "$1" > {opened}.new; mv {opened}.new {opened}\n')
     browser.chmod(0o755)
-    with served(newel, "newel", "web", "--port", "0", "--open", BROWSER=f"{browser} %s") as server:
+    with served(newel, "newel", "web", "--open", BROWSER=f"{browser} %s") as server:
         assert server.client.get("/health").status_code == 200
         while not opened.exists():
             assert server.process.poll() is None
@@ -108,7 +109,7 @@ def test_it_opens_in_the_users_browser_when_it_is_told_to(with_model: WithModel,
 
 def test_a_taken_port_is_said_with_the_remedy(with_model: WithModel, tmp_path: Path) -> None:
     newel = with_model(scenario("ping", {"content": "pong"}))
-    with served(newel, "go", "--port", "0") as server:
+    with served(newel) as server:
         port = server.url.rpartition(":")[2]
         code, words = _refused(newel, "go", "--port", port, "--cwd", str(tmp_path))
     assert code == 1
@@ -118,7 +119,7 @@ def test_a_taken_port_is_said_with_the_remedy(with_model: WithModel, tmp_path: P
 
 def test_a_second_workbench_of_the_same_folder_is_refused(with_model: WithModel) -> None:
     newel = with_model(scenario("ping", {"content": "pong"}))
-    with served(newel, "go", "--port", "0") as server:
+    with served(newel) as server:
         code, words = _refused(newel, "go", "--port", "0")
         assert server.client.get("/health").status_code == 200
         pid = server.process.pid
@@ -131,7 +132,7 @@ def test_other_machines_are_let_in_only_with_a_chosen_token(with_model: WithMode
     code, words = _refused(newel, "newel", "web", "--port", "0", "--host", "0.0.0.0")  # noqa: S104 — refused
     assert code == 1
     assert "NEWEL_WEB_TOKEN" in words
-    with served(newel, "newel", "web", "--port", "0", NEWEL_WEB_TOKEN=TOKEN) as server:
+    with served(newel, "newel", "web", NEWEL_WEB_TOKEN=TOKEN) as server:
         assert server.token == TOKEN
 
 

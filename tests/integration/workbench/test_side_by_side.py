@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 
 from newel.agent.messages import UserMessage
 from tests.integration.workbench.conftest import Bench, ended, said_in, texts, until
-from tests.integration.workbench.served import TOKEN, served
+from tests.served import served, wait_until
 from tests.support import bash, scenario
 
 
@@ -96,22 +95,15 @@ def test_agents_go_on_by_themselves_after_their_server_was_killed_and_do_nothing
 ) -> None:
     newel = bench_with(agents_at_work()).newel
     files = [newel.project / name for name in ("a", "b")]
-    with served(newel, "go", "--port", "0", NEWEL_WEB_TOKEN=TOKEN) as server:
-        tabs = [server.ask("openAgent")["tab"] for _ in files]
+    with served(newel) as server, server.page() as page:
+        tabs = [page.ask("openAgent")["tab"] for _ in files]
         for tab, file in zip(tabs, files, strict=True):
-            server.ask("start", tab=tab, contract={"text": f"Count into {file.name}"})
-        _wait(lambda: all(file.exists() and "two" in file.read_text() for file in files))
-        server.process.kill()
+            page.ask("start", tab=tab, contract={"text": f"Count into {file.name}"})
+        wait_until(lambda: all(file.exists() and "two" in file.read_text() for file in files), "the agents")
+        server.kill()
     (newel.project / "go").touch()
-    with served(newel, "go", "--port", "0", NEWEL_WEB_TOKEN=TOKEN) as server:
-        _wait(lambda: all(server.tab(tab)["status"] == "completed" for tab in tabs))
+    with served(newel) as server, server.page() as page:
+        page.until_tabs(lambda tabs: all(tab["status"] == "completed" for tab in tabs))
         logs = [server.tab(tab)["log"] for tab in tabs]
     assert [file.read_text() for file in files] == ["one\ntwo\nthree\n"] * 2
     assert len(set(logs)) == len(newel.sessions) == 2
-
-
-def _wait(happened: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not happened():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)

@@ -1,0 +1,25 @@
+"""A Newel for what goes wrong around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mock_llm_server import running
+from tests.support import Newel
+
+
+@pytest.fixture
+def newel_with(tmp_path: Path) -> Iterator[Callable[..., Newel]]:
+    """Makes a Newel whose model follows the given scenarios."""
+    with ExitStack() as stack:
+
+        def make(*scenarios: dict[str, Any]) -> Newel:
+            whole = {"scenarios": [one for each in scenarios for one in each["scenarios"]]}
+            return Newel(tmp_path, stack.enter_context(running(whole, strict=True)))
+
+        yield make

@@ -1,0 +1,130 @@
+"""The workbench as its user starts it: a command, its address, and who talks to it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx2
+from websockets.sync.client import ClientConnection, connect
+
+from tests.support import Newel
+
+SECONDS = 10
+"""How long is waited for what happens soon, on a machine that is busy."""
+
+
+class Page:
+    """One reader on the socket, as the page is one."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self.socket = socket
+        self.number = 0
+        self.seen: list[dict[str, Any]] = []
+        """What came while something else was waited for."""
+        self.tabs: list[dict[str, Any]] = self.next("welcome")["tabs"]
+        """As ``until_tabs`` saw them last."""
+
+    def next(self, kind: str) -> dict[str, Any]:
+        """The next message of a kind."""
+        deadline = time.monotonic() + SECONDS
+        while True:
+            message = json.loads(self.socket.recv(timeout=deadline - time.monotonic()))
+            if message["type"] == kind:
+                return message
+            assert message["type"] != "error", message
+            self.seen.append(message)
+
+    def ask(self, kind: str, **fields: Any) -> dict[str, Any]:
+        """Ask for something; returns the reply."""
+        self.number += 1
+        self.socket.send(json.dumps({"type": kind, "id": str(self.number)} | fields))
+        while (reply := self.next("reply"))["re"] != str(self.number):
+            pass
+        return reply
+
+    def until_event(self, kind: str) -> dict[str, Any]:
+        while (message := self.next("event"))["event"]["type"] != kind:
+            self.seen.append(message)
+        return message
+
+    def until_tabs(self, hold: Callable[[list[dict[str, Any]]], bool]) -> None:
+        """Wait until the list of tabs is as it should be."""
+        while not hold(self.tabs):
+            self.tabs = self.next("tabs")["tabs"]
+
+
+class Served:
+    """A server that runs. ``client`` has its token, as a program would."""
+
+    def __init__(self, process: subprocess.Popen[str], line: str) -> None:
+        self.process = process
+        self.line = line
+        """What it printed first."""
+        self.url, _, self.token = line.partition("/#token=")
+        self.headers = {"Authorization": f"Bearer {self.token}"}
+        self.client = httpx2.Client(base_url=self.url, headers=self.headers, timeout=10, trust_env=False)
+
+    def chat(self, message: str) -> list[tuple[str, dict[str, Any]]]:
+        """Say something to the plain chat; the events of its answer."""
+        answer = self.client.post("/chat", json={"message": message})
+        assert answer.status_code == 200, answer.text
+        lines = [line for line in answer.text.split("\n") if line and not line.startswith(":")]
+        names, data = lines[::2], lines[1::2]
+        return [
+            (name.removeprefix("event: "), json.loads(each.removeprefix("data: ")))
+            for name, each in zip(names, data, strict=True)
+        ]
+
+    @contextmanager
+    def page(self) -> Generator[Page]:
+        with connect(f"ws{self.url[4:]}/ws", additional_headers=self.headers) as socket:
+            yield Page(socket)
+
+    def tab(self, tab: str) -> dict[str, Any]:
+        """How a tab stands."""
+        return next(each for each in self.client.get("/api/state").json()["tabs"] if each["id"] == tab)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def begin(newel: Newel, command: str, *words: str, **environ: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [command, *words],
+        cwd=newel.project,
+        env=newel.environ | environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@contextmanager
+def served(newel: Newel, command: str = "go", *words: str, **environ: str) -> Generator[Served]:
+    """A server on a free port, from the moment that it says where it is; it is killed in the end."""
+    with begin(newel, command, *words, "--port", "0", **environ) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline().strip()
+            if not line:
+                raise AssertionError(process.communicate()[1])
+            server = Served(process, line)
+            with server.client:
+                yield server
+        finally:
+            process.kill()
+
+
+def wait_until(holds: Callable[[], object], what: str) -> None:
+    """Wait for what tells nobody: a file, a process, a request."""
+    deadline = time.monotonic() + SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        time.sleep(0.01)
