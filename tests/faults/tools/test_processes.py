@@ -12,22 +12,14 @@ import anyio
 import pytest
 
 from newel.workspace.local import LocalWorkspace
+from tests.processes import lives
 
 pytestmark = pytest.mark.anyio
 
 
-def alive(pid_file: Path) -> bool:
+def alive(file: Path) -> bool:
     """Whether the process whose number stands in the file is more than a zombie."""
-    pid = pid_file.read_text().strip()
-    if sys.platform == "linux":
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except FileNotFoundError:
-            return False
-    else:
-        listed = subprocess.run(["ps", "-o", "stat=", "-p", pid], capture_output=True, text=True, check=False)
-        state = listed.stdout.strip() or "Z"
-    return state[0] not in "ZX"
+    return lives(int(file.read_text()))
 
 
 @pytest.fixture

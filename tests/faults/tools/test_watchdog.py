@@ -6,12 +6,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from tests.processes import lives, numbers
+from tests.served import wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -52,8 +54,8 @@ class Program:
         """Start a command that writes numbers of processes into files of these names."""
         self._tell(f"&{command}")
         files = [self.folder / name for name in names]
-        until(lambda: all(file.exists() and file.read_text().strip() for file in files))
-        return [int(file.read_text()) for file in files]
+        until(lambda: numbers(*files))
+        return numbers(*files)
 
     def kill(self) -> None:
         self.process.kill()
@@ -93,18 +95,7 @@ def program(tmp_path: Path) -> Iterator[Program]:
 
 
 def until(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 8
-    while not holds():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.01)
-
-
-def lives(pid: int) -> bool:
-    """Whether a process is more than a zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in {"Z", "X"}
-    except OSError:
-        return False
+    wait_until(holds, "what the watchdog does")
 
 
 def is_up(pid: int) -> bool:

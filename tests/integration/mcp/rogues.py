@@ -48,11 +48,3 @@ async def until(wanted: Callable[[], bool]) -> None:
     """Wait until it is so; the test's own time is the limit."""
     while not wanted():  # noqa: ASYNC110 — what is waited for happens in other processes
         await anyio.sleep(0.02)
-
-
-def lives(pid: int) -> bool:
-    """Whether a process is more than a zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in {"Z", "X"}
-    except OSError:
-        return False

@@ -16,7 +16,8 @@ import pytest
 from newel.agent.errors import InvalidArguments, ToolError
 from newel.agent.messages import AssistantMessage, TextContent
 from newel.mcp.questions import ElicitAnswer, ElicitRequest, SampleRequest
-from tests.integration.mcp.rogues import ROGUE, Started, call, lives, rogue, status, until
+from tests.integration.mcp.rogues import ROGUE, Started, call, rogue, status, until
+from tests.processes import lives
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
 """Each test starts processes, some of them slow to end; a busy machine must not fail one."""

@@ -1,0 +1,26 @@
+"""Other processes, as tests see them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+
+def lives(pid: int) -> bool:
+    """Whether a process is more than a zombie."""
+    if sys.platform == "linux":
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return False
+    else:
+        command = ["ps", "-o", "stat=", "-p", str(pid)]
+        state = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or "Z"
+    return state[0] not in "ZX"
+
+
+def numbers(*files: Path) -> list[int]:
+    """The numbers of processes that a command has written into files; empty until all are there."""
+    texts = [file.read_text().strip() for file in files if file.exists()]
+    return [int(text) for text in texts] if len(texts) == len(files) and all(texts) else []
