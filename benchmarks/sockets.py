@@ -4,7 +4,8 @@
 
 A server in a process of its own, with the engine, the board and all that a workbench has but the model; ``--watch``
 has each socket watch a tab, too. ``memory``: resident, in MiB. ``hear``: milliseconds from a request that changes the
-tabs until the last socket has heard of it.
+tabs until the last socket has heard of it. ``stop``: milliseconds, median and 95th percentile of 100 runs of a model that
+never ends, from the page's word until it hears that it was taken, and until it hears that the run is over.
 """
 
 from __future__ import annotations
@@ -12,18 +13,20 @@ from __future__ import annotations
 import argparse
 import os
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import anyio
 import msgspec
 import websockets
 
 ROOT = Path(__file__).resolve().parent.parent
+STOPS = 100
 
 
 class Row(NamedTuple):
@@ -33,6 +36,8 @@ class Row(NamedTuple):
     after: float
     open: float
     hear: float
+    stops: list[tuple[float, float]]
+    """Each until it was taken, and until it was done."""
 
 
 def resident(pid: int) -> float:
@@ -75,11 +80,6 @@ async def visit(count: int, url: str, token: str, pid: int, *, watch: bool) -> R
             )
         )
 
-    async def hear(socket: websockets.ClientConnection, kind: str) -> dict[str, str]:
-        while (message := msgspec.json.decode(await socket.recv()))["type"] != kind:
-            pass
-        return message
-
     began = time.monotonic()
     for start in range(0, count, 50):
         async with anyio.create_task_group() as tasks:
@@ -87,11 +87,9 @@ async def visit(count: int, url: str, token: str, pid: int, *, watch: bool) -> R
                 tasks.start_soon(open_one)
     took = time.monotonic() - began
     if watch:
-        await sockets[0].send('{"type": "openChat", "id": "o"}')
-        tab = (await hear(sockets[0], "reply"))["tab"]
+        tab = (await ask(sockets[0], "openChat"))["tab"]
         for socket in sockets:
-            await socket.send(msgspec.json.encode({"type": "watch", "id": "w", "tab": tab}).decode())
-            await hear(socket, "snapshot")
+            await ask(socket, "watch", tab=tab)
     await anyio.sleep(1)
     after = resident(pid)
     began = time.monotonic()
@@ -100,9 +98,39 @@ async def visit(count: int, url: str, token: str, pid: int, *, watch: bool) -> R
         for socket in sockets:
             tasks.start_soon(hear, socket, "tabs")
     heard = time.monotonic() - began
+    stops = [await stop(sockets[0]) for _ in range(STOPS)]
     for socket in sockets:
         socket.transport.abort()
-    return Row(before, after, 1000 * took, 1000 * heard)
+    return Row(before, after, 1000 * took, 1000 * heard, stops)
+
+
+async def hear(socket: websockets.ClientConnection, kind: str) -> dict[str, Any]:
+    while (message := msgspec.json.decode(await socket.recv()))["type"] != kind:
+        pass
+    return message
+
+
+async def ask(socket: websockets.ClientConnection, kind: str, **fields: object) -> dict[str, Any]:
+    await socket.send(msgspec.json.encode({"type": kind, "id": "a", **fields}).decode())
+    return await hear(socket, "reply")
+
+
+async def stop(socket: websockets.ClientConnection) -> tuple[float, float]:
+    """Have the model begin to speak, then stop it: milliseconds until that was taken, and until it was done."""
+    tab = (await ask(socket, "openChat"))["tab"]
+    await ask(socket, "watch", tab=tab)
+    await ask(socket, "send", tab=tab, messageId=tab, text="Speak")
+    while (await hear(socket, "event"))["event"]["type"] != "message_update":
+        pass
+    await anyio.sleep(0.1)  # a person has read it by then
+    began = time.monotonic()
+    await ask(socket, "stop", tab=tab, now=True)
+    taken = time.monotonic()
+    while (await hear(socket, "tabs"))["tabs"][-1]["status"] != "idle":
+        pass
+    done = time.monotonic()
+    await ask(socket, "closeTab", tab=tab)
+    return 1000 * (taken - began), 1000 * (done - began)
 
 
 def main() -> None:
@@ -120,6 +148,10 @@ def main() -> None:
     print(
         f"{options.count:7}  {row.before:10.1f}  {row.after:10.1f}  {each:8.1f}  {row.open:7.0f}  {row.hear:7.0f}"
     )
+    for what, times in zip(("taken", "done"), zip(*row.stops, strict=True), strict=True):
+        print(
+            f"stop {what}: median {statistics.median(times):.1f} ms, p95 {sorted(times)[len(times) * 95 // 100]:.1f} ms"
+        )
 
 
 if __name__ == "__main__":
