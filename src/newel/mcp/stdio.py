@@ -26,7 +26,7 @@ from newel.mcp.pipes import Pipes
 from newel.mcp.tail import Tail
 from newel.workspace.descendants import Descendants
 from newel.workspace.environment import child_env
-from newel.workspace.processes import MARK
+from newel.workspace.origins import MARK
 
 if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage

@@ -8,15 +8,16 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import IO
 
-from newel.workspace import processes
-from newel.workspace.processes import MARK, Origin
+from newel.workspace import origins
+from newel.workspace.origins import MARK, Origin
 from newel.workspace.watchdog import WATCHDOG
 
 
 class Descendants:
     """The processes of a command that is started with ``environ``, in a session of its own.
 
-    ``processes`` says how they are known. From ``start`` to ``forget`` they end with this process, however it ends.
+    ``newel.workspace.origins`` says how they are known. From ``start`` to ``forget`` they end with this process,
+    however that ends.
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -49,15 +50,15 @@ class Descendants:
         except BaseException:
             self.forget()
             raise
-        self._origin = Origin(self._origin.mark, process.pid, processes.start_time(process.pid))
+        self._origin = Origin(self._origin.mark, process.pid, origins.start_time(process.pid))
         WATCHDOG.update(self._origin)
         return process
 
     def live(self) -> bool:
-        return processes.live([self._origin])
+        return origins.live([self._origin])
 
     def signal(self, number: signal.Signals) -> None:
-        processes.signal([self._origin], number)
+        origins.signal([self._origin], number)
 
     def forget(self) -> None:
         WATCHDOG.forget(self._origin)

@@ -55,8 +55,8 @@ def child_env(
     A command is written by a model and its output goes back to one, so that neither may hold the user's
     keys, nor anything else of the agent's own connection. A password within the value of a variable with
     another name passes, as in ``HTTPS_PROXY``, ``PIP_INDEX_URL`` or ``DATABASE_URL``: without them no command
-    could reach the network, install a package or run a test. ``keep`` names variables that pass although they look like secrets; ``extra`` is added as it is,
-    last.
+    could reach the network, install a package or run a test. ``keep`` names variables that pass although they
+    look like secrets; ``extra`` is added as it is, last.
     """
     kept = {
         name: value

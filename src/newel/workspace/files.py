@@ -161,10 +161,8 @@ def _keep_attributes(descriptor: int, path: str) -> None:
 def _keep_owner_and_mode(descriptor: int, before: os.stat_result) -> None:
     now = os.fstat(descriptor)
     if (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid):
-        for owner in (
-            before.st_uid,
-            -1,
-        ):  # only root may give a file away; a group of one's own is open to all
+        # Only root may give a file away; to another group of one's own, anybody.
+        for owner in (before.st_uid, -1):
             with contextlib.suppress(PermissionError):
                 os.fchown(descriptor, owner, before.st_gid)
                 break

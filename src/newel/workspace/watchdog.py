@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from newel.workspace.environment import child_env
-from newel.workspace.processes import LINE, Origin
+from newel.workspace.origins import LINE, Origin
 
 _NONE: Final = -1
 

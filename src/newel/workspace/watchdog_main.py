@@ -11,13 +11,14 @@ import signal
 import time
 from typing import Final
 
-from newel.workspace import processes
-from newel.workspace.processes import LINE, Origin
+from newel.workspace import origins
+from newel.workspace.origins import LINE, Origin
 
 GRACE: Final = 1.0
 """Seconds between TERM and KILL, and for which KILL is repeated."""
 
 PAUSE: Final = 0.02
+"""Seconds from one look at what is left to the next."""
 
 
 def main() -> None:
@@ -25,13 +26,13 @@ def main() -> None:
         signal.signal(ignored, signal.SIG_IGN)
     while os.read(0, 1):
         pass
-    origins = _read_table()
-    processes.signal(origins, signal.SIGTERM)
+    left = _read_table()
+    origins.signal(left, signal.SIGTERM)
     until = time.monotonic() + GRACE
-    while processes.live(origins) and time.monotonic() < until:
+    while origins.live(left) and time.monotonic() < until:
         time.sleep(PAUSE)
-    while processes.live(origins) and time.monotonic() < until + GRACE:
-        processes.signal(origins, signal.SIGKILL)
+    while origins.live(left) and time.monotonic() < until + GRACE:
+        origins.signal(left, signal.SIGKILL)
         time.sleep(PAUSE)
 
 

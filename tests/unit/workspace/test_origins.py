@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from newel.workspace import processes
-from newel.workspace.processes import LINE, Origin
+from newel.workspace import origins
+from newel.workspace.origins import LINE, Origin
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only /proc tells")
 
@@ -35,38 +35,38 @@ def running(*marks: str, other: str = "") -> Generator[subprocess.Popen[bytes]]:
 
 def test_a_process_is_known_by_any_of_its_marks() -> None:
     with running(THEIRS.mark, OURS.mark):
-        assert processes.live([OURS])
-        assert processes.live([THEIRS])
-    assert not processes.live([OURS, THEIRS])
+        assert origins.live([OURS])
+        assert origins.live([THEIRS])
+    assert not origins.live([OURS, THEIRS])
 
 
 def test_a_mark_in_another_variable_is_none() -> None:
     """An agent that prints its environment into a variable makes no relatives by it."""
     with running(other=OURS.mark):
-        assert not processes.live([OURS])
+        assert not origins.live([OURS])
 
 
 def test_a_process_is_known_by_its_session() -> None:
     with running() as process:
-        assert processes.live([Origin(OURS.mark, process.pid, processes.start_time(process.pid))])
+        assert origins.live([Origin(OURS.mark, process.pid, origins.start_time(process.pid))])
 
 
 def test_a_number_that_was_given_to_another_process_is_spared() -> None:
     with running() as process:
-        recycled = Origin(OURS.mark, process.pid, processes.start_time(process.pid) - 1)
-        processes.signal([recycled], signal.SIGKILL)
-        assert not processes.live([recycled])
+        recycled = Origin(OURS.mark, process.pid, origins.start_time(process.pid) - 1)
+        origins.signal([recycled], signal.SIGKILL)
+        assert not origins.live([recycled])
         assert process.poll() is None
 
 
 def test_a_command_that_has_not_started_is_nobody_s() -> None:
     """Threads of the kernel have the session 0."""
-    assert not processes.live([OURS])
+    assert not origins.live([OURS])
 
 
 def test_only_the_commands_that_are_named_are_ended() -> None:
     with running(OURS.mark) as ours, running(THEIRS.mark) as theirs:
-        processes.signal([OURS], signal.SIGTERM)
+        origins.signal([OURS], signal.SIGTERM)
         assert ours.wait(5) == -signal.SIGTERM
         assert theirs.poll() is None
 

@@ -18,8 +18,6 @@ MARK: Final = "NEWEL_RUN"
 """The variable that names the commands to which a process belongs: a command may be another agent, with its own."""
 
 _NAMES_MARK: Final = f"\0{MARK}=".encode()
-_HAS_PROC: Final = os.path.exists("/proc/self/stat")  # noqa: PTH110 — pathlib takes longer than all the rest
-
 
 LINE: Final = 64
 """Bytes of an origin as a line of the watchdog's table: 32 digits, two numbers, and spaces to the end."""
@@ -68,13 +66,9 @@ def _targets(origins: Collection[Origin]) -> set[int]:
 
     A shell with job control gives each job a group of its own, so that the first group is not all.
     """
-    if not _HAS_PROC:
+    processes = _processes()
+    if not processes:
         return {-origin.session for origin in origins if origin.session and _is_group(origin.session)}
-    processes = {
-        int(name): process
-        for name in os.listdir("/proc")  # noqa: PTH208 — see above
-        if name.isdigit() and (process := _look_at(name))
-    }
     sessions = {
         session
         for _, session, began in origins
@@ -105,6 +99,20 @@ class _Process(NamedTuple):
     began: int
 
 
+def _processes() -> dict[int, _Process]:
+    """All that run, by their numbers. Empty where there is no ``/proc``: we at least do run."""
+    try:
+        entries = os.scandir("/proc")
+    except OSError:
+        return {}
+    with entries:
+        return {
+            int(entry.name): process
+            for entry in entries
+            if entry.name.isdigit() and (process := _look_at(entry.name))
+        }
+
+
 def _look_at(name: str) -> _Process | None:
     """A process that is more than a zombie, by its name in ``/proc``."""
     try:
@@ -126,5 +134,5 @@ def _marks(pid: int) -> list[bytes]:
 
 
 def _read(path: str) -> bytes:
-    with open(path, "rb", buffering=0) as file:  # noqa: PTH123 — see above
+    with open(path, "rb", buffering=0) as file:  # noqa: PTH123 — pathlib is slower to import than all the rest
         return file.read()
