@@ -163,6 +163,8 @@ def _field(name: str, asked: _Asked, required: bool) -> Field:
 
 
 def _choices(enum: list[str] | None, names: list[str], options: list[_Option]) -> list[Choice]:
+    if not enum and not options:
+        raise BadForm("It is no form of plain fields: there is a choice of nothing.")
     if enum is None:
         return [Choice(option.const, option.title or option.const) for option in options]
     return [Choice(value, names[at] if at < len(names) else value) for at, value in enumerate(enum)]

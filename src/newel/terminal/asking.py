@@ -11,8 +11,8 @@ from newel.terminal.lines import LineReader
 from newel.terminal.renderer import Renderer
 
 AskLine = Callable[[str, str], Awaitable[str | None]]
-"""Puts a question and shows what it is about, both inert; gives the line that was typed then, None if there is nobody
-to answer. May be cancelled. One question at a time.
+"""Shows what a question is about, if there is anything to be said, and puts it; both texts are inert. Gives the line that
+was typed then, None if there is nobody to answer. May be cancelled. One question at a time.
 """
 
 
@@ -27,7 +27,7 @@ class TerminalAsk:
     async def __call__(self, question: str, about: str) -> str | None:
         with self._renderer.paused():
             self._lines.forget_typed()  # a yes from before the question is no answer to it
-            self._write(f"\n{about}\n{question}")
+            self._write(f"\n{about}\n{question}" if about else question)
             try:
                 return await self._lines.next()
             except anyio.get_cancelled_exc_class():

@@ -52,7 +52,7 @@ class Desk(Protocol):
         ...
 
     async def ask(self, question: str, about: str) -> str | None:
-        """Show what the question is about, put it, and wait for one line; None if there is nobody to answer.
+        """Show what the question is about, if anything, put it, and wait for one line; None if there is nobody to answer.
         What a person typed before that is no answer. May be cancelled.
         """
         ...

@@ -43,7 +43,8 @@ class PlainDesk:
 
     async def ask(self, question: str, about: str) -> str | None:
         self._lines.forget_typed()
-        self.renderer.note(about)
+        if about:
+            self.renderer.note(about)
         return await self._read(question)
 
     def refresh(self) -> None:

@@ -119,7 +119,8 @@ class PromptDesk:
             self._app.exit()
 
     async def ask(self, question: str, about: str) -> str | None:
-        self._renderer.note(about)
+        if about:
+            self._renderer.note(about)
         for _ in range(ROUNDS):  # keys that nobody has read yet are no answer: let them do what they were for
             await checkpoint()
         kept = self._buffer.document

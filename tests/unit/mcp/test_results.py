@@ -11,7 +11,6 @@ from mcp import types
 from newel.agent.ports import ToolResult
 from newel.mcp import results
 from newel.mcp.callbacks import to_request
-from newel.mcp.forms import with_defaults
 from newel.mcp.results import to_result
 
 PNG = base64.b64encode(b"\x89PNG").decode()
@@ -105,16 +104,6 @@ def test_a_tool_that_says_nothing_is_not_mistaken_for_one_that_failed() -> None:
 def test_half_a_surrogate_pair_is_no_reason_to_fail() -> None:
     answer = types.CallToolResult(content=[types.TextContent(text="a\ud800b")])
     assert to_result(answer, server="s", tool="t").output == "a?b"
-
-
-@pytest.mark.parametrize("schema", [{}, {"properties": []}, {"properties": {"a": 1}}])
-def test_a_form_without_sense_adds_nothing(schema: dict[str, Any]) -> None:
-    assert with_defaults(schema, {"x": 1}) == {"x": 1}
-
-
-def test_what_the_user_says_counts_more_than_a_default() -> None:
-    schema = {"properties": {"a": {"default": 1}, "b": {"default": None}, "c": {}}}
-    assert with_defaults(schema, {"a": 2}) == {"a": 2, "b": None}
 
 
 def test_a_servers_question_to_the_model_is_a_conversation() -> None:
