@@ -89,17 +89,36 @@ def _list(_: argparse.Namespace) -> int:
         state = "on" if trust.is_enabled(server) else "off"
         if not trust.is_trusted(server):
             state = "untrusted"
-        print(f"{safe(server.name):<20} {state:<10} {safe(server.target, keep_newlines=False)}")
-        print(f"{'':31} {safe(str(server.origin))}")
+        what, *more = _what_runs(server)
+        print(f"{_exact(server.name):<20} {state:<10} {what}")
+        for line in [_exact(str(server.origin)), *(more if state == "untrusted" else [])]:
+            print(f"{'':31} {line}")
     if not servers:
         print("No servers yet. Name one: newel mcp add NAME -- COMMAND ARGUMENT …")
     return 0
 
 
+def _what_runs(server: ServerConfig) -> list[str]:
+    """What somebody who trusts a server lets happen: its command line or address, where it runs, and the names, never
+    the values, of what it is given.
+    """
+    lines = [_exact(server.target)]
+    if folder := server.folder(Path.cwd()):
+        lines.append(f"in {_exact(folder)}")
+    if server.given:
+        lines.append(f"given {_exact(', '.join(server.given))}")
+    return lines
+
+
+def _exact(text: str) -> str:
+    """A text of a file on one line, with all that could hide something written out."""
+    return reveal(text).replace("\n", "␊")
+
+
 def _test(given: argparse.Namespace) -> int:
     servers = [_find(given.name)] if given.name else _servers()
     statuses = anyio.run(_started, servers)
-    for status in statuses:
+    for server, status in zip(servers, statuses, strict=True):
         print(f"{safe(status.name)}: {status.state}{f'. {safe(status.reason)}' if status.reason else ''}")
         for tool in status.tools:
             off = "" if tool.enabled else " (off)"
@@ -109,6 +128,8 @@ def _test(given: argparse.Namespace) -> int:
             for line in safe(status.stderr).strip().split("\n")[-10:]:
                 print(f"    {line}")
         if status.state == "untrusted":
+            for line in _what_runs(server):
+                print(f"    {line}")
             print(f"  newel mcp trust {safe(status.name)}")
     wanted = {"active"} if given.name else {"active", "disabled", "untrusted"}
     return 0 if all(status.state in wanted for status in statuses) else 1
@@ -140,11 +161,11 @@ def _trust(given: argparse.Namespace) -> int:
         print(f"'{safe(server.name)}' starts no more in this folder.")
         return 0
     print(
-        f"{reveal(str(server.origin))} names a server '{reveal(server.name)}'. To use it, Newel runs or asks:"
+        f"{_exact(str(server.origin))} names a server '{_exact(server.name)}'. To use it, Newel runs or asks:\n"
     )
-    print(f"\n  {reveal(server.target)}\n")
-    for name, value in [*server.env.items(), *server.headers.items()]:
-        print(f"  with {reveal(name)} = {reveal(value)}")
+    for line in [*_what_runs(server), *(f"with {_exact(setting)}" for setting in server.settings)]:
+        print(f"  {line}")
+    print()
     if not given.yes and not _agreed():
         print("Nothing was changed.")
         return 1

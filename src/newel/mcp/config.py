@@ -38,6 +38,8 @@ Level = Literal["user", "project"]
 _VARIABLE = re.compile(r"\$\{(?:env:)?([^}:]+|input:[^}]*)(?::-([^}]*))?\}")
 _SECRET_OPTION = re.compile(r"--?([A-Za-z][\w-]*)(?:=(.*))?", re.DOTALL)
 MASK: Final = "…"
+WORKSPACE: Final = "workspaceFolder"
+"""Stands for the working folder, as a variable does for its value."""
 
 
 class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +69,29 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
             return shlex.join([self.command, *args])
         url = self.url or ""
         return url if self.level == "project" else _masked_url(url)
+
+    @property
+    def given(self) -> list[str]:
+        """The names of what it is told beyond what every server sees: the variables that its ``env`` sets, and those of
+        Newel's environment that any part of its configuration takes a value from.
+        """
+        texts = [self.command, *self.args, self.cwd, self.url, *self.env.values(), *self.headers.values()]
+        found = {found[1] for text in texts if text for found in _VARIABLE.finditer(text)}
+        return sorted({*self.env, *found} - {WORKSPACE})
+
+    @property
+    def settings(self) -> list[str]:
+        """What its ``env`` sets and its headers say, as the file has it, secrets masked."""
+        return [
+            *(f"{name} = {_masked_value(name, value)}" for name, value in self.env.items()),
+            *(f"header {name}" for name in self.headers),
+        ]
+
+    def folder(self, root: Path) -> str:
+        """Where it runs; empty for a server at an address."""
+        if self.command is None:
+            return ""
+        return str(root / (self.cwd or "").replace(f"${{{WORKSPACE}}}", str(root)))
 
 
 class _Entry(msgspec.Struct, forbid_unknown_fields=False):
@@ -113,7 +138,7 @@ def expand(server: ServerConfig, environ: Mapping[str, str], folder: Path) -> Se
     """The server with its variables replaced: ``${VAR}``, ``${VAR:-default}``, ``${env:VAR}`` and
     ``${workspaceFolder}``. Raises ``ConfigError`` naming a variable that is not set.
     """
-    values = {**environ, "workspaceFolder": str(folder)}
+    values = {**environ, WORKSPACE: str(folder)}
 
     def one(text: str) -> str:
         return _VARIABLE.sub(lambda found: _value(found, values, server), text)
@@ -260,6 +285,12 @@ def _masked(args: tuple[str, ...]) -> list[str]:
             shown.append(MASK if hide_next and not arg.startswith("-") else arg)
         hide_next = option is not None and secret and option[2] is None
     return shown
+
+
+def _masked_value(name: str, value: str) -> str:
+    variable = _VARIABLE.fullmatch(value)
+    plain = variable is not None and variable[2] is None
+    return value if plain or not is_secret(name) else MASK
 
 
 def _masked_url(url: str) -> str:

@@ -86,6 +86,8 @@ class Server:
             state=self.state,
             origin=str(self.config.origin),
             target=self.config.target,
+            folder=self.config.folder(self._around.roots[0]),
+            env=self.config.given,
             reason=self.reason,
             stderr=self._tail.text,
             tools=[

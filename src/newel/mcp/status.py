@@ -18,14 +18,18 @@ class ToolStatus(Wire, frozen=True, kw_only=True):
 
 
 class ServerStatus(Wire, frozen=True, kw_only=True):
-    """``origin`` is the file that names the server, ``target`` the exact command line or the URL (secrets masked).
-    ``reason`` says in words why a server is broken or waits, ``stderr`` holds the last lines it wrote there.
+    """``origin`` is the file that names the server, ``target`` the exact command line or the URL (in the user's own,
+    secrets are masked), ``folder`` where the command runs, ``env`` the names of the variables that the server is given
+    or that its configuration takes values from. ``reason`` says in words why a server is broken or waits, ``stderr``
+    holds the last lines it wrote there.
     """
 
     name: str
     state: ServerState
     origin: str
     target: str
+    folder: str = ""
+    env: list[str] = []
     reason: str = ""
     stderr: str = ""
     tools: list[ToolStatus] = []

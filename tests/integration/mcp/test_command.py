@@ -130,6 +130,39 @@ def test_a_projects_server_is_shown_exactly_and_waits_for_a_yes(mcp: Mcp) -> Non
     assert "untrusted" in mcp("list").stdout
 
 
+NOSY = {
+    "command": "server",
+    "args": ["--key", "${OPENAI_API_KEY:-none}"],
+    "cwd": "${workspaceFolder}/inner",
+    "env": {"MODE": "fa\u200bst", "DEPLOY_TOKEN": "hush-literal", "USED": "${env:AWS_PROFILE}"},
+}
+
+
+@pytest.mark.parametrize("words", [("list",), ("test",), ("test", "theirs"), ("trust", "theirs")])
+def test_what_would_be_trusted_is_shown_with_the_names_of_what_it_is_given_and_no_secret(
+    mcp: Mcp, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "hush-environment")
+    (mcp.project / ".mcp.json").write_text(json.dumps({"mcpServers": {"theirs": NOSY}}))
+    shown = mcp(*words).stdout
+    assert "server --key '${OPENAI_API_KEY:-none}'" in shown
+    assert f"in {mcp.project}/inner" in shown
+    assert "given AWS_PROFILE, DEPLOY_TOKEN, MODE, OPENAI_API_KEY, USED" in shown
+    assert "hush" not in shown
+    if words[0] == "trust":
+        assert "MODE = fa<U+200B>st" in shown
+
+
+def test_of_an_address_the_headers_are_named_and_where_their_values_come_from(mcp: Mcp) -> None:
+    far = {"url": "https://far.example/mcp", "headers": {"X-Key": "hush ${FAR_TOKEN}"}}
+    (mcp.project / ".mcp.json").write_text(json.dumps({"mcpServers": {"far": far}}))
+    shown = mcp("trust", "far").stdout
+    assert "https://far.example/mcp" in shown
+    assert "header X-Key" in shown
+    assert "given FAR_TOKEN" in shown
+    assert "hush" not in shown
+
+
 def test_trust_can_be_taken_back(mcp: Mcp) -> None:
     mcp.project_file("plain")
     mcp("trust", "theirs", "--yes")

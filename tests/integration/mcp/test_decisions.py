@@ -17,6 +17,7 @@ async def test_a_projects_server_waits_until_it_is_trusted(started: Started, tmp
     config = rogue("family", level="project", origin=Path("/p/.mcp.json"), env={"NOTES": str(notes)})
     async with started(config) as manager:
         assert status(manager).state == "untrusted"
+        assert (status(manager).folder, status(manager).env) == (str(tmp_path), ["NOTES"])
         assert manager.tools() == []
         assert not notes.exists()
         await manager.set_trusted("rogue", True)
