@@ -6,6 +6,7 @@ import re
 import signal
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.bench import Workbench, answers, message_box, open_agent, open_chat, say
@@ -175,3 +176,54 @@ def test_without_the_token_the_page_says_what_to_do_and_the_url_opens_it(workben
     page.goto(bench.url)
     expect(page.get_by_role("button", name="New chat", exact=True).first).to_be_visible()
     assert "token" not in page.url
+
+
+GROWN = """Before [a link][1].
+
+- one
+- two, which
+  goes on
+  - inner
+  - `code`
+
+- loose *now*
+1. first
+2. second
+
+> quoted
+> - in it
+
+| a | b |
+|---|--:|
+| 1 | 2 |
+
+```python
+def one():
+    return "`"
+```
+Setext
+------
+- an item with
+
+  ```sh
+  echo 1
+  ```
+- last
+
+"""
+
+
+@pytest.mark.parametrize(
+    "end", ["", "[1]: https://example.org/"], ids=["as it came", "a link's address last"]
+)
+def test_a_text_that_grew_piece_by_piece_looks_as_it_does_after_a_reload(workbench: Make, end: str) -> None:
+    grown = {"token_delay_ms": 4, "response": {"content": GROWN * 3 + end}}
+    page = workbench(scenarios(answering("grow", grown))).page()
+    open_chat(page)
+    say(page, "grow")
+    whole = page.locator(".prose .code")  # code gets its button when its block is whole
+    expect(whole).to_have_count(6)
+    shown = page.locator(".prose").inner_html()
+    page.reload()
+    expect(whole).to_have_count(6)
+    assert page.locator(".prose").inner_html() == shown

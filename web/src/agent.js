@@ -74,9 +74,8 @@ export class AgentView {
     this.questions.update(talk.questions);
     this.conversation.el.hidden = Boolean(this.form) && talk.entries.length === 0;
     set(this.el, "data-form", this.form ? "open" : null);
-    const done = this.conversation.update({ talk, pending: [], mayEdit: false });
+    this.conversation.update({ talk, pending: [], mayEdit: false });
     if (asked) this.questions.focus();
-    return done;
   }
 
   #edit(open) {

@@ -64,8 +64,7 @@ export class ChatView {
     this.asked = talk.questions;
     this.questions.update(talk.questions);
     this.composer.update({ busy, stopping, totals: talk.totals, queued: tab.queued, link: state.link });
-    const done = this.conversation.update({ talk, pending, mayEdit: !busy });
+    this.conversation.update({ talk, pending, mayEdit: !busy });
     if (asked && (this.composer.area.value === "" || !this.el.contains(document.activeElement))) this.questions.focus();
-    return done;
   }
 }

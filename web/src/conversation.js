@@ -47,7 +47,6 @@ export class Conversation {
     this.#keep();
   }
 
-  /** Show the talk; false if it wants another frame. */
   update({ talk, pending, mayEdit }) {
     this.mayEdit = mayEdit;
     const height = this.follows ? 0 : this.log.scrollHeight;
@@ -56,7 +55,7 @@ export class Conversation {
       ...(talk.live ? [[talk.live.id, this.#live(talk.live)]] : []),
       ...pending.map((message) => [`pending:${message.id}`, message]),
     ];
-    const done = this.#reconcile(items, talk);
+    this.#reconcile(items, talk);
     set(this.log, "aria-busy", talk.live ? "true" : null);
     if (this.empty) this.empty.hidden = !talk.ready || items.length > 0;
     this.older.hidden = !this.fetching;
@@ -64,7 +63,6 @@ export class Conversation {
     if (this.follows) this.#jump();
     else if (this.log.scrollHeight > height && !this.fetching) this.pill.hidden = false;
     this.talk = talk;
-    return done;
   }
 
   #live(live) {
@@ -76,7 +74,6 @@ export class Conversation {
   }
 
   #reconcile(items, talk) {
-    let done = true;
     const wanted = new Set(items.map(([key]) => key));
     for (const [key, view] of this.views) {
       if (wanted.has(key)) continue;
@@ -90,12 +87,11 @@ export class Conversation {
         view = this.#make(item);
         this.views.set(key, view);
       }
-      done = view.update(item, talk) && done;
+      view.update(item, talk);
       const place = before ? before.nextSibling : this.list.firstChild;
       if (place !== view.el) this.list.insertBefore(view.el, place);
       before = view.el;
     }
-    return done;
   }
 
   #make(item) {
@@ -132,9 +128,11 @@ export class Conversation {
   #scrolled() {
     const { scrollTop, scrollHeight, clientHeight } = this.log;
     if (!this.log.isConnected || clientHeight === 0) return;
-    this.follows = scrollHeight - scrollTop - clientHeight < AT_END;
-    this.end.hidden = this.follows;
-    if (this.follows) this.pill.hidden = true;
+    const atEnd = scrollHeight - scrollTop - clientHeight < AT_END;
+    if (atEnd && this.follows) return; // as it was, and mostly our own doing
+    this.follows = atEnd;
+    this.end.hidden = atEnd;
+    if (atEnd) this.pill.hidden = true;
     if (scrollTop < NEAR_TOP && this.talk?.more) this.#fetchOlder();
     clearTimeout(this.keeping);
     this.keeping = setTimeout(() => this.#keep(), 200);

@@ -12,60 +12,67 @@ const TAGS = [
 const PURE = { ALLOWED_TAGS: TAGS, ALLOWED_ATTR: ["href", "title", "start", "class"], RETURN_DOM_FRAGMENT: true };
 const GOOD_LINK = /^(?:https?|mailto):/i;
 
-function parser(highlight) {
-  const md = new MarkdownIt({ html: false, linkify: true, breaks: false, highlight });
-  md.linkify.set({ fuzzyLink: false, fuzzyEmail: false });
-  md.validateLink = () => true; // what is no good link loses its address below, not its text
-  md.renderer.rules.image = (tokens, index) => {
-    const { content, attrs } = tokens[index];
-    const src = attrs.find(([name]) => name === "src")[1];
-    const escape = md.utils.escapeHtml;
-    return `<a href="${escape(src)}">Image: ${escape(content || src)}</a>`;
+const md = new MarkdownIt({ html: false, linkify: true, breaks: false });
+md.linkify.set({ fuzzyLink: false, fuzzyEmail: false });
+md.validateLink = () => true; // what is no good link loses its address below, not its text
+md.renderer.rules.image = (tokens, index) => {
+  const { content, attrs } = tokens[index];
+  const src = attrs.find(([name]) => name === "src")[1];
+  const escape = md.utils.escapeHtml;
+  return `<a href="${escape(src)}">Image: ${escape(content || src)}</a>`;
+};
+// One level for all headings: a message must not upset the outline of the page.
+md.renderer.rules.heading_open = (tokens, index) => `<h3 class="level-${tokens[index].tag.slice(1)}">`;
+md.renderer.rules.heading_close = () => "</h3>";
+for (const cell of ["th_open", "td_open"]) {
+  md.renderer.rules[cell] = (tokens, index) => {
+    const side = /right|center/.exec(tokens[index].attrGet("style") ?? "");
+    return `<${tokens[index].tag}${side ? ` class="${side[0]}"` : ""}>`;
   };
-  // One level for all headings: a message must not upset the outline of the page.
-  md.renderer.rules.heading_open = (tokens, index) => `<h3 class="level-${tokens[index].tag.slice(1)}">`;
-  md.renderer.rules.heading_close = () => "</h3>";
-  for (const cell of ["th_open", "td_open"]) {
-    md.renderer.rules[cell] = (tokens, index) => {
-      const side = /right|center/.exec(tokens[index].attrGet("style") ?? "");
-      return `<${tokens[index].tag}${side ? ` class="${side[0]}"` : ""}>`;
-    };
-  }
-  return md;
 }
 
-const quick = parser(null); // for what still grows
-const full = parser(highlighted);
+/** The elements of a whole text: code in it is coloured and can be copied. */
+export const elements = (text, env = {}) => made(md.parse(text, env), env, true);
 
-/** The blocks of a text: [{start, end, fence}], offsets; `fence` is true for a code block that is still open. */
-export function blocks(text, env = {}) {
-  const tops = quick.parse(text, env).filter((token) => token.level === 0 && token.map && token.nesting >= 0);
-  const lines = [0];
-  for (let at = text.indexOf("\n"); at >= 0; at = text.indexOf("\n", at + 1)) lines.push(at + 1);
-  const offset = (line) => lines[line] ?? text.length;
-  return tops.map((token, index) => ({
-    start: index === 0 ? 0 : offset(token.map[0]),
-    end: index + 1 < tops.length ? offset(tops[index + 1].map[0]) : text.length,
-    fence: token.type === "fence" && isOpen(token, text.slice(offset(token.map[0]), offset(token.map[1]))),
-  }));
+/**
+ * A text that grows, in two: what is finished of it, and its last block, or the last item of a list that ends it.
+ * Elements of both (`finished` may be null), and offsets: `start` of what is last, `block` of the block it belongs to.
+ * `fence` tells whether it is a code block that is still open.
+ */
+export function split(text, env) {
+  const tokens = md.parse(text, env);
+  const top = Math.max(0, tokens.findLastIndex((token) => token.level === 0 && token.map && token.nesting >= 0));
+  const block = tokens[top];
+  const item = tokens.findLastIndex((token, index) => index > top + 1 && token.level === 1 && token.type === "list_item_open");
+  const lines = text.split("\n");
+  const offset = (index) => (index > 0 ? lines.slice(0, tokens[index].map[0]).join("\n").length + 1 : 0);
+  const [before, last] = item < 0
+    ? [tokens.slice(0, top), tokens.slice(top)]
+    : [[...tokens.slice(0, item), tokens.at(-1)], [block, ...tokens.slice(item)]];
+  return {
+    finished: before.length > 0 ? made(before, env, true) : null,
+    last: made(last, env, false),
+    start: item < 0 ? offset(top) : offset(item),
+    block: offset(top),
+    fence: block?.type === "fence" && isOpen(block, lines.slice(...block.map)),
+  };
 }
 
-function isOpen(token, source) {
-  const lines = source.replace(/\n$/, "").split("\n");
-  return lines.length < 2 || !lines.at(-1).trim().startsWith(token.markup);
-}
+const isOpen = ({ markup }, lines) => lines.length < 2 || !lines.at(-1).trim().startsWith(markup);
 
-/** The elements of a text. With `done`, code is coloured and can be copied. */
-export function elements(text, { env = {}, done = true } = {}) {
-  const fragment = DOMPurify.sanitize((done ? full : quick).render(text, env), PURE);
+function made(tokens, env, done) {
+  const html = md.renderer.render(tokens, { ...md.options, highlight: done ? highlighted : null }, env);
+  const fragment = DOMPurify.sanitize(html, PURE);
   for (const link of fragment.querySelectorAll("a")) mendLink(link);
-  for (const pre of fragment.querySelectorAll("pre")) pre.tabIndex = 0;
   for (const table of fragment.querySelectorAll("table")) {
     const frame = h("div", { class: "table", tabindex: "0", role: "region", "aria-label": "Table" });
     table.replaceWith(frame);
     frame.append(table);
   }
-  if (done) for (const pre of fragment.querySelectorAll("pre")) addCopy(pre);
+  for (const pre of fragment.querySelectorAll("pre")) {
+    pre.tabIndex = 0;
+    if (done) addCopy(pre);
+  }
   return fragment;
 }
 

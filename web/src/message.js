@@ -1,4 +1,4 @@
-// What was said, each as a small view: {el, update(item, talk) → false if it wants another frame}.
+// What was said, each as a small view: {el, update(item, talk)}.
 
 import { copyButton, fill, h, icon, iconButton, set } from "./dom.js";
 import { elapsed } from "./clock.js";
@@ -73,37 +73,26 @@ export class AssistantView {
       this.parts = live ? item.parts : partsOf(item.message);
       this.settled = false;
     }
-    let done = true;
     if (!this.settled) {
-      done = this.#parts(live);
-      this.settled = done && !live;
+      this.settled = !live;
+      this.#parts(live);
       if (!live) this.#end(item.message);
     }
     this.parts.forEach((part, index) => {
       if (part.type === "call") this.views[index].view.update(part, part.id ? talk.calls[part.id] : undefined);
     });
-    return done;
   }
 
   #parts(live) {
-    let done = true;
     this.parts.forEach((part, index) => {
       if (this.views[index]?.type !== part.type) this.#replace(index, part.type);
       const { view } = this.views[index];
       const grows = live && index === this.parts.length - 1;
-      if (part.type === "text") done = this.#prose(view, part.text, grows) && done;
+      if (part.type === "text") view.show(part.text, grows);
       else if (part.type === "thinking") view.update(part, { live: grows, since: this.item.at });
     });
     for (const { view } of this.views.splice(this.parts.length)) view.el.remove();
     this.actions.hidden = live || !this.parts.some((part) => part.type === "text" && part.text.trim());
-    return done;
-  }
-
-  #prose(view, text, grows) {
-    if (grows) return view.grow(text);
-    if (!view.finished) view.finish(text);
-    view.finished = true;
-    return true;
   }
 
   #replace(index, type) {
@@ -152,12 +141,11 @@ export class UserView {
   }
 
   update(item) {
-    if (item === this.item) return true;
+    if (item === this.item) return;
     this.item = item;
     this.text = textOf(item.message);
     this.body.textContent = plain(this.text);
     fill(this.files, ...imagesOf(item.message).map(imageView), ...(item.message.attachments ?? []).map(attachment));
-    return true;
   }
 
   #edit() {
@@ -210,7 +198,7 @@ export class PendingView {
   }
 
   update(item) {
-    if (item === this.item) return true;
+    if (item === this.item) return;
     this.item = item;
     this.body.textContent = item.text;
     set(this.el, "data-state", item.state);
@@ -222,7 +210,6 @@ export class PendingView {
         h("button", { type: "button", onclick: () => this.discard(item) }, "Discard"),
       ],
     );
-    return true;
   }
 }
 
@@ -270,11 +257,10 @@ export class ToldView {
   }
 
   update(item) {
-    if (item === this.item) return true;
+    if (item === this.item) return;
     this.item = item;
     const next = TOLD[item.kind](item);
     this.el.replaceWith(next);
     this.el = next;
-    return true;
   }
 }

@@ -1,8 +1,12 @@
-// How often a growing text is drawn: with each frame, but not while it comes faster than anybody reads.
+// How often a growing text is drawn: with each frame, but not while it comes faster than anybody reads, and never so
+// often that drawing takes the page's time.
 
 const FAST = 1_500; // characters a second
 const WINDOW = 300; // ms over which the speed is averaged
-const REST = 100; // ms between two drawings of a fast text
+const LONGEST = 250; // ms between two drawings
+
+// What is waited between two drawings, in times of what the last one took.
+const REST = { slow: 4, fast: 30 };
 
 const FLEETING = new Set(["message_update", "tool_execution_update"]);
 
@@ -12,19 +16,29 @@ export const added = (frame) =>
     ? (frame.event.assistantMessageEvent ?? frame.event).delta?.length ?? 0
     : null;
 
+/** All times are in ms. */
 export class Pace {
   #speed = 0;
   #last = 0;
+  #drawn = 0;
+  #cost = 0;
 
-  /** Note that characters came at `now`, in ms. */
+  /** Note that characters came at `now`. */
   note(characters, now) {
     this.#speed = this.#at(now) + (1_000 * characters) / WINDOW;
     this.#last = now;
   }
 
-  /** How long to wait after the last drawing, in ms. */
+  /** Note that a drawing began and ended. */
+  drew(begin, end) {
+    this.#drawn = begin;
+    this.#cost = end - begin;
+  }
+
+  /** How long to wait before the next drawing. */
   wait(now) {
-    return this.#at(now) > FAST ? REST : 0;
+    const times = this.#at(now) > FAST ? REST.fast : REST.slow;
+    return Math.min(LONGEST, times * this.#cost) - (now - this.#drawn);
   }
 
   #at(now) {

@@ -21,7 +21,6 @@ import { Toasts } from "./toast.js";
 import { ToolsPanel } from "./tools.js";
 
 const READ_AT_ONCE = 8; // tabs that are followed, so that going back to one shows it at once
-const PUT_OFF = 50; // ms until what a view put off is tried again
 const HIDDEN_RENDER = 250; // ms: a page in the background has no animation frames, but a title
 
 export class Page {
@@ -32,7 +31,6 @@ export class Page {
     this.cancel = null; // of the rendering that is due
     this.mayWait = false; // whether what changes now is no more than a piece of a text
     this.pace = new Pace();
-    this.rendered = 0;
     this.toasts = new Toasts();
     const address = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws`;
     this.connection = new Connection({
@@ -53,7 +51,11 @@ export class Page {
       this.outside = null; // another window read something
       this.#schedule();
     });
-    document.addEventListener("visibilitychange", () => this.#schedule());
+    document.addEventListener("visibilitychange", () => {
+      this.cancel?.(); // a page in the background gets no frame
+      this.cancel = null;
+      this.#schedule();
+    });
     listen(this.does);
   }
 
@@ -171,25 +173,29 @@ export class Page {
     this.mayWait = false;
   }
 
-  /** Render with the next frame; later, if what changed is a piece of a fast text, or not before `least` ms. */
-  #schedule(least = 0) {
-    const now = performance.now();
-    const wait = this.mayWait ? Math.max(least, this.pace.wait(now) - (now - this.rendered)) : least;
+  /** Render with the next frame; later, if what changed is no more than a piece of a text, and its pace says so. */
+  #schedule() {
+    const wait = document.hidden ? HIDDEN_RENDER : this.mayWait ? this.pace.wait(performance.now()) : 0;
     if (this.cancel && (wait > 0 || !this.waits)) return;
     this.cancel?.();
     this.waits = wait > 0;
-    if (wait > 0 || document.hidden) {
-      const timer = setTimeout(() => this.#render(), document.hidden ? HIDDEN_RENDER : wait);
+    if (wait > 0) {
+      const timer = setTimeout(() => (document.hidden ? this.#render() : this.#nextFrame()), wait);
       this.cancel = () => clearTimeout(timer);
-    } else {
-      const frame = requestAnimationFrame(() => this.#render());
-      this.cancel = () => cancelAnimationFrame(frame);
-    }
+    } else this.#nextFrame();
+  }
+
+  #nextFrame() {
+    this.waits = false;
+    const frame = requestAnimationFrame((begin) => {
+      this.#render();
+      setTimeout(() => this.pace.drew(begin, performance.now())); // after the frame: what it lays out and paints counts
+    });
+    this.cancel = () => cancelAnimationFrame(frame);
   }
 
   #render() {
     this.cancel = null;
-    this.rendered = performance.now();
     const state = this.store.get();
     this.#connectionBanner(state);
     if (!state.hello) return;
@@ -247,7 +253,7 @@ export class Page {
     if (!tab) return;
     const view = this.#view();
     const talk = state.talks[tab.id] ?? emptyTalk();
-    if (!view.update({ tab, talk, state })) this.#schedule(PUT_OFF);
+    view.update({ tab, talk, state });
     if (this.wantsFocus) view.focus();
     this.wantsFocus = false;
   }

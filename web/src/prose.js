@@ -1,12 +1,11 @@
 // A text in Markdown that may still grow. Its finished blocks are frozen; only the last one is made again.
 
 import { h } from "./dom.js";
-import { blocks, elements } from "./markdown.js";
+import { elements, split } from "./markdown.js";
 
 // Characters that only add to a line of text, wherever they stand in it.
 const TAME = /^[\p{L}\p{N} ,.;:!?'"()]*$/u;
 const LINE_DECIDED = 6; // characters after which a line's kind (list, heading, rule) no longer changes by tame ones
-const SHARE = 10; // making the last block again may take a tenth of the time
 const CONTAINERS = new Set(["P", "LI", "UL", "OL", "BLOCKQUOTE", "H3"]);
 
 export class Prose {
@@ -19,72 +18,73 @@ export class Prose {
     this.el.replaceChildren();
     this.text = "";
     this.env = {};
-    this.tailStart = 0; // offset of the last block
-    this.frozen = 0; // elements before it
+    this.start = 0; // offset of what is made again: the last block, or the last item of its list
+    this.open = []; // the elements of that
+    this.list = null; // the list that they are items of
+    this.block = { start: 0, before: 0 }; // the last block's offset, and how many elements stand before it
     this.node = null; // the text node that tame characters are added to
     this.fence = false;
-    this.notBefore = 0;
+    this.whole = false;
   }
 
-  /** Show the text so far. False if that was put off for a moment: then call again with the next frame. */
-  grow(text) {
-    if (text === this.text) return true;
-    if (!text.startsWith(this.text)) this.#reset();
+  /** Show the text so far, or, when it no longer `grows`, the whole. */
+  show(text, grows) {
+    if (grows) this.#grow(text);
+    else if (!this.whole) this.#finish(text);
+    this.whole = !grows;
+  }
+
+  #grow(text) {
+    if (this.whole || !text.startsWith(this.text)) this.#reset();
     const piece = text.slice(this.text.length);
-    if (this.node && this.#isTame(piece)) {
-      this.node.appendData(piece);
-      this.text = text;
-      return true;
-    }
-    const begin = performance.now();
-    if (begin < this.notBefore) return false;
     this.text = text;
-    this.#render();
-    void this.el.offsetHeight; // laid out now: that is a part of what the last block costs
-    const end = performance.now();
-    this.notBefore = end + SHARE * (end - begin);
-    return true;
+    if (this.node && this.#isTame(piece)) this.node.appendData(piece);
+    else if (piece) this.#render();
   }
 
-  /** The text is whole. */
-  finish(text) {
-    if (this.frozen === 0 || !text.startsWith(this.text)) {
-      this.#reset();
-      this.el.replaceChildren(elements(text));
-    } else {
-      this.text = text;
-      this.#render();
-      this.#dropTail();
-      this.el.append(elements(text.slice(this.tailStart), { env: this.env }));
-    }
+  #finish(text) {
+    const isNamed = this.env.references !== undefined; // an address may stand after the link that names it
+    if (isNamed || !text.startsWith(this.text)) this.#reset();
+    const { start, before } = this.block;
+    while (this.el.childNodes.length > before) this.el.lastChild.remove();
+    this.el.append(elements(text.slice(start), this.env));
     this.text = text;
   }
 
   #isTame(piece) {
     if (this.fence) return !/[`~]/.test(piece);
-    const line = this.text.length - this.text.lastIndexOf("\n") - 1;
+    const before = this.text.length - piece.length;
+    const line = before - this.text.lastIndexOf("\n", before - 1) - 1;
     return line >= LINE_DECIDED && TAME.test(piece);
   }
 
   #render() {
-    const tail = this.text.slice(this.tailStart);
-    const parts = blocks(tail, this.env);
-    this.#dropTail();
-    const last = parts.pop();
-    for (const part of parts) this.el.append(elements(tail.slice(part.start, part.end), { env: this.env }));
-    this.frozen = this.el.childNodes.length;
+    const tail = this.text.slice(this.start);
+    const { finished, last, start, block, fence } = split(tail, this.env);
+    for (const element of this.open) element.remove();
+    if (finished) this.#add(finished);
+    if (block > 0 || !this.list) {
+      this.list = start > block ? this.el.lastElementChild : null;
+      this.block = { start: this.start + block, before: this.el.childNodes.length - (this.list ? 1 : 0) };
+    }
+    this.open = this.#add(last);
+    this.start += start;
     this.node = null;
-    this.fence = last?.fence ?? false;
-    if (!last) return;
-    const source = tail.slice(last.start);
-    this.tailStart += last.start;
-    this.el.append(elements(source, { env: this.env, done: false }));
-    if (this.fence) this.#openCode(source);
+    this.fence = fence;
+    const source = tail.slice(start);
+    if (fence) this.#openCode(source);
     else this.#openText(source);
   }
 
-  #dropTail() {
-    while (this.el.childNodes.length > this.frozen) this.el.lastChild.remove();
+  /** Add elements at the end, and to the list that is under way its items. Returns what was added. */
+  #add(fragment) {
+    const first = fragment.firstElementChild;
+    const items = this.list && first?.tagName === this.list.tagName ? [...first.children] : [];
+    if (items.length > 0) first.remove();
+    this.list?.append(...items);
+    const others = [...fragment.childNodes];
+    this.el.append(fragment);
+    return [...items, ...others];
   }
 
   /** The text node of an open code block; a block that stands in no list and no quote is its source's lines. */
