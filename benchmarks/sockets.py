@@ -4,8 +4,8 @@
 
 A server in a process of its own, with the engine, the board and all that a workbench has but the model; ``--watch``
 has each socket watch a tab, too. ``memory``: resident, in MiB. ``hear``: milliseconds from a request that changes the
-tabs until the last socket has heard of it. ``stop``: milliseconds, median and 95th percentile of 100 runs of a model that
-never ends, from the page's word until it hears that it was taken, and until it hears that the run is over.
+tabs until the last socket has heard of it. ``stop``: median and 95th percentile of 100 runs of a model
+that never ends, from the page's word until it hears that it was taken, and until it hears that the run is over.
 """
 
 from __future__ import annotations
@@ -66,19 +66,19 @@ def measure(count: int, *, watch: bool) -> Row:
 
 
 async def visit(count: int, url: str, token: str, pid: int, *, watch: bool) -> Row:
+    def connect() -> websockets.connect:
+        headers = {"Authorization": f"Bearer {token}"}
+        return websockets.connect(
+            url, additional_headers=headers, compression=None, ping_interval=None, proxy=None
+        )
+
+    async with connect() as alone:
+        stops = [await stop(alone) for _ in range(STOPS)]
     before = resident(pid)
     sockets: list[websockets.ClientConnection] = []
 
     async def open_one() -> None:
-        sockets.append(
-            await websockets.connect(
-                url,
-                additional_headers={"Authorization": f"Bearer {token}"},
-                compression=None,
-                ping_interval=None,
-                proxy=None,
-            )
-        )
+        sockets.append(await connect())
 
     began = time.monotonic()
     for start in range(0, count, 50):
@@ -98,7 +98,6 @@ async def visit(count: int, url: str, token: str, pid: int, *, watch: bool) -> R
         for socket in sockets:
             tasks.start_soon(hear, socket, "tabs")
     heard = time.monotonic() - began
-    stops = [await stop(sockets[0]) for _ in range(STOPS)]
     for socket in sockets:
         socket.transport.abort()
     return Row(before, after, 1000 * took, 1000 * heard, stops)

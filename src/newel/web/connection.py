@@ -9,12 +9,16 @@ nothing, is the boundary's to say; WebSockets have their pings.
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import h11
 import msgspec
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.utils import ClientDisconnected
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from newel.web.boundary import SECURITY_HEADERS
+from newel.web.door import cookie_name
 
 
 class Connection(H11Protocol):
@@ -34,6 +38,17 @@ class Connection(H11Protocol):
         super().on_response_complete()
         self._deadline.cancel()
         self._await_request()
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """Leave out the cookies of other programs on this host, which the reader of WebSockets may find too long."""
+        ours = f"{cookie_name(self.transport.get_extra_info('sockname')[1])}=".encode()
+        self.headers = [
+            (name, b";".join(pair for pair in value.split(b";") if pair.strip().startswith(ours)))
+            if name == b"cookie"
+            else (name, value)
+            for name, value in self.headers
+        ]
+        super().handle_websocket_upgrade(event)
 
     def send_400_response(self, msg: str) -> None:
         self._end(400, "bad_request", msg)
@@ -68,3 +83,14 @@ class Connection(H11Protocol):
             ):
                 self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
+
+
+class SocketConnection(WebSocketsSansIOProtocol):
+    """A WebSocket that uvicorn may close by itself: its page answered no ping, or said too much."""
+
+    async def send(self, message: Any) -> None:
+        """Raises ``OSError`` where the other end is gone; for a socket that it closed itself uvicorn knows no such word."""
+        await self.writable.wait()
+        if self.close_sent:
+            raise ClientDisconnected
+        await super().send(message)

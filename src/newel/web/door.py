@@ -22,6 +22,11 @@ READER_GONE = 40_000
 """Milliseconds after which the system drops a connection whose other end takes nothing any more."""
 
 
+def cookie_name(port: int) -> str:
+    """Browsers share cookies among the ports of a host, so the port is in the name."""
+    return f"newel-{port}"
+
+
 class Door(msgspec.Struct, frozen=True, kw_only=True):
     """``host`` is the name or address that was asked for, ``port`` the one that is really served."""
 
@@ -31,8 +36,7 @@ class Door(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cookie(self) -> str:
-        """The cookie's name. Browsers share cookies among the ports of a host, so the port is in it."""
-        return f"newel-{self.port}"
+        return cookie_name(self.port)
 
     @property
     def url(self) -> str:

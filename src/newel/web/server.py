@@ -12,14 +12,18 @@ import anyio
 import uvicorn
 from starlette.types import ASGIApp
 
-from newel.web.connection import Connection
+from newel.web.connection import Connection, SocketConnection
 from newel.web.door import Listener
 
 MAX_MESSAGE = 8 * 2**20
 """Bytes of a WebSocket message; a longer one closes its socket with 1009."""
 MAX_CONNECTIONS = 4096
+MAX_HEAD = 64 * 2**10
+"""Bytes of a request's head: browsers send along the cookies of all that is served on this machine."""
 REQUEST_PATIENCE = 10
 """Seconds that a connection may take to say its next request, headers and all."""
+PING = 20.0
+"""Seconds between two pings of a WebSocket, and for the answer to one."""
 GRACE = 1
 """Seconds that answers under way get to end."""
 
@@ -31,14 +35,15 @@ async def serve(
     announce: Callable[[], Any],
     closing: anyio.Event,
     request_patience: int = REQUEST_PATIENCE,
+    ping: float = PING,
 ) -> None:
     """Serve until SIGINT, SIGTERM or SIGHUP, or until cancelled; then end within two seconds, whoever is connected.
 
     ``announce`` is called as soon as connections are accepted. ``closing`` is set when the end has come: streams without
-    an end of their own watch it. ``request_patience`` is in seconds. Must run in the main thread.
+    an end of their own watch it. ``request_patience`` and ``ping`` are in seconds. Must run in the main thread.
     """
     _allow_many_files()
-    server = _Server(_config(app, request_patience), announce)
+    server = _Server(_config(app, request_patience, ping), announce)
 
     def end() -> None:
         server.should_exit = True
@@ -76,15 +81,16 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _config(app: ASGIApp, request_patience: int) -> uvicorn.Config:
+def _config(app: ASGIApp, request_patience: int, ping: float) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=Connection,
         timeout_keep_alive=request_patience,
-        ws="websockets-sansio",
+        h11_max_incomplete_event_size=MAX_HEAD,
+        ws=SocketConnection,
         ws_max_size=MAX_MESSAGE,
-        ws_ping_interval=20.0,
-        ws_ping_timeout=20.0,
+        ws_ping_interval=ping,
+        ws_ping_timeout=ping,
         ws_per_message_deflate=False,  # the reader is near; compression would cost time and 30 KiB a socket
         lifespan="off",  # what the application needs is opened and closed around it
         log_config=None,

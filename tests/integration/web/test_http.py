@@ -15,6 +15,7 @@ from fastapi.routing import iter_route_contexts
 from newel.agent.messages import UserMessage
 from newel.web.boundary import OPEN, OPEN_FILES
 from tests.integration.web.house import TOKEN, Echo, House, house
+from tests.integration.web.page import page
 
 pytestmark = pytest.mark.anyio
 
@@ -99,6 +100,26 @@ async def test_the_page_changes_its_token_for_a_cookie(tmp_path: Path) -> None:
         for body in ("{}", '{"token": 1}', f'{{"token": "{"x" * 300}"}}', '{"token": "\u00e9"}', "[]", ""):
             answer = await page.post("/api/login", content=body, headers=JSON)
             assert answer.status_code in {401, 422}, body
+
+
+async def test_two_workbenches_in_one_browser_do_not_sign_each_other_out(tmp_path: Path) -> None:
+    """Browsers share the cookies of all ports of a machine, and of all other programs that serve pages there."""
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    async with (
+        house(tmp_path / "one", Echo()) as one,
+        house(tmp_path / "two", Echo()) as two,
+        httpx2.AsyncClient(trust_env=False) as browser,
+    ):
+        browser.cookies.set("session-of-another-program", "x" * 20_000, domain="127.0.0.1")
+        for server in (one, two):
+            origin = {"Origin": server.url}
+            await browser.post(f"{server.url}/api/login", json={"token": TOKEN}, headers=origin)
+        held = "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
+        for server in (one, two):
+            assert (await browser.get(f"{server.url}/api/state")).status_code == 200
+            async with page(server, Cookie=held, Origin=server.url) as opened:
+                assert (await opened.ask("ping"))["type"] == "reply"
 
 
 async def test_the_files_are_served_and_nothing_beside_them(tmp_path: Path, static: Path) -> None:

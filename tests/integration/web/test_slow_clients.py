@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import anyio
 import pytest
+import websockets
 from anyio.abc import SocketStream
+from starlette.types import Receive, Scope, Send
 
+from newel.web.connection import SocketConnection
+from newel.web.door import listen
+from newel.web.server import serve
 from tests.integration.web.house import Echo, House, house
 from tests.integration.web.page import page
 from tests.integration.web.test_runs import SSE, Halting, begin
@@ -148,3 +154,30 @@ async def test_who_waits_for_what_happens_may_wait_for_as_long_as_it_takes(tmp_p
             assert (await stream.aread()).rstrip().rpartition(b"event: ")[2].startswith(b"end")
         assert later == [known + 1]
         assert (await one.ask("ping"))["type"] == "reply"
+
+
+async def test_a_page_that_answers_no_ping_is_left_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    """A laptop that fell asleep while something was on its way to it is no failure of the server."""
+    is_told = anyio.Event()
+
+    async def app(_: Scope, receive: Receive, send: Send) -> None:
+        socket: SocketConnection = receive.__self__  # pyright: ignore[reportFunctionMemberAccess] — to see it end
+        socket.transport.set_write_buffer_limits(high=2**26)
+        await send({"type": "websocket.accept"})
+        await send({"type": "websocket.send", "text": "x" * 2**24})  # more than is under way at once
+        while not socket.close_sent:  # noqa: ASYNC110 — of that nobody is told
+            await anyio.sleep(0.01)
+        is_told.set()
+        await send({"type": "websocket.send", "text": "more"})
+
+    listener, ready, closing = listen("127.0.0.1", 0), anyio.Event(), anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(partial(serve, app, listener, announce=ready.set, closing=closing, ping=0.1))
+        await ready.wait()
+        async with websockets.connect(f"ws://127.0.0.1:{listener.port}/ws", max_size=None) as stuck:
+            stuck.transport.pause_reading()
+            with anyio.fail_after(8):
+                await is_told.wait()
+            stuck.transport.abort()
+        tasks.cancel_scope.cancel()
+    assert not caplog.records
