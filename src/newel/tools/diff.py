@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import AnyStr, Final, Generic
 
 import msgspec
 
@@ -12,12 +12,12 @@ from newel.tools.patience import diff
 CONTEXT: Final = 3
 
 
-class Block(msgspec.Struct, frozen=True):
+class Block(msgspec.Struct, Generic[AnyStr], frozen=True):
     """Lines ``start:end`` of the old text (counted from 0) give way to ``new``."""
 
     start: int
     end: int
-    new: list[bytes]
+    new: list[AnyStr]
 
 
 def lines_of(data: bytes) -> list[bytes]:
@@ -27,13 +27,13 @@ def lines_of(data: bytes) -> list[bytes]:
     return [line + b"\n" for line in lines] + ([last] if last else [])
 
 
-def compare(old: Sequence[bytes], new: Sequence[bytes]) -> list[Block]:
+def compare(old: Sequence[bytes], new: Sequence[bytes]) -> list[Block[bytes]]:
     """The blocks that make ``new`` of ``old``."""
     return [Block(span.a0, span.a1, list(new[span.b0 : span.b1])) for span in diff(old, new)]
 
 
 def unified(
-    path: str, old: Sequence[bytes] | None, blocks: Sequence[Block], *, limit: int | None = None
+    path: str, old: Sequence[bytes] | None, blocks: Sequence[Block[bytes]], *, limit: int | None = None
 ) -> str:
     """The diff that ``blocks``, in order and apart from each other, make of ``old``; None is no file.
 
@@ -41,7 +41,7 @@ def unified(
     """
     pieces = [f"--- {path}\n" if old is not None else "--- /dev/null\n", f"+++ {path}\n"]
     size = 0
-    for piece in _hunks(old or [], blocks):
+    for piece in hunks(old or [], blocks):
         size += len(piece)
         if limit is not None and size > limit:
             pieces.append("… the diff goes on …\n")
@@ -50,14 +50,15 @@ def unified(
     return "".join(pieces) if blocks else ""
 
 
-def described(path: str, old: Sequence[bytes] | None, blocks: Sequence[Block]) -> str:
+def described(path: str, old: Sequence[bytes] | None, blocks: Sequence[Block[bytes]]) -> str:
     """The diff for a person who is asked to allow it: it names the file also where no line changes."""
     if any(block.start < block.end or block.new for block in blocks):
         return unified(path, old, blocks)
     return f"{path}: no change" if old is not None else f"--- /dev/null\n+++ {path}\n(an empty file)"
 
 
-def _hunks(old: Sequence[bytes], blocks: Sequence[Block]) -> Iterator[str]:
+def hunks(old: Sequence[AnyStr], blocks: Sequence[Block[AnyStr]]) -> Iterator[str]:
+    """The lines of a unified diff below the names of the files."""
     shift = 0
     first = 0
     while first < len(blocks):
@@ -85,6 +86,6 @@ def _range(start: int, count: int) -> str:
     return f"{start + 1 if count else start},{count}" if count != 1 else f"{start + 1}"
 
 
-def _line(mark: str, line: bytes) -> str:
-    text = mark + line.decode(errors="replace")
-    return text if line.endswith(b"\n") else text + "\n\\ No newline at end of file\n"
+def _line(mark: str, line: bytes | str) -> str:
+    text = mark + (line.decode(errors="replace") if isinstance(line, bytes) else line)
+    return text if text.endswith("\n") else text + "\n\\ No newline at end of file\n"

@@ -34,7 +34,7 @@ class Edited(msgspec.Struct, frozen=True):
 
     content: bytes
     matches: int
-    blocks: list[Block]
+    blocks: list[Block[bytes]]
 
     @property
     def lines_changed(self) -> int:
@@ -112,7 +112,7 @@ def _apply(content: bytes, changes: Sequence[_Change]) -> bytes:
     return b"".join([*pieces, content[done:]])
 
 
-def _blocks(content: bytes, changes: Sequence[_Change]) -> Iterator[Block]:
+def _blocks(content: bytes, changes: Sequence[_Change]) -> Iterator[Block[bytes]]:
     """The changes as whole lines: changes on lines that touch are compared together."""
     counted = line = first = 0
     while first < len(changes):

@@ -30,7 +30,7 @@ class _Plan(msgspec.Struct, frozen=True):
     data: bytes
     is_new: bool
     old: list[bytes] | None
-    blocks: list[Block]
+    blocks: list[Block[bytes]]
 
 
 class WriteTool(FileTool[WriteParameters]):

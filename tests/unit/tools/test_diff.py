@@ -18,7 +18,7 @@ LINES = st.lists(st.sampled_from([b"a\n", b"b\n", b"c\r\n", b"d\n", b"\n"]), max
 TEXTS = st.tuples(LINES, st.sampled_from([b"", b"x", b"a"])).map(lambda parts: b"".join(parts[0]) + parts[1])
 
 
-def applied(old: list[bytes], blocks: list[Block]) -> bytes:
+def applied(old: list[bytes], blocks: list[Block[bytes]]) -> bytes:
     pieces: list[bytes] = []
     done = 0
     for block in blocks:

@@ -1,0 +1,154 @@
+"""When the base becomes another one: what was kept is saved, the file changes on the disk, an agent writes to it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from newel.review.edits import NewId, fused, tidied
+from newel.review.ledger import Applied, FileReview, Hunk, Lines, UnknownHunk, render, touch
+from newel.tools.patience import Span, diff
+
+
+def kept(review: FileReview) -> list[Hunk]:
+    """What a save writes: what was accepted, and what the user alone has written."""
+    return [
+        hunk
+        for hunk in review.hunks
+        if hunk.state == "accepted"
+        or (
+            hunk.state == "pending"
+            and not hunk.conflict
+            and all(layer.origin == "user" for layer in hunk.layers)
+        )
+    ]
+
+
+def saved(review: FileReview, ids: Collection[str] | None = None) -> FileReview:
+    """The review once the hunks ``ids`` (None: all that are ``kept``) stand in the file. The others stay as they are, where
+    they belong in the new base.
+    """
+    chosen = {hunk.id for hunk in kept(review)} if ids is None else set(ids)
+    if unknown := chosen - {hunk.id for hunk in review.hunks}:
+        raise UnknownHunk(
+            f"{review.path} has no hunk {', '.join(sorted(unknown))} now. Read the review anew."
+        )
+    base = render(review.base, [hunk for hunk in review.hunks if hunk.id in chosen])
+    hunks: list[Hunk] = []
+    applied: list[Applied] = []
+    spans: list[Span] = []
+    shift = 0
+    for hunk in review.hunks:  # by their order and not by their lines: several may stand at one place
+        if hunk.id not in chosen:
+            hunks.append(msgspec.structs.replace(hunk, a=hunk.a + shift, b=hunk.b + shift))
+            continue
+        start, size = hunk.a + shift, len(hunk.top.lines)
+        # A last line without an end, behind which something stands now, was given one.
+        ended = int(hunk.a > 0 and start > 0 and review.base[hunk.a - 1] != base[start - 1])
+        spans.append(Span(hunk.a - ended, hunk.b, start - ended, start + size))
+        origins = {layer.origin for layer in hunk.layers}
+        applied.append(
+            Applied(
+                id=hunk.id,
+                a=start - ended,
+                b=start + size,
+                before=review.base[hunk.a - ended : hunk.b],
+                run=next((layer.run for layer in hunk.layers if layer.run), ""),
+                intact=len(origins) == 1,
+            )
+        )
+        shift += size - (hunk.b - hunk.a)
+    return msgspec.structs.replace(
+        review,
+        base=base,
+        hunks=tuple(hunks),
+        applied=(*_carried(review.applied, spans), *applied),
+        rev=review.rev + 1,
+    )
+
+
+def rebased(
+    review: FileReview, base: Lines, *, run: str | None = None, new_id: NewId | None = None
+) -> FileReview:
+    """The review on another base, which came about without it: by another program, or by an agent's ``run`` that wrote to
+    the file, whose changes can then be rolled back. Hunks that the change does not touch stay as they are; one that it
+    touches is a conflict, with all of the place on both sides.
+    """
+    spans = diff(review.base, base)
+    if not spans:
+        return review
+    hunks: list[Hunk] = []
+    for group in _groups(review.hunks, spans):
+        shift = _growth(span for span in spans if span.a1 <= group.a and span not in group.spans)
+        if not group.spans:
+            hunks += [
+                msgspec.structs.replace(hunk, a=hunk.a + shift, b=hunk.b + shift) for hunk in group.hunks
+            ]
+            continue
+        # What was rejected makes room for what was not.
+        there = [hunk for hunk in group.hunks if hunk.is_shown] or group.hunks
+        if there:
+            conflict = Hunk(
+                id=there[0].id,
+                a=group.a + shift,
+                b=group.b + shift + _growth(group.spans),
+                layers=fused(review.base, group.a, group.b, there),
+                state="pending" if there[0].is_shown else "rejected",
+                conflict=True,
+            )
+            hunks += tidied(base, conflict)
+    applied = _carried(review.applied, spans)
+    if run is not None and new_id is not None:
+        applied += [
+            Applied(id=new_id(), a=span.b0, b=span.b1, before=review.base[span.a0 : span.a1], run=run)
+            for span in spans
+        ]
+    return msgspec.structs.replace(
+        review, base=base, hunks=tuple(hunks), applied=tuple(applied), rev=review.rev + 1
+    )
+
+
+class Group(NamedTuple):
+    """Hunks and changed places of the base that touch each other, and the base lines ``a:b`` that they cover."""
+
+    a: int
+    b: int
+    hunks: list[Hunk]
+    spans: list[Span]
+
+
+def _groups(hunks: Sequence[Hunk], spans: Sequence[Span]) -> list[Group]:
+    groups: list[Group] = []
+    # At the same place the change of the base comes first, so that a hunk there meets it.
+    items = [(span.a0, span.a1, 0, index) for index, span in enumerate(spans)]
+    items += [(hunk.a, hunk.b, 1, index) for index, hunk in enumerate(hunks)]
+    for a, b, kind, index in sorted(items):
+        if not groups or not touch(groups[-1].a, groups[-1].b, a, b):
+            groups.append(Group(a, b, [], []))
+        last = groups[-1]
+        groups[-1] = Group(last.a, max(last.b, b), last.hunks, last.spans)
+        if kind:
+            last.hunks.append(hunks[index])
+        else:
+            last.spans.append(spans[index])
+    return groups
+
+
+def _growth(spans: Iterable[Span]) -> int:
+    return sum(span.b1 - span.b0 - (span.a1 - span.a0) for span in spans)
+
+
+def _carried(applied: Sequence[Applied], spans: Sequence[Span]) -> list[Applied]:
+    """Where the lines of hunks that were saved before are now; what was written over is not intact any more."""
+    carried: list[Applied] = []
+    for one in applied:
+        over = [span for span in spans if touch(one.a, one.b, span.a0, span.a1)]
+        shift = _growth(span for span in spans if span.a1 <= one.a and span not in over)
+        a, b = one.a + shift, one.b + shift + _growth(over)
+        if over:
+            a = min(a, over[0].b0)
+            b = over[-1].b1 if over[-1].a1 > one.b else b
+        carried.append(msgspec.structs.replace(one, a=a, b=b, intact=one.intact and not over))
+    return carried

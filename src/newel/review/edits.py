@@ -1,0 +1,159 @@
+"""Edits of the buffer: what is written next to a hunk is a hunk, what is written into one is a layer on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from newel.review.ledger import (
+    BadRange,
+    Contested,
+    FileReview,
+    Hunk,
+    Layer,
+    Lines,
+    buffer,
+    joined,
+    placed,
+    render,
+    touch,
+)
+
+NewId = Callable[[], str]
+"""Makes the id of a hunk."""
+
+
+class Reach(NamedTuple):
+    """What an edit touches: hunks, and the lines ``start:end`` of the buffer, ``a:b`` of the base, that they cover
+    together. ``before`` are the ids of the hunks before it.
+    """
+
+    touched: list[Hunk]
+    before: set[str]
+    start: int
+    end: int
+    a: int
+    b: int
+
+
+def edit(review: FileReview, start: int, end: int, layer: Layer, new_id: NewId) -> FileReview:
+    """``layer.lines`` in place of the buffer's lines ``start:end``.
+
+    Where that touches no hunk, it is a new one; what it touches becomes one hunk, with one layer more unless the topmost is
+    of the same hand. What comes out as the base has it is no hunk. A rejected hunk that the edit writes over is gone.
+    Raises ``BadRange``, and ``Contested`` where an agent's edit touches what the user wrote.
+    """
+    text, lines = buffer(review), layer.lines
+    if lines and start == len(text) and text and not text[-1].endswith("\n"):
+        start, lines = (
+            start - 1,
+            joined(text[-1:], lines),
+        )  # what comes behind a last line without an end gives it one
+    reach = _reach(review, start, end)
+    if layer.origin == "agent" and any(hunk.has_user_layer for hunk in reach.touched):
+        ids = ", ".join(hunk.id for hunk in reach.touched)
+        raise Contested(
+            f"{review.path}: the user has edited these lines (hunk {ids}); decide that hunk first."
+        )
+    lines = joined(text[reach.start : start], lines, text[end : reach.end])
+    layers = _stacked(
+        fused(review.base, reach.a, reach.b, reach.touched), msgspec.structs.replace(layer, lines=lines)
+    )
+    hunk = Hunk(
+        id=reach.touched[0].id if reach.touched else new_id(),
+        a=reach.a,
+        b=reach.b,
+        layers=layers,
+        conflict=any(hunk.conflict for hunk in reach.touched),
+    )
+    left, right = _around(review, reach)
+    return msgspec.structs.replace(
+        review, hunks=(*left, *tidied(review.base, hunk), *right), rev=review.rev + 1
+    )
+
+
+def _reach(review: FileReview, start: int, end: int) -> Reach:
+    shown = [each for each in placed(review) if each.hunk.is_shown]
+    grown = sum(each.end - each.start - (each.hunk.b - each.hunk.a) for each in shown)
+    if not 0 <= start <= end <= len(review.base) + grown:
+        raise BadRange(f"{review.path} has no lines {start} to {end}; it has {len(review.base) + grown}.")
+    touched = [each for each in shown if touch(each.start, each.end, start, end)]
+    before = [each for each in shown if each.end <= start and each not in touched]
+    shift = sum(each.end - each.start - (each.hunk.b - each.hunk.a) for each in before)
+    a, b, first, last = start - shift, end - shift, start, end
+    if touched:
+        shift += sum(each.end - each.start - (each.hunk.b - each.hunk.a) for each in touched)
+        first, last = min(start, touched[0].start), max(end, touched[-1].end)
+        a = touched[0].hunk.a - (touched[0].start - first)
+        b = touched[-1].hunk.b + (last - touched[-1].end)
+    return Reach([each.hunk for each in touched], {each.hunk.id for each in before}, first, last, a, b)
+
+
+def _around(review: FileReview, reach: Reach) -> tuple[list[Hunk], list[Hunk]]:
+    """The hunks on either side, without rejected ones whose base lines are written over."""
+    touched = {hunk.id for hunk in reach.touched}
+    left: list[Hunk] = []
+    right: list[Hunk] = []
+    for hunk in review.hunks:
+        if hunk.id in touched:
+            continue
+        if hunk.is_shown:
+            (left if hunk.id in reach.before else right).append(hunk)
+        elif hunk.b <= reach.a and not right:
+            left.append(hunk)
+        elif hunk.a >= reach.b:
+            right.append(hunk)
+    return left, right
+
+
+def fused(base: Lines, a: int, b: int, hunks: Sequence[Hunk]) -> tuple[Layer, ...]:
+    """The layers of hunks within ``base[a:b]`` as those of one: each with what all of them had at its height."""
+    layers: list[Layer] = []
+    for height in range(max((len(hunk.layers) for hunk in hunks), default=0)):
+        there = [hunk.layers[height] for hunk in hunks if len(hunk.layers) > height]
+        moved = [
+            msgspec.structs.replace(hunk, a=hunk.a - a, b=hunk.b - a, layers=hunk.layers[: height + 1])
+            for hunk in hunks
+        ]
+        layer = Layer(
+            origin="user" if any(each.origin == "user" for each in there) else "agent",
+            lines=render(base[a:b], moved),
+            run=next((each.run for each in there if each.run), ""),
+            edits=tuple(dict.fromkeys(name for each in there for name in each.edits)),
+        )
+        layers.append(layer)
+    return tuple(layers)
+
+
+def _stacked(layers: tuple[Layer, ...], layer: Layer) -> tuple[Layer, ...]:
+    """With one more on top; the same hand goes on with its own layer, and what it took back is none."""
+    if layers and (layers[-1].origin, layers[-1].run) == (layer.origin, layer.run):
+        edits = tuple(dict.fromkeys((*layers[-1].edits, *layer.edits)))
+        layer, layers = msgspec.structs.replace(layer, edits=edits), layers[:-1]
+    if layers and layers[-1].lines == layer.lines:
+        return layers
+    return (*layers, layer)
+
+
+def tidied(base: Lines, hunk: Hunk) -> tuple[Hunk, ...]:
+    """The hunk without the lines at its ends that all its versions have in common; nothing if it changes nothing."""
+    old = base[hunk.a : hunk.b]
+    if hunk.top.lines == old:
+        return ()
+    versions = [old, *(layer.lines for layer in hunk.layers)]
+    size = min(len(lines) for lines in versions)
+    head = 0
+    while head < size and all(lines[head] == old[head] for lines in versions):
+        head += 1
+    tail = 0
+    while tail < size - head and all(lines[-1 - tail] == old[-1 - tail] for lines in versions):
+        tail += 1
+    if not head and not tail:
+        return (hunk,)
+    layers = tuple(
+        msgspec.structs.replace(layer, lines=layer.lines[head : len(layer.lines) - tail])
+        for layer in hunk.layers
+    )
+    return (msgspec.structs.replace(hunk, a=hunk.a + head, b=hunk.b - tail, layers=layers),)

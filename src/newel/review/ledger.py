@@ -1,0 +1,174 @@
+"""One file under review: what it was, and what is proposed for it, hunk by hunk.
+
+    base     a  b  c  d  e  f            the text on the disk, line by line
+    hunks          └──┘  └┘              ranges of base lines, in order, apart from each other
+    layers         C     E E'            what shall stand there: the agent's lines, above them the user's…
+    buffer   a  b  C     E' f            base, with the top layer of each hunk that is not rejected
+
+A hunk's range is counted in lines of the base, and those never move while hunks come, go and change: so to take one back
+touches no other. Everything here is a value; the functions of ``newel.review.edits`` and its neighbours make the next one.
+
+A file that exists begins with a line of its own, its *head* (``newel.review.text``), so that to create it, to delete it and
+to make it executable are hunks like any other. Line 1 of the file is therefore ``base[1]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
+
+from newel.agent.errors import NewelError
+from newel.agent.messages import Wire
+
+Origin = Literal["agent", "user"]
+HunkState = Literal["pending", "accepted", "rejected"]
+Lines = tuple[str, ...]
+
+
+class ReviewError(NewelError):
+    """A change of the review that cannot be: nothing was changed."""
+
+
+class StaleRevision(ReviewError):
+    """The change was made for an earlier state of the file. Read it anew and try again."""
+
+
+class UnknownHunk(ReviewError):
+    """There is no such hunk now: a later edit swallowed it, it was saved, or it never was."""
+
+
+class BadRange(ReviewError):
+    """The lines do not exist."""
+
+
+class Contested(ReviewError):
+    """An agent's edit touches what the user wrote; it is not applied by itself."""
+
+
+class NeedsChoice(ReviewError):
+    """The user's own lines would be dropped: say whether to peel them off, or to go back to the base."""
+
+
+class Conflict(ReviewError):
+    """Something newer stands where this would change something."""
+
+
+class Layer(Wire, frozen=True, kw_only=True):
+    """A version of a hunk's lines. ``run`` is the agent's run that wrote it, ``edits`` the ids of its proposed edits."""
+
+    origin: Origin
+    lines: Lines
+    run: str = ""
+    edits: tuple[str, ...] = ()
+
+
+class Hunk(Wire, frozen=True, kw_only=True):
+    """Base lines ``a:b`` give way to the last of ``layers``. ``conflict``: the base changed under it, and whoever accepts
+    it overrides that; ``oversized``: it could not be cut into pieces of a size that is easily read.
+    """
+
+    id: str
+    a: int
+    b: int
+    layers: tuple[Layer, ...]
+    state: HunkState = "pending"
+    conflict: bool = False
+    oversized: bool = False
+
+    @property
+    def top(self) -> Layer:
+        return self.layers[-1]
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the buffer has its lines, and not those of the base."""
+        return self.state != "rejected"
+
+    @property
+    def has_user_layer(self) -> bool:
+        return any(layer.origin == "user" for layer in self.layers)
+
+
+class Applied(Wire, frozen=True, kw_only=True):
+    """A hunk that has become part of the base, where its lines are ``a:b`` now; ``before`` is what stood there.
+    ``intact`` is False once something later has changed these lines, or if the user's own were saved with the agent's.
+    """
+
+    id: str
+    a: int
+    b: int
+    before: Lines
+    run: str = ""
+    intact: bool = True
+
+
+class FileReview(Wire, frozen=True, kw_only=True):
+    """A file under review. ``rev`` grows with every change."""
+
+    path: str
+    base: Lines = ()
+    hunks: tuple[Hunk, ...] = ()
+    applied: tuple[Applied, ...] = ()
+    rev: int = 0
+
+    def hunk(self, hunk_id: str) -> Hunk:
+        """Raises ``UnknownHunk``."""
+        for hunk in self.hunks:
+            if hunk.id == hunk_id:
+                return hunk
+        raise UnknownHunk(f"{self.path} has no hunk {hunk_id} now. Read the review anew.")
+
+
+class Placed(NamedTuple):
+    """A hunk, and the lines ``start:end`` of the buffer that it has."""
+
+    hunk: Hunk
+    start: int
+    end: int
+
+
+def placed(review: FileReview) -> Iterator[Placed]:
+    """Where the hunks are in the buffer. A rejected one has its base lines there."""
+    shift = 0
+    for hunk in review.hunks:
+        start = hunk.a + shift
+        size = len(hunk.top.lines) if hunk.is_shown else hunk.b - hunk.a
+        shift += size - (hunk.b - hunk.a)
+        yield Placed(hunk, start, start + size)
+
+
+def joined(*pieces: Lines) -> Lines:
+    """The pieces of a text, one after the other. Only its last line may lack an end; another one is given it."""
+    lines: list[str] = []
+    for piece in pieces:
+        if piece and lines and not lines[-1].endswith("\n"):
+            lines[-1] += "\r\n" if piece[0].endswith("\r\n") else "\n"
+        lines += piece
+    return tuple(lines)
+
+
+def render(base: Lines, hunks: Sequence[Hunk]) -> Lines:
+    """``base`` with the top layers of ``hunks`` in it."""
+    pieces: list[Lines] = []
+    at = 0
+    for hunk in hunks:
+        pieces += [base[at : hunk.a], hunk.top.lines]
+        at = hunk.b
+    return joined(*pieces, base[at:])
+
+
+def buffer(review: FileReview) -> Lines:
+    """The file as it would be if all that is not rejected were kept."""
+    return render(review.base, [hunk for hunk in review.hunks if hunk.is_shown])
+
+
+def accepted(review: FileReview) -> Lines:
+    """The file as it would be if only what is accepted were kept."""
+    return render(review.base, [hunk for hunk in review.hunks if hunk.state == "accepted"])
+
+
+def touch(a: int, b: int, c: int, d: int) -> bool:
+    """Whether the ranges ``a:b`` and ``c:d`` have a line in common, or one lies within the other, or both are the same
+    place between two lines.
+    """
+    return (a < d and b > c) or (a == b == c == d)

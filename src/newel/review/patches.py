@@ -1,0 +1,77 @@
+"""Hunks as unified diffs, which ``git apply`` and ``patch`` take.
+
+A file's head (``newel.review.text``) is no line of a patch; in a diff for git it becomes the words on modes that stand
+before the lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from newel.review.ledger import Hunk, Lines
+from newel.review.text import MODE, head_of, is_blob
+from newel.tools.diff import Block, hunks
+from newel.tools.patience import diff
+
+
+def hunk_patch(base: Lines, hunk: Hunk) -> str:
+    """One hunk as a piece of a unified diff against the base alone. Of a hunk that changes no line, but the file's head, it
+    is empty.
+    """
+    block = _block(base, hunk.a, hunk.b, hunk.top.lines)
+    return "".join(hunks(_text(base), [block] if block else []))
+
+
+def file_patch(path: str, old: Lines, new: Lines) -> str:
+    """All that makes ``new`` of ``old``, as git writes it; empty if nothing does."""
+    if old == new:
+        return ""
+    before, after = head_of(old), head_of(new)
+    ours, theirs = _quoted(f"a/{path}"), _quoted(f"b/{path}")
+    words = [f"diff --git {ours} {theirs}\n"]
+    if before is None:
+        words.append(f"new file mode 100{after or MODE:o}\n")
+        ours = "/dev/null"
+    elif after is None and not new:
+        words.append(f"deleted file mode 100{before:o}\n")
+        theirs = "/dev/null"
+    elif before != (after or MODE):
+        words.append(f"old mode 100{before:o}\nnew mode 100{after or MODE:o}\n")
+    if is_blob(old) or is_blob(new):
+        return "".join([*words, f"Binary files {ours} and {theirs} differ\n"])
+    blocks = [
+        block for span in diff(old, new) if (block := _block(old, span.a0, span.a1, new[span.b0 : span.b1]))
+    ]
+    if blocks:
+        words += [f"--- {ours}\n", f"+++ {theirs}\n", *hunks(_text(old), blocks)]
+    return "".join(words)
+
+
+def _block(base: Lines, a: int, b: int, new: Sequence[str]) -> Block[str] | None:
+    """A change in lines that are counted without the head; None if it is the head's alone."""
+    head = int(head_of(base) is not None)
+    start, end, lines = (
+        max(a - head, 0),
+        max(b - head, 0),
+        [line for line in new if not line.startswith("\0")],
+    )
+    return Block(start, end, lines) if lines or start < end else None
+
+
+def _text(lines: Lines) -> Lines:
+    return lines[1:] if head_of(lines) is not None else lines
+
+
+def _quoted(name: str) -> str:
+    """A path as git writes it: in quotes, and byte by byte, where it holds anything out of the ordinary."""
+    if name.isascii() and name.isprintable() and not {'"', "\\"} & set(name):
+        return name
+    known = {ord('"'): '\\"', ord("\\"): "\\\\", ord("\n"): "\\n", ord("\t"): "\\t"}
+    return (
+        '"'
+        + "".join(
+            known.get(byte, chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}")
+            for byte in name.encode("utf-8", "surrogateescape")
+        )
+        + '"'
+    )

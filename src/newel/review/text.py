@@ -1,0 +1,84 @@
+r"""Files as lines, and back, byte for byte.
+
+A line keeps its end; only ``\n`` ends one. The first line of a file that exists is its *head*: a NUL and the permission
+bits, so that creating it, deleting it and making it executable change a line like anything else. A file that is no UTF-8
+text has one line more, which names its bytes by their hash. No text can look like either, as text holds no NUL.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+import msgspec
+
+from newel.review.ledger import Lines
+
+MODE: Final = 0o644
+"""The permission bits of a file whose head is gone although some of it stays: a deletion that was kept by half."""
+
+BLOB: Final = "\0sha256:"
+
+MAX_TEXT: Final = 2 << 20
+"""Bytes; what is longer is kept as one piece."""
+
+
+class Content(msgspec.Struct, frozen=True):
+    """A file's bytes, or those whose SHA-256 is ``blob``, and its permission bits."""
+
+    data: bytes
+    mode: int
+    blob: str = ""
+
+
+def lines_of(data: bytes | None, mode: int = MODE) -> Lines:
+    """A file's lines; none for None, which is no file."""
+    if data is None:
+        return ()
+    head = f"\0{mode:o}\n"
+    text = decoded(data)
+    if text is None:
+        return (head, f"{BLOB}{hashlib.sha256(data).hexdigest()}\n")
+    lines = text.split("\n")
+    last = lines.pop()
+    return (head, *(line + "\n" for line in lines), *([last] if last else []))
+
+
+def decoded(data: bytes) -> str | None:
+    """The text of a file; None if it is none, or too long to be compared line by line."""
+    if len(data) > MAX_TEXT or b"\0" in data:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def head_of(lines: Lines) -> int | None:
+    """The permission bits that a file's head says; None if it has none."""
+    has_head = bool(lines) and lines[0].startswith("\0") and not lines[0].startswith(BLOB)
+    return int(lines[0][1:], 8) if has_head else None
+
+
+def is_blob(lines: Lines) -> bool:
+    """Whether the file is kept as one piece."""
+    return any(line.startswith(BLOB) for line in lines[:2])
+
+
+def content_of(lines: Lines) -> Content | None:
+    """The file that lines make; None for no file."""
+    if not lines:
+        return None
+    mode = head_of(lines)
+    rest = lines if mode is None else lines[1:]
+    if is_blob(lines):
+        return Content(b"", mode or MODE, rest[0].removeprefix(BLOB).rstrip("\n"))
+    return Content("".join(rest).encode(), MODE if mode is None else mode)
+
+
+def text_hash(lines: Lines) -> str:
+    """``sha256:`` and the hash of a file's bytes as its lines make them; of no file the word ``none``."""
+    content = content_of(lines)
+    if content is None:
+        return "none"
+    return f"sha256:{content.blob or hashlib.sha256(content.data).hexdigest()}"
