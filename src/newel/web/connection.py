@@ -9,6 +9,7 @@ nothing, is the boundary's to say; WebSockets have their pings.
 from __future__ import annotations
 
 import asyncio
+from http import HTTPStatus
 from typing import Any
 
 import h11
@@ -49,6 +50,9 @@ class Connection(H11Protocol):
             for name, value in self.headers
         ]
         super().handle_websocket_upgrade(event)
+        socket = self.transport.get_protocol()
+        if isinstance(socket, SocketConnection) and not socket.handshake_initiated:  # and never will be
+            self._end(400, "bad_request", "This is no WebSocket handshake.")
 
     def send_400_response(self, msg: str) -> None:
         self._end(400, "bad_request", msg)
@@ -68,6 +72,8 @@ class Connection(H11Protocol):
 
     def _end(self, status: int, code: str, message: str) -> None:
         """Close the connection; say why, unless an answer was begun already."""
+        if self.cycle:
+            self.cycle.disconnected = True  # what the application answers now would come too late
         if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
             body = msgspec.json.encode({"error": {"code": code, "message": message}})
             headers = [
@@ -77,7 +83,7 @@ class Connection(H11Protocol):
                 *SECURITY_HEADERS,
             ]
             for event in (
-                h11.Response(status_code=status, headers=headers),
+                h11.Response(status_code=status, headers=headers, reason=HTTPStatus(status).phrase),
                 h11.Data(data=body),
                 h11.EndOfMessage(),
             ):
