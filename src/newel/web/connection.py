@@ -46,6 +46,7 @@ class Connection(H11Protocol):
             (name, _cookies(value, cookie_name(port)) if name == b"cookie" else value)
             for name, value in self.headers
         ]
+        self._deadline.cancel()  # nothing holds what HTTP needed
         super().handle_websocket_upgrade(event)
         socket = self.transport.get_protocol()
         if isinstance(socket, SocketConnection) and not socket.handshake_initiated:  # and never will be
