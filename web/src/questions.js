@@ -46,7 +46,7 @@ export class Questions {
 
 let count = 0;
 
-function frame(question, title, ...children) {
+function frame(title, ...children) {
   count += 1;
   const heading = h("h3", { id: `question-${count}` }, icon("question"), title);
   return h(
@@ -83,7 +83,6 @@ function approval(question, answer) {
   });
   const no = () => answer({ decision: "no", ...(word.value.trim() && { word: word.value.trim() }) });
   return frame(
-    question,
     `Allow ${file ? "changes to " : ""}“${what}”?`,
     h("p", { class: "dim" }, `${reveal(question.title)} in `, h("code", {}, reveal(question.folder || "an unnamed folder")), ":"),
     preview,
@@ -104,7 +103,6 @@ function link(question, answer) {
     // no address at all: it is shown, and cannot be opened
   }
   return frame(
-    question,
     plain(question.title),
     question.preview && h("p", { class: "words" }, plain(question.preview)),
     h("pre", { class: "exact", tabindex: "0", "aria-label": "Address" }, reveal(question.url)),
@@ -123,7 +121,6 @@ function form(question, answer) {
   const fields = Object.entries(question.schema.properties ?? {}).map(([name, schema]) =>
     field(name, schema, required.has(name)));
   const card = frame(
-    question,
     plain(question.title),
     question.preview && h("p", { class: "words" }, plain(question.preview)),
     ...fields.map((each) => each.el),

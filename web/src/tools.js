@@ -1,6 +1,6 @@
 // The panel of MCP servers: how each is, what it offers, and whether it may run.
 
-import { fill, h, icon, iconButton, set } from "./dom.js";
+import { fill, h, icon, iconButton } from "./dom.js";
 import { plain, plural, reveal } from "./format.js";
 
 const SIGN = { active: "check", starting: "again", broken: "close", untrusted: "question", disabled: "stop" };
@@ -97,7 +97,6 @@ export class ToolsPanel {
     this.shown = null;
     this.update(servers);
     if (open) this.el.querySelector("button")?.focus();
-    set(document.body, "data-tools", open ? "open" : null);
   }
 }
 
