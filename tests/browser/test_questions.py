@@ -108,7 +108,7 @@ def test_a_server_of_the_project_runs_only_when_its_command_is_trusted(workbench
             answering("what time", call("time__get_current_time", timezone="UTC"), {"content": "Late."})
         ),
         servers={
-            "time": {"command": str(BIN / "mcp-server-time")},
+            "time": {"command": str(BIN / "mcp-server-time"), "env": {"LANG": "C"}},
             "broken": {"command": "sh", "args": ["-c", "echo no such module >&2; exit 3"]},
         },
     )
@@ -119,6 +119,8 @@ def test_a_server_of_the_project_runs_only_when_its_command_is_trusted(workbench
     server = page.get_by_role("region", name="time", exact=True)
     expect(server).to_contain_text("(untrusted)")
     expect(server.get_by_label("Command")).to_have_text(str(BIN / "mcp-server-time"))
+    expect(server).to_contain_text(f"In the folder {bench.newel.project}")
+    expect(server).to_contain_text("It is given these variables: LANG")
     server.get_by_role("button", name="Trust this command").click()
     expect(server).to_contain_text("(active)")
     expect(server.get_by_label("time is on")).to_be_focused()

@@ -177,7 +177,7 @@ function controlFor(schema, required) {
 function choicesOf(schema) {
   const from = schema.type === "array" ? (schema.items ?? {}) : schema;
   const titled = from.oneOf ?? from.anyOf;
-  if (titled) return titled.map((each) => [String(each.const), String(each.title ?? each.const)]);
+  if (titled?.every((each) => "const" in each)) return titled.map((each) => [String(each.const), String(each.title ?? each.const)]);
   return from.enum?.map((value, index) => [String(value), String(from.enumNames?.[index] ?? value)]) ?? null;
 }
 

@@ -60,6 +60,9 @@ export class ToolsPanel {
     return h("div", { class: "trust" },
       h("p", {}, h("code", {}, reveal(server.origin)), " names it. If you trust it, Newel runs exactly this:"),
       h("pre", { class: "exact", tabindex: "0", "aria-label": "Command" }, reveal(server.target)),
+      server.folder && h("p", {}, "In the folder ", h("code", {}, reveal(server.folder))),
+      server.env?.length > 0 && h("p", {}, "It is given these variables: ",
+        ...server.env.flatMap((name, index) => [index ? ", " : "", h("code", {}, reveal(name))])),
       h("div", { class: "row" },
         h("button", { type: "button", class: "primary", onclick: () => this.#decide(server, { enabled: false }) }, "Do not run"),
         h("button", { type: "button", onclick: () => this.#decide(server, { trusted: true }) }, "Trust this command")));
