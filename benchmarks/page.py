@@ -3,11 +3,13 @@
     python -m benchmarks.page [--runs N]
 
 A real server, a scripted model and a real browser without a screen, all on this machine. Floors beside the figures: a
-bare page on the same socket that appends each piece as a text node, each line in a block of its own, and nothing else.
+bare page on the same socket that appends the pieces as text nodes, each line in a block of its own, and nothing else: as
+they come, five times a second as the workbench does it with a flood, or never (what reading the socket costs).
 
 first paint   from navigation to the first contentful paint, and until the page can be used; nothing cached
 token         from the event's time stamp (the server has it) to the change of the DOM; 20 ms between tokens
-60 KB         main-thread time in all (script, style, layout, paint) for 60 KB in tokens of four characters
+60 KB         time of the main thread's tasks in all (script, style, layout, paint, and what they wait for) for 60 KB in
+              tokens of four characters, of it on a processor, and by kind
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -35,7 +38,7 @@ TEXTS = {
     "a list": "- one of two and six\n" * (SIZE // 21),
     "code": "```rust\n" + "let tea = pot and cup;\n" * (SIZE // 23) + "```\n",
 }
-FLOOR = {"mixed", "a list"}
+FLOOR = {"mixed"}
 
 USABLE = """
 new MutationObserver((_, observer) => {
@@ -62,7 +65,7 @@ const drawn = () => {
 new MutationObserver(drawn).observe(document, { subtree: true, childList: true, characterData: true });
 """
 BARE = """
-async (text) => {
+async ([text, rest]) => {
     document.body.textContent = "";
     let line = document.body.appendChild(document.createElement("div"));
     const socket = new WebSocket(`ws://${location.host}/ws`);
@@ -72,17 +75,26 @@ async (text) => {
         waiting.set(id, resolve);
         socket.send(JSON.stringify({ type, id, ...fields }));
     });
+    let pieces = "";
+    let timer = null;
+    const draw = () => {
+        timer = null;
+        const [first, ...lines] = pieces.split("\\n");
+        pieces = "";
+        line.append(first);
+        for (const each of lines) {
+            line = document.body.appendChild(document.createElement("div"));
+            line.append(each);
+        }
+    };
     const over = new Promise((resolve) => {
         socket.onmessage = (message) => {
             const frame = JSON.parse(message.data);
             if (frame.re) waiting.get(frame.re)(frame);
             else if (frame.event?.type === "message_update") {
-                const [first, ...lines] = frame.event.assistantMessageEvent.delta.split("\\n");
-                line.append(first);
-                for (const each of lines) {
-                    line = document.body.appendChild(document.createElement("div"));
-                    line.append(each);
-                }
+                pieces += frame.event.assistantMessageEvent.delta;
+                if (rest === 0) draw();
+                else if (rest !== null) timer ??= setTimeout(draw, rest);
             }
             else if (frame.event?.type === "agent_end") resolve();
         };
@@ -103,12 +115,14 @@ FILLED = """
 Asks = Callable[[str], None]
 
 
-def bare(bench: Workbench, script: str = "") -> tuple[Page, Asks]:
-    """A page with nothing on it, and what asks the model there and waits for the whole answer."""
+def bare(bench: Workbench, script: str = "", *, rest: int | None = 0) -> tuple[Page, Asks]:
+    """A page with nothing on it, and what asks the model there and waits for the whole answer; it draws what came each
+    ``rest`` ms, or never.
+    """
     page = bench.page()
     page.context.add_init_script(script)
     page.goto(bench.url.partition("#")[0] + "static/LICENSES.txt")
-    return page, lambda text: page.evaluate(BARE, text)
+    return page, lambda text: page.evaluate(BARE, [text, rest])
 
 
 def workbench(bench: Workbench, script: str = "") -> tuple[Page, Asks]:
@@ -150,29 +164,42 @@ def latency(bench: Workbench) -> None:
         page.context.close()
 
 
-def busy(page: Page, act: Callable[[], None]) -> tuple[float, float]:
-    """Milliseconds of the main thread, and seconds by the clock, that something takes."""
-    session = cast("Any", page.context.new_cdp_session(page))
-    session.send("Performance.enable")
+def busy(page: Page, act: Callable[[], None]) -> str:
+    """What something takes of the main thread."""
+    clock, processor = (cast("Any", page.context.new_cdp_session(page)) for _ in range(2))
+    clock.send("Performance.enable")
+    processor.send("Performance.enable", {"timeDomain": "threadTicks"})
 
-    def spent() -> float:
-        metrics: list[dict[str, Any]] = session.send("Performance.getMetrics")["metrics"]
-        return next(each["value"] for each in metrics if each["name"] == "TaskDuration")
+    def spent() -> list[float]:
+        values = [
+            {each["name"]: each["value"] for each in session.send("Performance.getMetrics")["metrics"]}
+            for session in (clock, processor)
+        ]
+        kinds = ("ScriptDuration", "RecalcStyleDuration", "LayoutDuration")
+        return [each["TaskDuration"] for each in values] + [values[0][kind] for kind in kinds]
 
     before, began = spent(), time.monotonic()
     act()
     page.wait_for_timeout(300)
-    return 1_000 * (spent() - before), time.monotonic() - began
+    tasks, ran, *kinds = (1_000 * (after - first) for first, after in zip(before, spent(), strict=True))
+    names = ("script", "style", "layout", "paint and the rest")
+    split = zip(names, [*kinds, tasks - sum(kinds)], strict=True)
+    words = ", ".join(f"{name} {took:.0f}" for name, took in split)
+    return f"{tasks:8.0f} ms, {ran:.0f} on a processor  ({words})  in {time.monotonic() - began:.1f} s"
 
 
 def drawing(bench: Workbench) -> None:
-    asked = [(f"{name}, {pace}", name) for name in TEXTS for pace in ("at once", "1 ms")]
-    for made, label, names in ((workbench, "60 KB", set(TEXTS)), (bare, "  floor: bare page", FLOOR)):
-        for text, name in asked:
+    ways: list[tuple[str, Callable[[Workbench], tuple[Page, Asks]], set[str]]] = [
+        ("60 KB", workbench, set(TEXTS)),
+        ("  floor: bare page", bare, FLOOR),
+        ("  floor: five times a second", partial(bare, rest=200), FLOOR),
+        ("  floor: only read", partial(bare, rest=None), FLOOR),
+    ]
+    for label, made, names in ways:
+        for text, name in ((f"{name}, {pace}", name) for name in TEXTS for pace in ("at once", "1 ms")):
             if name in names:
                 page, ask = made(bench)
-                spent, took = busy(page, lambda ask=ask, text=text: ask(text))
-                print(f"{f'{label}, {text}':32} {spent:8.0f} ms  in {took:.1f} s")
+                print(f"{f'{label}, {text}':44} {busy(page, partial(ask, text))}", flush=True)
                 page.context.close()
 
 

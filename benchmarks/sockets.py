@@ -50,7 +50,7 @@ def measure(count: int, *, watch: bool) -> Row:
     with (
         tempfile.TemporaryDirectory(prefix="newel-bench-") as folder,
         subprocess.Popen(
-            [sys.executable, "-m", "tests.integration.web.program", folder, "0"],
+            [sys.executable, "-m", "tests.integration.web.program", folder],
             cwd=ROOT,
             stdout=subprocess.PIPE,
             text=True,

@@ -111,8 +111,8 @@ HEAD = """\
 The page talks to its server over one WebSocket, `/ws`, and so can any other program. The handshake needs the server's
 token: `Authorization: Bearer <token>`, or the cookie that `POST /api/login` gives the page, which then must also say its
 `Origin`. Messages are text frames with one JSON object each, at most 8 MiB; a longer one closes the socket with 1009. A
-message that cannot be read is answered with an `error`, and the socket stays. A reader that takes nothing for 30 seconds
-is closed; it may come back and go on from the number it knows.
+message that cannot be read is answered with an `error`, and the socket stays. A reader that takes nothing for 30 seconds,
+or answers no ping for 20, is closed; it may come back and go on from the number it knows.
 
 {intro}
 

@@ -39,6 +39,24 @@ def test_a_call_runs_only_when_somebody_allowed_exactly_this(workbench: Make) ->
     expect(page).to_have_title("do it · newel")
 
 
+def test_a_question_says_in_its_title_what_would_be_done_and_hides_no_line_of_it(workbench: Make) -> None:
+    command = "touch hidden\n--- a\n+++ b\n@@ -1 +1 @@"
+    edit = call("edit", file_path="cli.py", old_string="1", new_string="2")
+    bench = workbench(
+        scenarios(answering("do it", edit, bash(command), {"content": "No."})), "--approve", "ask"
+    )
+    (bench.newel.project / "cli.py").write_text("1\n")
+    page = bench.page()
+    open_chat(page)
+    say(page, "do it")
+    question = page.get_by_role("form", name="Allow changes to “cli.py”?")
+    expect(question.locator("pre")).to_have_text("--- cli.py\n+++ cli.py\n@@ -1 +1 @@\n-1\n+2\n")
+    page.keyboard.press("Enter")
+    question = page.get_by_role("form", name="Allow “touch hidden …”?")
+    expect(question.locator("pre")).to_have_text(command)
+    expect(question).to_contain_text("Execute Shell Command in ")
+
+
 def test_a_no_can_say_what_to_do_instead_and_questions_outlive_a_reload(workbench: Make) -> None:
     bench = workbench(
         scenarios(answering("do it", bash("rm -r x"), {"content": "As you wish."})), "--approve", "ask"
@@ -90,7 +108,7 @@ def test_a_server_of_the_project_runs_only_when_its_command_is_trusted(workbench
             answering("what time", call("time__get_current_time", timezone="UTC"), {"content": "Late."})
         ),
         servers={
-            "time": {"command": str(BIN / "mcp-server-time")},
+            "time": {"command": str(BIN / "mcp-server-time"), "env": {"LANG": "C"}},
             "broken": {"command": "sh", "args": ["-c", "echo no such module >&2; exit 3"]},
         },
     )
@@ -101,6 +119,8 @@ def test_a_server_of_the_project_runs_only_when_its_command_is_trusted(workbench
     server = page.get_by_role("region", name="time", exact=True)
     expect(server).to_contain_text("(untrusted)")
     expect(server.get_by_label("Command")).to_have_text(str(BIN / "mcp-server-time"))
+    expect(server).to_contain_text(f"In the folder {bench.newel.project}")
+    expect(server).to_contain_text("It is given these variables: LANG")
     server.get_by_role("button", name="Trust this command").click()
     expect(server).to_contain_text("(active)")
     expect(server.get_by_label("time is on")).to_be_focused()

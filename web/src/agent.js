@@ -5,6 +5,7 @@ import { ContractForm, limitsOf } from "./contract.js";
 import { Conversation } from "./conversation.js";
 import { Foot } from "./foot.js";
 import { plain, usage } from "./format.js";
+import { ContractView } from "./message.js";
 import { Questions } from "./questions.js";
 import { StopButton } from "./stop.js";
 import { isBusy } from "./store.js";
@@ -18,7 +19,7 @@ export class AgentView {
     this.place = h("div", { class: "contract-place" });
     this.foot = new Foot({});
     this.conversation = new Conversation({
-      tab, foot: this.foot.el, who: "Newel", actions: { edit: null, older: () => actions.older(tab) },
+      tab, foot: this.foot.el, userView: () => new ContractView(() => this.given?.text), actions: { older: () => actions.older(tab) },
     });
     this.questions = new Questions({ answer: (question, answer) => actions.answer(tab, question, answer) });
     this.stop = new StopButton((now) => actions.stop(tab, now));
@@ -74,7 +75,7 @@ export class AgentView {
     this.questions.update(talk.questions);
     this.conversation.el.hidden = Boolean(this.form) && talk.entries.length === 0;
     set(this.el, "data-form", this.form ? "open" : null);
-    this.conversation.update({ talk, pending: [], mayEdit: false });
+    this.conversation.update({ talk, pending: [] });
     if (asked) this.questions.focus();
   }
 

@@ -4,6 +4,7 @@ import { h } from "./dom.js";
 import { Composer } from "./composer.js";
 import { Conversation } from "./conversation.js";
 import { Foot } from "./foot.js";
+import { UserView } from "./message.js";
 import { Questions } from "./questions.js";
 import { isBusy } from "./store.js";
 
@@ -17,12 +18,14 @@ export class ChatView {
     this.foot = new Foot({ retry: () => actions.retry(tab) });
     this.conversation = new Conversation({
       tab, empty, foot: this.foot.el,
-      actions: {
+      userView: () => new UserView({
         edit: (entry, text) => actions.say(tab, text, { before: entry.id, attachments: entry.message.attachments }),
+        mayEdit: () => !this.busy || actions.refuse("Stop the run first: it still adds to this conversation."),
+      }),
+      actions: {
         again: (message) => actions.sayAgain(tab, message),
         discard: (message) => actions.unsay(tab, message.id),
         older: () => actions.older(tab),
-        refuse: actions.refuse,
       },
     });
     this.questions = new Questions({ answer: (question, answer) => actions.answer(tab, question, answer) });
@@ -55,16 +58,17 @@ export class ChatView {
 
   update({ tab, talk, state }) {
     const busy = isBusy(tab);
+    this.busy = busy;
     const pending = state.pending[tab.id] ?? [];
     const stopping = state.stopping[tab.id];
     this.title.textContent = tab.title;
     this.folder.textContent = tab.folder || state.hello.project;
-    this.foot.update({ tab, talk, stopping });
+    this.foot.update({ tab, talk, stopping, pending });
     const asked = talk.questions !== this.asked && talk.questions.length > 0;
     this.asked = talk.questions;
     this.questions.update(talk.questions);
     this.composer.update({ busy, stopping, totals: talk.totals, queued: tab.queued, link: state.link });
-    this.conversation.update({ talk, pending, mayEdit: !busy });
+    this.conversation.update({ talk, pending });
     if (asked && (this.composer.area.value === "" || !this.el.contains(document.activeElement))) this.questions.focus();
   }
 }

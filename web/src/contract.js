@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { kept } from "./kept.js";
 
-export const DEFAULTS = {
+const DEFAULTS = {
   text: "", accept: "", maxTurns: 50, maxMinutes: 60, maxTokens: null, maxCost: null, smallModel: false, worktree: false,
 };
 

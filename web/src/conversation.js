@@ -2,15 +2,15 @@
 
 import { h, iconButton, set } from "./dom.js";
 import { kept } from "./kept.js";
-import { AssistantView, PendingView, ToldView, UserView } from "./message.js";
+import { AssistantView, PendingView, ToldView } from "./message.js";
 
 const AT_END = 40; // px from the end that still count as being there
 const NEAR_TOP = 300; // px from the top at which earlier messages are fetched
 
 export class Conversation {
-  /** `actions` of the tab: edit, again, discard, older, refuse. */
-  constructor({ tab, actions, who, foot = null, empty = null }) {
-    Object.assign(this, { tab, actions, who, empty });
+  /** `actions` of the tab: again, discard, older; `userView()` makes the view of a message from the user. */
+  constructor({ tab, actions, userView, foot = null, empty = null }) {
+    Object.assign(this, { tab, actions, userView, empty });
     this.views = new Map(); // by key, in the order of the page
     this.older = h("div", { class: "older", hidden: true }, "Fetching earlier messages…");
     this.list = h("div", { class: "entries" });
@@ -28,7 +28,6 @@ export class Conversation {
     this.end = iconButton("down", "Go to the end", () => this.toEnd(), { class: "icon-button to-end", hidden: true });
     this.el = h("div", { class: "log-frame" }, this.log, this.pill, this.end);
     this.follows = true;
-    this.mayEdit = false;
     this.log.addEventListener("scroll", () => this.#scrolled(), { passive: true });
     this.observer = new ResizeObserver(() => this.follows && this.#jump());
   }
@@ -47,8 +46,7 @@ export class Conversation {
     this.#keep();
   }
 
-  update({ talk, pending, mayEdit }) {
-    this.mayEdit = mayEdit;
+  update({ talk, pending }) {
     const height = this.follows ? 0 : this.log.scrollHeight;
     const items = [
       ...talk.entries.map((entry) => [entry.id, entry]),
@@ -100,11 +98,7 @@ export class Conversation {
       case "live":
         return new AssistantView();
       case "user":
-        return new UserView({
-          who: this.who,
-          edit: this.actions.edit,
-          mayEdit: () => this.mayEdit || this.actions.refuse("Stop the run first: it still adds to this conversation."),
-        });
+        return this.userView();
       case "pending":
         return new PendingView({ again: this.actions.again, discard: this.actions.discard });
       default:

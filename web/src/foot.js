@@ -13,8 +13,9 @@ export class Foot {
     this.shown = null;
   }
 
-  update({ tab, talk, stopping }) {
-    const state = isBusy(tab) ? working(tab, talk, stopping) : rest(tab, talk, this.retry);
+  update({ tab, talk, stopping, pending = [] }) {
+    const canRetry = this.retry && talk.ready && pending.length === 0;
+    const state = isBusy(tab) ? working(tab, talk, stopping) : canRetry ? rest(talk) : "";
     if (state === this.shown) return;
     this.shown = state;
     const button = state === "Retry" || state === "Go on";
@@ -36,12 +37,10 @@ function working(tab, talk, stopping) {
   return part.type === "thinking" ? "Thinking." : "Writing.";
 }
 
-function rest(tab, talk, retry) {
-  if (!retry || !talk.ready) return "";
+function rest(talk) {
   const last = talk.entries.findLast((entry) => entry.kind !== "custom" && entry.kind !== "notice");
-  if (last?.kind === "error") return "Retry";
+  if (last?.kind === "error" || last?.kind === "user") return "Retry";
   if (last?.kind === "end") return "Go on";
-  if (last?.kind === "user") return "Retry";
   if (last?.kind !== "assistant") return "";
   const { stopReason = "stop" } = last.message;
   if (stopReason === "error") return "Retry";

@@ -1,6 +1,6 @@
 // Words and numbers as the page shows them. Pure functions of text.
 
-export const CALL_WIDTH = 80; // characters of a tool call's line, the ellipsis included
+const CALL_WIDTH = 80; // characters of a tool call's line, the ellipsis included
 const SUMMARY_WIDTH = 40; // characters of what a command wrote last
 
 /** A text that is at most `width` characters, cut with an ellipsis. Counts code points, so that no sign is torn. */
@@ -35,7 +35,7 @@ export const reveal = (text) => text.replace(HIDDEN, written);
 const written = (sign) => `<U+${sign.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}>`;
 
 /** Text on one line. */
-export const oneLine = (text) => plain(text).replace(/\s*\n\s*/g, " ↵ ").replace(/\t/g, " ").trim();
+const oneLine = (text) => plain(text).replace(/\s*\n\s*/g, " ↵ ").replace(/\t/g, " ").trim();
 
 const MAIN_ARGUMENTS = ["command", "file_path", "path", "pattern", "query", "url"];
 

@@ -131,13 +131,13 @@ const attachment = (file) =>
 
 export class UserView {
   /** `edit(item, text)` says an edited message again; `mayEdit()` tells whether that is possible now, and says why not. */
-  constructor({ edit, mayEdit, who = "You" }) {
+  constructor({ edit, mayEdit }) {
     Object.assign(this, { edit, mayEdit });
     this.body = h("div", { class: "user-text", dir: "auto" });
     this.files = h("div", { class: "files" });
     const change = iconButton("edit", "Edit and send again", () => this.#edit());
-    this.actions = h("div", { class: "actions" }, edit && change, copyButton(() => this.text, "Copy message"));
-    this.el = h("article", { class: "entry user", "aria-label": who }, h("span", { class: "who" }, who), this.body, this.files, this.actions);
+    this.actions = h("div", { class: "actions" }, change, copyButton(() => this.text, "Copy message"));
+    this.el = h("article", { class: "entry user", "aria-label": "You" }, h("span", { class: "who" }, "You"), this.body, this.files, this.actions);
   }
 
   update(item) {
@@ -242,6 +242,10 @@ const TOLD = {
       output.trim() && h("details", { open: !passed }, h("summary", {}, "Output"), section("Output", plain(output))),
     );
   },
+  begun: () => line("info", "edit", "Newel works on the contract."),
+  newel: ({ text }) =>
+    h("article", { class: "entry user", "aria-label": "Newel" },
+      h("span", { class: "who" }, "Newel"), h("div", { class: "user-text", dir: "auto" }, plain(text))),
   custom({ message }) {
     if (message.name !== "compaction") return h("div", { hidden: true });
     return line(
@@ -262,5 +266,19 @@ export class ToldView {
     const next = TOLD[item.kind](item);
     this.el.replaceWith(next);
     this.el = next;
+  }
+}
+
+/** What an agent is told: where that is the contract, `shown()` above, it is not said twice. */
+export class ContractView extends ToldView {
+  constructor(shown) {
+    super();
+    this.shown = shown;
+  }
+
+  update({ id, message }) {
+    const text = textOf(message);
+    const kind = text === this.shown() ? "begun" : "newel";
+    if (this.item?.kind !== kind) super.update({ id, kind, text });
   }
 }

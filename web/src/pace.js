@@ -5,8 +5,10 @@ const FAST = 1_500; // characters a second
 const WINDOW = 300; // ms over which the speed is averaged
 const LONGEST = 250; // ms between two drawings
 
-// What is waited between two drawings, in times of what the last one took.
-const REST = { slow: 4, fast: 30 };
+// From one drawing to the next: so many times what the last one took, in a text that is read as it comes less a time in
+// which nobody sees a delay.
+const TIMES = { slow: 4, fast: 30 };
+const UNSEEN = 40; // ms
 
 const FLEETING = new Set(["message_update", "tool_execution_update"]);
 
@@ -37,8 +39,8 @@ export class Pace {
 
   /** How long to wait before the next drawing. */
   wait(now) {
-    const times = this.#at(now) > FAST ? REST.fast : REST.slow;
-    return Math.min(LONGEST, times * this.#cost) - (now - this.#drawn);
+    const rest = this.#at(now) > FAST ? TIMES.fast * this.#cost : TIMES.slow * this.#cost - UNSEEN;
+    return Math.min(LONGEST, rest) - (now - this.#drawn);
   }
 
   #at(now) {

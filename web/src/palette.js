@@ -4,7 +4,7 @@ import { h } from "./dom.js";
 import { dialogHead, openDialog } from "./dialog.js";
 import { pick } from "./picker.js";
 
-export const KEYS = [
+const KEYS = [
   ["Ctrl+K", "Commands"],
   ["?", "This list"],
   ["Alt+N", "New chat"],

@@ -45,10 +45,15 @@ export class Prose {
   #finish(text) {
     const isNamed = this.env.references !== undefined; // an address may stand after the link that names it
     if (isNamed || !text.startsWith(this.text)) this.#reset();
-    const { start, before } = this.block;
-    while (this.el.childNodes.length > before) this.el.lastChild.remove();
-    this.el.append(elements(text.slice(start), this.env));
+    this.#dropBlock();
+    this.el.append(elements(text.slice(this.block.start), this.env));
     this.text = text;
+  }
+
+  #dropBlock() {
+    while (this.el.children.length > this.block.before) this.el.lastChild.remove();
+    this.start = this.block.start;
+    this.list = null;
   }
 
   #isTame(piece) {
@@ -61,11 +66,16 @@ export class Prose {
   #render() {
     const tail = this.text.slice(this.start);
     const { finished, last, start, block, fence } = split(tail, this.env);
+    if (this.list && block > 0) {
+      this.#dropBlock(); // the list is whole: only now it is known how its items stand apart
+      this.#render();
+      return;
+    }
     for (const element of this.open) element.remove();
     if (finished) this.#add(finished);
-    if (block > 0 || !this.list) {
+    if (!this.list) {
       this.list = start > block ? this.el.lastElementChild : null;
-      this.block = { start: this.start + block, before: this.el.childNodes.length - (this.list ? 1 : 0) };
+      this.block = { start: this.start + block, before: this.el.children.length - (this.list ? 1 : 0) };
     }
     this.open = this.#add(last);
     this.start += start;

@@ -1,8 +1,8 @@
 // Questions that wait for a person: what would be done, exactly; the default is no.
 
 import { fill, h, icon, set } from "./dom.js";
-import { diffView } from "./diff.js";
-import { plain, reveal } from "./format.js";
+import { wholeDiffView } from "./diff.js";
+import { cut, plain, reveal } from "./format.js";
 
 export class Questions {
   /** `answer(question, answer)` resolves when the server has it. */
@@ -46,7 +46,7 @@ export class Questions {
 
 let count = 0;
 
-function frame(question, title, ...children) {
+function frame(title, ...children) {
   count += 1;
   const heading = h("h3", { id: `question-${count}` }, icon("question"), title);
   return h(
@@ -64,10 +64,14 @@ function frame(question, title, ...children) {
 
 const button = (words, onclick, props = {}) => h("button", { type: "button", onclick, ...props }, words);
 
+const TITLE = 80; // characters of what would be done that a title takes
+
 function approval(question, answer) {
-  const looksLikeDiff = /^@@ /m.test(question.preview) && /^(?:---|\+\+\+) /m.test(question.preview);
-  const preview = looksLikeDiff
-    ? diffView(question.preview, reveal)
+  const file = /^--- .*\n\+\+\+ (.*)\n@@ /.exec(question.preview)?.[1];
+  const [first, ...others] = question.preview.trim().split("\n");
+  const what = cut(reveal(file ?? first), TITLE) + (!file && others.length > 0 ? " …" : "");
+  const preview = file
+    ? wholeDiffView(question.preview)
     : h("pre", { class: "exact", tabindex: "0", "aria-label": "What would be done" }, reveal(question.preview));
   const word = h("input", {
     type: "text", "aria-label": "What to do instead", placeholder: "What to do instead (optional)", maxlength: "2000",
@@ -79,9 +83,8 @@ function approval(question, answer) {
   });
   const no = () => answer({ decision: "no", ...(word.value.trim() && { word: word.value.trim() }) });
   return frame(
-    question,
-    `Allow “${reveal(question.title)}”?`,
-    h("p", { class: "dim" }, "In ", h("code", {}, reveal(question.folder || "an unnamed folder")), ":"),
+    `Allow ${file ? "changes to " : ""}“${what}”?`,
+    h("p", { class: "dim" }, `${reveal(question.title)} in `, h("code", {}, reveal(question.folder || "an unnamed folder")), ":"),
     preview,
     h("div", { class: "row" },
       button("No", no, { class: "primary", "data-default": true }),
@@ -100,7 +103,6 @@ function link(question, answer) {
     // no address at all: it is shown, and cannot be opened
   }
   return frame(
-    question,
     plain(question.title),
     question.preview && h("p", { class: "words" }, plain(question.preview)),
     h("pre", { class: "exact", tabindex: "0", "aria-label": "Address" }, reveal(question.url)),
@@ -119,7 +121,6 @@ function form(question, answer) {
   const fields = Object.entries(question.schema.properties ?? {}).map(([name, schema]) =>
     field(name, schema, required.has(name)));
   const card = frame(
-    question,
     plain(question.title),
     question.preview && h("p", { class: "words" }, plain(question.preview)),
     ...fields.map((each) => each.el),
@@ -176,7 +177,7 @@ function controlFor(schema, required) {
 function choicesOf(schema) {
   const from = schema.type === "array" ? (schema.items ?? {}) : schema;
   const titled = from.oneOf ?? from.anyOf;
-  if (titled) return titled.map((each) => [String(each.const), String(each.title ?? each.const)]);
+  if (titled?.every((each) => "const" in each)) return titled.map((each) => [String(each.const), String(each.title ?? each.const)]);
   return from.enum?.map((value, index) => [String(value), String(from.enumNames?.[index] ?? value)]) ?? null;
 }
 

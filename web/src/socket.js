@@ -13,7 +13,7 @@ const REPEATABLE = new Set([
 const PASSING = new Set(["watch", "unwatch", "ping"]);
 
 /** A request that was not done; `code` is the server's, or "connection". */
-export class RequestError extends Error {
+class RequestError extends Error {
   constructor(code, message) {
     super(message);
     this.code = code;

@@ -9,7 +9,7 @@
 const OUTPUT_KEPT = 64 * 1024; // characters of a running tool's output
 const FLEETING = new Set(["message_start", "message_update", "tool_execution_update", "queue_update", "state_update"]);
 
-export const EMPTY_TOTALS = { input: 0, output: 0, context: 0, window: null, cost: null };
+const EMPTY_TOTALS = { input: 0, output: 0, context: 0, window: null, cost: null };
 
 export const emptyTalk = () => ({
   ready: false,

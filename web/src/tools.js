@@ -1,6 +1,6 @@
 // The panel of MCP servers: how each is, what it offers, and whether it may run.
 
-import { fill, h, icon, iconButton, set } from "./dom.js";
+import { fill, h, icon, iconButton } from "./dom.js";
 import { plain, plural, reveal } from "./format.js";
 
 const SIGN = { active: "check", starting: "again", broken: "close", untrusted: "question", disabled: "stop" };
@@ -60,6 +60,9 @@ export class ToolsPanel {
     return h("div", { class: "trust" },
       h("p", {}, h("code", {}, reveal(server.origin)), " names it. If you trust it, Newel runs exactly this:"),
       h("pre", { class: "exact", tabindex: "0", "aria-label": "Command" }, reveal(server.target)),
+      server.folder && h("p", {}, "In the folder ", h("code", {}, reveal(server.folder))),
+      server.env?.length > 0 && h("p", {}, "It is given these variables: ",
+        ...server.env.flatMap((name, index) => [index ? ", " : "", h("code", {}, reveal(name))])),
       h("div", { class: "row" },
         h("button", { type: "button", class: "primary", onclick: () => this.#decide(server, { enabled: false }) }, "Do not run"),
         h("button", { type: "button", onclick: () => this.#decide(server, { trusted: true }) }, "Trust this command")));
@@ -97,7 +100,6 @@ export class ToolsPanel {
     this.shown = null;
     this.update(servers);
     if (open) this.el.querySelector("button")?.focus();
-    set(document.body, "data-tools", open ? "open" : null);
   }
 }
 

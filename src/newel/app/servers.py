@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from newel.config import Settings
-from newel.mcp.config import FILE, PROJECT_FILES, load_servers
+from newel.mcp.config import files, load_servers
 from newel.terminal.safe import safe
 
 if TYPE_CHECKING:
@@ -25,8 +25,7 @@ PATIENCE = 15.0
 
 def are_named(settings: Settings) -> bool:
     """Whether any file names servers: without one nothing of all this is loaded."""
-    files = [settings.home / FILE, *(settings.cwd / name for name in PROJECT_FILES)]
-    return any(file.exists() for file in files)
+    return any(file.exists() for file in files(home=settings.home, cwd=settings.cwd))
 
 
 def tool_servers(

@@ -21,6 +21,7 @@ from newel.mcp.status import ServerStatus
 from newel.mcp.store import rewrite
 from newel.mcp.trust import Trust
 from newel.terminal.safe import reveal, safe
+from newel.terminal.words import one_line
 
 WAIT: Final = 60.0
 """Seconds in which a server that is tried must have started or failed, a second attempt included."""
@@ -122,7 +123,7 @@ def _test(given: argparse.Namespace) -> int:
         print(f"{safe(status.name)}: {status.state}{f'. {safe(status.reason)}' if status.reason else ''}")
         for tool in status.tools:
             off = "" if tool.enabled else " (off)"
-            print(f"  {safe(tool.name)}{off}  {_first_line(tool.description)}")
+            print(f"  {safe(tool.name)}{off}  {one_line(tool.description, 80)}")
         if status.state == "broken" and status.stderr.strip():
             print("  It said last:")
             for line in safe(status.stderr).strip().split("\n")[-10:]:
@@ -140,11 +141,6 @@ async def _started(servers: list[ServerConfig]) -> list[ServerStatus]:
     async with McpManager(servers, trust=Trust(_home()), roots=roots, environ=os.environ) as manager:
         await manager.wait_started(WAIT)
         return manager.statuses()
-
-
-def _first_line(text: str) -> str:
-    line = safe(text).strip().partition("\n")[0]
-    return line if len(line) <= 80 else f"{line[:79]}…"
 
 
 # -- changing -----------------------------------------------------------------------------------------

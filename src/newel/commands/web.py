@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from newel.app.workbench import Options, run_workbench
 from newel.commands.arguments import add_model_options, folder
 from newel.config import Flags
+from newel.web.door import TOKEN_VARIABLE
 
 
 def command_web(arguments: Sequence[str], *, name: str = "newel web", port: int = 8101) -> int:
@@ -16,7 +17,7 @@ def command_web(arguments: Sequence[str], *, name: str = "newel web", port: int 
         prog=name,
         description="The workbench in the browser: chats, agents and tools of a folder. Prints its address, which "
         "holds the key to it, as soon as it answers.",
-        epilog="NEWEL_WEB_TOKEN sets the key (32 characters or more); without it each start makes a new one.",
+        epilog=f"{TOKEN_VARIABLE} sets the key (32 characters or more); without it each start makes a new one.",
     )
     add = parser.add_argument
     add(
@@ -43,7 +44,7 @@ def command_web(arguments: Sequence[str], *, name: str = "newel web", port: int 
             cwd=folder(parser, given.cwd),
             host=given.host,
             port=given.port,
-            token=os.environ.get("NEWEL_WEB_TOKEN"),
+            token=os.environ.get(TOKEN_VARIABLE),
             open_browser=given.open,
             ephemeral=given.ephemeral,
         )

@@ -361,19 +361,22 @@ class Board:
 
     async def _hand_over(self, one: OpenTab) -> None:
         """Let the run under way take along the messages whose own runs, as yet, wait: all of them, in their order."""
-        agent, taken = one.conversation.working, one.conversation.taken
-        if agent is None:
+        if one.conversation.working is None:
             return
         for job in reversed(
             await self.engine.find(queue=one.tab.id, kind=TURN, states=["queued"], limit=MAX_WAITING)
         ):
+            # Each look at the journal takes its time, in which a run may have ended and the next have begun.
+            agent, recorder = one.conversation.working, one.conversation.recorder
+            if agent is None or recorder is None:
+                return
             params = msgspec.json.decode(job.params, type=TurnParams)
             message = params.message
             if message is None or params.before is not None:
                 return  # the conversation takes another course there
-            if message.id in taken:
+            if message.id in one.conversation.taken:
                 await self.engine.cancel(job.id, SAID)
-            elif message.id not in one.waiting:
+            elif message.id not in one.waiting and job.id != recorder.run:
                 one.waiting[message.id] = job.id
                 await agent.agent.queue_message(message)
 

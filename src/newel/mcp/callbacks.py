@@ -104,8 +104,8 @@ class Callbacks:
     ) -> types.ElicitResult | types.ErrorData:
         from mcp import types
 
-        call = CURRENT.get() or (self.calls[-1] if self.calls else None)
-        if call is None or call.elicit is None or self._open >= MAX_OPEN:
+        call = self._asker()
+        if call is None or call.elicit is None:
             return types.ElicitResult(action="decline")
         schema: dict[str, Any] | None = getattr(params, "requested_schema", None)
         url: str | None = getattr(params, "url", None)
@@ -127,8 +127,8 @@ class Callbacks:
     ) -> types.CreateMessageResult | types.ErrorData:
         from mcp import types
 
-        call = CURRENT.get() or (self.calls[-1] if self.calls else None)
-        if self._sample is None or call is None or self._open >= MAX_OPEN:
+        call = self._asker()
+        if call is None or self._sample is None:
             return types.ErrorData(
                 code=types.INVALID_REQUEST, message="No answer of the model can be had now."
             )
@@ -144,6 +144,11 @@ class Callbacks:
         except NewelError as error:
             return types.ErrorData(code=types.INTERNAL_ERROR, message=str(error))
         return types.ErrorData(code=types.INVALID_REQUEST, message="The call has ended.")
+
+    def _asker(self) -> Call | None:
+        """The call that a question belongs to; None if it has none, or too many wait already."""
+        latest = self.calls[-1] if self.calls else None
+        return (CURRENT.get() or latest) if self._open < MAX_OPEN else None
 
     @contextmanager
     def _counted(self) -> Generator[None]:

@@ -114,6 +114,11 @@ class _File(msgspec.Struct):
     inputs: list[Any] = []
 
 
+def files(*, home: Path, cwd: Path) -> list[Path]:
+    """Where servers may be named, the file that counts most first."""
+    return [home / FILE, *(cwd / name for name in PROJECT_FILES if cwd / name != home / FILE)]
+
+
 def load_servers(*, home: Path, cwd: Path) -> tuple[list[ServerConfig], list[str]]:
     """The servers in the order of the files, and what is wrong, in words. Never raises.
 
@@ -122,8 +127,7 @@ def load_servers(*, home: Path, cwd: Path) -> tuple[list[ServerConfig], list[str
     """
     found: dict[str, ServerConfig] = {}
     problems: list[str] = []
-    paths = [home / FILE, *(cwd / name for name in PROJECT_FILES if cwd / name != home / FILE)]
-    for path in paths:
+    for path in files(home=home, cwd=cwd):
         for server in _read(path, "user" if path == home / FILE else "project", problems):
             other = found.setdefault(server.name, server)
             if other is not server and not _same(other, server):
@@ -205,17 +209,16 @@ def parse_entry(name: str, raw: bytes, origin: Path, level: Level) -> ServerConf
         level=level,
         command=entry.command,
         args=tuple(entry.args),
-        env={key: value if isinstance(value, str) else _word(value) for key, value in entry.env.items()},
+        env={
+            name: value if isinstance(value, str) else msgspec.json.encode(value).decode()
+            for name, value in entry.env.items()
+        },
         cwd=entry.cwd,
         url=entry.url,
         headers=entry.headers,
         disabled=entry.disabled,
         timeout=entry.timeout,
     )
-
-
-def _word(value: float | bool) -> str:
-    return msgspec.json.encode(value).decode()
 
 
 def _read(path: Path, level: Level, problems: list[str]) -> list[ServerConfig]:

@@ -11,11 +11,11 @@ from newel.permissions.policy import Approval, ApprovalRequest
 from newel.terminal.safe import reveal
 from newel.terminal.words import one_line
 
-QUESTION: Final = "Run this? y once · a always for exactly this · n no (Enter) · or say what to do instead: "
-
 if TYPE_CHECKING:
     from newel.permissions.policy import Ask
     from newel.terminal.asking import AskLine
+
+QUESTION: Final = "Run this? y once · a always for exactly this · n no (Enter) · or say what to do instead: "
 
 _ONCE = {"y", "yes"}
 _ALWAYS = {"a", "always"}
@@ -41,12 +41,13 @@ class Approver:
 
     async def elicit(self, request: ElicitRequest) -> ElicitAnswer:
         """Tools that run side by side may ask at the same time; the person hears one after the other."""
-        if self._ask is None:
+        ask = self._ask
+        if ask is None:
             return ElicitAnswer(action="decline")
         from newel.terminal.elicitation import elicit
 
         async with self._turn:
-            return await elicit(request, self._ask)
+            return await elicit(request, ask)
 
     def attend(self, ask: AskLine | None) -> None:
         """From now on the person is asked whom ``ask`` reaches; None: nobody."""

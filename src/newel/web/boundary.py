@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping
-from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -58,6 +57,14 @@ class Refusal(Exception):
         super().__init__(message)
         self.status = status
         self.code = code
+
+    def encode(self) -> tuple[list[tuple[bytes, bytes]], bytes]:
+        """The answer's own headers, and its body."""
+        body = msgspec.json.encode({"error": {"code": self.code, "message": str(self)}})
+        return [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+        ], body
 
 
 class Boundary:
@@ -244,16 +251,11 @@ async def _refuse(scope: Scope, send: Send, refusal: Refusal) -> None:
             await send({"type": "websocket.close", "code": 1008, "reason": ""})
             return
         kind = "websocket.http"
-    body = msgspec.json.encode({"error": {"code": refusal.code, "message": str(refusal)}})
-    headers: list[tuple[bytes, Any]] = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(body)).encode()),
-    ]
+    headers, body = refusal.encode()
     if refusal.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
     await send({"type": f"{kind}.response.start", "status": refusal.status, "headers": headers})
     await send({"type": f"{kind}.response.body", "body": body, "more_body": False})
     if scope["type"] == "websocket":
-        await (
-            anyio.lowlevel.checkpoint()
-        )  # until the connection is gone uvicorn would log a handshake that was not completed
+        # Until the connection is gone uvicorn would log a handshake that was not completed.
+        await anyio.lowlevel.checkpoint()

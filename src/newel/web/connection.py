@@ -9,15 +9,15 @@ nothing, is the boundary's to say; WebSockets have their pings.
 from __future__ import annotations
 
 import asyncio
+from http import HTTPStatus
 from typing import Any
 
 import h11
-import msgspec
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from newel.web.boundary import SECURITY_HEADERS
+from newel.web.boundary import SECURITY_HEADERS, Refusal
 from newel.web.door import cookie_name
 
 
@@ -41,17 +41,19 @@ class Connection(H11Protocol):
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         """Leave out the cookies of other programs on this host, which the reader of WebSockets may find too long."""
-        ours = f"{cookie_name(self.transport.get_extra_info('sockname')[1])}=".encode()
+        port = self.transport.get_extra_info("sockname")[1]
         self.headers = [
-            (name, b";".join(pair for pair in value.split(b";") if pair.strip().startswith(ours)))
-            if name == b"cookie"
-            else (name, value)
+            (name, _cookies(value, cookie_name(port)) if name == b"cookie" else value)
             for name, value in self.headers
         ]
+        self._deadline.cancel()  # nothing holds what HTTP needed
         super().handle_websocket_upgrade(event)
+        socket = self.transport.get_protocol()
+        if isinstance(socket, SocketConnection) and not socket.handshake_initiated:  # and never will be
+            self._end(Refusal(400, "bad_request", "This is no WebSocket handshake."))
 
     def send_400_response(self, msg: str) -> None:
-        self._end(400, "bad_request", msg)
+        self._end(Refusal(400, "bad_request", msg))
 
     def _await_request(self) -> None:
         self._deadline = self.loop.call_later(self.timeout_keep_alive, self._too_late)
@@ -64,25 +66,28 @@ class Connection(H11Protocol):
         if self.conn.our_state is h11.IDLE and not self.conn.trailing_data[0]:
             self.transport.close()  # nothing was asked
         else:
-            self._end(408, "too_slow", f"The request was not there after {self.timeout_keep_alive} seconds.")
+            words = f"The request was not there after {self.timeout_keep_alive} seconds."
+            self._end(Refusal(408, "too_slow", words))
 
-    def _end(self, status: int, code: str, message: str) -> None:
+    def _end(self, refusal: Refusal) -> None:
         """Close the connection; say why, unless an answer was begun already."""
+        if self.cycle:
+            self.cycle.disconnected = True  # what the application answers now would come too late
         if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
-            body = msgspec.json.encode({"error": {"code": code, "message": message}})
-            headers = [
-                (b"content-type", b"application/json"),
-                (b"content-length", str(len(body)).encode()),
-                (b"connection", b"close"),
-                *SECURITY_HEADERS,
-            ]
-            for event in (
-                h11.Response(status_code=status, headers=headers),
-                h11.Data(data=body),
-                h11.EndOfMessage(),
-            ):
+            headers, body = refusal.encode()
+            response = h11.Response(
+                status_code=refusal.status,
+                reason=HTTPStatus(refusal.status).phrase,
+                headers=[*headers, (b"connection", b"close"), *SECURITY_HEADERS],
+            )
+            for event in (response, h11.Data(data=body), h11.EndOfMessage()):
                 self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
+
+
+def _cookies(header: bytes, name: str) -> bytes:
+    """What a ``Cookie`` header says of the cookies of a name."""
+    return b";".join(pair for pair in header.split(b";") if pair.strip().startswith(f"{name}=".encode()))
 
 
 class SocketConnection(WebSocketsSansIOProtocol):

@@ -18,6 +18,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from newel.agent.errors import NewelError
 from newel.agent.events import MessageUpdate, ToolExecutionUpdate
 from newel.jobs.board import Change, EventFrame, Frame, SoFarFrame
+from newel.jobs.events import RunEvent
 from newel.jobs.tabs import Snapshot
 from newel.providers.encode import to_json
 from newel.web.ports import About, Workbench
@@ -48,9 +49,10 @@ COMMAND_TIME = 30.0
 PAUSE = 0.05
 """Seconds between two tellings of changes, each of which names all tabs."""
 
-PIECES = (MessageUpdate, ToolExecutionUpdate)
-BREATH = 0.008
+BREATH, LONG_BREATH = 0.008, 0.064
 """Seconds between two pieces of text: what comes faster than that is joined, as no eye follows it and each costs."""
+FLOOD = 16
+"""Characters of a joined piece from which on a text comes faster than anybody reads, and the longer breath is taken."""
 
 log = logging.getLogger(__name__)
 
@@ -193,8 +195,8 @@ class _Socket:
                 async with aclosing(frames):
                     async for frame in frames:
                         await self._say(_as_message(tab, frame))
-                        if isinstance(frame, EventFrame) and isinstance(frame.event, PIECES):
-                            await anyio.sleep(BREATH)
+                        if isinstance(frame, EventFrame) and (piece := _piece(frame.event)):
+                            await anyio.sleep(LONG_BREATH if len(piece) > FLOOD else BREATH)
         except WebSocketDisconnect:
             raise
         except Exception as error:  # noqa: BLE001 — as above
@@ -262,3 +264,14 @@ def _as_message(tab: str, frame: Frame) -> FromServer:
             return EventMessage(tab=tab, seq=seq, run=run, event=event)
         case SoFarFrame(run, seq, so_far):
             return SoFarMessage(tab=tab, seq=seq, run=run, so_far=so_far)
+
+
+def _piece(event: RunEvent) -> str:
+    """What an event adds to a text that grows."""
+    match event:
+        case MessageUpdate(assistant_message_event=delta):
+            return delta.delta
+        case ToolExecutionUpdate():
+            return event.delta
+        case _:
+            return ""

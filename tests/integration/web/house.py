@@ -183,11 +183,10 @@ async def house(
     approve: str = "auto",
     patience: float = PATIENCE,
     request_patience: int = REQUEST_PATIENCE,
-    port: int = 0,
     **options: Any,
 ) -> AsyncGenerator[House]:
     """A workbench in ``folder``, its jobs kept there, and its server."""
-    listener = listen("127.0.0.1", port)
+    listener = listen("127.0.0.1", 0)
     door = Door(token=TOKEN, host="127.0.0.1", port=listener.port)
     crew = Crew(folder, provider, approve)
     closing, ready, ended = anyio.Event(), anyio.Event(), anyio.Event()

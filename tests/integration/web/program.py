@@ -1,4 +1,4 @@
-"""A workbench's server as a process of its own: ``python -m tests.integration.web.program FOLDER PORT``."""
+"""A workbench's server as a process of its own: ``python -m tests.integration.web.program FOLDER``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 
 import anyio
 
-from newel.agent.errors import NewelError
 from newel.agent.events import TextDelta
 from newel.agent.messages import AssistantMessage
 from newel.agent.ports import ModelRequest, OnDelta
@@ -23,15 +22,12 @@ class Endless:
         raise AssertionError
 
 
-async def main(folder: Path, port: int) -> None:
-    async with house(folder, Endless(), port=port, relay=Endless()) as server:
+async def main(folder: Path) -> None:
+    async with house(folder, Endless(), relay=Endless()) as server:
         print(server.door.url, flush=True)  # noqa: T201 — a program says it
         await server.ended.wait()
     print("closed", flush=True)  # noqa: T201 — a program says it
 
 
 if __name__ == "__main__":
-    try:
-        anyio.run(main, Path(sys.argv[1]), int(sys.argv[2]))
-    except* NewelError as errors:
-        sys.exit(f"newel: {errors.exceptions[0]}")
+    anyio.run(main, Path(sys.argv[1]))

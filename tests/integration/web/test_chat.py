@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import httpx2
 import pytest
 
 from newel.agent.errors import RequestRejected
@@ -114,9 +113,3 @@ async def test_a_body_that_makes_no_sense_is_refused_in_words(body: str, tmp_pat
         assert answer.status_code == 422
         assert answer.json()["error"]["message"].startswith("The body cannot be read")
         assert not server.board.tabs
-
-
-async def test_nobody_talks_without_the_token(tmp_path: Path) -> None:
-    async with house(tmp_path, Echo()) as server, httpx2.AsyncClient(base_url=server.url) as stranger:
-        for path in ("/chat", "/clear"):
-            assert (await stranger.post(path, json={"message": "Hi"})).status_code == 401

@@ -43,9 +43,9 @@ class Server:
         return self.process.returncode, output, time.monotonic() - began
 
 
-def start(folder: Path, port: int = 0) -> subprocess.Popen[str]:
+def start(folder: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.integration.web.program", str(folder), str(port)],
+        [sys.executable, "-m", "tests.integration.web.program", str(folder)],
         cwd=ROOT,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -123,16 +123,3 @@ async def test_the_printed_url_works_as_soon_as_it_is_printed_and_nothing_else_s
         code, output, _ = await anyio.to_thread.run_sync(server.end)
     assert code == 0
     assert server.token not in output
-
-
-async def test_a_taken_port_is_said_with_the_remedy(tmp_path: Path) -> None:
-    async with running(tmp_path) as server:
-        port = int(server.url.rpartition(":")[2])
-        (tmp_path / "second").mkdir()
-        with start(tmp_path / "second", port) as second:
-            output, _ = await anyio.to_thread.run_sync(second.communicate)
-        assert second.returncode == 1
-        assert output == (
-            f"newel: Port {port} on 127.0.0.1 is taken, perhaps by another Newel. Choose another with --port N; "
-            "--port 0 takes any free one.\n"
-        )

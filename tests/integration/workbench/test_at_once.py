@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from typing import Any, cast
 
 import anyio
 import pytest
 
 from newel.agent.messages import UserMessage
 from newel.jobs.board import BoardError, EventFrame
+from newel.jobs.engine import Engine, Job
 from newel.jobs.tabs import Contract
 from newel.session.manager import SessionManager
-from tests.integration.workbench.conftest import Bench, ended, said_in, texts
+from tests.integration.workbench.conftest import Bench, ended, said_in, texts, until
 from tests.integration.workbench.test_agents import contract_scenarios
 from tests.support import scenario
 
@@ -126,3 +128,33 @@ async def test_an_edit_of_a_message_that_another_window_took_back_is_refused(
         with pytest.raises(BoardError, match="no longer part"):
             await workbench.send(tab.id, UserMessage(content="ping, other"), before=first.id)
         assert await texts(workbench, tab.id) == ["user: ping, edited", "assistant: pong"]
+
+
+class LateFinds:
+    """The engine, on a disk that is slow to say which jobs there are."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    async def find(self, **which: Any) -> list[Job]:
+        found = await self._engine.find(**which)
+        await anyio.sleep(0.3)
+        return found
+
+
+async def test_a_message_that_comes_as_a_run_ends_is_said_once(bench_with: Callable[..., Bench]) -> None:
+    """Its own run begins while it is being given to the one before: else both say it, and commands run twice."""
+    bench = bench_with(scenario("ping", {"response": {"content": "pong"}, "delay_ms": 150}))
+    async with bench.open() as workbench:
+        tab = (await workbench.open_chat()).id
+        workbench.engine = cast("Engine", LateFinds(workbench.engine))
+        await workbench.send(tab, UserMessage(content="ping 1"))
+        await until(lambda: bench.newel.requests)
+        await ended(workbench, await workbench.send(tab, UserMessage(content="ping 2")))
+        await until(lambda: workbench.tab(tab).status == "idle")
+        assert await texts(workbench, tab) == [
+            "user: ping 1", "assistant: pong", "user: ping 2", "assistant: pong",
+        ]  # fmt: skip
