@@ -15,9 +15,9 @@ import msgspec
 
 from newel.agent.messages import Wire, now
 from newel.jobs.engine import EngineError
+from newel.session.database import PRIVATE_FILE
 
 LOCK = "owner.lock"
-PRIVATE_FILE = 0o600
 _MAX_NOTE = 4096
 
 

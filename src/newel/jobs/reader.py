@@ -13,7 +13,7 @@ import anyio.to_thread
 import msgspec
 
 from newel.jobs.engine import FINAL, EngineError, Event, Job, JobState, Lease
-from newel.jobs.schema import failure
+from newel.jobs.schema import JOURNAL
 
 MAX_READ = 8 << 20
 """Bytes of events after which a read gives what it has."""
@@ -92,7 +92,7 @@ class Reader:
         except sqlite3.ProgrammingError as error:
             raise EngineError(f"The journal {self._path} was closed.") from error
         except sqlite3.Error as error:
-            raise failure(self._path, error) from error
+            raise JOURNAL.failure(self._path, error) from error
 
 
 def _read(connection: sqlite3.Connection, job: str, after_seq: int, limit: int) -> tuple[list[Event], bool]:

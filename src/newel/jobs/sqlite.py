@@ -25,8 +25,9 @@ from newel.jobs.bells import Bells
 from newel.jobs.engine import EngineError, Event, Job, JobState, Lease, Outcome
 from newel.jobs.owner import Owner, unusable
 from newel.jobs.reader import Reader
-from newel.jobs.schema import FILE, MIGRATIONS, check, connect, failure, make_file, migrate
+from newel.jobs.schema import FILE, JOURNAL, MIGRATIONS
 from newel.jobs.writer import Writer
+from newel.session.database import connect, make_file
 from newel.session.locate import make_private
 
 _QUEUES = "queues"
@@ -169,7 +170,7 @@ def _open(
 ) -> tuple[str, Owner | None, sqlite3.Connection, sqlite3.Connection]:
     if directory is None:
         connection = connect(None)
-        migrate(connection, ":memory:")
+        JOURNAL.migrate(connection, ":memory:")
         return ":memory:", None, connection, connection
     try:
         make_private(directory)
@@ -184,11 +185,11 @@ def _open(
             make_file(path)
             writing = connect(path)
             undo.callback(writing.close)
-            migrate(writing, str(path))
+            JOURNAL.migrate(writing, str(path))
             changes.take_over(writing)
             reading = connect(path, read_only=True)
         except sqlite3.Error as error:
-            raise failure(str(path), error) from error
+            raise JOURNAL.failure(str(path), error) from error
         except OSError as error:
             raise unusable(path, error) from error
         undo.pop_all()
@@ -201,12 +202,12 @@ def _open_beside(path: Path) -> sqlite3.Connection:
     try:
         connection = connect(path, read_only=True)
         try:
-            version = check(connection, str(path))
+            version = JOURNAL.check(connection, str(path))
         except BaseException:
             connection.close()
             raise
     except sqlite3.Error as error:
-        raise failure(str(path), error) from error
+        raise JOURNAL.failure(str(path), error) from error
     if version < len(MIGRATIONS):
         connection.close()
         raise EngineError(

@@ -19,7 +19,8 @@ import anyio.to_thread
 
 from newel.agent.errors import NewelError
 from newel.jobs.engine import EngineError
-from newel.jobs.schema import failure, roll_back
+from newel.jobs.schema import JOURNAL
+from newel.session.database import roll_back
 
 T = TypeVar("T")
 Change = Callable[[sqlite3.Connection], T]
@@ -119,7 +120,7 @@ class Writer:
                 for entry in entries:
                     self._commit([entry])
             elif isinstance(error, sqlite3.Error):
-                entries[0].fail(failure(self._path, error))
+                entries[0].fail(JOURNAL.failure(self._path, error))
             else:
                 entries[0].fail(error)
 

@@ -16,8 +16,9 @@ import pytest
 
 from newel.jobs.engine import EngineError, Lease, Outcome
 from newel.jobs.owner import LOCK
-from newel.jobs.schema import APPLICATION_ID, FILE, MIGRATIONS, migrate
+from newel.jobs.schema import APPLICATION_ID, FILE, MIGRATIONS
 from newel.jobs.sqlite import SqliteEngine, open_engine, open_reader
+from newel.session.database import Format
 
 pytestmark = pytest.mark.anyio
 
@@ -210,14 +211,18 @@ def test_a_migration_is_whole_or_not_at_all() -> None:
     """A journal half way between two formats could be read by neither Newel."""
     steps = [["CREATE TABLE a (x)"], ["ALTER TABLE a ADD COLUMN y", "INSERT INTO a VALUES (1, 2)"]]
     with database(Path(":memory:")) as connection:
-        migrate(connection, "journal", steps[:1])
+        _format(steps[:1]).migrate(connection, "journal")
         with pytest.raises(sqlite3.OperationalError):
-            migrate(connection, "journal", [*steps, ["CREATE TABLE b (x)", "nonsense"]])
+            _format([*steps, ["CREATE TABLE b (x)", "nonsense"]]).migrate(connection, "journal")
         assert connection.execute("SELECT * FROM a").fetchall() == [(1, 2)]
         assert connection.execute("PRAGMA user_version").fetchone() == (2,)
-        migrate(connection, "journal", [*steps, ["CREATE TABLE b (x)"]])
+        _format([*steps, ["CREATE TABLE b (x)"]]).migrate(connection, "journal")
         assert connection.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
         assert connection.execute("SELECT count(*) FROM b").fetchone() == (0,)
+
+
+def _format(migrations: list[list[str]]) -> Format:
+    return Format("journal", APPLICATION_ID, migrations, error=EngineError, kept="")
 
 
 # -- damage -------------------------------------------------------------------------------------------

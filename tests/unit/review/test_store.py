@@ -1,0 +1,116 @@
+"""If these fail, a decision that was acknowledged is lost, or one window decides over what another has changed."""
+
+from __future__ import annotations
+
+import multiprocessing
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from newel.review.bases import rebased
+from newel.review.decisions import accept, reject
+from newel.review.edits import edit
+from newel.review.history import NothingToUndo
+from newel.review.ledger import FileReview, Layer, StaleRevision, UnknownHunk, buffer
+from newel.review.store import Before, Checkpoint, Intent, Ledger, LedgerError, Saving
+from newel.review.text import lines_of
+
+TEXT = lines_of(b"one\ntwo\nthree\n")
+
+
+def proposed(review: FileReview) -> FileReview:
+    ids = count(review.rev)
+    return edit(review, 2, 3, Layer(origin="agent", lines=("zwei\n",), run="r"), lambda: f"h_{next(ids)}")
+
+
+def begun(ledger: Ledger, path: str = "f") -> FileReview:
+    ledger.change(path, "rebase", lambda now: rebased(now, TEXT))
+    return ledger.change(path, "propose", proposed, run="r").review
+
+
+def test_what_was_decided_is_there_for_the_next_process(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path) as ledger:
+        review = begun(ledger)
+        after = ledger.change(
+            "f", "accept", lambda now: accept(now, review.hunks[0].id), rev=review.rev
+        ).review
+    with Ledger.open(tmp_path) as ledger:
+        assert ledger.get("f") == after
+        assert [entry.kind for entry in ledger.entries(path="f")] == ["rebase", "propose", "accept"]
+        assert [entry.kind for entry in ledger.entries(run="r")] == ["propose"]
+        assert ledger.paths() == ["f"]
+
+
+def test_a_decision_on_what_has_changed_since_is_refused(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path) as mine, Ledger.open(tmp_path) as yours:
+        review = begun(mine)
+        hunk = review.hunks[0].id
+        yours.change("f", "accept", lambda now: accept(now, hunk), rev=review.rev)
+        with pytest.raises(StaleRevision):
+            mine.change("f", "reject", lambda now: reject(now, hunk), rev=review.rev)
+        assert mine.get("f").hunk(hunk).state == "accepted"
+
+
+def test_a_change_that_cannot_be_leaves_no_trace(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path) as ledger:
+        review = begun(ledger)
+        with pytest.raises(UnknownHunk):
+            ledger.change("f", "accept", lambda now: accept(now, "h_99"))
+        assert ledger.get("f") == review
+        assert len(ledger.entries()) == 2
+
+
+def test_undo_and_redo_outlive_the_process(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path) as ledger:
+        review = begun(ledger)
+    with Ledger.open(tmp_path) as ledger:
+        assert buffer(ledger.undo("f").review) == TEXT
+    with Ledger.open(tmp_path) as ledger:
+        assert ledger.redo("f").review.hunks == review.hunks
+        with pytest.raises(NothingToUndo):
+            ledger.redo("f")
+
+
+def _add(folder: Path, number: int) -> None:
+    with Ledger.open(folder) as ledger:
+        for index in range(25):
+            ledger.change(f"f{index % 3}", "rebase", lambda now: rebased(now, (*now.base, f"{number}\n")))
+
+
+def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=_add, args=(tmp_path, number)) for number in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(30)
+        assert process.exitcode == 0
+    with Ledger.open(tmp_path) as ledger:
+        assert sum(len(ledger.get(path).base) for path in ledger.paths()) == 75
+
+
+def test_checkpoints_and_saves_under_way_are_kept() -> None:
+    with Ledger.open(None) as ledger:
+        point = Checkpoint(id="c1", created="2026-01-01T00:00:00.000Z", run="r")
+        ledger.add_checkpoint(point)
+        (blob,) = ledger.put_blobs([b"before"])
+        grown = Checkpoint(
+            id="c1", created=point.created, run="r", files=(Before(path="f", blob=blob, mode=0o644),)
+        )
+        ledger.add_checkpoint(grown)
+        assert ledger.checkpoints() == [grown]
+        assert ledger.blob(blob) == b"before"
+        intent = Intent(id="s1", files=(Saving(path="f", rev=3, ids=("h_1",), before="a", after="b"),))
+        ledger.begin_saving(intent)
+        assert ledger.intents() == [intent]
+        ledger.end_saving("s1")
+        assert ledger.intents() == []
+
+
+def test_a_ledger_that_cannot_be_used_says_why(tmp_path: Path) -> None:
+    (tmp_path / "ledger.db").write_bytes(b"no database" * 100)
+    with pytest.raises(LedgerError, match="damaged"):
+        Ledger.open(tmp_path)
+    with Ledger.open(None) as ledger, pytest.raises(LedgerError, match="no data"):
+        ledger.blob("0" * 64)
