@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Generator
@@ -89,6 +90,14 @@ class Served:
         """How a tab stands."""
         return next(each for each in self.client.get("/api/state").json()["tabs"] if each["id"] == tab)
 
+    def ended(self) -> int:
+        """Wait for its end; the exit code. One that hangs says where each of its threads is."""
+        try:
+            return self.process.wait(SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGABRT)
+            raise AssertionError(self.process.communicate()[1][-8000:]) from None
+
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
@@ -98,7 +107,7 @@ def begin(newel: Newel, command: str, *words: str, **environ: str) -> subprocess
     return subprocess.Popen(
         [command, *words],
         cwd=newel.project,
-        env=newel.environ | environ,
+        env=newel.environ | {"PYTHONFAULTHANDLER": "1"} | environ,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.served import SECONDS, served, wait_until
+from tests.served import served, wait_until
 from tests.support import Newel, bash, scenario
 
 
@@ -20,7 +20,7 @@ def test_a_command_does_not_outlive_the_terminal_its_server_was_started_in(
         page.ask("send", tab=page.ask("openChat")["tab"], messageId="m1", text="work")
         wait_until((newel.project / "pid").exists, "the command")
         server.process.send_signal(signal.SIGHUP)
-        assert server.process.wait(SECONDS) == 0
+        assert server.ended() == 0
     with pytest.raises(ProcessLookupError):
         os.kill(int((newel.project / "pid").read_text()), 0)
 
@@ -32,4 +32,4 @@ def test_a_server_started_with_nohup_outlives_its_terminal(newel_with: Callable[
         with server.page() as page:
             page.ask("ping")
         server.process.terminate()
-        assert server.process.wait(SECONDS) == 0
+        assert server.ended() == 0

@@ -361,8 +361,6 @@ class Board:
 
     async def _hand_over(self, one: OpenTab) -> None:
         """Let the run under way take along the messages whose own runs, as yet, wait: all of them, in their order."""
-        if one.conversation.working is None:
-            return
         for job in reversed(
             await self.engine.find(queue=one.tab.id, kind=TURN, states=["queued"], limit=MAX_WAITING)
         ):
