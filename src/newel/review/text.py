@@ -35,13 +35,18 @@ def lines_of(data: bytes | None, mode: int = MODE) -> Lines:
     """A file's lines; none for None, which is no file."""
     if data is None:
         return ()
-    head = f"\0{mode:o}\n"
+    head = make_head(mode)
     text = decoded(data)
     if text is None:
         return (head, f"{BLOB}{hashlib.sha256(data).hexdigest()}\n")
     lines = text.split("\n")
     last = lines.pop()
     return (head, *(line + "\n" for line in lines), *([last] if last else []))
+
+
+def make_head(mode: int = MODE) -> str:
+    """The first line of a file that exists, with these permission bits."""
+    return f"\0{mode:o}\n"
 
 
 def decoded(data: bytes) -> str | None:
