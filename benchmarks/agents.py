@@ -72,7 +72,9 @@ async def floor(base_url: str, count: int, steps: int) -> None:
 
         async def converse() -> None:
             messages = [json.dumps({"role": "user", "content": "Run the steps."})]
-            question = json.dumps({"role": "user", "content": "After so many tool calls: is the contract fulfilled?"})
+            question = json.dumps(
+                {"role": "user", "content": "After so many tool calls: is the contract fulfilled?"}
+            )
             for step in range(steps):
                 await ask(messages)
                 shell = await asyncio.create_subprocess_exec(
