@@ -362,3 +362,11 @@ def test_another_program_that_changes_a_pending_place_makes_a_conflict_with_both
     assert [(hunk.id, hunk.conflict) for hunk in after.hunks] == [("h_1", True), ("h_2", False)]
     assert text_of(reject(after, "h_1")) == "1\nzwei\n3\nfour\n"
     assert "".join(saved(accept(after, "h_1")).base[1:]) == "1\ntwo\n3\n4\n"
+
+
+def test_a_last_line_without_an_end_has_none_again_after_what_came_behind_it_is_taken_back() -> None:
+    review = rebased(review_of("x\n", ("agent", 2, 1, "c\n")), as_lines("x"))
+    after = saved(accept(review, "h_1"))
+    assert "".join(after.base[1:]) == "x\nc\n"
+    back = saved(reverted(after, ["h_1"], lambda: "h_2"))
+    assert back.base == as_lines("x")
