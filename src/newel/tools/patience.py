@@ -2,17 +2,24 @@
 
 Lines that occur once on both sides are anchors, as far as they stand in the same order; between two anchors the same is
 tried again. What has no such lines is compared by Myers' algorithm (An O(ND) Difference Algorithm, 1986), and replaced as
-a whole where more than ``MAX_EDITS`` lines differ. ``web/src/patience.js`` does exactly the same: change both.
+a whole where that would cost too much. ``web/src/patience.js`` does exactly the same: change both.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 MAX_EDITS: Final = 200
 """Lines that may differ between two anchors before they are no longer compared one by one."""
+
+MAX_DEPTH: Final = 32
+"""How often anchors are looked for between anchors. Texts seldom need five; one can be made that needs thousands."""
+
+MAX_STEPS: Final = 1_000_000
+"""Comparisons line by line in all, a quarter of a second: texts of a few lines over and over could ask for any number."""
 
 
 class Span(NamedTuple):
@@ -24,52 +31,56 @@ class Span(NamedTuple):
     b1: int
 
 
-def diff(a: Sequence[object], b: Sequence[object]) -> list[Span]:
-    """The spans in which ``b`` differs from ``a``, in order and apart from each other. Items need to be hashable."""
-    matches: list[tuple[int, int]] = []
-    # A stack and no recursion: texts may nest deeper than Python does. What is pushed last is compared first.
-    todo = [(0, len(a), 0, len(b))]
+def diff(old: Sequence[object], new: Sequence[object]) -> list[Span]:
+    """The spans in which ``new`` differs from ``old``, in order and apart from each other. Items need to be hashable."""
+    a, b = list(old), list(new)
+    spans: list[Span] = []
+    steps = MAX_STEPS
+    # A stack and no recursion, and the last gap first: both languages have to spend their steps in the same order.
+    todo = [(gap, 0) for gap in _between(a, b, [], Span(0, len(a), 0, len(b)))]
     while todo:
-        a0, a1, b0, b1 = todo.pop()
-        while a0 < a1 and b0 < b1 and a[a0] == b[b0]:
-            matches.append((a0, b0))
-            a0, b0 = a0 + 1, b0 + 1
-        while a0 < a1 and b0 < b1 and a[a1 - 1] == b[b1 - 1]:
-            a1, b1 = a1 - 1, b1 - 1
-            matches.append((a1, b1))
-        if a0 == a1 or b0 == b1:
-            continue
-        anchors = _anchors(a, b, Span(a0, a1, b0, b1))
-        if anchors:
-            for i, j in anchors:
-                todo.append((a0, i, b0, j))
-                a0, b0 = i, j
-            todo.append((a0, a1, b0, b1))
+        gap, depth = todo.pop()
+        gap = _trimmed(a, b, gap)
+        if gap.a0 == gap.a1 or gap.b0 == gap.b1:
+            spans.append(gap)
+        elif depth < MAX_DEPTH and (anchors := _anchors(a, b, gap)):
+            todo += [(inner, depth + 1) for inner in _between(a, b, anchors, gap)]
         else:
-            matches += _shortest(a, b, Span(a0, a1, b0, b1))
-    return _spans(sorted(matches), len(a), len(b))
+            found, steps = _shortest(a, b, gap, steps)
+            spans += _between(a, b, found, gap)
+    return sorted(spans)
 
 
-def _anchors(a: Sequence[object], b: Sequence[object], gap: Span) -> list[tuple[int, int]]:
+def _trimmed(a: list[object], b: list[object], gap: Span) -> Span:
+    """Without the lines at its ends that both sides have in common."""
+    a0, a1, b0, b1 = gap
+    while a0 < a1 and b0 < b1 and a[a0] == b[b0]:
+        a0, b0 = a0 + 1, b0 + 1
+    while a0 < a1 and b0 < b1 and a[a1 - 1] == b[b1 - 1]:
+        a1, b1 = a1 - 1, b1 - 1
+    return Span(a0, a1, b0, b1)
+
+
+def _between(
+    a: list[object], b: list[object], matches: Sequence[tuple[int, int]], gap: Span
+) -> list[Span]:
+    """What differs between matches, which are given in their order."""
+    spans: list[Span] = []
+    a0, b0 = gap.a0, gap.b0
+    for i, j in (*matches, (gap.a1, gap.b1)):
+        if a[a0:i] != b[b0:j]:
+            spans.append(Span(a0, i, b0, j))
+        a0, b0 = i + 1, j + 1
+    return spans
+
+
+def _anchors(a: list[object], b: list[object], gap: Span) -> list[tuple[int, int]]:
     """The lines that occur once in both, the longest series of them whose order is the same."""
-    once_a, once_b = _once(a, gap.a0, gap.a1), _once(b, gap.b0, gap.b1)
-    pairs = [(i, j) for line, i in once_a.items() if (j := once_b.get(line)) is not None]
-    return _ascending(pairs)
-
-
-def _once(lines: Sequence[object], start: int, end: int) -> dict[object, int]:
-    """Where the lines stand that occur once, in their order."""
-    seen: dict[object, int] = {}
-    twice: set[object] = set()
-    for index in range(start, end):
-        line = lines[index]
-        if line in seen:
-            twice.add(line)
-        else:
-            seen[line] = index
-    for line in twice:
-        del seen[line]
-    return seen
+    old, new = a[gap.a0 : gap.a1], b[gap.b0 : gap.b1]
+    count, count_new = Counter(old), Counter(new)
+    where = dict(zip(new, range(gap.b0, gap.b1), strict=True))
+    once = enumerate(old, gap.a0)
+    return _ascending([(i, where[line]) for i, line in once if count[line] == 1 == count_new.get(line)])
 
 
 def _ascending(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -78,12 +89,13 @@ def _ascending(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
     piles: list[int] = []
     before: list[int] = []
     for index, (_, j) in enumerate(pairs):
-        pile = bisect_left(tops, j)
-        before.append(piles[pile - 1] if pile else -1)
-        if pile == len(tops):
+        if not tops or tops[-1] < j:
+            before.append(piles[-1] if piles else -1)
             tops.append(j)
             piles.append(index)
         else:
+            pile = bisect_left(tops, j)
+            before.append(piles[pile - 1] if pile else -1)
             tops[pile], piles[pile] = j, index
     series: list[tuple[int, int]] = []
     at = piles[-1] if piles else -1
@@ -94,47 +106,49 @@ def _ascending(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return series
 
 
-def _shortest(a: Sequence[object], b: Sequence[object], gap: Span) -> list[tuple[int, int]]:
-    """The matches of the shortest edit script, none where it has more than ``MAX_EDITS`` edits."""
+def _shortest(
+    a: list[object], b: list[object], gap: Span, steps: int
+) -> tuple[list[tuple[int, int]], int]:
+    """The matches of the shortest edit script, and how many of ``steps`` are left. No matches where it has more than
+    ``MAX_EDITS`` edits, or the steps do not suffice.
+    """
     a0, b0 = gap.a0, gap.b0
     n, m = gap.a1 - a0, gap.b1 - b0
-    furthest = {1: 0}
-    history: list[dict[int, int]] = []
-    for edits in range(min(n + m, MAX_EDITS) + 1):
-        history.append(dict(furthest))
+    limit = min(n + m, MAX_EDITS)
+    middle = limit + 1
+    furthest = [0] * (2 * middle + 1)  # how far one gets on the diagonal k = x - y, at middle + k
+    rounds: list[list[int]] = []
+    for edits in range(limit + 1):
+        rounds.append(furthest[middle - edits - 1 : middle + edits + 2])
         for k in range(-edits, edits + 1, 2):
-            down = k == -edits or (k != edits and furthest[k - 1] < furthest[k + 1])
-            x = furthest[k + 1] if down else furthest[k - 1] + 1
+            left, right = furthest[middle + k - 1], furthest[middle + k + 1]
+            x = start = right if k == -edits or (k != edits and left < right) else left + 1
             y = x - k
             while x < n and y < m and a[a0 + x] == b[b0 + y]:
                 x, y = x + 1, y + 1
-            furthest[k] = x
+            furthest[middle + k] = x
+            steps -= x - start + 1
             if x >= n and y >= m:
-                return _trace(history, n, m, a0, b0)
-    return []
+                return _trace(rounds, gap), steps
+            if steps <= 0:
+                return [], 0
+    return [], steps
 
 
-def _trace(history: list[dict[int, int]], x: int, y: int, a0: int, b0: int) -> list[tuple[int, int]]:
-    """Back along the path that ``_shortest`` found, to its matches."""
+def _trace(rounds: list[list[int]], gap: Span) -> list[tuple[int, int]]:
+    """Back along the path that ``_shortest`` found, to its matches in their order. ``rounds`` has for each number of edits
+    how far one got with one less, from diagonal ``-edits - 1`` on.
+    """
     matches: list[tuple[int, int]] = []
-    for edits in range(len(history) - 1, -1, -1):
-        furthest = history[edits]
+    x, y = gap.a1 - gap.a0, gap.b1 - gap.b0
+    for edits in range(len(rounds) - 1, -1, -1):
         k = x - y
-        down = k == -edits or (k != edits and furthest[k - 1] < furthest[k + 1])
-        from_x = furthest[k + 1] if down else furthest[k - 1]
-        while x > (from_x if down else from_x + 1):
+        left, right = rounds[edits][k + edits], rounds[edits][k + edits + 2]
+        down = k == -edits or (k != edits and left < right)
+        start = right if down else left + 1
+        while x > start:
             x, y = x - 1, y - 1
-            matches.append((a0 + x, b0 + y))
-        x, y = from_x, from_x - (k + 1 if down else k - 1)
+            matches.append((gap.a0 + x, gap.b0 + y))
+        x, y = (right, right - k - 1) if down else (left, left - k + 1)
+    matches.reverse()
     return matches
-
-
-def _spans(matches: list[tuple[int, int]], n: int, m: int) -> list[Span]:
-    """What lies between the matches."""
-    spans: list[Span] = []
-    a0 = b0 = 0
-    for i, j in [*matches, (n, m)]:
-        if i > a0 or j > b0:
-            spans.append(Span(a0, i, b0, j))
-        a0, b0 = i + 1, j + 1
-    return spans
