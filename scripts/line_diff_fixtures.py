@@ -1,0 +1,185 @@
+"""Write tests/fixtures/line_diffs.json: texts, and the spans in which they differ, for the differs in both languages.
+
+python scripts/line_diff_fixtures.py            write it
+python scripts/line_diff_fixtures.py --check    exit 1 if it is not what would be written
+
+The file is ``{"cases": [{"name", "a", "b", "spans"}, …]}``. ``a`` and ``b`` are lists of lines, in which ``[line, count]``
+stands for the same line several times over; a span is ``[a0, a1, b0, b1]`` as ``newel.tools.patience`` has it.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+
+from newel.tools.patience import MAX_DEPTH, MAX_EDITS, diff
+
+TARGET = Path(__file__).resolve().parent.parent / "tests" / "fixtures" / "line_diffs.json"
+
+Lines = list[str]
+Case = tuple[str, Lines, Lines]
+
+FUNCTIONS = [
+    [
+        f"def part_{name}(values):\n",
+        "    for value in values:\n",
+        f"        yield {name}(value)\n",
+        "\n",
+        "\n",
+    ]
+    for name in ("one", "two", "three", "four")
+]
+
+
+def main() -> int:
+    """Write or check; returns the exit code."""
+    text = document()
+    if "--check" not in sys.argv[1:]:
+        TARGET.parent.mkdir(exist_ok=True)
+        TARGET.write_text(text, encoding="utf-8", newline="\n")
+        return 0
+    if TARGET.is_file() and TARGET.read_text(encoding="utf-8") == text:
+        return 0
+    print(f"{TARGET} is not what the differ says. Run: python scripts/line_diff_fixtures.py", file=sys.stderr)
+    return 1
+
+
+def document() -> str:
+    """The whole file, with one case a line."""
+    cases = [
+        json.dumps({"name": name, "a": packed(a), "b": packed(b), "spans": diff(a, b)})
+        for name, a, b in (*chosen(), *at_the_limits(), *drawn())
+    ]
+    return '{"cases": [\n' + ",\n".join(cases) + "\n]}\n"
+
+
+def packed(lines: Lines) -> list[str | tuple[str, int]]:
+    """Lines as the file has them: what stands there more than three times in a row once, with its count."""
+    short: list[str | tuple[str, int]] = []
+    for line, group in groupby(lines):
+        count = len(list(group))
+        short += [(line, count)] if count > 3 else [line] * count
+    return short
+
+
+def chosen() -> Iterator[Case]:
+    """Texts of the kinds that go wrong."""
+    text = ["# Notes\n", "\n", "first\n", "second\n", "\n", "third\n"]
+    one, two, three, four = FUNCTIONS
+    yield "both empty", [], []
+    yield "created", [], text
+    yield "deleted", text, []
+    yield "equal", text, list(text)
+    yield "all different", [f"old {i}\n" for i in range(7)], [f"new {i}\n" for i in range(5)]
+    yield "one line changed", text, [*text[:2], "1st\n", *text[3:]]
+    yield "first line gone", text, text[1:]
+    yield "last line gone", text, text[:-1]
+    yield "put before", text, ["new\n", *text]
+    yield "put behind", text, [*text, "new\n"]
+    yield "no final newline any more", text, [*text[:-1], "third"]
+    yield "a final newline now", [*text[:-1], "third"], text
+    yield "LF becomes CRLF", text, [line.replace("\n", "\r\n") for line in text]
+    yield "mixed ends", ["a\n", "b\r\n", "c\n", "d\r\n"], ["a\r\n", "b\r\n", "c\r\n", "d\n"]
+    yield "a lone carriage return", ["a\rb\n", "c\n"], ["a\n", "b\n", "c\n"]
+    yield "BOM taken away", ["\ufeffa\n", "b\n"], ["a\n", "b\n"]
+    yield "line separators that end no line", ["a\u2028b\n", "c\x0cd\n", "e\x85f\n"], ["a\u2028b\n", "c\n"]
+    yield "emoji", ["👩‍👩‍👧 one\n", "two 🙂\n", "two 🙂\n"], ["two 🙂\n", "👩‍👩‍👧 one\n", "two 🙃\n"]
+    yield "composed and decomposed", ["caf\u00e9\n", "x\n"], ["cafe\u0301\n", "x\n"]
+    yield (
+        "names that objects have",
+        ["__proto__\n", "constructor\n", "__proto__"],
+        ["constructor\n", "__proto__"],
+    )
+    yield "numbers that are texts", ["1", "01", "1.0", "1"], ["01", "1", "1", "1.0"]
+    yield "an empty line and no line", [""], []
+    yield "the head of a file", ["\x00644\n", "a\n"], ["\x00755\n", "a\n"]
+    yield "a block moved down", [*one, *two, *three], [*two, *three, *one]
+    yield "a block moved up", [*one, *two, *three, *four], [*four, *one, *two, *three]
+    yield "blocks turned round", [*one, *two, *three, *four], [*four, *three, *two, *one]
+    yield "two blocks swapped", [*one, *two, *three, *four], [*one, *three, *two, *four]
+    yield "a block like its neighbours put in", [*one, *three], [*one, *two, *three]
+    yield "a block twice", [*one, *two], [*one, *one, *two]
+    yield "repeats fewer", ["x\n"] * 9, ["x\n"] * 5
+    yield "repeats more", ["x\n"] * 5, ["x\n"] * 9
+    yield "repeats and one other", ["x\n"] * 9, [*["x\n"] * 4, "y\n", *["x\n"] * 4]
+    yield "two in turn", ["x\n", "y\n"] * 6, ["y\n", "x\n"] * 6
+    yield "a single line moved over repeats", ["u\n", *["x\n"] * 5], [*["x\n"] * 5, "u\n"]
+    yield "once only between the anchors", list("aPbQa"), list("aQbPa")
+    yield "ties in the longest series", list("abcdef"), list("fedcba")
+    yield "ties in the shortest script", list("xyxyzz"), list("yxzzyx")
+
+
+def at_the_limits() -> Iterator[Case]:
+    """As much as is compared, and one more."""
+    half = MAX_EDITS // 4
+    a = [*["p\n"] * half, *["x\n"] * 2, *["p\n"] * half]
+    b = [*["q\n"] * half, *["x\n"] * 2, *["q\n"] * half]
+    yield "as many edits as are looked for", a, b
+    yield "one edit more", a, [*b, "q\n"]
+    yield "one edit more between anchors", ["top\n", *a, "end\n", "z\n"], ["top\n", *b, "q\n", "end\n", "y\n"]
+    # Each depth takes two levels off; what is left of them at the last one is compared line by line.
+    for levels in (2 * MAX_DEPTH + MAX_EDITS // 2, 2 * MAX_DEPTH + MAX_EDITS // 2 + 1):
+        yield f"anchors between anchors, {levels} levels", nested(levels, "x\n"), nested(levels, "y\n")
+    rng = drawing(3_000)
+    a, b = ["same\n"] * 3_000, ["same\n"] * 3_000
+    for _ in range(40):
+        a[drawn_below(rng, len(a))] = "old\n"
+        b[drawn_below(rng, len(b))] = "new\n"
+    yield "3,000 equal lines with changes", a, b
+    for name, gaps in (("fewer", 40), ("more", 60)):
+        a, b = list[str](), list[str]()
+        for gap in range(gaps):  # what is different throughout costs the most
+            a += [*["r\n"] * 2, *["s\n"] * 2, f"{gap}\n", *["old\n"] * 101, f"{gap}.5\n"]
+            b += [*["s\n"] * 2, *["r\n"] * 2, f"{gap}\n", *["new\n"] * 101, f"{gap}.5\n"]
+        yield f"{name} steps than are taken", a, b
+
+
+def nested(depth: int, odd: str) -> Lines:
+    """Lines of which each stands once only when the gap between the ones before it is looked at."""
+    lines: Lines = []
+    for level in range(1, depth + 1):
+        lines += [f"u{level}\n", f"u{level - 1}\n"] if level > 1 else [f"u{level}\n"]
+        lines.append(odd)
+    return lines
+
+
+def drawn(count: int = 360) -> Iterator[Case]:
+    """Texts by chance, of few words and of many, and what edits by chance make of them."""
+    rng = drawing(1986)
+    for number in range(count):
+        words = (1, 2, 3, 5, 12, 60)[number % 6]
+        a = texts(rng, words, 40)
+        b = texts(rng, words, 40) if number % 4 == 0 else edited(rng, a, words)
+        yield f"drawn {number}", a, b
+
+
+def edited(rng: random.Random, lines: Sequence[str], words: int) -> Lines:
+    new = list(lines)
+    for _ in range(1 + drawn_below(rng, 6)):
+        at = drawn_below(rng, len(new) + 1)
+        new[at : at + drawn_below(rng, 4)] = texts(rng, words, 4)
+    if drawn_below(rng, 5) == 0:
+        at = drawn_below(rng, len(new) + 1)
+        new = [*new[at:], *new[:at]]
+    return new
+
+
+def texts(rng: random.Random, words: int, most: int) -> Lines:
+    return [f"w{drawn_below(rng, words)}\n" for _ in range(drawn_below(rng, most))]
+
+
+def drawing(seed: int) -> random.Random:
+    return random.Random(seed)  # noqa: S311 - these are texts, not secrets
+
+
+def drawn_below(rng: random.Random, end: int) -> int:
+    """A number from 0 on, less than ``end``: of Python's generators this alone gives the same in each version."""
+    return int(rng.random() * end)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,199 @@
+"""The line differ: what its spans promise, and that it gives the same ones as the page's."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from newel.tools.patience import MAX_STEPS, Span, diff
+
+ROOT = Path(__file__).resolve().parents[3]
+CASES: list[dict[str, Any]] = json.loads((ROOT / "tests/fixtures/line_diffs.json").read_text())["cases"]
+
+LINE = st.sampled_from(["a\n", "b\n", "c\n", "c\r\n", "\n", "\u2028\n", "😀\n", "end"])
+TEXT = st.lists(LINE, max_size=14)
+
+
+def unpacked(lines: Sequence[str | tuple[str, int]]) -> list[str]:
+    """Lines of which ``[line, count]`` stands for several."""
+    return [line for each in lines for line in ([each] if isinstance(each, str) else [each[0]] * each[1])]
+
+
+def applied(spans: Sequence[Span], a: Sequence[str], b: Sequence[str]) -> list[str]:
+    text = list(a)
+    for span in reversed(spans):
+        text[span.a0 : span.a1] = b[span.b0 : span.b1]
+    return text
+
+
+def cost(spans: Sequence[Span]) -> int:
+    """Lines that are taken away or put in."""
+    return sum(span.a1 - span.a0 + span.b1 - span.b0 for span in spans)
+
+
+def least(a: Sequence[str], b: Sequence[str]) -> int:
+    """What the shortest script costs, by the table of the longest common subsequence."""
+    row = [0] * (len(b) + 1)
+    for line in a:
+        above = row
+        row = [0]
+        for j, other in enumerate(b):
+            row.append(above[j] + 1 if line == other else max(above[j + 1], row[j]))
+    return len(a) + len(b) - 2 * row[-1]
+
+
+def without_common_ends(a: list[str], b: list[str]) -> tuple[list[str], list[str]]:
+    while a and b and a[0] == b[0]:
+        a, b = a[1:], b[1:]
+    while a and b and a[-1] == b[-1]:
+        a, b = a[:-1], b[:-1]
+    return a, b
+
+
+def test_the_server_cuts_a_change_into_the_same_hunks_as_the_page() -> None:
+    """``web/tests/patience.test.js`` reads the same file."""
+    assert len(CASES) > 400
+    for case in CASES:
+        spans = diff(unpacked(case["a"]), unpacked(case["b"]))
+        assert [list(span) for span in spans] == case["spans"], case["name"]
+
+
+def test_the_fixtures_are_what_their_script_writes() -> None:
+    script = str(ROOT / "scripts/line_diff_fixtures.py")
+    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "spans"),
+    [
+        ("", "", []),
+        ("", "xy", [(0, 0, 0, 2)]),
+        ("xy", "", [(0, 2, 0, 0)]),
+        ("abc", "abc", []),
+        ("abc", "aXc", [(1, 2, 1, 2)]),
+        ("abcd", "bcde", [(0, 1, 0, 0), (4, 4, 3, 4)]),
+        ("xxx", "xx", [(2, 3, 2, 2)]),
+        ("f{1}g{2}", "f{1}h{3}g{2}", [(4, 4, 4, 8)]),
+        # What stands once holds its place, although to move it would cost less.
+        ("uxxx", "xxxu", [(0, 0, 0, 3), (1, 4, 4, 4)]),
+    ],
+)
+def test_a_change_is_where_a_reader_sees_it(a: str, b: str, spans: list[tuple[int, ...]]) -> None:
+    assert [tuple(span) for span in diff(a, b)] == spans
+
+
+def test_lists_and_tuples_of_lines_compare_alike() -> None:
+    a, b = ["x", "y", "x", "y", "z"], ("y", "x", "y", "x", "z")
+    assert diff(a, b) == diff(a, list(b)) == diff(tuple(a), b)
+
+
+@settings(max_examples=1500, deadline=None)
+@given(TEXT, TEXT)
+def test_the_spans_lead_from_one_text_to_the_other(a: list[str], b: list[str]) -> None:
+    spans = diff(a, b)
+    assert applied(spans, a, b) == b
+    back = [Span(span.b0, span.b1, span.a0, span.a1) for span in spans]
+    assert applied(back, b, a) == a
+    assert sum(span.b1 - span.b0 for span in spans) - sum(span.a1 - span.a0 for span in spans) == len(
+        b
+    ) - len(a)
+
+
+@settings(max_examples=1500, deadline=None)
+@given(TEXT, TEXT)
+def test_each_span_changes_something_and_stands_apart(a: list[str], b: list[str]) -> None:
+    spans = diff(a, b)
+    assert all(a[span.a0 : span.a1] != b[span.b0 : span.b1] for span in spans)
+    for one, other in pairwise(spans):
+        # What lies between two of them is kept, and is at least a line.
+        assert one.a1 < other.a0
+        assert a[one.a1 : other.a0] == b[one.b1 : other.b0]
+
+
+@settings(max_examples=1500, deadline=None)
+@given(TEXT, TEXT)
+def test_what_both_texts_begin_and_end_with_is_no_change(a: list[str], b: list[str]) -> None:
+    spans = diff(a, b)
+    if not spans:
+        assert a == b
+        return
+    middle, _ = without_common_ends(a, b)
+    head = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    tail = len(a) - head - len(middle)
+    assert spans[0].a0 >= head
+    assert spans[-1].a1 <= len(a) - tail
+
+
+@settings(max_examples=1500, deadline=None)
+@given(TEXT, TEXT)
+def test_no_more_is_changed_than_must_be(a: list[str], b: list[str]) -> None:
+    """The shortest script, unless a line that stands once on both sides was to hold its place; then something is kept."""
+    old, new = without_common_ends(a, b)
+    count, count_new = Counter(old), Counter(new)
+    anchors = [line for line in old if count[line] == 1 == count_new[line]]
+    changed = cost(diff(a, b))
+    if anchors:
+        assert least(a, b) <= changed <= len(old) + len(new) - 2
+    else:
+        assert changed == least(a, b)
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.permutations(range(12)), st.permutations(range(12)), st.integers(0, 12), st.integers(0, 12))
+def test_lines_that_all_stand_once_change_no_more_than_they_must(
+    one: list[int], other: list[int], size: int, other_size: int
+) -> None:
+    a, b = [f"{i}" for i in one[:size]], [f"{i}" for i in other[:other_size]]
+    assert cost(diff(a, b)) == least(a, b)
+
+
+class Watched:
+    """A line that counts how often one is compared with another."""
+
+    compared = 0
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __eq__(self, other: object) -> bool:
+        Watched.compared += 1
+        return isinstance(other, Watched) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+
+def nested(levels: int, odd: str) -> list[Watched]:
+    """Lines that each become an anchor only when the ones before them have."""
+    pairs = ((f"u{level}", f"u{level - 1}", odd) for level in range(levels))
+    return [Watched(line) for three in pairs for line in three]
+
+
+def blocks(odd: str) -> list[Watched]:
+    """Blocks in which every line differs, and none is an anchor."""
+    return [Watched(line) for number in range(150) for line in (*[odd] * 101, f"{number}")]
+
+
+@pytest.mark.parametrize(
+    ("a", "b"), [(nested(2000, "x"), nested(2000, "y")), (blocks("x"), blocks("y"))], ids=["nested", "blocks"]
+)
+def test_no_text_can_keep_the_differ_busy(a: list[Watched], b: list[Watched]) -> None:
+    Watched.compared = 0
+    spans = diff(a, b)
+    assert Watched.compared < MAX_STEPS + 200 * (len(a) + len(b))
+    assert applied_texts(spans, a, b) == [line.text for line in b]
+
+
+def applied_texts(spans: Sequence[Span], a: list[Watched], b: list[Watched]) -> list[str]:
+    return applied(spans, [line.text for line in a], [line.text for line in b])

@@ -1,0 +1,145 @@
+// Which lines differ: patience diff, and within its gaps the shortest edit script as far as that is cheap.
+// src/newel/tools/patience.py does exactly the same, and says how and why: change both.
+
+const MAX_EDITS = 200;
+const MAX_DEPTH = 32;
+const MAX_STEPS = 1_000_000;
+
+/**
+ * The spans in which the lines `b` differ from the lines `a`, in order and apart from each other: `[a0, a1, b0, b1]` for
+ * lines `a0` to `a1` that give way to lines `b0` to `b1`, counted from 0, the end not included.
+ */
+export const diff = (a, b) => {
+  const spans = [];
+  const steps = { left: MAX_STEPS };
+  const todo = [];
+  const later = (gaps, depth) => gaps.forEach((gap) => todo.push({ gap, depth }));
+  later(between(a, b, [], [0, a.length, 0, b.length]), 0);
+  while (todo.length > 0) {
+    const { gap: whole, depth } = todo.pop();
+    const gap = trimmed(a, b, whole);
+    const [a0, a1, b0, b1] = gap;
+    if (a0 === a1 || b0 === b1) {
+      spans.push(gap);
+      continue;
+    }
+    const anchors = depth < MAX_DEPTH ? anchorsOf(a, b, gap) : [];
+    if (anchors.length > 0) later(between(a, b, anchors, gap), depth + 1);
+    else spans.push(...between(a, b, shortest(a, b, gap, steps), gap));
+  }
+  return spans.sort((one, other) => one[0] - other[0] || one[2] - other[2]);
+};
+
+/** Without the lines at its ends that both sides have in common. */
+const trimmed = (a, b, [a0, a1, b0, b1]) => {
+  while (a0 < a1 && b0 < b1 && a[a0] === b[b0]) a0++, b0++;
+  while (a0 < a1 && b0 < b1 && a[a1 - 1] === b[b1 - 1]) a1--, b1--;
+  return [a0, a1, b0, b1];
+};
+
+/** What differs between matches, which are given in their order. */
+const between = (a, b, matches, [start, end, startB, endB]) => {
+  const spans = [];
+  let [a0, b0] = [start, startB];
+  for (const [i, j] of [...matches, [end, endB]]) {
+    if (!same(a, a0, i, b, b0, j)) spans.push([a0, i, b0, j]);
+    a0 = i + 1;
+    b0 = j + 1;
+  }
+  return spans;
+};
+
+const same = (a, a0, a1, b, b0, b1) => {
+  if (a1 - a0 !== b1 - b0) return false;
+  while (a0 < a1) if (a[a0++] !== b[b0++]) return false;
+  return true;
+};
+
+/** The lines that occur once in both, the longest series of them whose order is the same. */
+const anchorsOf = (a, b, [a0, a1, b0, b1]) => {
+  const [once, onceB] = [onceIn(a, a0, a1), onceIn(b, b0, b1)];
+  const pairs = [];
+  for (const [line, i] of once) {
+    const j = i < 0 ? -1 : onceB.get(line) ?? -1;
+    if (j >= 0) pairs.push([i, j]);
+  }
+  return ascending(pairs);
+};
+
+/** Where each line stands, in their order; -1 for one that occurs several times. */
+const onceIn = (lines, start, end) => {
+  const places = new Map();
+  for (let index = start; index < end; index++) places.set(lines[index], places.has(lines[index]) ? -1 : index);
+  return places;
+};
+
+/** The longest series of pairs, given in the order of their first, whose second ascends (patience sorting). */
+const ascending = (pairs) => {
+  const [tops, piles, before] = [[], [], []];
+  pairs.forEach(([, j], index) => {
+    const pile = tops.length === 0 || tops.at(-1) < j ? tops.length : firstNotBelow(tops, j);
+    before.push(pile > 0 ? piles[pile - 1] : -1);
+    tops[pile] = j;
+    piles[pile] = index;
+  });
+  const series = [];
+  for (let at = piles.at(-1) ?? -1; at >= 0; at = before[at]) series.push(pairs[at]);
+  return series.reverse();
+};
+
+const firstNotBelow = (ascends, value) => {
+  let [low, high] = [0, ascends.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (ascends[middle] < value) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+};
+
+/** The matches of the shortest edit script, none where it would cost too much. Takes what it costs from `steps`. */
+const shortest = (a, b, gap, steps) => {
+  const [a0, a1, b0, b1] = gap;
+  const [n, m] = [a1 - a0, b1 - b0];
+  const limit = Math.min(n + m, MAX_EDITS);
+  const middle = limit + 1;
+  const furthest = new Int32Array(2 * middle + 1); // how far one gets on the diagonal k = x - y, at middle + k
+  const rounds = [];
+  for (let edits = 0; edits <= limit; edits++) {
+    rounds.push(furthest.slice(middle - edits - 1, middle + edits + 2));
+    for (let k = -edits; k <= edits; k += 2) {
+      const [left, right] = [furthest[middle + k - 1], furthest[middle + k + 1]];
+      const start = goesDown(k, edits, left, right) ? right : left + 1;
+      let x = start;
+      while (x < n && x - k < m && a[a0 + x] === b[b0 + x - k]) x++;
+      furthest[middle + k] = x;
+      steps.left -= x - start + 1;
+      if (x >= n && x - k >= m) return trace(rounds, gap);
+      if (steps.left <= 0) {
+        steps.left = 0;
+        return [];
+      }
+    }
+  }
+  return [];
+};
+
+const goesDown = (k, edits, left, right) => k === -edits || (k !== edits && left < right);
+
+/**
+ * Back along the path that `shortest` found, to its matches in their order. `rounds` has for each number of edits how far
+ * one got with one less, from diagonal `-edits - 1` on.
+ */
+const trace = (rounds, [a0, a1, b0, b1]) => {
+  const matches = [];
+  let [x, y] = [a1 - a0, b1 - b0];
+  for (let edits = rounds.length - 1; edits >= 0; edits--) {
+    const k = x - y;
+    const [left, right] = [rounds[edits][k + edits], rounds[edits][k + edits + 2]];
+    const down = goesDown(k, edits, left, right);
+    const start = down ? right : left + 1;
+    while (x > start) matches.push([a0 + --x, b0 + --y]);
+    [x, y] = down ? [right, right - k - 1] : [left, left - k + 1];
+  }
+  return matches.reverse();
+};
