@@ -8,7 +8,8 @@ from typing import NamedTuple
 import msgspec
 
 from newel.review.edits import NewId, fused, tidied
-from newel.review.ledger import Applied, FileReview, Hunk, Lines, UnknownHunk, render, touch
+from newel.review.ledger import Applied, FileReview, Hunk, Lines, UnknownHunk, is_head, render, touch
+from newel.review.text import make_head
 from newel.tools.patience import Span, diff
 
 
@@ -36,27 +37,30 @@ def saved(review: FileReview, ids: Collection[str] | None = None) -> FileReview:
             f"{review.path} has no hunk {', '.join(sorted(unknown))} now. Read the review anew."
         )
     base = render(review.base, [hunk for hunk in review.hunks if hunk.id in chosen])
+    headless = bool(base) and not is_head(base[0])  # what was kept of a new file is not what it begins with
+    base = (make_head(), *base) if headless else base
     hunks: list[Hunk] = []
     applied: list[Applied] = []
     spans: list[Span] = []
-    shift = 0
+    shift = int(headless)
     for hunk in review.hunks:  # by their order and not by their lines: several may stand at one place
         if hunk.id not in chosen:
-            hunks.append(msgspec.structs.replace(hunk, a=hunk.a + shift, b=hunk.b + shift))
+            hunks.append(_left(hunk, shift, is_new=bool(base) and not review.base))
             continue
         start, size = hunk.a + shift, len(hunk.top.lines)
-        # A last line without an end, behind which something stands now, was given one.
-        ended = int(hunk.a > 0 and start > 0 and review.base[hunk.a - 1] != base[start - 1])
-        spans.append(Span(hunk.a - ended, hunk.b, start - ended, start + size))
-        origins = {layer.origin for layer in hunk.layers}
+        # A last line without an end, behind which something stands now, was given one: that is of the hunk, too.
+        is_kept = hunk.a > (spans[-1].a1 if spans else 0)
+        ended = int(is_kept and review.base[hunk.a - 1] != base[start - 1])
+        span = Span(hunk.a - ended, hunk.b, start - ended - int(headless and not spans), start + size)
+        spans.append(span)
         applied.append(
             Applied(
                 id=hunk.id,
-                a=start - ended,
-                b=start + size,
-                before=review.base[hunk.a - ended : hunk.b],
+                a=span.b0,
+                b=span.b1,
+                before=review.base[span.a0 : span.a1],
                 run=next((layer.run for layer in hunk.layers if layer.run), ""),
-                intact=len(origins) == 1,
+                intact=len({layer.origin for layer in hunk.layers}) == 1,
             )
         )
         shift += size - (hunk.b - hunk.a)
@@ -67,6 +71,17 @@ def saved(review: FileReview, ids: Collection[str] | None = None) -> FileReview:
         applied=(*_carried(review.applied, spans), *applied),
         rev=review.rev + 1,
     )
+
+
+def _left(hunk: Hunk, shift: int, *, is_new: bool) -> Hunk:
+    """A hunk that was not saved, in the base as it is then. Of a file that ``is_new``, the head is there by now."""
+    if not is_new:
+        return msgspec.structs.replace(hunk, a=hunk.a + shift, b=hunk.b + shift)
+    layers = tuple(
+        msgspec.structs.replace(layer, lines=tuple(line for line in layer.lines if not is_head(line)))
+        for layer in hunk.layers
+    )
+    return msgspec.structs.replace(hunk, a=max(shift, 1), b=max(shift, 1), layers=layers)
 
 
 def rebased(
@@ -80,7 +95,7 @@ def rebased(
     if not spans:
         return review
     hunks: list[Hunk] = []
-    for group in _groups(review.hunks, spans):
+    for group in _groups(review, spans):
         shift = _growth(span for span in spans if span.a1 <= group.a and span not in group.spans)
         if not group.spans:
             hunks += [
@@ -119,21 +134,29 @@ class Group(NamedTuple):
     spans: list[Span]
 
 
-def _groups(hunks: Sequence[Hunk], spans: Sequence[Span]) -> list[Group]:
+def _groups(review: FileReview, spans: Sequence[Span]) -> list[Group]:
     groups: list[Group] = []
     # At the same place the change of the base comes first, so that a hunk there meets it.
     items = [(span.a0, span.a1, 0, index) for index, span in enumerate(spans)]
-    items += [(hunk.a, hunk.b, 1, index) for index, hunk in enumerate(hunks)]
+    # To delete a file is about all of it, whatever was in it at the time.
+    items += [
+        (hunk.a, len(review.base) + 1 if _deletes(review.base, hunk) else hunk.b, 1, index)
+        for index, hunk in enumerate(review.hunks)
+    ]
     for a, b, kind, index in sorted(items):
         if not groups or not touch(groups[-1].a, groups[-1].b, a, b):
             groups.append(Group(a, b, [], []))
         last = groups[-1]
-        groups[-1] = Group(last.a, max(last.b, b), last.hunks, last.spans)
+        groups[-1] = last._replace(b=max(last.b, b))
         if kind:
-            last.hunks.append(hunks[index])
+            last.hunks.append(review.hunks[index])
         else:
             last.spans.append(spans[index])
-    return groups
+    return [group._replace(b=min(group.b, len(review.base))) for group in groups]
+
+
+def _deletes(base: Lines, hunk: Hunk) -> bool:
+    return hunk.a == 0 < hunk.b and is_head(base[0]) and not hunk.top.lines
 
 
 def _growth(spans: Iterable[Span]) -> int:

@@ -15,11 +15,13 @@ from newel.review.ledger import (
     Layer,
     Lines,
     buffer,
+    is_head,
     joined,
     placed,
     render,
     touch,
 )
+from newel.review.text import make_head
 
 NewId = Callable[[], str]
 """Makes the id of a hunk."""
@@ -43,21 +45,39 @@ def edit(review: FileReview, start: int, end: int, layer: Layer, new_id: NewId) 
 
     Where that touches no hunk, it is a new one; what it touches becomes one hunk, with one layer more unless the topmost is
     of the same hand. What comes out as the base has it is no hunk. A rejected hunk that the edit writes over is gone.
-    Raises ``BadRange``, and ``Contested`` where an agent's edit touches what the user wrote.
+    Raises ``BadRange``, also where a file's head would not be its first line any more, and ``Contested`` where an agent's
+    edit touches what the user wrote.
     """
     text, lines = buffer(review), layer.lines
-    if lines and start == len(text) and text and not text[-1].endswith("\n"):
-        start, lines = (
-            start - 1,
-            joined(text[-1:], lines),
-        )  # what comes behind a last line without an end gives it one
+    if not 0 <= start <= end <= len(text):
+        raise BadRange(f"{review.path} has no lines {start} to {end}; it has {len(text)}.")
+    if lines and not text and not is_head(lines[0]):
+        lines = (make_head(), *lines)  # a file that is not there comes into being
+    wanted = joined(text[:start], lines, text[end:])
+    if any(map(is_head, wanted[1:])) or (wanted and text and is_head(text[0]) and not is_head(wanted[0])):
+        raise BadRange(f"{review.path}: lines {start} to {end} take the place of the file's head.")
+    is_open = bool(lines) and 0 < start == len(text) and not text[-1].endswith("\n")
+    if not is_open:
+        after = _edited(review, (start, end), msgspec.structs.replace(layer, lines=lines), new_id)
+        if start == 0 or buffer(after) == wanted:
+            return after
+    # The line before lacks an end, or would without what stood behind it: it belongs to the edit.
+    layer = msgspec.structs.replace(layer, lines=wanted[start - 1 : start] + lines)
+    return _edited(review, (start - 1, end), layer, new_id)
+
+
+def _edited(review: FileReview, place: tuple[int, int], layer: Layer, new_id: NewId) -> FileReview:
+    text, (start, end) = buffer(review), place
     reach = _reach(review, start, end)
     if layer.origin == "agent" and any(hunk.has_user_layer for hunk in reach.touched):
         ids = ", ".join(hunk.id for hunk in reach.touched)
         raise Contested(
             f"{review.path}: the user has edited these lines (hunk {ids}); decide that hunk first."
         )
-    lines = joined(text[reach.start : start], lines, text[end : reach.end])
+    lines = joined(text[reach.start : start], layer.lines, text[end : reach.end])
+    lines = joined(lines, text[reach.end : reach.end + 1])[
+        : len(lines)
+    ]  # with an end, unless it is the file's
     layers = _stacked(
         fused(review.base, reach.a, reach.b, reach.touched), msgspec.structs.replace(layer, lines=lines)
     )
@@ -76,9 +96,6 @@ def edit(review: FileReview, start: int, end: int, layer: Layer, new_id: NewId) 
 
 def _reach(review: FileReview, start: int, end: int) -> Reach:
     shown = [each for each in placed(review) if each.hunk.is_shown]
-    grown = sum(each.end - each.start - (each.hunk.b - each.hunk.a) for each in shown)
-    if not 0 <= start <= end <= len(review.base) + grown:
-        raise BadRange(f"{review.path} has no lines {start} to {end}; it has {len(review.base) + grown}.")
     touched = [each for each in shown if touch(each.start, each.end, start, end)]
     before = [each for each in shown if each.end <= start and each not in touched]
     shift = sum(each.end - each.start - (each.hunk.b - each.hunk.a) for each in before)
@@ -94,6 +111,7 @@ def _reach(review: FileReview, start: int, end: int) -> Reach:
 def _around(review: FileReview, reach: Reach) -> tuple[list[Hunk], list[Hunk]]:
     """The hunks on either side, without rejected ones whose base lines are written over."""
     touched = {hunk.id for hunk in reach.touched}
+    is_new = not review.base and not any(hunk.is_shown for hunk in review.hunks)
     left: list[Hunk] = []
     right: list[Hunk] = []
     for hunk in review.hunks:
@@ -101,6 +119,8 @@ def _around(review: FileReview, reach: Reach) -> tuple[list[Hunk], list[Hunk]]:
             continue
         if hunk.is_shown:
             (left if hunk.id in reach.before else right).append(hunk)
+        elif is_new:
+            continue  # another version of the file takes its place
         elif hunk.b <= reach.a and not right:
             left.append(hunk)
         elif hunk.a >= reach.b:

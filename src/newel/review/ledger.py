@@ -137,6 +137,11 @@ def placed(review: FileReview) -> Iterator[Placed]:
         yield Placed(hunk, start, start + size)
 
 
+def is_head(line: str) -> bool:
+    """Whether a line is a file's head, or names the bytes of one that is no text."""
+    return line.startswith("\0")
+
+
 def joined(*pieces: Lines) -> Lines:
     """The pieces of a text, one after the other. Only its last line may lack an end; another one is given it."""
     lines: list[str] = []

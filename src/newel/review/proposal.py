@@ -10,7 +10,7 @@ import msgspec
 
 from newel.review.edits import NewId, edit
 from newel.review.ledger import BadRange, Conflict, FileReview, Layer, Lines, buffer
-from newel.review.text import head_of, is_blob, make_head
+from newel.review.text import head_of, is_blob
 from newel.tools.patience import diff
 from newel.tools.project.edits import ProposedEdit, lines_hash
 
@@ -51,9 +51,11 @@ def propose(
     for change in sorted(edits, key=lambda each: (each.start_line, each.operation != "insert"), reverse=True):
         start, end = place(text, change)
         lines = _lines(change, text, end)
-        for a, b, new in reversed(list(_pieces(text, start, end, lines, size))):
+        grown, before = 0, len(buffer(review))
+        for a, b, new in _pieces(text, start, end, lines, size):
             layer = Layer(origin="agent", lines=new, run=run, edits=(change.edit_id,))
-            review = edit(review, a, b, layer, new_id)
+            review = edit(review, a + grown, b + grown, layer, new_id)
+            grown = len(buffer(review)) - before
     return _marked(review, run, size)
 
 
@@ -104,8 +106,7 @@ def _lines(change: ProposedEdit, text: Lines, end: int) -> Lines:
         # Only behind the end of a file may a line lack its own, and only if the file's last line does.
         open_end = end == len(text) and bool(text) and not text[-1].endswith("\n")
         lines.append(last if open_end else last + ("\r\n" if crlf else "\n"))
-    head = () if text else (make_head(),)  # a file that is not there yet comes into being
-    return (*head, *lines)
+    return tuple(lines)
 
 
 def _pieces(

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 import msgspec
 
-from newel.review.edits import NewId
+from newel.review.edits import NewId, tidied
 from newel.review.ledger import Applied, Conflict, FileReview, Hunk, Layer, Lines, UnknownHunk, touch
 from newel.tools.patience import diff
 
@@ -28,12 +28,9 @@ def reverted(review: FileReview, ids: Collection[str], new_id: NewId) -> FileRev
         for hunk in review.hunks
         if hunk.is_shown or not any(touch(hunk.a, hunk.b, one.a, one.b) for one in back)
     ]
-    hunks += [
-        Hunk(
-            id=new_id(), a=one.a, b=one.b, layers=(Layer(origin="user", lines=one.before),), state="accepted"
-        )
-        for one in back
-    ]
+    for one in back:
+        layers = (Layer(origin="user", lines=one.before),)
+        hunks += tidied(review.base, Hunk(id=new_id(), a=one.a, b=one.b, layers=layers, state="accepted"))
     hunks.sort(key=lambda hunk: (hunk.a, hunk.b))
     return msgspec.structs.replace(review, hunks=tuple(hunks), rev=review.rev + 1)
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from newel.review.edits import edit
-from newel.review.ledger import FileReview, Layer, Lines, render
+from newel.review.ledger import FileReview, Layer, Lines, buffer, render
 from newel.review.patches import file_patch, hunk_patch
 from newel.review.text import content_of, lines_of
 
@@ -65,8 +65,9 @@ def test_the_hunks_that_were_accepted_are_a_patch(text: str, edits: list[tuple[i
     review = FileReview(path="f", base=lines_of(text.encode()))
     size = len(review.base)
     for x, y, new, _ in sorted(edits, key=lambda each: -(each[0] % size)):
-        start = min(max(x % size, 1), size)
-        end = min(start + y % 3, size)
+        shown = len(buffer(review))
+        start = min(max(x % size, 1), shown)
+        end = min(start + y % 3, shown)
         layer = Layer(origin="agent", lines=lines_of(new.encode())[1:], run="r")
         review = edit(review, start, end, layer, lambda: str(next(ids)))
     kept = [hunk for index, hunk in enumerate(review.hunks) if edits[index % len(edits)][3]] if edits else []
