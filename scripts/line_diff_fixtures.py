@@ -130,12 +130,23 @@ def at_the_limits() -> Iterator[Case]:
         a[drawn_below(rng, len(a))] = "old\n"
         b[drawn_below(rng, len(b))] = "new\n"
     yield "3,000 equal lines with changes", a, b
-    for name, gaps in (("fewer", 40), ("more", 60)):
-        a, b = list[str](), list[str]()
-        for gap in range(gaps):  # what is different throughout costs the most
-            a += [*["r\n"] * 2, *["s\n"] * 2, f"{gap}\n", *["old\n"] * 101, f"{gap}.5\n"]
-            b += [*["s\n"] * 2, *["r\n"] * 2, f"{gap}\n", *["new\n"] * 101, f"{gap}.5\n"]
-        yield f"{name} steps than are taken", a, b
+    a, b = different(40)
+    yield "fewer steps than are taken", a, b
+    long = ["same\n"] * 200_000  # matches cost steps, too
+    yield (
+        "more steps than are taken",
+        [*a, *["old\n"] * 2, *long, *["old\n"] * 2],
+        [*b, *["new\n"] * 2, *long, *["new\n"] * 2],
+    )
+
+
+def different(gaps: int) -> tuple[Lines, Lines]:
+    """What costs the most to compare: gaps in which every line differs, and none is an anchor."""
+    a, b = list[str](), list[str]()
+    for gap in range(gaps):
+        a += [*["r\n"] * 2, *["s\n"] * 2, f"{gap}\n", *["old\n"] * 101, f"{gap}.5\n"]
+        b += [*["s\n"] * 2, *["r\n"] * 2, f"{gap}\n", *["new\n"] * 101, f"{gap}.5\n"]
+    return a, b
 
 
 def nested(depth: int, odd: str) -> Lines:
