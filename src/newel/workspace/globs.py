@@ -1,0 +1,137 @@
+"""Patterns of paths, with one meaning wherever files are listed or searched."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice, takewhile
+from typing import Final
+
+LONGEST: Final = 400
+"""Characters of a pattern."""
+
+ALTERNATIVES: Final = 100
+"""Patterns that the braces of one may stand for."""
+
+_SYSTEM_FILES: Final = frozenset({"desktop.ini", "ehthumbs.db", "thumbs.db"})
+"""What systems without leading dots hide; in lower case."""
+
+_FOLDERS: Final = "**"
+_WILD: Final = frozenset("*?[{")
+
+
+def left_out(name: str) -> bool:
+    """Whether a file or folder of this name belongs to git or to the system and is never shown."""
+    return name.lower() == ".git" or name.lower() in _SYSTEM_FILES
+
+
+def is_text(name: str) -> bool:
+    """Whether a name can be sent: one that is not UTF-8 holds halves of surrogate pairs."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+class Glob:
+    """A pattern of paths that are relative to some folder, with ``/`` between their parts.
+
+    ``*``, ``?`` and ``[a-z]`` stand for what is within one name, ``**`` for any number of folders,
+    ``{a,b}`` for either. A pattern without ``/`` fits at any depth; one that ends with a plain name fits the
+    files of a folder of that name, too. As in a shell, a wildcard never stands for a leading dot: a hidden
+    file's name is written out. Raises ``ValueError`` with words fit for whoever wrote the pattern.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        if len(pattern) > LONGEST:
+            raise ValueError(f"a glob has at most {LONGEST} characters")
+        if "\0" in pattern or not is_text(pattern):
+            raise ValueError("a glob holds characters that no name has")
+        parts = [part for part in pattern.split("/") if part not in {"", "."}]
+        if ".." in parts:
+            raise ValueError("a glob cannot lead out of the project with `..`")
+        if "/" not in pattern:
+            parts.insert(0, _FOLDERS)
+        if not parts or pattern.endswith("/"):
+            parts.append(_FOLDERS)
+        few = list(islice(_alternatives("/".join(parts)), ALTERNATIVES + 1))
+        if len(few) > ALTERNATIVES:
+            raise ValueError(f"the braces of a glob may stand for at most {ALTERNATIVES} patterns")
+        plain = list(takewhile(_WILD.isdisjoint, parts[:-1]))
+        self.base = "/".join(plain)
+        """The folder that every path which fits is in; empty for the one where paths begin."""
+        self.names_hidden = any(
+            part.startswith(".") for each in few for part in each.split("/")[len(plain) :]
+        )
+        """Whether it writes out a leading dot below ``base``."""
+        self._patterns = [pattern for each in few for pattern in _patterns(each)]
+
+    def matches(self, path: str) -> bool:
+        """Whether a file's path fits. Nothing in ``.git`` does, and no file that a system hides."""
+        names = path.split("/")
+        return not any(map(left_out, names)) and any(_fits(names, each) for each in self._patterns)
+
+
+class _Name:
+    """A part of a pattern: fits one name, or as ``**`` any number of them."""
+
+    def __init__(self, part: str) -> None:
+        import fnmatch
+
+        self.repeats = part == _FOLDERS
+        self._dotted = part.startswith(".")
+        # The translation takes linear time for any pattern; of the two signs for "none of these" it knows one.
+        self._regex = re.compile(fnmatch.translate(part.replace("[^", "[!")))
+
+    def fits(self, name: str) -> bool:
+        return name.startswith(".") == self._dotted and self._regex.match(name) is not None
+
+
+def _patterns(whole: str) -> Iterator[list[_Name]]:
+    parts = [part for part in whole.split("/") if part]
+    yield [_Name(part) for part in parts]
+    if parts and _WILD.isdisjoint(parts[-1]):
+        yield [_Name(part) for part in (*parts, _FOLDERS)]
+
+
+def _fits(names: Sequence[str], pattern: Sequence[_Name]) -> bool:
+    """Name by name, all places in the pattern that the names so far can have led to."""
+    places = _passed({0}, pattern)
+    for name in names:
+        reached: set[int] = set()
+        for place in places:
+            if place < len(pattern) and pattern[place].fits(name):
+                reached.add(place + 1)
+                if pattern[place].repeats:
+                    reached.add(place)
+        places = _passed(reached, pattern)
+    return len(pattern) in places
+
+
+def _passed(places: set[int], pattern: Sequence[_Name]) -> set[int]:
+    """With those behind each ``**`` that stands for no folder; the last one stands for a file at least."""
+    for place in range(len(pattern) - 1):
+        if place in places and pattern[place].repeats:
+            places.add(place + 1)
+    return places
+
+
+def _alternatives(pattern: str) -> Iterator[str]:
+    """The patterns without braces that one stands for. Raises ``ValueError`` where a brace is not closed."""
+    opened = pattern.find("{")
+    if opened < 0:
+        yield pattern
+        return
+    depth, start, parts = 0, opened + 1, list[str]()
+    for end in range(opened, len(pattern)):
+        character = pattern[end]
+        depth += (character == "{") - (character == "}")
+        if (character == "," and depth == 1) or depth == 0:
+            parts.append(pattern[start:end])
+            start = end + 1
+        if depth == 0:
+            for part in parts:
+                yield from _alternatives(pattern[:opened] + part + pattern[start:])
+            return
+    raise ValueError("a `{` of the glob has no `}`")

@@ -1,0 +1,217 @@
+"""Searching a workspace's files for a text.
+
+``rg``, where the workspace's host has it, tells which files may hold the text; without it all files may. What
+is in a file is then told by looking into it here, through the port, so that the answer is the same either way,
+and is about the content that the port reads.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import shlex
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final, Literal
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+import msgspec
+
+from newel.agent.errors import WorkspaceError
+from newel.workspace.globs import Glob, is_text
+from newel.workspace.port import Workspace
+from newel.workspace.walk import Walked, below, in_order, is_plain, walk
+
+LARGEST_FILE: Final = 8 << 20
+"""Bytes of a file that is looked into."""
+
+LONGEST_LINE: Final = 500
+"""Characters of a line that are shown."""
+
+LONGEST_TEXT: Final = 500
+"""Characters that can be searched for."""
+
+MOST_FILES: Final = 100_000
+"""Files that are looked into where there is no ``rg``."""
+
+CONTEXT: Final = 4
+"""Lines that are shown before a match, and behind it."""
+
+_INLINE: Final = 64 * 1024
+"""Bytes up to which looking through a file is cheaper than handing it to a thread."""
+
+
+class Query(msgspec.Struct, frozen=True, kw_only=True):
+    """What to look for: a text within one line, as it is; a text without capitals finds capitals, too.
+
+    ``glob`` is a pattern of paths (see ``Glob``). ``limit`` bounds the matches, ``lines`` the lines of each,
+    ``room`` the bytes of all that is shown, ``seconds`` the time.
+    """
+
+    text: str
+    glob: str = "**/*"
+    limit: int = 20
+    lines: int = 20
+    room: int = 64 * 1024
+    seconds: float = 30
+
+
+class Match(msgspec.Struct, frozen=True):
+    """Lines around one place or several: ``start`` counts from 1, ``lines`` have their ends, ``snippet`` is
+    what to show of them, with ``…`` where a line was too long.
+    """
+
+    path: str
+    start: int
+    lines: tuple[str, ...]
+    snippet: str
+
+
+class Found(msgspec.Struct, frozen=True):
+    """Matches in the order of their paths and lines. ``stopped`` is the bound that left others out."""
+
+    matches: list[Match]
+    stopped: Literal["", "limit", "room", "seconds", "files"] = ""
+
+
+async def search(workspace: Workspace, query: Query, *, staged: Collection[str] = ()) -> Found:
+    """Look for a text in the UTF-8 files that a glob names, up to 8 MiB long, links not followed.
+
+    ``staged`` are the relative paths of files that the port reads otherwise than a command on the host does.
+    Raises ``ValueError`` for a text or a glob that cannot be searched for, saying why.
+    """
+    wanted, glob = _Wanted(query.text), Glob(query.glob)
+    matches: list[Match] = []
+    room = query.room
+    with anyio.move_on_after(query.seconds):
+        candidates = await _candidates(workspace, wanted, glob)
+        for path in sorted({*candidates.files, *staged}, key=in_order):
+            if not glob.matches(path):
+                continue
+            for match in await _look_into(workspace, path, wanted, query):
+                room -= len(match.snippet.encode())
+                if len(matches) == query.limit or (room < 0 and matches):
+                    return Found(matches, "limit" if len(matches) == query.limit else "room")
+                matches.append(match)
+        return Found(matches, "" if candidates.complete else "files")
+    return Found(matches, "seconds")
+
+
+class _Wanted:
+    """A text as an expression that finds it: ``regex`` in bytes, ``for_rg`` in the language of ``rg``.
+
+    A letter stands there in its forms and not under a flag: engines differ in what they take for one letter.
+    """
+
+    def __init__(self, text: str) -> None:
+        if not text.strip():
+            raise ValueError("the text to search for is empty")
+        if len(text) > LONGEST_TEXT:
+            raise ValueError(f"the text to search for has more than {LONGEST_TEXT} characters")
+        if not is_text(text) or not {"\r", "\n", "\0"}.isdisjoint(text):
+            raise ValueError("the text to search for must be one line; search for one of its lines")
+        small = text == text.lower()
+        letters = [
+            {letter, letter.upper()} if small and len(letter.upper()) == 1 else {letter} for letter in text
+        ]
+        self.regex = re.compile(
+            b"".join(b"(?:%b)" % b"|".join(re.escape(form.encode()) for form in forms) for forms in letters)
+        )
+        self.for_rg = "".join(f"[{''.join(map(_code_point, forms))}]" for forms in letters)
+
+
+def _code_point(letter: str) -> str:
+    return rf"\x{{{ord(letter):x}}}"
+
+
+async def _candidates(workspace: Workspace, wanted: _Wanted, glob: Glob) -> Walked:
+    """The files that may hold the text."""
+    if not is_plain(workspace, below(workspace, glob.base)):
+        return Walked([], complete=True)
+    named = await _named_by_rg(workspace, wanted, glob)
+    if named is not None:
+        return Walked(named, complete=True)
+    return await walk(workspace, glob.base, hidden=glob.names_hidden, limit=MOST_FILES)
+
+
+async def _named_by_rg(workspace: Workspace, wanted: _Wanted, glob: Glob) -> list[str] | None:
+    """None if there is no ``rg``, if it met with an error, or if it named more files than can be passed on:
+    then the text is so common that going from file to file soon finds enough of it.
+    """
+    words = [
+        *("rg", "--no-config", "--no-ignore", *(["--hidden"] if glob.names_hidden else [])),
+        *("--encoding=none", "--glob=!.git", "--files-with-matches", "--null"),
+        *(f"--regexp={wanted.for_rg}", "--", f"./{glob.base}"),
+    ]
+    done = await workspace.run(f"exec {shlex.join(words)}")
+    if done.exit_code not in {0, 1} or done.truncated:
+        return None
+    return [path.removeprefix("./") for path in done.stdout.split("\0")[:-1]]
+
+
+async def _look_into(workspace: Workspace, path: str, wanted: _Wanted, query: Query) -> list[Match]:
+    """What a file has, one match more than wanted at most; nothing if it is gone, no text or not readable."""
+    absolute = below(workspace, path)
+    await anyio.lowlevel.checkpoint()  # reading a short file is none
+    try:
+        info = await workspace.stat(absolute) if is_plain(workspace, absolute) else None
+        if info is None or info.kind != "file" or info.size > LARGEST_FILE:
+            return []
+        data = await workspace.read_bytes(absolute, size=LARGEST_FILE)
+    except WorkspaceError:
+        return []
+    if len(data) <= _INLINE:
+        return _matches(path, data, wanted, query)
+    return await anyio.to_thread.run_sync(_matches, path, data, wanted, query, abandon_on_cancel=True)
+
+
+def _matches(path: str, data: bytes, wanted: _Wanted, query: Query) -> list[Match]:
+    if b"\0" in data or wanted.regex.search(data) is None or not _is_utf8(data):
+        return []
+    lines = io.BytesIO(data).readlines()
+    found: list[Match] = []
+    for start, end in _pieces(lines, wanted, query.lines):
+        if len(found) > query.limit:
+            break
+        snippet = "".join(_shown(line, wanted) for line in lines[start:end])
+        found.append(Match(path, start + 1, tuple(line.decode() for line in lines[start:end]), snippet))
+    return found
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _pieces(lines: Sequence[bytes], wanted: _Wanted, most: int) -> Iterator[tuple[int, int]]:
+    """The lines ``start:end`` around each place; places near each other share a piece of ``most`` lines."""
+    context = min(CONTEXT, (most - 1) // 2)
+    start = end = 0
+    for number, line in enumerate(lines):
+        if wanted.regex.search(line) is None:
+            continue
+        behind = min(number + context + 1, len(lines))
+        if end and number - context <= end and behind - start <= most:
+            end = behind
+        elif number >= end:
+            if end:
+                yield start, end
+            start, end = max(number - context, end), behind
+    if end:
+        yield start, end
+
+
+def _shown(line: bytes, wanted: _Wanted) -> str:
+    """A line as it is shown: of one that is too long the part around the text, or its beginning."""
+    text = line.decode()
+    if len(text) <= LONGEST_LINE:
+        return text
+    place = wanted.regex.search(line)
+    before = len(line[: place.start()].decode()) if place else 0
+    start = max(0, before - LONGEST_LINE // 2)
+    end = start + LONGEST_LINE
+    return f"{'…' if start else ''}{text[start:end].rstrip()}{'…' if end < len(text) else ''}\n"

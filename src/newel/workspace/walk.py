@@ -1,0 +1,67 @@
+"""The files below a folder of a workspace, whatever host it is on."""
+
+from __future__ import annotations
+
+import posixpath
+from typing import NamedTuple
+
+import anyio.lowlevel
+
+from newel.agent.errors import WorkspaceError
+from newel.workspace.globs import is_text, left_out
+from newel.workspace.port import Workspace
+
+
+class Walked(NamedTuple):
+    """Paths relative to the workspace's root, in order; not ``complete`` if there are more."""
+
+    files: list[str]
+    complete: bool
+
+
+def below(workspace: Workspace, path: str) -> str:
+    """The absolute path of one that is relative to the root; an empty one is the root."""
+    return posixpath.join(workspace.root, path) if path else workspace.root
+
+
+def in_order(path: str) -> list[str]:
+    """Sorts paths so that a folder's files stand together."""
+    return path.split("/")
+
+
+async def walk(workspace: Workspace, base: str = "", *, hidden: bool = False, limit: int) -> Walked:
+    """All regular files below ``base``, a path relative to the root; at most ``limit`` of them.
+
+    Left out are what git and the system keep for themselves, names that are not UTF-8, folders behind links,
+    folders that cannot be read, and unless ``hidden`` names with a leading dot. A link to a file is taken for
+    a file: only looking at each by itself could tell.
+    """
+    files: list[str] = []
+    pending = [(base, True)]
+    while pending:
+        path, is_folder = pending.pop()
+        if not is_folder:
+            if len(files) == limit:
+                return Walked(files, complete=False)
+            files.append(path)
+            continue
+        await anyio.lowlevel.checkpoint()
+        absolute = below(workspace, path)
+        try:
+            entries = await workspace.list(absolute, limit=limit) if is_plain(workspace, absolute) else []
+        except WorkspaceError:
+            continue
+        pending += [
+            (posixpath.join(path, entry.name), entry.kind == "directory")
+            for entry in reversed(entries)
+            if entry.kind != "other"
+            and not left_out(entry.name)
+            and (hidden or not entry.name.startswith("."))
+            and is_text(entry.name)
+        ]
+    return Walked(files, complete=True)
+
+
+def is_plain(workspace: Workspace, absolute: str) -> bool:
+    """Whether no part of a path is a link, nor anything else but a name."""
+    return workspace.resolve(absolute) == absolute

@@ -1,0 +1,329 @@
+"""Searching a workspace: the same answer with ``rg`` and without it, bounded, and never from where it must not."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from newel.workspace.globs import Glob
+from newel.workspace.local import LocalWorkspace
+from newel.workspace.search import Found, Query, search
+from newel.workspace.walk import walk
+
+pytestmark = pytest.mark.anyio
+
+RG = shutil.which("rg", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+needs_rg = pytest.mark.skipif(RG is None, reason="rg is not installed")
+
+Engine = Callable[[Path], LocalWorkspace]
+
+
+@pytest.fixture(params=["rg", "python"])
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Engine:
+    """Makes a workspace whose commands find ``rg``, or find nothing but a shell."""
+    if request.param == "rg" and RG is None:
+        pytest.skip("rg is not installed")
+    return lambda folder: LocalWorkspace(str(folder), environ=environ(tmp_path, rg=request.param == "rg"))
+
+
+def environ(tmp_path: Path, *, rg: bool) -> dict[str, str]:
+    """An environment whose path has a shell and, if wanted, ``rg``."""
+    folder = tmp_path / f"programs-{rg}"
+    folder.mkdir(exist_ok=True)
+    for name, program in (("bash", shutil.which("bash")), ("rg", RG if rg else None)):
+        if program and not (folder / name).exists():
+            (folder / name).symlink_to(program)
+    return {"PATH": str(folder)}
+
+
+def project(tmp_path: Path, **files: str | bytes) -> Path:
+    folder = tmp_path / "project"
+    for name, content in files.items():
+        put(folder, name, content)
+    return folder
+
+
+def put(folder: Path, name: str, content: str | bytes) -> None:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def places(found: Found) -> list[tuple[str, int, int]]:
+    return [(match.path, match.start, len(match.lines)) for match in found.matches]
+
+
+async def paths(workspace: LocalWorkspace, glob: str) -> list[str]:
+    found = await search(workspace, Query(text="needle", glob=glob))
+    return [match.path for match in found.matches]
+
+
+async def test_a_match_comes_with_the_lines_around_it(engine: Engine, tmp_path: Path) -> None:
+    lines = [f"line {number}\n" for number in range(1, 40)]
+    lines[17] = "here is the needle\n"
+    folder = project(tmp_path, **{"notes/team/onboarding.md": "".join(lines)})
+    found = await search(engine(folder), Query(text="needle"))
+    assert places(found) == [("notes/team/onboarding.md", 14, 9)]
+    assert found.matches[0].snippet == "".join(lines[13:22]) == "".join(found.matches[0].lines)
+    assert found.stopped == ""
+
+
+async def test_matches_come_in_the_order_of_paths_and_lines(engine: Engine, tmp_path: Path) -> None:
+    names = ["a-b/x", "a/z", "a/b/y", "b", "B", "ä"]
+    folder = project(tmp_path, **dict.fromkeys(names, "needle\n" + "\n" * 20 + "needle\n"))
+    found = await search(engine(folder), Query(text="needle"))
+    assert places(found) == [
+        (name, start, 5) for name in ["B", "a/b/y", "a/z", "a-b/x", "b", "ä"] for start in (1, 18)
+    ]
+
+
+async def test_places_near_each_other_are_shown_once(engine: Engine, tmp_path: Path) -> None:
+    folder = project(tmp_path, f="needle\n" * 50)
+    found = await search(engine(folder), Query(text="needle"))
+    assert places(found) == [("f", 1, 20), ("f", 21, 20), ("f", 41, 10)]
+    assert "".join(match.snippet for match in found.matches) == "needle\n" * 50
+
+
+async def test_a_text_is_found_as_it_is_and_not_as_an_expression(engine: Engine, tmp_path: Path) -> None:
+    text = r"""a.*b [x] {2} (?i) $HOME `id` "q" 'q' \n -- ^$ ! é"""
+    folder = project(tmp_path, yes=f"-- {text} --\n", no="aXXb x 22 /root uid\n")
+    assert places(await search(engine(folder), Query(text=text))) == [("yes", 1, 1)]
+    assert places(await search(engine(folder), Query(text="-- a"))) == [("yes", 1, 1)]
+
+
+async def test_small_letters_find_capitals_and_capitals_only_themselves(
+    engine: Engine, tmp_path: Path
+) -> None:
+    folder = project(tmp_path, a="ÜBER Straße", b="über straße", c="uber strasse")
+    for text, names in {
+        "über": ["a", "b"],
+        "Ü": [],
+        "ÜBER": ["a"],
+        "STRASSE": [],
+        "straße": ["a", "b"],
+    }.items():
+        found = await search(engine(folder), Query(text=text))
+        assert [match.path for match in found.matches] == (["a"] if text == "Ü" else names)
+
+
+async def test_git_hidden_and_system_files_stay_out(engine: Engine, tmp_path: Path) -> None:
+    names = [".git/config", "sub/.git/x", ".env", ".github/ci.yml", "x/.DS_Store", "Thumbs.db", "ok"]
+    folder = project(tmp_path, **dict.fromkeys(names, "needle"))
+    workspace = engine(folder)
+    assert await paths(workspace, "**/*") == ["ok"]
+    assert await paths(workspace, ".github/**") == [".github/ci.yml"]
+    assert await paths(workspace, "**/.env") == [".env"]
+    assert await paths(workspace, ".git/**") == []
+    assert await paths(workspace, "{.git,.env,ok}") == [".env", "ok"]
+
+
+async def test_what_git_ignores_is_found_all_the_same(engine: Engine, tmp_path: Path) -> None:
+    names = [".gitignore", ".ignore", ".rgignore", ".git/info/exclude"]
+    folder = project(tmp_path, **dict.fromkeys(names, "out\n"), **{"out/x": "needle", ".git/HEAD": ""})
+    assert await paths(engine(folder), "**/*") == ["out/x"]
+
+
+async def test_links_are_not_followed(engine: Engine, tmp_path: Path) -> None:
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "key").write_text("needle")
+    folder = project(tmp_path, **{"a/ok": "needle"})
+    (folder / "file").symlink_to(tmp_path / "secret" / "key")
+    (folder / "folder").symlink_to(tmp_path / "secret")
+    (folder / "again").symlink_to(folder)
+    for glob, names in {"**/*": ["a/ok"], "folder/*": [], "file": [], "again/a/ok": []}.items():
+        assert await paths(engine(folder), glob) == names
+
+
+async def test_only_text_is_searched(engine: Engine, tmp_path: Path) -> None:
+    folder = project(
+        tmp_path,
+        binary=b"needle\0",
+        latin=b"needle\n\xe4\n",
+        wide="needle".encode("utf-16"),
+        bom=b"\xef\xbb\xbfneedle",
+        windows=b"one\r\nneedle\r\n",
+    )
+    os.mkfifo(folder / "pipe")
+    (folder / "large").write_bytes(b"needle\n" + b"x" * (8 << 20))
+    put(folder, "\udcfe", "needle")
+    found = await search(engine(folder), Query(text="needle"))
+    assert [(match.path, match.lines) for match in found.matches] == [
+        ("bom", ("\ufeffneedle",)),
+        ("windows", ("one\r\n", "needle\r\n")),
+    ]
+    assert places(await search(engine(folder), Query(text="\ufeffneedle"))) == [("bom", 1, 1)]
+
+
+async def test_a_folder_that_is_not_there_holds_nothing(engine: Engine, tmp_path: Path) -> None:
+    folder = project(tmp_path, a="needle", **{"b/c": "needle"})
+    (folder / "gone").symlink_to(tmp_path / "nothing")
+    assert await paths(engine(folder), "**/*") == ["a", "b/c"]
+    assert await paths(engine(folder), "gone/*") == []
+    assert await paths(engine(folder), "missing/**") == []
+    assert await paths(engine(folder), "a/*") == []
+
+
+async def test_each_bound_ends_the_search_and_says_so(engine: Engine, tmp_path: Path) -> None:
+    folder = project(tmp_path, **{f"f{number}": "needle\n" for number in range(5)})
+    workspace = engine(folder)
+    assert (await search(workspace, Query(text="needle", limit=5))).stopped == ""
+    few = await search(workspace, Query(text="needle", limit=4))
+    assert ([match.path for match in few.matches], few.stopped) == (["f0", "f1", "f2", "f3"], "limit")
+    small = await search(workspace, Query(text="needle", room=20))
+    assert (len(small.matches), small.stopped) == (2, "room")
+    assert len((await search(workspace, Query(text="needle", room=1))).matches) == 1
+    assert await search(workspace, Query(text="needle", seconds=0)) == Found([], "seconds")
+
+
+async def test_a_long_line_is_shown_around_the_text(engine: Engine, tmp_path: Path) -> None:
+    folder = project(tmp_path, f="ä" * 100_000 + "needle" + "ö" * 100_000 + "\n", g="y" * 501 + "\nneedle\n")
+    long, other = (await search(engine(folder), Query(text="needle"))).matches
+    assert long.snippet == "…" + "ä" * 250 + "needle" + "ö" * 244 + "…\n"
+    assert other.snippet == "y" * 500 + "…\nneedle\n"
+
+
+async def test_more_names_than_a_command_may_print_are_no_loss(engine: Engine, tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    for number in range(6_000):
+        put(folder, f"{number // 1000}/{'x' * 180}{number:04}", "needle")
+    found = await search(engine(folder), Query(text="needle"))
+    assert [match.path[-4:] for match in found.matches] == [f"{number:04}" for number in range(20)]
+    assert found.stopped == "limit"
+
+
+class Staged(LocalWorkspace):
+    """Reads other contents than the disk has."""
+
+    async def read_bytes(self, path: str, /, *, start: int = 0, size: int | None = None) -> bytes:
+        content = await super().read_bytes(path, start=start, size=size)
+        return content.replace(b"straw", b"needle").replace(b"nail", b"-")
+
+
+@pytest.mark.parametrize("rg", [pytest.param(True, marks=needs_rg), False])
+async def test_what_is_staged_is_searched_and_not_what_the_disk_has(tmp_path: Path, rg: bool) -> None:
+    folder = project(tmp_path, a="straw", b="needle", c="nail")
+    workspace = Staged(str(folder), environ=environ(tmp_path, rg=rg))
+    found = await search(workspace, Query(text="needle"), staged=["a", "c"])
+    assert [match.path for match in found.matches] == ["a", "b"]
+    assert (await search(workspace, Query(text="nail"), staged=["a", "c"])).matches == []
+
+
+@pytest.mark.parametrize("text", ["", "  ", "a\nb", "a\rb", "a\0b", "\ud800", "x" * 501])
+async def test_a_text_that_cannot_be_searched_for_is_refused(workspace: LocalWorkspace, text: str) -> None:
+    with pytest.raises(ValueError, match="the text to search for"):
+        await search(workspace, Query(text=text))
+
+
+@pytest.mark.parametrize("glob", ["../x", "a/../../b", "{a,b", "x" * 401, "{a,b}" * 7, "a\0b/c", "\ud800/x"])
+def test_a_glob_that_cannot_be_meant_is_refused(glob: str) -> None:
+    with pytest.raises(ValueError, match=r"glob|brace"):
+        Glob(glob)
+
+
+@pytest.mark.parametrize(
+    ("glob", "fits", "not_"),
+    [
+        ("**/*", "a a/b a/b/c -x", ".a a/.b .a/b .git/x a/.git/b Thumbs.db a/DESKTOP.INI"),
+        ("**", "a a/b", ".a"),
+        ("", "a a/b", ".a"),
+        ("*.md", "x.md a/b/x.md", "x.mdx .md"),
+        ("./*.md", "x.md", "a/x.md"),
+        ("src/*.py", "src/a.py", "src/a/b.py a/src/b.py src/.a.py"),
+        ("src/**/*.py", "src/a.py src/a/b/c.py", "a.py src/.x/a.py"),
+        ("src/**", "src/a src/b/c", "src srcs/a"),
+        ("src/", "src/a src/b/c", "src a/src/b"),
+        ("src", "src a/src src/a/b x/src/y", "srcs src/.x"),
+        ("a/**/b/*/c", "a/b/x/c a/x/b/y/c", "a/b/c b/x/c a/b/x/y/z"),
+        ("**/*.{ts,tsx}", "a.ts b/c.tsx", "a.t a.tsxx"),
+        ("{a,b/{c,d}}/x", "a/x b/c/x b/d/x", "b/x c/x"),
+        ("[ab]?.[!x]", "ax.y bz.z", "cx.y a.y ax.x"),
+        ("[^a]", "b", "a"),
+        ("a[b", "a[b", "ab"),
+        ("/{,x}", "x", "a"),
+        (".*", ".env a/.b", "env .git"),
+        (".github/**", ".github/a", ".github/.b github/a"),
+    ],
+)
+def test_a_glob_means_what_is_written(glob: str, fits: str, not_: str) -> None:
+    pattern = Glob(glob)
+    assert [path for path in fits.split() if not pattern.matches(path)] == []
+    assert [path for path in not_.split() if pattern.matches(path)] == []
+
+
+@given(st.text("ab*?[]!{},/.-\\^~&|", max_size=12), st.text("ab/.*[", min_size=1, max_size=10))
+@settings(max_examples=300)
+@example("*a" * 200, "a" * 200)
+def test_a_hostile_glob_is_either_refused_or_quick(glob: str, path: str) -> None:
+    try:
+        pattern = Glob(glob)
+    except ValueError:
+        return
+    if pattern.matches(path):
+        assert not pattern.base or path.startswith(f"{pattern.base}/")
+
+
+NAMES = st.sampled_from(
+    ["a", "-e", "--", "a b", "it's", '"q"', "new\nline", "é", "*", "[x]", ".hid", "$(id)", "\udcff", "tab\t"]
+)
+LIKE_K_AND_S = "\u017f \u212a ß \u2028\f".encode()
+PIECES = st.sampled_from(
+    [b"needle", b"NEEDLE", b"Needle", b"\n", b"\r\n", b"\r", b" ", b"x" * 600, LIKE_K_AND_S, b"\0", b"\xff"]
+)
+TREES = st.dictionaries(
+    st.lists(NAMES, min_size=1, max_size=3).map("/".join),
+    st.lists(PIECES, max_size=12).map(b"".join),
+    max_size=6,
+)
+TEXTS = ["needle", "Needle", "e", "x", "k", "s", "ß", "x\u2028", "e ", "leN"]
+GLOBS = ["**/*", "*", "a/**", "{-e,é}/**", "-*", "**/.hid/**", "**/*b", ".*", "[*]", "a b"]
+QUERIES = st.builds(
+    Query,
+    text=st.sampled_from(TEXTS),
+    glob=st.sampled_from(GLOBS),
+    limit=st.integers(1, 30),
+    lines=st.integers(1, 30),
+)
+
+
+@needs_rg
+@given(TREES, QUERIES)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+async def test_rg_and_python_answer_alike(tmp_path: Path, tree: dict[str, bytes], query: Query) -> None:
+    with tempfile.TemporaryDirectory(dir=tmp_path) as root:
+        for name, content in tree.items():
+            with contextlib.suppress(FileExistsError, NotADirectoryError, IsADirectoryError):
+                put(Path(root), name, content)
+        with_rg, without = [
+            await search(LocalWorkspace(root, environ=environ(tmp_path, rg=rg)), query)
+            for rg in (True, False)
+        ]
+    assert with_rg == without
+    small = query.text == query.text.lower()
+    for match in with_rg.matches:
+        assert any(query.text in (line.lower() if small else line) for line in match.lines)
+        assert len(match.lines) <= query.lines
+
+
+async def test_a_search_can_be_stopped(engine: Engine, tmp_path: Path) -> None:
+    folder = project(tmp_path, **{f"{number}": "x" for number in range(500)})
+    workspace = engine(folder)
+    with anyio.move_on_after(0) as scope:
+        await search(workspace, Query(text="needle"))
+    assert scope.cancelled_caught
+
+
+async def test_a_walk_is_bounded(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(str(project(tmp_path, **dict.fromkeys(["a", "b/c", "b/d", "e"], ""))))
+    assert await walk(workspace, limit=4) == (["a", "b/c", "b/d", "e"], True)
+    assert await walk(workspace, limit=3) == (["a", "b/c", "b/d"], False)
+    assert await walk(workspace, "b", limit=9) == (["b/c", "b/d"], True)
