@@ -1,0 +1,309 @@
+"""If these fail, a save writes what nobody kept, loses what somebody else wrote, or reaches out of the project."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from newel.review.decisions import accept, reject
+from newel.review.edits import edit
+from newel.review.ledger import Conflict, FileReview, Layer, Origin, StaleRevision, UnknownHunk, buffer
+from newel.review.rollback import restored
+from newel.review.saving import NotAFile, NotText, OutsideProject, Saver, checked_path
+from newel.review.store import Intent, Ledger, Saving
+from newel.review.text import lines_of, text_hash
+from newel.workspace.local import LocalWorkspace
+
+pytestmark = pytest.mark.anyio
+IDS = count(1)
+
+
+class Project:
+    """A folder, its ledger, and what is proposed for its files."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "project"
+        self.folder.mkdir()
+        self.ledger = Ledger.open(folder / "ledger")
+        self.saver = Saver(self.ledger, LocalWorkspace(str(self.folder)))
+
+    def file(self, name: str, data: bytes, mode: int = 0o644) -> Path:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        path.chmod(mode)
+        return path
+
+    async def propose(
+        self, name: str, start: int, end: int, new: bytes | None, origin: Origin = "agent"
+    ) -> str:
+        """Lines ``start:end`` of the buffer, which count from 1, give way to others; 0 is the head. Returns the hunk's id."""
+        await self.saver.refresh(name)
+        hunk = f"h_{next(IDS)}"
+        lines = lines_of(new)[1:] if start else lines_of(new)
+        layer = Layer(origin=origin, lines=lines, run="r" if origin == "agent" else "")
+        self.ledger.change(name, "propose", lambda now: edit(now, start, end, layer, lambda: hunk), run="r")
+        return hunk
+
+    def accept(self, name: str, *hunks: str) -> FileReview:
+        for hunk in hunks:
+            self.ledger.change(name, "accept", lambda now, hunk=hunk: accept(now, hunk))
+        return self.ledger.get(name)
+
+    def agrees(self, name: str) -> bool:
+        """Whether the ledger's base is what the disk has."""
+        path = self.folder / name
+        base = self.ledger.get(name).base
+        if not path.exists():
+            return base == ()
+        return base == lines_of(path.read_bytes(), path.stat().st_mode & 0o777)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    made = Project(tmp_path)
+    yield made
+    made.ledger.close()
+
+
+async def test_only_what_was_accepted_is_written_and_all_else_stays_to_the_byte(project: Project) -> None:
+    path = project.file("a.py", b"\xef\xbb\xbfone\r\ntwo\r\nthree\nfour\xe2\x80\xa8\x0cend", 0o750)
+    kept = await project.propose("a.py", 2, 3, b"zwei\r\n")
+    left = await project.propose("a.py", 4, 5, b"vier")
+    review = project.accept("a.py", kept)
+    (saved,) = await project.saver.save({"a.py": None}, revs={"a.py": review.rev})
+    assert path.read_bytes() == b"\xef\xbb\xbfone\r\nzwei\r\nthree\nfour\xe2\x80\xa8\x0cend"
+    assert path.stat().st_mode & 0o777 == 0o750
+    assert (saved.path, saved.applied, saved.left) == ("a.py", 1, 1)
+    assert [hunk.id for hunk in saved.review.hunks] == [left]
+    assert project.agrees("a.py")
+    assert project.ledger.intents() == []
+
+
+async def test_files_are_created_deleted_and_made_executable(project: Project) -> None:
+    old, tool = project.file("old", b"x\n", 0o600), project.file("tool", b"#!/bin/sh\n")
+    await project.saver.refresh("old")
+    chosen = {
+        "deep/new": [await project.propose("deep/new", 0, 0, b"hello")],
+        "old": [await project.propose("old", 0, 2, None)],
+        "tool": [await project.propose("tool", 0, 1, b"")],
+    }
+    project.ledger.undo("tool")
+    head = Layer(origin="agent", lines=("\x00755\n",), run="r")
+    project.ledger.change("tool", "propose", lambda now: edit(now, 0, 1, head, lambda: "h_x"))
+    chosen["tool"] = ["h_x"]
+    saved = await project.saver.save(chosen)
+    assert [one.applied for one in saved] == [1, 1, 1]
+    assert (project.folder / "deep/new").read_bytes() == b"hello"
+    assert not old.exists()
+    assert tool.stat().st_mode & 0o777 == 0o755
+    assert tool.read_bytes() == b"#!/bin/sh\n"
+    assert all(project.agrees(name) for name in chosen)
+
+
+async def test_the_same_save_asked_twice_is_done_once(project: Project) -> None:
+    project.file("a", b"1\n2\n")
+    hunk = await project.propose("a", 3, 3, b"3\n")
+    rev = project.ledger.get("a").rev
+    for applied in (1, 0):
+        (saved,) = await project.saver.save({"a": [hunk]}, revs={"a": rev})
+        assert saved.applied == applied
+    assert (project.folder / "a").read_bytes() == b"1\n2\n3\n"
+    assert [entry.kind for entry in project.ledger.entries(path="a")].count("save") == 1
+
+
+async def test_a_change_from_outside_is_a_conflict_and_no_file_of_the_save_is_written(
+    project: Project,
+) -> None:
+    one, other = project.file("a", b"1\n2\n3\n"), project.file("b", b"1\n")
+    hunks = {
+        "b": [await project.propose("b", 1, 2, b"eins\n")],
+        "a": [await project.propose("a", 2, 3, b"zwei\n"), await project.propose("a", 4, 4, b"4\n")],
+    }
+    one.write_bytes(b"1\nTWO\n3\n")
+    with pytest.raises(Conflict, match="a changed on the disk"):
+        await project.saver.save(hunks)
+    assert (one.read_bytes(), other.read_bytes()) == (b"1\nTWO\n3\n", b"1\n")
+    review = project.ledger.get("a")
+    assert [(hunk.id in hunks["a"], hunk.conflict) for hunk in review.hunks] == [(True, True), (True, False)]
+    assert project.agrees("a")
+    assert project.ledger.intents() == []
+    await project.saver.save(hunks)  # whoever has looked may override it
+    assert (one.read_bytes(), other.read_bytes()) == (b"1\nzwei\n3\n4\n", b"eins\n")
+
+
+async def test_a_save_asked_for_what_is_no_more_changes_nothing(project: Project) -> None:
+    path = project.file("a", b"1\n")
+    hunk = await project.propose("a", 1, 2, b"eins\n")
+    rev = project.ledger.get("a").rev
+    project.ledger.change("a", "reject", lambda now: reject(now, hunk))
+    with pytest.raises(StaleRevision):
+        await project.saver.save({"a": [hunk]}, revs={"a": rev})
+    with pytest.raises(UnknownHunk):
+        await project.saver.save({"a": ["h_none"]})
+    assert path.read_bytes() == b"1\n"
+
+
+async def test_bytes_that_are_no_text_come_back_whole(project: Project) -> None:
+    path = project.file("picture", b"\x89PNG\0\xff", 0o640)
+    old = (await project.saver.refresh("picture")).base
+    path.write_bytes(b"\0new")
+    await project.saver.refresh("picture")
+    project.ledger.change("picture", "rollback", lambda now: restored(now, old, lambda: "h_b"))
+    await project.saver.save({"picture": None})
+    assert path.read_bytes() == b"\x89PNG\0\xff"
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert project.agrees("picture")
+
+
+async def test_a_text_that_would_hold_a_nul_is_not_written(project: Project) -> None:
+    path = project.file("a", b"1\n2\n")
+    layer = Layer(origin="user", lines=("x\0y\n",))
+    project.ledger.change("a", "rebase", lambda now: FileReview(path="a", base=lines_of(b"1\n2\n"), rev=1))
+    project.ledger.change("a", "user_edit", lambda now: edit(now, 1, 2, layer, lambda: "h_n"))
+    with pytest.raises(NotText):
+        await project.saver.save({"a": None})
+    assert path.read_bytes() == b"1\n2\n"
+
+
+async def test_two_savers_at_once_save_once(project: Project, tmp_path: Path) -> None:
+    import anyio
+
+    project.file("a", b"1\n")
+    hunk = await project.propose("a", 2, 2, b"2\n")
+    with Ledger.open(tmp_path / "ledger") as ledger:
+        other = Saver(ledger, LocalWorkspace(str(project.folder)))
+        async with anyio.create_task_group() as group:
+            for saver in (project.saver, other, project.saver):
+                group.start_soon(saver.save, {"a": [hunk]})
+    assert (project.folder / "a").read_bytes() == b"1\n2\n"
+    review = project.ledger.get("a")
+    assert (review.hunks, [one.id for one in review.applied]) == ((), [hunk])
+    assert project.ledger.intents() == []
+
+
+# -- after a crash ------------------------------------------------------------------------------------
+
+
+async def begun(project: Project) -> str:
+    """A save of which a crash has left only what it was about to do."""
+    project.file("a", b"1\n2\n")
+    hunk = await project.propose("a", 1, 2, b"eins\n")
+    review = project.ledger.get("a")
+    after = text_hash(lines_of(b"eins\n2\n"))
+    saving = Saving(path="a", rev=review.rev, ids=(hunk,), before=text_hash(review.base), after=after)
+    project.ledger.begin_saving(Intent(id="i", files=(saving,)))
+    return hunk
+
+
+async def test_a_save_that_a_crash_cut_off_before_the_file_is_finished(project: Project) -> None:
+    await begun(project)
+    assert [one.applied for one in await project.saver.recover()] == [1]
+    assert (project.folder / "a").read_bytes() == b"eins\n2\n"
+    assert (project.ledger.get("a").hunks, project.ledger.intents()) == ((), [])
+    assert await project.saver.recover() == []
+
+
+async def test_a_save_that_a_crash_cut_off_behind_the_file_can_still_be_taken_back(project: Project) -> None:
+    hunk = await begun(project)
+    (project.folder / "a").write_bytes(b"eins\n2\n")
+    review = await project.saver.refresh("a")
+    assert (review.hunks, [one.id for one in review.applied]) == ((), [hunk])
+    assert [one.applied for one in await project.saver.recover()] == [1]
+
+
+async def test_a_file_that_changed_after_the_crash_is_left_to_the_person(project: Project) -> None:
+    hunk = await begun(project)
+    path = project.file("a", b"uno\n2\n")
+    assert await project.saver.recover() == []
+    assert path.read_bytes() == b"uno\n2\n"
+    assert project.ledger.get("a").hunk(hunk).conflict
+    assert project.ledger.intents() == []
+
+
+async def test_what_was_rejected_after_the_crash_is_not_written(project: Project) -> None:
+    hunk = await begun(project)
+    project.ledger.change("a", "reject", lambda now: reject(now, hunk))
+    assert await project.saver.recover() == []
+    assert (project.folder / "a").read_bytes() == b"1\n2\n"
+    assert project.ledger.get("a").hunk(hunk).state == "rejected"
+
+
+# -- paths --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["", ".", "..", "../a", "a/../../b", "a/../b", "/etc/passwd", "a\0b", ".git/config", "x/.GIT/hooks/y", ".git", ".git. /c",
+     "out/secret", "dangling", "into", "bad\udcff"],
+)  # fmt: skip
+async def test_a_path_that_is_not_the_projects_is_refused(
+    project: Project, tmp_path: Path, path: str
+) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret").write_bytes(b"secret")
+    (project.folder / "out").symlink_to(tmp_path / "outside")
+    (project.folder / "dangling").symlink_to(tmp_path / "nothing")
+    (project.folder / "into").symlink_to(".git/config")
+    with pytest.raises(OutsideProject):
+        checked_path(str(project.folder), path)
+    with pytest.raises(OutsideProject):
+        await project.saver.refresh(path)
+    with pytest.raises(OutsideProject):
+        await project.saver.save({path: None})
+    assert project.ledger.paths() == []
+
+
+async def test_a_file_has_one_name(project: Project) -> None:
+    project.file("src/a.py", b"")
+    (project.folder / "link").symlink_to("src")
+    root = str(project.folder)
+    for name in ("src/a.py", "./src//a.py", "link/a.py"):
+        assert checked_path(root, name) == "src/a.py"
+    assert checked_path(root, "not/there") == "not/there"
+    assert checked_path(root, ".gitignore") == ".gitignore"
+    with pytest.raises(OutsideProject, match="leads to src/a.py"):
+        await project.saver.refresh("link/a.py")
+
+
+async def test_a_file_that_became_a_link_is_not_written_through(project: Project, tmp_path: Path) -> None:
+    path = project.file("a", b"1\n")
+    hunk = await project.propose("a", 1, 2, b"eins\n")
+    target = tmp_path / "target"
+    target.write_bytes(b"1\n")
+    path.unlink()
+    path.symlink_to(target)
+    with pytest.raises(OutsideProject):
+        await project.saver.save({"a": [hunk]})
+    assert target.read_bytes() == b"1\n"
+    assert path.is_symlink()
+
+
+async def test_devices_directories_and_huge_files_are_no_files_to_review(project: Project) -> None:
+    (project.folder / "folder").mkdir()
+    os.mkfifo(project.folder / "pipe")
+    with (project.folder / "huge").open("wb") as file:
+        file.truncate(33 << 20)
+    for name in ("folder", "pipe"):
+        with pytest.raises(NotAFile):
+            await project.saver.refresh(name)
+    with pytest.raises(NotText, match="32 MiB"):
+        await project.saver.refresh("huge")
+    assert project.ledger.paths() == []
+
+
+async def test_a_file_that_is_gone_is_taken_up_as_gone(project: Project) -> None:
+    path = project.file("a", b"1\n2\n")
+    hunk = await project.propose("a", 1, 2, b"eins\n")
+    path.unlink()
+    with pytest.raises(Conflict):
+        await project.saver.save({"a": [hunk]})
+    assert not path.exists()
+    review = project.ledger.get("a")
+    assert review.base == ()
+    assert review.hunk(hunk).conflict
+    assert buffer(review)
