@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from newel.agent.messages import new_id, now
-from newel.jobs.engine import Cancelled, Lease, Lost, Outcome
+from newel.jobs.engine import FINAL, Cancelled, Lease, Lost, Outcome
 
 _LAST = "ifnull((SELECT max(seq) FROM events WHERE job = n), 0)"
 
@@ -21,7 +21,8 @@ def submit(connection: sqlite3.Connection, kind: str, params: bytes, queue: str,
         known = connection.execute("SELECT n, id, state FROM jobs WHERE key = ?", (key,)).fetchone()
         if known is not None:
             n, job, state = known
-            if state == "waiting":
+            if state == "waiting":  # whoever held it gave it up: nobody has died
+                connection.execute("UPDATE jobs SET attempts = 0 WHERE n = ?", (n,))
                 _set_state(connection, n, "queued")
             return str(job)
     job, time_now = new_id(), now()
@@ -74,16 +75,34 @@ def append(connection: sqlite3.Connection, lease: Lease, events: Sequence[bytes]
     n, cancelled = _current(connection, lease)
     if cancelled is not None:
         raise Cancelled(cancelled)
-    last = connection.execute("SELECT ifnull(max(seq), 0) FROM events WHERE job = ?", (n,)).fetchone()[0]
-    if last != expect_seq:
-        raise Lost(
-            f"The journal of run {lease.job} has {last} events, not {expect_seq}: another one wrote to it."
-        )
-    connection.executemany(
-        "INSERT INTO events (job, seq, data) VALUES (?, ?, ?)",
-        ((n, seq, data) for seq, data in enumerate(events, last + 1)),
-    )
-    return int(last) + len(events)
+    return _add(connection, n, lease.job, events, expect_seq)
+
+
+def annotate(
+    connection: sqlite3.Connection,
+    job: str,
+    events: Sequence[bytes],
+    expect_seq: int,
+    outcome: Outcome | None,
+) -> int:
+    row = connection.execute(
+        "SELECT n, state FROM jobs WHERE id = ? AND state NOT IN ('queued', 'running')", (job,)
+    ).fetchone()
+    if row is None:
+        raise Lost(f"Run {job} is being carried out, or there is none: only its worker adds to its journal.")
+    seq = _add(connection, row[0], job, events, expect_seq)
+    if outcome is not None and row[1] == "waiting":
+        _set_state(connection, row[0], outcome.state, outcome.reason)
+    return seq
+
+
+def purge(connection: sqlite3.Connection, job: str) -> bool:
+    row = connection.execute("SELECT n, state FROM jobs WHERE id = ?", (job,)).fetchone()
+    if row is None or row[1] not in FINAL:
+        return False
+    connection.execute("DELETE FROM events WHERE job = ?", (row[0],))
+    connection.execute("DELETE FROM jobs WHERE n = ?", (row[0],))
+    return True
 
 
 def finish(connection: sqlite3.Connection, lease: Lease, outcome: Outcome) -> None:
@@ -123,6 +142,17 @@ def take_over(connection: sqlite3.Connection) -> None:
 def let_go(connection: sqlite3.Connection) -> None:
     """An owner that ends in good order has not died: its attempts do not count."""
     connection.execute("UPDATE jobs SET attempts = 0 WHERE state = 'running'")
+
+
+def _add(connection: sqlite3.Connection, n: int, job: str, events: Sequence[bytes], expect_seq: int) -> int:
+    last = connection.execute("SELECT ifnull(max(seq), 0) FROM events WHERE job = ?", (n,)).fetchone()[0]
+    if last != expect_seq:
+        raise Lost(f"The journal of run {job} has {last} events, not {expect_seq}: another one wrote to it.")
+    connection.executemany(
+        "INSERT INTO events (job, seq, data) VALUES (?, ?, ?)",
+        ((n, seq, data) for seq, data in enumerate(events, last + 1)),
+    )
+    return int(last) + len(events)
 
 
 def _current(connection: sqlite3.Connection, lease: Lease) -> tuple[int, str | None]:

@@ -118,6 +118,19 @@ class Engine(Protocol):
         """End a job that has not ended; False if it had."""
         ...
 
+    async def annotate(
+        self, job: str, events: Sequence[bytes], *, expect_seq: int, outcome: Outcome | None = None
+    ) -> int:
+        """Add to the journal of a job that waits for a person or has ended, which nobody holds a lease of: what was decided
+        meanwhile. ``outcome`` ends, at the same time, one that waits. As ``append`` otherwise; raises ``Lost`` also while
+        the job is queued or runs.
+        """
+        ...
+
+    async def purge(self, job: str) -> bool:
+        """Forget a job that has ended, with its journal and its key; False if it has not, or there is none."""
+        ...
+
     async def read(
         self, job: str, after_seq: int = 0, *, limit: int = 1000, wait: float = 0.0
     ) -> list[Event]:

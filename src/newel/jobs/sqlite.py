@@ -64,8 +64,8 @@ class SqliteEngine:
     """Fulfils ``newel.jobs.engine.Engine``; see there. Use ``open_engine``.
 
     A job that was put back for later holds its queue until then; one that waits for a person does not, and goes back
-    into its queue when it is submitted again under its key. ``attempts`` begins anew after an owner that ended in good
-    order. A caller of a method that writes is not cancelled in the midst of it: it learns what became of it.
+    into its queue when it is submitted again under its key. ``attempts`` begins anew then, and after an owner that ended
+    in good order. A caller of a method that writes is not cancelled in the midst of it: it learns what became of it.
     """
 
     def __init__(
@@ -116,6 +116,15 @@ class SqliteEngine:
     async def cancel(self, job: str, reason: str) -> bool:
         change = partial(changes.cancel, job=job, reason=reason)
         return await self._write(change, lambda _: self._ring(job))
+
+    async def annotate(
+        self, job: str, events: Sequence[bytes], *, expect_seq: int, outcome: Outcome | None = None
+    ) -> int:
+        change = partial(changes.annotate, job=job, events=events, expect_seq=expect_seq, outcome=outcome)
+        return await self._write(change, lambda seq: self._bells.ring(job, seq))
+
+    async def purge(self, job: str) -> bool:
+        return await self._write(partial(changes.purge, job=job), lambda _: self._bells.ring(job))
 
     async def read(
         self, job: str, after_seq: int = 0, *, limit: int = 1000, wait: float = 0.0

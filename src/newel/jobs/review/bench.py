@@ -1,0 +1,26 @@
+"""What review jobs work with."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from newel.agent.ports import Provider, RunConfig
+from newel.jobs.engine import Engine
+from newel.jobs.review.limits import ReviewLimits
+from newel.review.checkpoints import Checkpoints
+from newel.review.saving import Saver
+from newel.review.store import Ledger
+from newel.workspace.port import Workspace
+
+
+class Bench(NamedTuple):
+    """The parts of a desk. ``config`` says what a run of the loop needs besides tools, limits and a system prompt."""
+
+    engine: Engine
+    ledger: Ledger
+    workspace: Workspace
+    saver: Saver
+    checkpoints: Checkpoints
+    provider: Provider
+    config: RunConfig
+    limits: ReviewLimits

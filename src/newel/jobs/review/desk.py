@@ -1,0 +1,406 @@
+"""The review desk: what a client talks to, be it the HTTP API or a page.
+
+    desk = await ReviewDesk.open(engine, bench)
+    tasks.start_soon(Worker(engine, desk.handlers, slots=4).run)
+    session = await desk.create_session()
+    job = await desk.run(RunRequest(session_id=session.session_id, instruction="Split the long lines"))
+    …                                                    poll desk.events(job.job_id, cursor)
+    await desk.apply(session.session_id, job.job_id, ["h_1"])
+
+What a method returned is durable: sessions and jobs stand in the engine's journals, hunks and decisions in the ledger. A
+desk that is opened anew on both goes on where the one before was, in the midst of an application too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Self
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from newel.agent.errors import NewelError
+from newel.agent.messages import new_id
+from newel.jobs.engine import Lease, Outcome
+from newel.jobs.review import applying, rerunning, upkeep
+from newel.jobs.review.bench import Bench
+from newel.jobs.review.errors import (
+    BadRequest,
+    NoSuchJob,
+    QuestionClosed,
+)
+from newel.jobs.review.files import Reviewed, ReviewFiles, saved_file
+from newel.jobs.review.journal import (
+    HIDDEN,
+    KIND,
+    EventType,
+    JobEvent,
+    JobJournal,
+    JobParams,
+    decode,
+    event,
+    find_jobs,
+    params_of,
+    queue_of,
+)
+from newel.jobs.review.payloads import (
+    Applied,
+    ChangeLog,
+    ContextRow,
+    Decision,
+    EditRequest,
+    EventsPage,
+    EventView,
+    JobStarted,
+    JobView,
+    PendingReview,
+    RollbackRequest,
+    RunRequest,
+    SavedFile,
+    SessionCreated,
+    SessionView,
+)
+from newel.jobs.review.proposing import reviews_of
+from newel.jobs.review.requests import check_answer, check_run
+from newel.jobs.review.rollbacks import Diff3View, Rollbacks, RollbackView, rollback_view
+from newel.jobs.review.sessions import SessionStore
+from newel.jobs.review.work import carry_out, chat_of
+from newel.jobs.worker import Handler
+from newel.providers.encode import to_json
+from newel.review.saving import checked_path
+from newel.review.text import text_hash
+from newel.review.views import CheckpointView, FileView, bundle, file_view
+from newel.tools.project import NO_USER_ANSWER
+
+PAGE = 500
+"""Events of one page."""
+
+
+class ReviewDesk:
+    """Sessions, jobs and reviews of one project. Use ``open``. One desk an engine at a time.
+
+    Methods raise ``DeskError`` and ``ReviewError`` (see ``newel.jobs.review.errors``), and ``EngineError``; then nothing has
+    changed but what the error says.
+    """
+
+    def __init__(self, bench: Bench, store: SessionStore) -> None:
+        self._bench = bench
+        self._store = store
+        self._journals: dict[str, JobJournal] = {}
+        """Those of the jobs that have not ended."""
+        self._opening = anyio.Lock()
+        self.limits = bench.limits
+        self.files = ReviewFiles(bench.ledger, bench.saver, bench.workspace.root, bench.limits)
+        self.rollbacks = Rollbacks(bench.ledger, bench.checkpoints, self.files)
+
+    @classmethod
+    async def open(cls, bench: Bench) -> Self:
+        """The desk that an engine and a ledger keep; to be called before a worker takes jobs of the engine."""
+        desk = cls(bench, await SessionStore.open(bench.engine))
+        await bench.saver.recover()
+        await desk._collect()
+        for job in await bench.engine.find(kind=KIND, states=["queued", "running", "waiting"], limit=10_000):
+            journal = await desk._journal(job.id)
+            await applying.resume(desk.files, journal)
+            if job.state == "waiting" and journal.state.status in {"queued", "running"}:
+                await journal.go_on()  # the answer was taken, and the process died before it could be used
+        return desk
+
+    @property
+    def handlers(self) -> Mapping[str, Handler]:
+        """For the worker of the engine."""
+        return {KIND: self._carry_out}
+
+    async def _carry_out(self, lease: Lease) -> Outcome:
+        journal = await self._journal(lease.job)
+        params = journal.params
+        journal.lease = lease
+        try:
+            chat = await chat_of(
+                self._bench.engine, params.session, limit=self.limits.max_events_per_job, before=lease.job
+            )
+            return await carry_out(self._bench, journal, chat)
+        finally:
+            journal.lease = None
+            if journal.state.is_finished:
+                self._journals.pop(lease.job, None)
+
+    # -- sessions ---------------------------------------------------------------------------------
+
+    async def create_session(self) -> SessionCreated:
+        """Begin a session. Raises ``TooMany``."""
+        if len(self._store.sessions) >= self.limits.max_sessions:
+            await self._collect()
+        upkeep.check_room_for_session(self._store, self.limits)
+        session = await self._store.create(f"sess_{new_id()}")
+        return SessionCreated(session_id=session.id, status=session.status, created_at=session.created_at)
+
+    async def session(self, session_id: str) -> SessionView:
+        """A session as it stands. Raises ``NoSuchSession``."""
+        session = self._store.get(session_id)
+        jobs = await find_jobs(self._bench.engine, session_id)
+        rows: list[ContextRow] = params_of(jobs[-1]).context_rows if jobs else []
+        pending: PendingReview | None = None
+        for job in jobs:
+            state = (await self._journal(job.id)).state
+            if state.status == "awaiting_review":
+                pending = PendingReview(job_id=job.id, files=tuple(state.hashes))
+        return SessionView(
+            id=session.id,
+            status=session.status,
+            created_at=session.created_at,
+            updated_at=max((job.updated for job in jobs), default=session.created_at),
+            chat=tuple(await chat_of(self._bench.engine, session_id, limit=self.limits.max_events_per_job)),
+            context_rows=tuple(rows),
+            last_job_id=jobs[-1].id if jobs else None,
+            pending_review=pending,
+        )
+
+    async def archive(self, session_id: str) -> SessionView:
+        """Put a session away: it may be forgotten once none of its jobs is under way. A run brings it back."""
+        await self._store.archive(session_id)
+        return await self.session(session_id)
+
+    # -- jobs -------------------------------------------------------------------------------------
+
+    async def run(self, request: RunRequest) -> JobStarted:
+        """Start a job. Raises ``NoSuchSession``, ``BadRequest``, ``TooLarge``, ``TooMany``, ``Unprocessable``."""
+        self._store.get(request.session_id)
+        check_run(request, self.limits, self._bench.workspace.root)
+        wanted = request.tool_config.max_tool_calls
+        return await self._submit(
+            JobParams(
+                session=request.session_id,
+                key=f"review/{new_id()}",
+                instruction=request.instruction,
+                context_rows=request.context_rows,
+                max_tool_calls=wanted or self.limits.max_tool_calls_per_job,
+            )
+        )
+
+    async def rerun(self, job_id: str) -> JobStarted:
+        """Run a job again on the files as they are now, and tell the model what changed; see
+        ``newel.jobs.review.rerunning.again``.
+        """
+        journal = await self._journal(job_id)
+        async with journal.deciding:
+            params = await rerunning.again(self.files, journal)
+            started = await self._submit(params)
+            await self._tell(journal, "rerun.started", job_id=job_id, new_job_id=started.job_id)
+        for path in journal.state.hashes:
+            await self._told(Reviewed(await self.files.known(path), "reject"))
+        return started
+
+    async def _submit(self, params: JobParams) -> JobStarted:
+        engine = self._bench.engine
+        upkeep.check_room_for_job(await find_jobs(engine, params.session), self.limits)
+        await self._store.activate(params.session)
+        job = await engine.submit(KIND, to_json(params), queue=queue_of(params.session), key=params.key)
+        await self._collect()
+        return JobStarted(job_id=job, status="queued")
+
+    async def job(self, job_id: str) -> JobView:
+        """A job as it stands. Raises ``NoSuchJob``."""
+        journal = await self._journal(job_id)
+        state, params = journal.state, journal.params
+        shown = None
+        if state.status == "awaiting_review":
+            paths = list(state.hashes)
+            reviews = await anyio.to_thread.run_sync(reviews_of, self._bench.ledger, job_id, paths)
+            shown = bundle(job_id, reviews)
+        return JobView(
+            id=job_id,
+            session_id=params.session,
+            status=state.status,
+            instruction=params.instruction,
+            created_at=state.created_at,
+            started_at=state.started_at,
+            finished_at=state.finished_at,
+            cursor=state.seq,
+            summary=state.summary,
+            proposed_edits=tuple(state.edits),
+            diff_bundle=shown,
+            question=state.question if state.status == "waiting_for_user" else None,
+            checkpoint_id=state.checkpoint_id,
+            applied_files=tuple(state.applied) if state.applied is not None else None,
+            error=state.error,
+            rerun_of=params.rerun_of or None,
+        )
+
+    async def events(self, job_id: str, cursor: int = 0, *, limit: int = PAGE) -> EventsPage:
+        """What happened after event ``cursor``. Raises ``NoSuchJob`` and ``BadRequest``."""
+        if cursor < 0:
+            raise BadRequest("The cursor is the number of an event, or 0 to begin with.")
+        status = (await self._journal(job_id)).state.status
+        found: list[EventView] = []
+        page = await self._bench.engine.read(job_id, cursor, limit=min(max(limit, 1), PAGE))
+        for entry in page:
+            each = decode(entry.data)
+            if each.type != HIDDEN:
+                found.append(EventView(cursor=entry.seq, type=each.type, ts=each.ts, data=each.data))
+        last = page[-1].seq if page else cursor
+        return EventsPage(job_id=job_id, status=status, next_cursor=last, events=tuple(found))
+
+    async def clarify(self, job_id: str, question_id: str, answer: str | None) -> JobStarted:
+        """Answer a question, or skip it with None. The same answer again changes nothing. Raises ``QuestionClosed``."""
+        check_answer(answer, self.limits)
+        journal = await self._journal(job_id)
+        words = NO_USER_ANSWER if answer is None else answer
+        async with journal.deciding:
+            state = journal.state
+            is_open = state.status == "waiting_for_user"
+            if state.question is None or state.question.question_id != question_id or not is_open:
+                if (
+                    state.question is not None
+                    and state.question.question_id == question_id
+                    and state.answer == words
+                ):
+                    return JobStarted(job_id=job_id, status=state.status)
+                raise QuestionClosed(f"Job {job_id} does not ask question {question_id} now.")
+            await journal.append(
+                event("clarification.received", question_id=question_id, answer=words, skipped=answer is None)
+            )
+            await journal.go_on()
+        return JobStarted(job_id=job_id, status=journal.state.status)
+
+    # -- the review -------------------------------------------------------------------------------
+
+    async def file(self, path: str) -> FileView:
+        """A file as the page edits it."""
+        return file_view(await self.files.read(path))
+
+    async def change_log(self, path: str) -> ChangeLog:
+        return ChangeLog(file=await self.file(path), changes=tuple(await self.files.log(path)))
+
+    async def decide(self, decision: Decision) -> FileView:
+        return await self._told(await self.files.decide(decision))
+
+    async def edit(self, request: EditRequest) -> FileView:
+        return await self._told(await self.files.edit(request))
+
+    async def undo(self, path: str, rev: int) -> FileView:
+        return await self._told(await self.files.undo(path, rev))
+
+    async def redo(self, path: str, rev: int) -> FileView:
+        return await self._told(await self.files.undo(path, rev, redo=True))
+
+    async def apply(self, session_id: str, job_id: str, accepted_hunk_ids: Sequence[str]) -> Applied:
+        """Save the accepted hunks of a job and reject the others; see ``newel.jobs.review.applying.apply``."""
+        self._store.get(session_id)
+        journal = await self._journal(job_id)
+        if journal.params.session != session_id:
+            raise NoSuchJob(f"Session {session_id} has no job {job_id}.")
+        async with journal.deciding:
+            before = journal.state.is_finished
+            applied = await applying.apply(self.files, journal, accepted_hunk_ids)
+        if not before:
+            self._journals.pop(job_id, None)
+            await self._tell_others([each.file_path for each in applied.applied_files])
+        return applied
+
+    async def save(self, paths: Sequence[str], *, revs: Mapping[str, int] | None = None) -> list[SavedFile]:
+        """Save what is accepted in files, and what the user alone wrote. A job all of whose hunks are saved or rejected by
+        then has ended.
+        """
+        names = [checked_path(self._bench.workspace.root, path) for path in paths]
+        saved = await self.files.saver.save(dict.fromkeys(names), revs=revs)
+        for each in saved:
+            await self._told(Reviewed(each.review, "save"))
+        for journal in self._reviewed(names):
+            async with journal.deciding:
+                await applying.finish_if_settled(self.files, journal)
+            if journal.state.is_finished:
+                self._journals.pop(journal.job, None)
+        return [saved_file(each) for each in saved]
+
+    # -- checkpoints ------------------------------------------------------------------------------
+
+    async def checkpoints(self) -> list[CheckpointView]:
+        """The latest first."""
+        return await self.rollbacks.all()
+
+    async def checkpoint(self, checkpoint_id: str) -> CheckpointView:
+        return await self.rollbacks.get(checkpoint_id)
+
+    async def diff3(self, checkpoint_id: str, path: str) -> Diff3View:
+        return await self.rollbacks.diff3(checkpoint_id, path)
+
+    async def rollback(self, checkpoint_id: str, request: RollbackRequest) -> RollbackView:
+        """Take a run back, all of it or some of its hunks, in the buffers; a save brings it to the disk. The job that the
+        checkpoint is of tells of it. Raises ``UnknownCheckpoint``, ``UnknownHunk`` and ``StaleRevision``.
+        """
+        if request.mode == "scoped_selected" and not request.hunk_ids:
+            raise BadRequest("A scoped rollback names the hunks that it takes back.")
+        plan = await self.rollbacks.plan(checkpoint_id, request)
+        if request.dry_run:
+            return rollback_view(plan, status="planned")
+        run = (await self.rollbacks.get(checkpoint_id)).job_id
+        about = {"checkpoint_id": checkpoint_id, "mode": request.mode}
+        paths = [each.path for each in plan.files]
+        await self._tell_run(run, event("checkpoint.rollback.started", **about, files=paths))
+        try:
+            done = await self.rollbacks.carry_out(plan)
+        except NewelError as error:
+            await self._tell_run(run, event("checkpoint.rollback.failed", **about, error=str(error)))
+            raise
+        conflicts = [msgspec.to_builtins(each) for each in done.conflicts]
+        completed = event("checkpoint.rollback.completed", **about, files=paths, conflicts=conflicts)
+        await self._tell_run(run, completed)
+        for path in paths:
+            await self._told(Reviewed(await self.files.known(path), "rollback"))
+        return done
+
+    async def _tell_run(self, run: str, happened: JobEvent) -> None:
+        """Tell it in the journal of the job that a run was; a run of another kind, or a forgotten one, has none."""
+        with contextlib.suppress(NoSuchJob):
+            journal = await self._journal(run)
+            if journal.state.status not in {"queued", "running"}:
+                await journal.append(happened)
+
+    # -- within -----------------------------------------------------------------------------------
+
+    async def _told(self, reviewed: Reviewed) -> FileView:
+        """Let the jobs whose review a file is part of know what became of it."""
+        review = reviewed.review
+        for journal in self._reviewed([review.path]):
+            await self._tell(
+                journal,
+                "review.updated",
+                file_path=review.path,
+                rev=review.rev,
+                action=reviewed.action,
+                hunk_ids=list(reviewed.hunk_ids),
+                base_file_hashes={review.path: text_hash(review.base)},
+            )
+        return file_view(review)
+
+    async def _tell_others(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            await self._told(Reviewed(await self.files.known(path), "save"))
+
+    async def _tell(self, journal: JobJournal, kind: EventType, **data: object) -> None:
+        if not journal.is_full:
+            await journal.append(event(kind, **data))
+
+    def _reviewed(self, paths: Sequence[str]) -> list[JobJournal]:
+        """The jobs that await review of one of these files."""
+        return [
+            journal
+            for journal in self._journals.values()
+            if journal.state.status == "awaiting_review" and not journal.state.hashes.keys().isdisjoint(paths)
+        ]
+
+    async def _journal(self, job_id: str) -> JobJournal:
+        async with self._opening:
+            if job_id in self._journals:
+                return self._journals[job_id]
+            journal = await JobJournal.open(self._bench.engine, job_id, limit=self.limits.max_events_per_job)
+            if not journal.state.is_finished:
+                self._journals[job_id] = journal
+            return journal
+
+    async def _collect(self) -> None:
+        for job in await upkeep.collect(self._bench.engine, self._store, self.limits):
+            self._journals.pop(job, None)

@@ -1,0 +1,127 @@
+"""What the loop tells of a job becomes the job's journal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from newel.agent.events import AgentEvent, MessageEnd
+from newel.agent.messages import AppMessage, AssistantMessage, ToolCall, ToolResultMessage
+from newel.jobs.review.journal import JobEvent, JobJournal, event, message_entry
+from newel.jobs.review.limits import ReviewLimits
+from newel.jobs.review.prompts import FULL, TOO_MANY_FAILURES
+from newel.jobs.review.proposing import Proposer, told
+from newel.providers.encode import to_json
+
+PROPOSE: Final = "propose_edits"
+MAX_ARGUMENTS: Final = 4096
+"""Bytes of a call's arguments that an event holds whole."""
+MAX_WORDS: Final = 500
+"""Characters of an error that an event quotes."""
+
+
+class Recorder:
+    """Takes the events of one run of the loop. ``end`` is called when the run must end, with words if it has failed."""
+
+    def __init__(
+        self, journal: JobJournal, proposer: Proposer, limits: ReviewLimits, end: Callable[[], None]
+    ) -> None:
+        self._journal = journal
+        self._proposer = proposer
+        self._limits = limits
+        self._end = end
+        self._failures = 0
+        self.failure = ""
+        self.is_closed = False
+        """Whether what comes is no longer kept: the run goes on another time, from where the journal ends."""
+
+    async def __call__(self, happened: AgentEvent) -> None:
+        if self.is_closed or not isinstance(happened, MessageEnd):
+            return
+        message = happened.message
+        if isinstance(message, AssistantMessage) and message.stop_reason in {"error", "aborted"}:
+            return
+        await self._journal.append(*self._entries(message), message_entry(message))
+        if isinstance(message, ToolResultMessage) and message.tool_name == PROPOSE:
+            self._count(message)
+        if self._journal.is_full:
+            self.fail(FULL.format(limit=self._limits.max_events_per_job))
+
+    def close(self) -> None:
+        """Let the loop end without a word of it in the journal."""
+        self.is_closed = True
+        self._end()
+
+    def fail(self, words: str) -> None:
+        self.failure = words
+        self.close()
+
+    def _entries(self, message: AppMessage) -> list[JobEvent]:
+        match message:
+            case AssistantMessage():
+                spoken = [event("agent.message", text=message.text)] if message.text.strip() else []
+                return [*spoken, *(_requested(call) for call in message.tool_calls)]
+            case ToolResultMessage():
+                return [*self._proposed(message), _completed(message)]
+            case _:
+                return []
+
+    def _proposed(self, result: ToolResultMessage) -> list[JobEvent]:
+        """The event of the proposal that a result is of. Results come in the order of their calls, as outcomes do."""
+        outcomes = self._proposer.outcomes
+        if result.tool_name != PROPOSE or not outcomes:
+            return []
+        if result.is_error:
+            if outcomes[0] is None:
+                outcomes.pop(0)
+                self._failures = -1  # it was understood, and refused for what the files say
+            return []
+        proposed = outcomes.pop(0)
+        return [told(proposed)] if proposed is not None else []
+
+    def _count(self, result: ToolResultMessage) -> None:
+        """Give a model up that does not learn from the validator's words."""
+        self._failures = self._failures + 1 if result.is_error else 0
+        if self._failures > self._limits.max_schema_retries:
+            self.fail(TOO_MANY_FAILURES.format(times=self._failures, problem=result.output[:MAX_WORDS]))
+
+
+def _requested(call: ToolCall) -> JobEvent:
+    return event(
+        "tool.call.requested",
+        tool=call.name,
+        tool_call_id=call.id,
+        name=call.name,
+        arguments=_bounded(call.arguments),
+    )
+
+
+def _completed(result: ToolResultMessage) -> JobEvent:
+    return event(
+        "tool.call.completed",
+        tool=result.tool_name,
+        tool_call_id=result.tool_call_id,
+        name=result.tool_name,
+        ok=not result.is_error,
+        result_count=None if result.is_error else _count(result.output),
+        error=result.output[:MAX_WORDS] if result.is_error else None,
+        duration_ms=result.duration,
+    )
+
+
+def _bounded(arguments: dict[str, Any]) -> dict[str, Any]:
+    size = len(to_json(arguments))
+    return arguments if size <= MAX_ARGUMENTS else {"omitted_bytes": size}
+
+
+def _count(output: str) -> int | None:
+    """How many results or files a tool found; None of a tool that counts nothing."""
+    try:
+        found = msgspec.json.decode(output, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return None
+    return next(
+        (len(found[name]) for name in ("results", "files") if isinstance(found.get(name), list)), None
+    )

@@ -1,0 +1,288 @@
+"""The ledger as those see it who talk to it in JSON: bundles of hunks, the log of changes, checkpoints.
+
+Field names are as they stand on the wire. Lines count from 1 and leave a file's head out, as patches do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from newel.review.history import Entry, Kind, patched
+from newel.review.ledger import Applied, FileReview, Hunk, Layer, Lines, Origin, buffer, placed
+from newel.review.patches import file_patch, hunk_patch
+from newel.review.store import Checkpoint
+from newel.review.text import head_of, text_hash
+
+HunkStatus = Literal["pending", "accepted", "rejected", "applied"]
+ChangeStatus = Literal["pending", "accepted", "rejected", "applied", "undone", "superseded"]
+
+ABSENT = "none"
+"""Stands for the hash of a file that is not there."""
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of what is shown; every field stands in the JSON."""
+
+
+class BundleHunk(View, frozen=True):
+    """A hunk. ``accepted`` is None until it is decided; ``patch`` is a piece of a unified diff against the base alone, empty
+    where only the file's permission bits change. ``start_line`` and ``end_line`` are its lines in the buffer; one that has
+    none there ends before it starts. ``mine``: the user has written in it, so rejecting it asks which part goes.
+    """
+
+    hunk_id: str
+    patch: str
+    accepted: bool | None
+    edit_ids: tuple[str, ...]
+    origin: Origin
+    state: HunkStatus
+    mine: bool
+    conflict: bool
+    oversized_hunk: bool
+    start_line: int
+    end_line: int
+
+
+class BundleFile(View, frozen=True):
+    """``base_file_hash`` is ``sha256:…`` of the file on the disk as the ledger knows it, ``none`` for no file."""
+
+    file_path: str
+    base_file_hash: str
+    rev: int
+    hunks: tuple[BundleHunk, ...]
+
+
+class DiffBundle(View, frozen=True):
+    job_id: str
+    files: tuple[BundleFile, ...]
+
+
+class Change(View, frozen=True):
+    """One change of a file's buffer. The patches are unified diffs of the file from before to after, and back;
+    ``file_hash_before`` is the hash of the buffer before. ``superseded``: a later edit wrote over it.
+    """
+
+    id: str
+    file_path: str
+    rev: int
+    ts: str
+    kind: Kind
+    origin: Origin
+    forward_patch: str
+    reverse_patch: str
+    status: ChangeStatus
+    file_hash_before: str
+    hunk_ids: tuple[str, ...]
+
+
+class CheckpointHunk(View, frozen=True):
+    hunk_id: str
+    state: HunkStatus
+    reverse_patch: str
+
+
+class CheckpointFile(View, frozen=True):
+    """``base_snapshot_hash`` is that of the file before the run."""
+
+    file_path: str
+    base_snapshot_hash: str
+    hunks: tuple[CheckpointHunk, ...]
+
+
+class CheckpointView(View, frozen=True):
+    checkpoint_id: str
+    session_id: str
+    job_id: str
+    created_at: str
+    title: str
+    affected_files: tuple[str, ...]
+    files: tuple[CheckpointFile, ...]
+
+
+class FileView(View, frozen=True):
+    """A file under review as the page edits it: the text of its buffer, None where it would not exist."""
+
+    file_path: str
+    base_file_hash: str
+    rev: int
+    content: str | None
+    hunks: tuple[BundleHunk, ...]
+
+
+def is_of(hunk: Hunk, run: str) -> bool:
+    """Whether a run has written in a hunk."""
+    return any(layer.run == run for layer in hunk.layers)
+
+
+def bundle(run: str, reviews: Iterable[FileReview]) -> DiffBundle:
+    """What a run proposed, and what the user wrote beside it in the same files. What other runs proposed is left out."""
+    files = [
+        BundleFile(
+            file_path=review.path,
+            base_file_hash=text_hash(review.base),
+            rev=review.rev,
+            hunks=tuple(_hunks(review, run)),
+        )
+        for review in reviews
+    ]
+    return DiffBundle(job_id=run, files=tuple(files))
+
+
+def file_view(review: FileReview) -> FileView:
+    """All of a file. Of one that is kept as one piece there is no text: its content is empty."""
+    text = buffer(review)
+    content = None if not text else "".join(line for line in text if not line.startswith("\0"))
+    return FileView(
+        file_path=review.path,
+        base_file_hash=text_hash(review.base),
+        rev=review.rev,
+        content=content,
+        hunks=tuple(_hunks(review, None)),
+    )
+
+
+def _hunks(review: FileReview, run: str | None) -> Iterator[BundleHunk]:
+    """The hunks of a run, or of all of them, with the user's own."""
+    head = int(head_of(buffer(review)) is not None)
+    for hunk, start, end in placed(review):
+        by_user = all(layer.origin == "user" for layer in hunk.layers)
+        if run is None or by_user or is_of(hunk, run):
+            yield BundleHunk(
+                hunk_id=hunk.id,
+                patch=hunk_patch(review.base, hunk),
+                accepted=None if hunk.state == "pending" else hunk.state == "accepted",
+                edit_ids=tuple(dict.fromkeys(name for layer in hunk.layers for name in layer.edits)),
+                origin="user" if by_user else "agent",
+                state=hunk.state,
+                mine=hunk.has_user_layer,
+                conflict=hunk.conflict,
+                oversized_hunk=hunk.oversized,
+                start_line=max(start - head, 0) + 1,
+                end_line=max(end - head, 0),
+            )
+    for one in review.applied:
+        if run is not None and one.run == run:
+            yield _applied(review, one, head)
+
+
+def _applied(review: FileReview, one: Applied, head: int) -> BundleHunk:
+    return BundleHunk(
+        hunk_id=one.id,
+        patch=_patch(_without(review.base, one), one.a, one.a + len(one.before), review.base[one.a : one.b]),
+        accepted=True,
+        edit_ids=(),
+        origin="agent",
+        state="applied",
+        mine=not one.intact,
+        conflict=False,
+        oversized_hunk=False,
+        start_line=max(one.a - head, 0) + 1,
+        end_line=max(one.b - head, 0),
+    )
+
+
+def _without(base: Lines, one: Applied) -> Lines:
+    return (*base[: one.a], *one.before, *base[one.b :])
+
+
+def _patch(base: Lines, a: int, b: int, lines: Lines) -> str:
+    return hunk_patch(base, Hunk(id="", a=a, b=b, layers=(Layer(origin="agent", lines=lines),)))
+
+
+# -- the log of changes -------------------------------------------------------------------------------
+
+
+def change_log(entries: Sequence[Entry], review: FileReview, *, limit: int = 200) -> list[Change]:
+    """The latest ``limit`` changes of one file's buffer, in their order. ``entries`` is the file's whole journal, and
+    ``review`` what it has come to.
+    """
+    steps: list[_Step] = []
+    undone: set[str] = set()
+    now = FileReview(path=review.path)
+    for each in entries:
+        after = patched(now, each.forward)
+        if each.kind == "undo":
+            undone.add(each.of)
+        elif each.kind == "redo":
+            undone.discard(each.of)
+        elif each.hash_before != each.hash_after and each.kind not in {"reject", "reopen", "accept"}:
+            steps.append(_Step(each, now, after))
+        now = after
+    return [_change(step, review, undone) for step in steps[-limit:]]
+
+
+class _Step(NamedTuple):
+    entry: Entry
+    before: FileReview
+    after: FileReview
+
+
+def _change(step: _Step, now: FileReview, undone: set[str]) -> Change:
+    each, before, after = step
+    old, new = buffer(before), buffer(after)
+    known = set(before.hunks)
+    ids = tuple(hunk.id for hunk in after.hunks if hunk not in known)
+    known_applied = {one.id for one in before.applied}
+    ids += tuple(one.id for one in after.applied if one.id not in known_applied)
+    by_agent = each.kind == "propose" or (each.kind == "record" and each.run)
+    return Change(
+        id=each.id,
+        file_path=each.path,
+        rev=each.rev,
+        ts=each.ts,
+        kind=each.kind,
+        origin="agent" if by_agent else "user",
+        forward_patch=file_patch(each.path, old, new),
+        reverse_patch=file_patch(each.path, new, old),
+        status="undone" if each.id in undone else _status(now, ids),
+        file_hash_before=each.hash_before,
+        hunk_ids=ids,
+    )
+
+
+def _status(now: FileReview, ids: Sequence[str]) -> ChangeStatus:
+    """What has become of the hunks of a change: the least decided of those that are left counts."""
+    states = {hunk.state for hunk in now.hunks if hunk.id in ids}
+    for state in ("pending", "rejected", "accepted"):
+        if state in states:
+            return state
+    return "applied" if any(one.id in ids for one in now.applied) else "superseded"
+
+
+# -- checkpoints --------------------------------------------------------------------------------------
+
+
+def checkpoint_view(checkpoint: Checkpoint, reviews: Iterable[FileReview]) -> CheckpointView:
+    """A checkpoint with the hunks of its run, and what takes each of them back. ``reviews`` are those of its files."""
+    now = {review.path: review for review in reviews}
+    return CheckpointView(
+        checkpoint_id=checkpoint.id,
+        session_id=checkpoint.session,
+        job_id=checkpoint.run,
+        created_at=checkpoint.created,
+        title=checkpoint.title,
+        affected_files=tuple(before.path for before in checkpoint.files),
+        files=tuple(
+            CheckpointFile(
+                file_path=before.path,
+                base_snapshot_hash=f"sha256:{before.blob}" if before.blob else ABSENT,
+                hunks=tuple(_reverses(now.get(before.path, FileReview(path=before.path)), checkpoint.run)),
+            )
+            for before in checkpoint.files
+        ),
+    )
+
+
+def _reverses(review: FileReview, run: str) -> Iterator[CheckpointHunk]:
+    text = buffer(review)
+    for hunk, start, end in placed(review):
+        if is_of(hunk, run):
+            back = _patch(text, start, end, review.base[hunk.a : hunk.b]) if hunk.is_shown else ""
+            yield CheckpointHunk(hunk_id=hunk.id, state=hunk.state, reverse_patch=back)
+    for one in review.applied:
+        if one.run == run:
+            back = _patch(review.base, one.a, one.b, one.before)
+            yield CheckpointHunk(hunk_id=one.id, state="applied", reverse_patch=back)
