@@ -23,6 +23,10 @@ commands:
   newel web                    chats, agents and tools in the browser
   newel agent CONTRACT         an agent that works on its own until the contract is fulfilled
   newel agents                 the runs of agents, and their logs
+  newel review                 what agents changed in this folder, and what waits to be decided
+  newel undo                   take back what the last run changed
+  newel checkpoints            the runs that can be taken back
+  newel rollback CHECKPOINT    the files of a run as they were before it, or without some of its hunks
   newel mcp                    MCP servers: list, add, remove, test, trust
   newel sessions               the sessions of this folder
   newel export SESSION         a session as Markdown (or --html) on standard output or into a file

@@ -73,6 +73,12 @@ class Caps(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="came
     max_cost: Amount | None = None
 
 
+class ReviewFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``[review]``. It stands in the user's own file alone: no project switches recording off."""
+
+    record: bool = True
+
+
 class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``config.toml``."""
 
@@ -86,6 +92,7 @@ class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bash_timeout: Amount | None = None
     limits: Caps = Caps()
     models: dict[str, ModelFacts] = {}
+    review: ReviewFile = ReviewFile()
 
 
 class Flags(msgspec.Struct, frozen=True):
@@ -102,7 +109,9 @@ class Flags(msgspec.Struct, frozen=True):
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """``origins`` names the place of each value that is not a default."""
+    """``record`` is whether what agents do to files is recorded; ``origins`` names the place of each value that is not a
+    default.
+    """
 
     home: Path
     cwd: Path
@@ -116,6 +125,7 @@ class Settings(msgspec.Struct, frozen=True):
     limits: Limits
     models: dict[str, ModelFacts]
     origins: dict[str, str]
+    record: bool = True
 
 
 def load(flags: Flags, *, cwd: Path, environ: Mapping[str, str]) -> Settings:
@@ -162,6 +172,7 @@ def load(flags: Flags, *, cwd: Path, environ: Mapping[str, str]) -> Settings:
         limits=limits,
         models=file.models,
         origins=origins,
+        record=file.review.record,
     )
 
 

@@ -21,6 +21,7 @@ from newel.mcp.manager import McpManager
 from newel.mcp.questions import Elicit, ElicitAnswer, ElicitRequest
 from newel.providers.openai_chat import OpenAIChat
 from newel.providers.retry import Retrying
+from newel.review.recording import Recorders
 from newel.session import locate
 from newel.session.coding_agent import CodingAgent
 from newel.session.listing import SessionSummary, list_sessions
@@ -44,8 +45,11 @@ async def open_crew(settings: Settings, *, ephemeral: bool) -> AsyncGenerator[Ap
         for problem in problems:
             print(f"newel: {safe(problem)}", file=sys.stderr)  # noqa: T201 — a person must know
         crew = AppCrew(settings, client, provider, model, servers, ephemeral=ephemeral)
-        async with servers:
-            yield crew
+        try:
+            async with servers:
+                yield crew
+        finally:
+            crew.recorders.close()
     finally:
         await client.aclose()
 
@@ -72,6 +76,7 @@ class AppCrew:
         self.servers = servers
         self.servers_changed: Callable[[], None] = lambda: None
         self._ephemeral = ephemeral
+        self.recorders = Recorders(None if ephemeral else settings.home)
         self._describe = model_describer(settings, client.name)
         self._own_tools: weakref.WeakKeyDictionary[CodingAgent, Sequence[Tool]] = weakref.WeakKeyDictionary()
 
@@ -96,6 +101,7 @@ class AppCrew:
             open_session=open_session,
             ask=approval_by(seat.put),
             journal=seat.journal,
+            recorders=self.recorders,
         )
         settings = msgspec.structs.replace(self._settings, cwd=Path(seat.folder))
         agent = build_agent(settings, self._client, self.provider, seat.model or self.model, place)

@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from newel.mcp.questions import Elicit
     from newel.permissions.policy import Ask
     from newel.providers.openai_chat import OpenAIChat
+    from newel.review.recording import Recorders
     from newel.session.coding_agent import CodingAgent
     from newel.session.manager import SessionManager
+    from newel.workspace.port import Workspace
 
 NOTHING_CONFIGURED = """\
 No model is configured, and none was found on this machine
@@ -147,10 +149,12 @@ async def opened(
     """
     from newel.app import servers
     from newel.providers.retry import Retrying
+    from newel.review.recording import Recorders
     from newel.session.manager import SessionManager
 
     endpoint = await find_endpoint(settings)
     client = connect(endpoint)
+    recorders = Recorders(None if options.ephemeral else settings.home)
     try:
         model = await find_model(settings, endpoint, client)
         place = Place(
@@ -163,6 +167,7 @@ async def opened(
             ),
             open_session=open_sessions(settings, ephemeral=options.ephemeral),
             ask=ask,
+            recorders=recorders,
         )
         provider = Retrying(client)
         agent = build_agent(settings, client, provider, model, place, manner=options.system_prompt)
@@ -175,18 +180,20 @@ async def opened(
         finally:
             agent.session.close()
     finally:
+        recorders.close()
         await client.aclose()
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
     """Where an agent works and what it may: the session that keeps its conversation, how it finds another one, who is
-    asked, and who hears of each event before anybody else.
+    asked, who hears of each event before anybody else, and what records its changes of files.
     """
 
     session: SessionManager
     open_session: Callable[[str | None], SessionManager]
     ask: Ask | None = None
     journal: Emit | None = None
+    recorders: Recorders | None = None
 
 
 def build_agent(
@@ -207,6 +214,7 @@ def build_agent(
     from newel.context.templates import load as load_templates
     from newel.permissions.policy import policy
     from newel.providers.windows import find_window
+    from newel.review.recording import RecordingWorkspace
     from newel.session.coding_agent import CodingAgent
     from newel.tools import coding_tools
     from newel.workspace.local import LocalWorkspace
@@ -218,7 +226,10 @@ def build_agent(
     limits = Limits()
     if model.context_window:
         limits = Limits(output=min(limits.output, model.context_window))
-    workspace = LocalWorkspace(str(settings.cwd), limits=limits)
+    workspace: Workspace = LocalWorkspace(str(settings.cwd), limits=limits)
+    recording = None
+    if settings.record and place.recorders is not None:
+        workspace = recording = RecordingWorkspace(workspace, place.recorders)
     tools = coding_tools(workspace, timeout=settings.bash_timeout)
     instructions = find_instructions(cwd=settings.cwd, home=settings.home)
     small = describe_model(settings.small_model) if settings.small_model else model
@@ -234,7 +245,7 @@ def build_agent(
         limits=settings.limits,
         compact=compactor,
     )
-    return CodingAgent(
+    agent = CodingAgent(
         transport=ProviderTransport(provider),
         config=run_config,
         workspace=workspace,
@@ -248,6 +259,9 @@ def build_agent(
         approve=settings.approve,
         instructions=describe(instructions),
     )
+    if recording is not None:
+        recording.attend(agent)
+    return agent
 
 
 def _system_prompt(settings: Settings, manner: str | None, tools: list[Any], instructions: list[Any]) -> str:

@@ -10,6 +10,7 @@ from newel.agent.messages import AppMessage, AssistantMessage, ToolCall, ToolRes
 from newel.agent.ports import ThinkingLevel
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.desk import Desk
+from newel.terminal.review import rollback, show_review, undo
 from newel.terminal.words import count, describe_call, listing, meter, one_line, plural
 
 LISTED = 20
@@ -272,6 +273,9 @@ COMMANDS = (
     Command("cost", "", "what this conversation has used", cost, at_once=True),
     Command("tools", "", "what the model can do", tools, at_once=True),
     Command("show", "[N]", "the last call in full, or the Nth last", show, at_once=True),
+    Command("review", "", "what agents changed in this folder", show_review),
+    Command("undo", "", "take back what the last run changed", undo),
+    Command("rollback", "[CHECKPOINT]", "the files of a run as they were before it", rollback),
     Command("stop", "", "stop before the next request; Esc stops at once", stop, at_once=True),
     Command("quit", "", "leave", leave, at_once=True),
 )

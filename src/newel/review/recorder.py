@@ -1,0 +1,319 @@
+"""The recorder of a project: what was before each effect of an agent, and what came of it, in the ledger.
+
+Commands may run side by side, of several agents. A change is recorded once: where commands overlap, what changed until the
+second one begins is the first one's, and what is found when one ends is that one's. What a person changes in a file while a
+command runs cannot be told from the command's own doing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from newel.agent.errors import WorkspaceError
+from newel.agent.messages import new_id, now
+from newel.review.bases import rebased
+from newel.review.interrupted import INDEX, Known, Note, Notes, touched
+from newel.review.ledger import Applied, FileReview, Hunk, Layer, Lines, ReviewError, render
+from newel.review.runs import Project
+from newel.review.saving import LARGEST, OutsideProject, checked_path
+from newel.review.store import Before, Checkpoint, Ledger
+from newel.review.text import content_of, lines_of, text_hash
+from newel.tools.patience import diff
+from newel.workspace.port import Workspace
+from newel.workspace.snapshots import FileChange, Snapshots, State
+
+if TYPE_CHECKING:
+    from newel.review.recording import Run
+
+CLOCK: Final = 20_000_000
+"""Nanoseconds by which the clock of files may be behind."""
+
+
+class TooLarge(ReviewError):
+    """A file has more than ``LARGEST`` bytes, and is left out."""
+
+
+class Effect:
+    """Something that is about to happen: to one file, or to any for ``path`` None. ``notices`` are for a person."""
+
+    def __init__(self, run: Run, path: str | None) -> None:
+        self.run = run
+        self.path = path
+        self.before: State | None = None
+        self.is_left_out = False
+        self.began = now()
+        self.note = ""
+        self.notices: list[str] = []
+
+
+class Recorder:
+    """Use ``open``. Raises ``LedgerError``, and what the workspace raises."""
+
+    def __init__(
+        self, workspace: Workspace, ledger: Ledger, folder: Path | None, left_out: Iterable[str]
+    ) -> None:
+        self.project = Project(ledger, workspace)
+        self._workspace = workspace
+        self._ledger = ledger
+        self._notes = Notes(folder)
+        index = folder / INDEX if folder else None
+        self._snapshots = Snapshots(workspace.root, ledger, index=index, left_out=left_out)
+        self._is_taken = False
+        self._running: list[Effect] = []
+        self._lock = anyio.Lock()
+        """Held while files are looked at, and while one is written: what is found then is no command's doing."""
+
+    @classmethod
+    async def open(
+        cls, workspace: Workspace, folder: Path | None, *, left_out: Iterable[str] = ()
+    ) -> Recorder:
+        """The recorder of a workspace's root, with its ledger in ``folder`` (None: in memory). What processes that were
+        killed have left is brought to its end. ``left_out`` are folders, by their absolute paths, that are not covered.
+        """
+        ledger = await anyio.to_thread.run_sync(Ledger.open, folder)
+        recorder = cls(workspace, ledger, folder, left_out)
+        try:
+            await recorder.project.saver.recover()
+            await recorder.recover()
+        except BaseException:
+            recorder.close()
+            raise
+        return recorder
+
+    def close(self) -> None:
+        self._snapshots.close()
+        self._ledger.close()
+
+    # -- effects ------------------------------------------------------------------------------------
+
+    async def begin(self, run: Run, path: str | None) -> Effect:
+        """Keep what is there before an effect. To be followed by ``end``, by the same task."""
+        effect = Effect(run, path)
+        if path is None:
+            async with self._lock:
+                await self._look(effect)
+                self._put_note(effect)
+                self._running.append(effect)
+            return effect
+        await self._lock.acquire()
+        try:
+            checked_path(self._workspace.root, path, resolve=self._workspace.resolve)
+            effect.before = await self._state(path)
+            await self._remember(run, [FileChange(path, effect.before, None)])
+            self._put_note(effect)
+        except OutsideProject:
+            effect.is_left_out = True
+        except TooLarge as error:
+            effect.is_left_out = True
+            effect.notices.append(str(error))
+        except BaseException:
+            self._lock.release()
+            raise
+        return effect
+
+    async def end(self, effect: Effect) -> list[str]:
+        """Record what came of an effect; returns what a person should know of it. To be shielded from cancellation."""
+        if effect.path is None:
+            async with self._lock:
+                self._running.remove(effect)
+                await self._record_found(effect)
+        else:
+            try:
+                if not effect.is_left_out:
+                    await self._record_written(effect, effect.path)
+            except TooLarge as error:
+                effect.notices.append(str(error))
+            finally:
+                self._lock.release()
+        self._notes.drop(effect.note)
+        return effect.notices
+
+    async def _look(self, effect: Effect) -> None:
+        """Know all files as they are now."""
+        if self._running:
+            await self._record_found(self._running[0])
+            return
+        effect.notices += await self._snapshots.take()
+        self._is_taken = True
+
+    async def _record_found(self, effect: Effect) -> None:
+        found = await self._snapshots.changes()
+        effect.notices += found.notices
+        await self._record(effect, found.files)
+
+    async def _record_written(self, effect: Effect, path: str) -> None:
+        after = await self._state(path)
+        await self._record(effect, [FileChange(path, effect.before, after)])
+        if self._is_taken:
+            self._snapshots.note(path, after)
+
+    def _put_note(self, effect: Effect) -> None:
+        note = Note(
+            run=effect.run.id,
+            session=effect.run.session,
+            title=effect.run.title,
+            began=effect.began,
+            began_ns=time.time_ns() - CLOCK,
+            path=effect.path,
+            before=effect.before,
+        )
+        effect.note = self._notes.put(note)
+
+    # -- after a crash ------------------------------------------------------------------------------
+
+    async def recover(self) -> None:
+        """Record what was done by processes that did not live to do it."""
+        from newel.review.recording import Run
+
+        for note, known in self._notes.left(self._workspace.root):
+            effect = Effect(Run(note.session, id=note.run, title=note.title), note.path)
+            effect.began = note.began
+            if note.path is not None:
+                changes = [FileChange(note.path, note.before, await self._now(note.path))]
+            else:
+                changes = await self._found_since(note, known)
+            await self._record(effect, changes)
+
+    async def _found_since(self, note: Note, known: Known) -> list[FileChange]:
+        found = await anyio.to_thread.run_sync(touched, self._workspace.root, note.began_ns)
+        before = await anyio.to_thread.run_sync(self._known, known)
+        gone = [path for path in before if await self._workspace.stat(self._where(path)) is None]
+        return [
+            FileChange(path, before.get(path), None if path in gone else await self._now(path))
+            for path in sorted({*found, *gone})
+        ]
+
+    def _known(self, known: Known) -> dict[str, State]:
+        """How files were, by what was known of them or by what was recorded since."""
+        states = dict(known.states)
+        for path in self._ledger.paths():
+            last = self._ledger.entries(path=path)[-1]
+            if datetime.fromisoformat(last.ts).timestamp() >= known.at:
+                states.pop(path, None)
+                if content := content_of(self._ledger.get(path).base):
+                    blob = content.blob or self._ledger.put_blobs([content.data])[0]
+                    states[path] = State(blob, content.mode)
+        return states
+
+    async def _now(self, path: str) -> State | None:
+        try:
+            return await self._state(path)
+        except (TooLarge, WorkspaceError):
+            return None
+
+    # -- writing down -------------------------------------------------------------------------------
+
+    def _where(self, path: str) -> str:
+        return f"{self._workspace.root.rstrip('/')}/{path}"
+
+    async def _state(self, path: str) -> State | None:
+        """A file as it is, which is kept; None for none, and for what is no file. Raises ``TooLarge``."""
+        where = self._where(path)
+        info = await self._workspace.stat(where)
+        if info is None or info.kind != "file":
+            return None
+        data = await self._workspace.read_bytes(where, size=LARGEST + 1)
+        if len(data) > LARGEST:
+            raise TooLarge(f"{path} has more than {LARGEST >> 20} MiB: what becomes of it is not recorded.")
+        blob = (await anyio.to_thread.run_sync(self._ledger.put_blobs, [data]))[0]
+        return State(blob, info.mode & 0o777)
+
+    async def _remember(self, run: Run, changes: Sequence[FileChange]) -> None:
+        """Have the run's checkpoint name how files were, those that it does not name yet."""
+        if run.checkpoint is None:
+            begin = self.project.checkpoints.begin
+            run.checkpoint = await begin(run.id, session=run.session, title=run.title)
+        run.checkpoint = await anyio.to_thread.run_sync(self._grown, run.checkpoint, changes)
+
+    def _grown(self, checkpoint: Checkpoint, changes: Sequence[FileChange]) -> Checkpoint:
+        known = {file.path for file in checkpoint.files}
+        absent = State("", 0)
+        files = [
+            Before(path=change.path, blob=before.blob, mode=before.mode)
+            for change in changes
+            if change.path not in known
+            for before in [change.before or absent]
+        ]
+        if files:
+            checkpoint = msgspec.structs.replace(checkpoint, files=(*checkpoint.files, *files))
+            self._ledger.add_checkpoint(checkpoint)
+        return checkpoint
+
+    async def _record(self, effect: Effect, changes: Sequence[FileChange]) -> None:
+        """Put changes down as the run's, those that nobody has put down meanwhile."""
+        fit: list[FileChange] = []
+        for change in changes:
+            if change.before == change.after:
+                continue
+            try:
+                checked_path(self._workspace.root, change.path, resolve=lambda path: path)
+            except OutsideProject as error:  # a name that is no UTF-8
+                effect.notices.append(str(error))
+            else:
+                fit.append(change)
+        if fit and (new := await anyio.to_thread.run_sync(self._unknown, effect, fit)):
+            await self._remember(effect.run, new)
+            await anyio.to_thread.run_sync(self._write_down, effect.run.id, new)
+
+    def _unknown(self, effect: Effect, changes: Sequence[FileChange]) -> list[FileChange]:
+        """Without what somebody else of ours, in another process perhaps, has written and put down meanwhile."""
+
+        def is_known(change: FileChange) -> bool:
+            if text_hash(self._ledger.get(change.path).base) != _hash(change.after):
+                return False
+            entries = self._ledger.entries(path=change.path)
+            return any(each.kind in {"record", "save"} and each.ts >= effect.began for each in entries)
+
+        return [change for change in changes if not is_known(change)]
+
+    def _write_down(self, run: str, changes: Sequence[FileChange]) -> None:
+        for change in changes:
+            before, after = self._lines(change.before), self._lines(change.after)
+            # What others did to the file until then is no part of what the run did.
+            self._ledger.change(change.path, "rebase", partial(rebased, base=before))
+            made = partial(recorded, before=before, after=after, run=run)
+            self._ledger.change(change.path, "record", made, run=run)
+
+    def _lines(self, state: State | None) -> Lines:
+        return lines_of(self._ledger.blob(state.blob), state.mode) if state else ()
+
+
+def _hash(state: State | None) -> str:
+    return f"sha256:{state.blob}" if state else text_hash(())
+
+
+def recorded(review: FileReview, *, before: Lines, after: Lines, run: str) -> FileReview:
+    """A review once a run has made ``after`` of a file, which was ``before`` by then, whatever the review knew of it.
+
+    What the run changes where it has changed something already is one hunk, so that all it did can be taken back at once.
+    """
+    known = rebased(review, before)
+    done = rebased(known, after)
+    if done is known:
+        return review
+    mine = [one for one in known.applied if one.run == run and one.intact]
+    without = render(known.base, [_undone(one) for one in sorted(mine, key=lambda one: (one.a, one.b))])
+    names = {one.id for one in mine}
+    others = (one for one in done.applied if one.id not in names)
+    fresh = (
+        Applied(id=_hunk_id(), a=span.b0, b=span.b1, before=without[span.a0 : span.a1], run=run)
+        for span in diff(without, after)
+    )
+    return msgspec.structs.replace(done, applied=(*others, *fresh), rev=review.rev + 1)
+
+
+def _undone(one: Applied) -> Hunk:
+    return Hunk(id=one.id, a=one.a, b=one.b, layers=(Layer(origin="agent", lines=one.before),))
+
+
+def _hunk_id() -> str:
+    return f"h_{new_id()[:16]}"

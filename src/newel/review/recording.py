@@ -1,0 +1,202 @@
+"""What an agent does to its files, written down: the workspace of an agent whose effects become hunks of the project's ledger.
+
+    before an effect    the file as it is is kept, and the run's checkpoint names it; before a command, all files are known
+    the effect          a file is written or removed, a command runs
+    after it            each file that changed is a ``record`` in the ledger, of the run under way
+
+Nothing here is loaded or opened before the first effect (``newel.review.recorder``): most conversations begin with reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+
+from newel.agent.errors import NewelError
+from newel.agent.events import AgentEnd, AgentEvent, AgentStart, ErrorEvent, MessageEnd
+from newel.agent.messages import UserMessage, new_id
+from newel.session.locate import project_folder
+from newel.workspace.port import Completed, Entry, FileInfo, OnOutput, Workspace
+
+if TYPE_CHECKING:
+    from newel.review.recorder import Effect, Recorder
+    from newel.review.store import Checkpoint
+    from newel.session.coding_agent import CodingAgent
+
+TITLE = 80
+"""Characters of a prompt that name its run."""
+
+
+class Run:
+    """One prompt and all that is done for it. ``checkpoint`` is made with its first effect."""
+
+    def __init__(self, session: str, *, id: str = "", title: str = "") -> None:  # noqa: A002 — the field's name
+        self.id = id or new_id()
+        self.session = session
+        self.title = title
+        self.checkpoint: Checkpoint | None = None
+
+
+class Recorders:
+    """The recorders of a process, one for each folder that agents work in. ``home`` is Newel's own folder, None keeps the
+    ledgers in memory.
+    """
+
+    def __init__(self, home: Path | None) -> None:
+        self._home = home
+        self._opened: dict[str, Recorder] = {}
+        self._opening = anyio.Lock()
+
+    def ledger(self, root: str) -> Path | None:
+        """The folder of a project's ledger; None for one in memory."""
+        return ledger_folder(self._home, root) if self._home else None
+
+    async def of(self, workspace: Workspace) -> Recorder:
+        """The recorder of a workspace's root. Raises ``LedgerError``."""
+        async with self._opening:
+            recorder = self._opened.get(workspace.root)
+            if recorder is None:
+                from newel.review.recorder import Recorder
+
+                left_out = [str(self._home)] if self._home else []
+                recorder = await Recorder.open(workspace, self.ledger(workspace.root), left_out=left_out)
+                self._opened[workspace.root] = recorder
+            return recorder
+
+    def close(self) -> None:
+        while self._opened:
+            self._opened.popitem()[1].close()
+
+
+def ledger_folder(home: Path, root: str) -> Path:
+    """Where the ledger of a project lies."""
+    return project_folder(home / "review", root)
+
+
+class RecordingWorkspace:
+    """A workspace that records, while an agent's run is under way (``attend``), what is done to the files below its root.
+    What a person does in between is not recorded.
+
+    What cannot be recorded is done all the same: that a disk is full must not keep an agent from making room. An ``error``
+    event says so, once.
+    """
+
+    def __init__(self, inner: Workspace, recorders: Recorders) -> None:
+        self.inner = inner
+        self.recorders = recorders
+        self._agent: CodingAgent | None = None
+        self._run: Run | None = None
+        self._failed: Run | None = None
+        self._told: set[str] = set()
+
+    def attend(self, agent: CodingAgent) -> None:
+        """Learn from an agent when its runs begin and end, and tell those who watch it what they must know."""
+        self._agent = agent
+        agent.subscribe(self._see)
+
+    def _see(self, event: AgentEvent) -> None:
+        match event:
+            case AgentStart():
+                self._run = Run(self._agent.session.get_id() if self._agent else "")
+            case MessageEnd(message=UserMessage() as message) if self._run and not self._run.title:
+                self._run.title = title_of(message.text)
+            case AgentEnd():
+                self._run = None
+            case _:
+                pass
+
+    # -- the port -----------------------------------------------------------------------------------
+
+    @property
+    def root(self) -> str:
+        return self.inner.root
+
+    def resolve(self, path: str, /) -> str:
+        return self.inner.resolve(path)
+
+    async def stat(self, path: str, /) -> FileInfo | None:
+        return await self.inner.stat(path)
+
+    async def list(self, path: str, /, *, limit: int = 10_000) -> list[Entry]:
+        return await self.inner.list(path, limit=limit)
+
+    async def read_bytes(self, path: str, /, *, start: int = 0, size: int | None = None) -> bytes:
+        return await self.inner.read_bytes(path, start=start, size=size)
+
+    async def write_bytes(
+        self, path: str, data: bytes, /, *, expect: str | None = None, mode: int | None = None
+    ) -> str:
+        async with self._recorded(path):
+            return await self.inner.write_bytes(path, data, expect=expect, mode=mode)
+
+    async def remove(self, path: str, /, *, expect: str | None = None) -> None:
+        async with self._recorded(path):
+            await self.inner.remove(path, expect=expect)
+
+    async def run(
+        self,
+        command: str,
+        /,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 — see the port
+        on_output: OnOutput | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Completed:
+        async with self._recorded(None):
+            return await self.inner.run(command, timeout=timeout, on_output=on_output, env=env)
+
+    # -- recording ----------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _recorded(self, path: str | None) -> AsyncGenerator[None]:
+        """Record what the body does to a file, or to any file for None; also where it fails or is cancelled midway."""
+        run = self._run
+        inside = path is None or path.startswith(self.root.rstrip("/") + "/")
+        if run is None or run is self._failed or not inside:
+            yield
+            return
+        begun = await self._begin(run, path)
+        try:
+            yield
+        finally:
+            if begun is not None:
+                with anyio.CancelScope(shield=True):
+                    await self._end(run, *begun)
+
+    async def _begin(self, run: Run, path: str | None) -> tuple[Recorder, Effect] | None:
+        name = None if path is None else path.removeprefix(self.root).lstrip("/")
+        try:
+            recorder = await self.recorders.of(self.inner)
+            return recorder, await recorder.begin(run, name)
+        except (NewelError, OSError) as error:
+            await self._fail(run, error)
+            return None
+
+    async def _end(self, run: Run, recorder: Recorder, effect: Effect) -> None:
+        try:
+            notices = await recorder.end(effect)
+        except (NewelError, OSError) as error:
+            await self._fail(run, error)
+        else:
+            for notice in notices:
+                await self._say(notice)
+
+    async def _fail(self, run: Run, error: Exception) -> None:
+        self._failed = run
+        await self._say(f"What this run changes from here on is not recorded and cannot be undone. {error}")
+
+    async def _say(self, words: str) -> None:
+        if words not in self._told and self._agent is not None:
+            self._told.add(words)
+            await self._agent.agent.emit(ErrorEvent(code="not_recorded", message=words))
+
+
+def title_of(text: str) -> str:
+    """The first words of a prompt, on one line, as UTF-8 can hold them."""
+    words = " ".join(text[: 4 * TITLE].split())
+    shown = words if len(words) <= TITLE else words[: TITLE - 1] + "…"
+    return shown.encode("utf-8", "replace").decode()

@@ -1,0 +1,173 @@
+"""The runs of agents in a project, and how one of them is taken back.
+
+project = Project(ledger, workspace)
+plan = await project.undo()             # what would become of which files; nothing has changed yet
+saved = await project.carry_out(plan)
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import anyio.to_thread
+
+from newel.agent.errors import WorkspaceError
+from newel.review.checkpoints import Checkpoints, Diff3, Plan, UnknownCheckpoint
+from newel.review.history import Entry, NothingToUndo
+from newel.review.ledger import FileReview, ReviewError
+from newel.review.saving import Saved, Saver
+from newel.review.store import Checkpoint, Ledger, LedgerError
+from newel.review.views import CheckpointFile, CheckpointHunk, View, checkpoint_view, is_of
+from newel.workspace.port import Workspace
+
+
+class Project:
+    """A project's ledger, with what brings it and the files into agreement."""
+
+    def __init__(self, ledger: Ledger, workspace: Workspace) -> None:
+        self.ledger = ledger
+        self.workspace = workspace
+        self.saver = Saver(ledger, workspace)
+        self.checkpoints = Checkpoints(ledger, self.saver)
+
+    async def undo(self) -> Plan:
+        """How the latest run that left something is taken back. Raises ``NothingToUndo``."""
+        for checkpoint in await anyio.to_thread.run_sync(self.ledger.checkpoints):
+            if hunks := await anyio.to_thread.run_sync(hunk_ids, self.ledger, checkpoint):
+                return await self.checkpoints.plan(checkpoint.id, "scoped_selected", hunks)
+        raise NothingToUndo(f"Nothing that was recorded in {self.workspace.root} is left to be undone.")
+
+    async def rollback(self, checkpoint: Checkpoint, hunks: Sequence[str] = ()) -> Plan:
+        """How the files of a run become what they were before it, or only some of its hunks are taken back."""
+        mode = "scoped_selected" if hunks else "hard_all"
+        return await self.checkpoints.plan(checkpoint.id, mode, hunks)
+
+    async def find(self, checkpoint_id: str) -> Checkpoint:
+        """A checkpoint by its id or the beginning of it. Raises ``UnknownCheckpoint``."""
+        all_ = await anyio.to_thread.run_sync(self.ledger.checkpoints)
+        found = [each for each in all_ if each.id.startswith(checkpoint_id)] if checkpoint_id else []
+        exact = [each for each in found if each.id == checkpoint_id]
+        if len(exact or found) == 1:
+            return (exact or found)[0]
+        how_many = f"{len(found)} checkpoints begin with" if found else "There is no checkpoint"
+        raise UnknownCheckpoint(f"{how_many} {checkpoint_id}. `newel checkpoints` lists them.")
+
+    async def carry_out(self, plan: Plan) -> list[Saved]:
+        """Take back what a plan says, on the disk. What cannot be written stays as it was, and can be tried again. Raises
+        what ``Saver.save`` does.
+        """
+        reviews = await self.checkpoints.rollback(plan)
+        entries = await anyio.to_thread.run_sync(partial(self.ledger.entries, run=plan.run))
+        made = made_by(entries)
+        chosen = {
+            review.path: [hunk.id for hunk in review.hunks if hunk.id in made and hunk.state == "accepted"]
+            for review in reviews
+        }
+        try:
+            return await self.saver.save(chosen)
+        except (ReviewError, WorkspaceError):
+            await anyio.to_thread.run_sync(self._drop, chosen)
+            raise
+
+    def _drop(self, chosen: dict[str, list[str]]) -> None:
+        for path, ids in chosen.items():
+            if any(hunk.id in ids for hunk in self.ledger.get(path).hunks):
+                with contextlib.suppress(NothingToUndo):  # the file changed meanwhile: it is left in review
+                    self.ledger.undo(path)
+
+
+def made_by(entries: Sequence[Entry]) -> set[str]:
+    """The hunks that came about by some changes."""
+    made: set[str] = set()
+    for each in entries:
+        for swap in (each.forward.hunks, each.forward.applied):
+            made |= {one.id for one in swap.new} - {one.id for one in swap.old}
+    return made
+
+
+def hunk_ids(ledger: Ledger, checkpoint: Checkpoint) -> list[str]:
+    """The hunks of a run that are still there; none if nothing of them can be taken back any more."""
+    made = made_by(ledger.entries(run=checkpoint.run))
+    found: list[str] = []
+    can_go = False
+    for before in checkpoint.files:
+        review = ledger.get(before.path)
+        for hunk in review.hunks:
+            if hunk.is_shown and (hunk.id in made or is_of(hunk, checkpoint.run)):
+                found.append(hunk.id)
+                can_go = True
+        for one in review.applied:
+            if one.run == checkpoint.run or one.id in made:
+                found.append(one.id)
+                can_go |= one.intact
+    return found if can_go else []
+
+
+class RunFile(View, frozen=True):
+    """What a run did to a file, as a unified diff; ``state`` says how that stands now, in words."""
+
+    file_path: str
+    state: str
+    patch: str
+    hunks: tuple[CheckpointHunk, ...]
+
+
+class RunView(View, frozen=True):
+    """A run that changed files, or would: ``files`` are those that it left otherwise than it found them."""
+
+    checkpoint_id: str
+    session_id: str
+    created_at: str
+    title: str
+    files: tuple[RunFile, ...]
+
+
+async def look_back(project: Project, *, limit: int) -> list[RunView]:
+    """The latest runs, the last one first, on the files as they are now."""
+    found = await anyio.to_thread.run_sync(project.ledger.checkpoints)
+    return [await _run(project, checkpoint) for checkpoint in found[: max(limit, 0)]]
+
+
+async def _run(project: Project, checkpoint: Checkpoint) -> RunView:
+    problems: dict[str, str] = {}
+    reviews: list[FileReview] = []
+    for before in checkpoint.files:
+        try:
+            reviews.append(await project.saver.refresh(before.path))
+        except LedgerError:
+            raise
+        except (ReviewError, WorkspaceError) as error:
+            problems[before.path] = str(error)
+    files = await anyio.to_thread.run_sync(_files, project, checkpoint, reviews, problems)
+    return RunView(
+        checkpoint_id=checkpoint.id,
+        session_id=checkpoint.session,
+        created_at=checkpoint.created,
+        title=checkpoint.title,
+        files=tuple(files),
+    )
+
+
+def _files(
+    project: Project, checkpoint: Checkpoint, reviews: Sequence[FileReview], problems: dict[str, str]
+) -> Iterator[RunFile]:
+    for file in sorted(checkpoint_view(checkpoint, reviews).files, key=lambda file: file.file_path):
+        compared = project.checkpoints.diff3(checkpoint.id, file.file_path)
+        if compared.proposed_patch:
+            yield RunFile(
+                file_path=file.file_path,
+                state=problems.get(file.file_path) or _state(compared, file),
+                patch=compared.proposed_patch,
+                hunks=file.hunks,
+            )
+
+
+def _state(compared: Diff3, file: CheckpointFile) -> str:
+    undecided = sum(hunk.state == "pending" for hunk in file.hunks)
+    if undecided:
+        return f"{undecided} to decide"
+    if not compared.current_patch:
+        return "taken back"
+    return "" if compared.current_patch == compared.proposed_patch else "changed since"

@@ -1,0 +1,168 @@
+"""What agents changed and how it is taken back, in words for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import anyio.to_thread
+
+from newel.agent.messages import UserMessage
+from newel.review.recording import RecordingWorkspace
+from newel.terminal.diffs import changed_lines
+from newel.terminal.safe import safe
+from newel.terminal.words import one_line, plural
+
+if TYPE_CHECKING:
+    from newel.review.checkpoints import Plan
+    from newel.review.runs import Project, RunView
+    from newel.review.saving import Saved
+    from newel.review.store import Checkpoint
+    from newel.terminal.commands import Context
+
+LISTED = 10
+"""Runs that a conversation shows."""
+
+SHOWN = 100_000
+"""Characters of a diff that are shown."""
+
+NOTHING = "Nothing that an agent did to files has been recorded here."
+OFF = "Recording is off ([review] record = false in config.toml): what agents change from now on cannot be taken back."
+
+Confirm = Callable[[str], Awaitable[bool]]
+"""Shows what would be done, and asks whether to do it."""
+
+
+def run_line(checkpoint_id: str, created: str, title: str) -> str:
+    """A run in a line: what it can be taken back by, when it began, and its prompt."""
+    when = datetime.fromisoformat(created).astimezone().strftime("%Y-%m-%d %H:%M")
+    return f"{checkpoint_id}  {when}  {one_line(title, 80) or '(no words)'}"
+
+
+def list_checkpoints(checkpoints: Sequence[Checkpoint]) -> str:
+    lines = [
+        f"{run_line(each.id, each.created, each.title)}  ({plural(len(each.files), 'file')})"
+        for each in checkpoints
+    ]
+    return "\n".join(lines) or NOTHING
+
+
+def describe_runs(runs: Sequence[RunView]) -> str:
+    """Each run with its files, and below them what it did."""
+    return "\n".join(_describe_run(run) for run in runs) or NOTHING
+
+
+def _describe_run(run: RunView) -> str:
+    width = max((len(one_line(file.file_path)) for file in run.files), default=0)
+    lines = [run_line(run.checkpoint_id, run.created_at, run.title)]
+    for file in run.files:
+        facts = " · ".join(fact for fact in (changed_lines(file.patch), one_line(file.state, 400)) if fact)
+        lines.append(f"  {one_line(file.file_path).ljust(width)}  {facts}".rstrip())
+    if not run.files:
+        lines.append("  nothing is left of it")
+    return "\n".join(lines) + "\n\n" + _shortened("".join(file.patch for file in run.files))
+
+
+def describe_plan(plan: Plan) -> str:
+    """What a rollback would change, and what it leaves alone."""
+    lines = [_shortened("".join(file.patch for file in plan.files)).rstrip("\n")] if plan.files else []
+    if plan.files:
+        lines.append(f"{plural(len(plan.files), 'file')} would change:")
+        lines += [f"  {one_line(file.path)}" for file in plan.files]
+    return "\n".join([*lines, *_left_alone(plan)])
+
+
+def _left_alone(plan: Plan) -> list[str]:
+    if not plan.conflicts:
+        return []
+    return [
+        "This stays as it is, because something newer stands there:",
+        *(f"  {one_line(each.reason, 400)}" for each in plan.conflicts),
+    ]
+
+
+def _shortened(diff: str) -> str:
+    if len(diff) <= SHOWN:
+        return safe(diff)
+    return f"{safe(diff[:SHOWN])}\n… {len(diff) - SHOWN:,} more characters\n"
+
+
+async def take_back(project: Project, plan: Plan, confirm: Confirm) -> list[Saved]:
+    """Show a plan, and carry it out if it is confirmed; returns what became of the files. Raises what ``carry_out`` does."""
+    if plan.files and await confirm(describe_plan(plan)):
+        return await project.carry_out(plan)
+    return []
+
+
+def describe_saved(saved: Sequence[Saved]) -> str:
+    names = ", ".join(one_line(one.path) for one in saved)
+    return f"Taken back in {plural(len(saved), 'file')}: {names}."
+
+
+def for_the_model(title: str, saved: Sequence[Saved]) -> str:
+    """What the model is told of it with the next message."""
+    names = "\n".join(f"- {one.path}" for one in saved)
+    return (
+        f"I have taken back what was changed in these files by the run “{title}”. They are not as you left them; read "
+        f"them before you go on with them:\n{names}"
+    )
+
+
+# -- commands of a conversation -------------------------------------------------------------------------
+
+
+async def show_review(context: Context, _: str) -> None:
+    """``/review``"""
+    if project := await _project(context):
+        from newel.review.runs import look_back
+
+        context.say(describe_runs(await look_back(project, limit=LISTED)).rstrip("\n"))
+
+
+async def undo(context: Context, _: str) -> None:
+    """``/undo``"""
+    if project := await _project(context):
+        await _take_back(context, project, await project.undo())
+
+
+async def rollback(context: Context, words: str) -> None:
+    """``/rollback [CHECKPOINT [HUNK …]]``"""
+    project = await _project(context)
+    if project is None:
+        return
+    wanted, *hunks = words.split() or [""]
+    if not wanted:
+        found = (await anyio.to_thread.run_sync(project.ledger.checkpoints))[:LISTED]
+        if not found:
+            context.say(NOTHING)
+            return
+        rows = [run_line(each.id, each.created, each.title) for each in found]
+        picked = await context.pick("Go back to before which run", rows)
+        if picked is None:
+            return
+        wanted = found[picked].id
+    await _take_back(context, project, await project.rollback(await project.find(wanted), hunks))
+
+
+async def _project(context: Context) -> Project | None:
+    workspace = context.agent.workspace
+    if not isinstance(workspace, RecordingWorkspace):
+        context.say(OFF)
+        return None
+    return (await workspace.recorders.of(workspace.inner)).project
+
+
+async def _take_back(context: Context, project: Project, plan: Plan) -> None:
+    async def confirm(about: str) -> bool:
+        answer = await context.desk.ask("Take this back? [y/N] ", about)
+        return (answer or "").strip().lower() in {"y", "yes"}
+
+    if not plan.files:
+        context.say(describe_plan(plan) or "The files are as they were already.")
+        return
+    saved = await take_back(project, plan, confirm)
+    context.say(describe_saved(saved) if saved else "Nothing was changed.")
+    if saved and context.agent.state.messages:
+        title = project.checkpoints.get(plan.checkpoint).title
+        await context.agent.agent.append_message(UserMessage(content=for_the_model(title, saved)))

@@ -1,0 +1,234 @@
+"""If these fail, a person cannot see what an agent did to their files, or loses work by taking it back."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import Newel, bash, scenario
+
+Make = Callable[..., Newel]
+State = dict[str, tuple[int, bytes]]
+
+
+def call(name: str, **arguments: Any) -> dict[str, Any]:
+    return {"tool_calls": [{"function": {"name": name, "arguments": arguments}}]}
+
+
+def files(folder: Path) -> State:
+    """Permission bits and bytes of all files, without git's own."""
+    found = (path for path in sorted(folder.rglob("*")) if path.is_file() and ".git" not in path.parts)
+    return {str(path.relative_to(folder)): (path.stat().st_mode & 0o777, path.read_bytes()) for path in found}
+
+
+def git(folder: Path, *words: str) -> str:
+    who = ["-c", "user.name=a", "-c", "user.email=a@b.invalid"]
+    done = subprocess.run(["git", *who, *words], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+STEPS = [
+    call("write", file_path="new/made.py", content="print(1)\n"),
+    call("edit", file_path="app.py", old_string="two", new_string="TWO"),
+    bash("sed -i s/four/FOUR/ app.py && sed -i s/TWO/Two/ app.py"),
+    bash("mv old.txt moved.txt && rm gone.txt && chmod +x run.sh && printf '\\x00\\xff\\x01' > blob.bin"),
+    {"content": "Done."},
+]
+
+
+@pytest.fixture(params=["plain", "git"])
+def newel(request: pytest.FixtureRequest, with_model: Make) -> Newel:
+    """A project, in a git repository and outside of one."""
+    newel = with_model(scenario("do all of it", *STEPS))
+    project = newel.project
+    (project / "app.py").write_text("one\ntwo\nthree\nfour\nfive\nsix\nseven")
+    (project / "old.txt").write_bytes(b"old\r\nlines\r\n")
+    (project / "gone.txt").write_text("to be gone\n")
+    (project / "run.sh").write_text("#!/bin/sh\n")
+    (project / "picture.bin").write_bytes(bytes(range(256)))
+    if request.param == "git":
+        git(project, "init", "-q")
+        git(project, "add", "app.py", "old.txt", "run.sh")
+        git(project, "commit", "-q", "-m", "first")
+        (project / "staged.txt").write_text("staged\n")
+        git(project, "add", "staged.txt")
+    return newel
+
+
+def ran(newel: Newel, *words: str) -> str:
+    done = newel(*words)
+    assert done.returncode == 0, done.stderr + done.stdout
+    return str(done.stdout)
+
+
+def test_an_undo_takes_back_all_that_a_run_did_and_an_undo_of_that_brings_it_again(newel: Newel) -> None:
+    before = files(newel.project)
+    ran(newel, "do all of it")
+    after = files(newel.project)
+    assert after != before
+    ran(newel, "undo", "--yes")
+    assert files(newel.project) == before
+    ran(newel, "undo", "--yes")
+    assert files(newel.project) == after
+    ran(newel, "undo", "--yes")
+    assert files(newel.project) == before
+
+
+def test_what_the_user_wrote_since_survives_an_undo(newel: Newel) -> None:
+    before = files(newel.project)
+    ran(newel, "do all of it")
+    app = newel.project / "app.py"
+    app.write_text(app.read_text().replace("six", "my six"))
+    (newel.project / "mine.txt").write_text("mine\n")
+    ran(newel, "undo", "--yes")
+    expected = before | {
+        "app.py": (before["app.py"][0], b"one\ntwo\nthree\nfour\nfive\nmy six\nseven"),
+        "mine.txt": (before["app.py"][0], b"mine\n"),
+    }
+    assert files(newel.project) == expected
+    ran(newel, "undo", "--yes")
+    assert app.read_text() == "one\nTwo\nthree\nFOUR\nfive\nmy six\nseven"
+
+
+def test_what_the_user_wrote_over_an_agents_line_stays_and_is_told(newel: Newel) -> None:
+    ran(newel, "do all of it")
+    app = newel.project / "app.py"
+    app.write_text(app.read_text().replace("Two", "mine"))
+    done = newel("undo", "--yes")
+    assert done.returncode == 1
+    assert "app.py" in done.stdout
+    assert app.read_text() == "one\nmine\nthree\nfour\nfive\nsix\nseven"
+    assert (newel.project / "old.txt").exists()
+
+
+def test_a_hard_rollback_restores_the_files_of_a_run_whatever_was_written_since(newel: Newel) -> None:
+    before = files(newel.project)
+    ran(newel, "do all of it")
+    app = newel.project / "app.py"
+    app.write_text("all mine\n")
+    checkpoint = json.loads(ran(newel, "checkpoints", "--json"))["checkpoints"][0]["checkpoint_id"]
+    ran(newel, "rollback", checkpoint, "--yes")
+    assert files(newel.project) == before
+    ran(newel, "undo", "--yes")
+    assert app.read_text() == "all mine\n"
+
+
+def test_one_hunk_can_be_taken_back_by_itself(newel: Newel) -> None:
+    ran(newel, "do all of it")
+    found = json.loads(ran(newel, "checkpoints", "--json"))["checkpoints"][0]
+    hunks = next(file["hunks"] for file in found["files"] if file["file_path"] == "app.py")
+    four = next(hunk["hunk_id"] for hunk in hunks if "FOUR" in hunk["reverse_patch"])
+    after = files(newel.project)
+    ran(newel, "rollback", found["checkpoint_id"], "--hunk", four, "--yes")
+    mode, data = after["app.py"]
+    assert files(newel.project) == after | {"app.py": (mode, data.replace(b"FOUR", b"four"))}
+
+
+def test_git_sees_nothing_of_it(newel: Newel) -> None:
+    if not (newel.project / ".git").exists():
+        pytest.skip("no repository")
+    status = git(newel.project, "status", "--porcelain")
+    head, index = git(newel.project, "rev-parse", "HEAD"), git(newel.project, "ls-files", "--stage")
+    ran(newel, "do all of it")
+    ran(newel, "undo", "--yes")
+    assert git(newel.project, "status", "--porcelain") == status
+    assert git(newel.project, "rev-parse", "HEAD") == head
+    assert git(newel.project, "ls-files", "--stage") == index
+    assert not git(newel.project, "stash", "list")
+
+
+def test_a_review_shows_what_was_changed_and_git_takes_it_as_a_patch(newel: Newel) -> None:
+    ran(newel, "do all of it")
+    told = ran(newel, "review")
+    assert "do all of it" in told
+    for line in ("-two", "+Two", "-four", "+FOUR", "+print(1)", "-to be gone", "new mode 100755"):
+        assert f"\n{line}" in told, line
+    data = json.loads(ran(newel, "review", "--json"))
+    names = [file["file_path"] for file in data["checkpoints"][0]["files"]]
+    assert sorted(names) == [
+        "app.py",
+        "blob.bin",
+        "gone.txt",
+        "moved.txt",
+        "new/made.py",
+        "old.txt",
+        "run.sh",
+    ]
+    ran(newel, "undo", "--yes")
+    assert not (newel.project / "new" / "made.py").exists()
+
+
+def test_nothing_is_taken_back_without_a_yes(newel: Newel) -> None:
+    ran(newel, "do all of it")
+    after = files(newel.project)
+    done = newel("undo")
+    assert done.returncode == 2
+    assert "--yes" in done.stderr
+    assert "app.py" in done.stdout
+    assert files(newel.project) == after
+
+
+def test_a_run_that_was_killed_with_its_command_can_be_reviewed_and_undone(with_model: Make) -> None:
+    newel = with_model(scenario("go", bash("echo two > f.txt; rm g.txt; touch began; sleep 30")))
+    (newel.project / "f.txt").write_text("one\n")
+    (newel.project / "g.txt").write_text("g\n")
+    before = files(newel.project)
+    process = newel.start("go")
+    deadline = time.monotonic() + 10
+    while not (newel.project / "began").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    told = ran(newel, "review")
+    assert "-one" in told
+    assert "+two" in told
+    ran(newel, "undo", "--yes")
+    assert files(newel.project) == before
+
+
+def test_recording_can_be_switched_off_and_a_review_says_so(with_model: Make) -> None:
+    newel = with_model(scenario("go", bash("echo two > f.txt"), {"content": "Done."}))
+    settings = newel.home / ".newel" / "config.toml"
+    settings.parent.mkdir()
+    settings.write_text("[review]\nrecord = false\n")
+    ran(newel, "go")
+    told = ran(newel, "review")
+    assert "record" in told
+    assert not (newel.home / ".newel" / "review").exists()
+
+
+def test_a_ledger_that_cannot_be_used_is_told_once_and_the_run_goes_on(with_model: Make) -> None:
+    newel = with_model(scenario("go", bash("echo a > a"), bash("echo b > b"), {"content": "Done."}))
+    (newel.home / ".newel").mkdir()
+    (newel.home / ".newel" / "review").write_text("in the way")
+    done = newel("go")
+    assert done.returncode == 0
+    assert (newel.project / "b").exists()
+    assert done.stdout.count("not recorded") == 1
+
+
+def test_a_folder_without_a_run_says_that_there_is_nothing(with_model: Make) -> None:
+    newel = with_model()
+    assert "Nothing" in ran(newel, "review")
+    assert "Nothing" in ran(newel, "checkpoints")
+    done = newel("undo", "--yes")
+    assert done.returncode == 1
+    assert "othing" in done.stderr
+    assert not (newel.home / ".newel" / "review").exists()
+
+
+def test_an_unknown_checkpoint_is_named(with_model: Make) -> None:
+    newel = with_model(scenario("go", bash("echo a > a"), {"content": "Done."}))
+    ran(newel, "go")
+    done = newel("rollback", "cp_none", "--yes")
+    assert done.returncode == 1
+    assert "cp_none" in done.stderr
