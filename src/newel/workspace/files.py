@@ -95,7 +95,14 @@ def digest(path: str) -> str:
         return ABSENT
 
 
-def replace(path: str, data: bytes, expect: str | None) -> str:
+def replace_resolved(path: str, data: bytes, expect: str | None, mode: int | None) -> str:
+    """``replace`` of a path that had no link in it when it was resolved, and still has none."""
+    if expect is not None:
+        _check_resolved(path)
+    return replace(path, data, expect, mode)
+
+
+def replace(path: str, data: bytes, expect: str | None, mode: int | None = None) -> str:
     """Put ``data`` in the place of a file, whole or not at all; see ``Workspace.write_bytes``.
 
     The new content is written beside the file, flushed to the disk, and renamed over it, so that at any
@@ -105,18 +112,15 @@ def replace(path: str, data: bytes, expect: str | None) -> str:
     import hashlib
 
     before = info(path)
-    if before is not None and before.kind != "file":
-        what = "a directory" if before.kind == "directory" else "not a regular file"
-        raise WorkspaceError(f"Cannot write {path}: it is {what}.")
-    if before is not None and not _may_write(path):
-        raise failure("write", path, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
+    if before is not None:
+        _check_writable("write", path, before)
     directory = Path(path).parent
     try:
         directory.mkdir(parents=True, exist_ok=True)
         # Not the file's own name: that may already be as long as the system allows.
         beside = directory / f".newel-{os.urandom(8).hex()}.tmp"
         try:
-            _write_beside(beside, path, data, new=before is None)
+            _write_beside(beside, path, data, new=before is None, mode=mode)
             _put(beside, path, expect)
         finally:
             beside.unlink(missing_ok=True)
@@ -126,12 +130,45 @@ def replace(path: str, data: bytes, expect: str | None) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def remove(path: str, expect: str | None) -> None:
+    """Remove a file if it is what the caller saw; see ``Workspace.remove``."""
+    _check_resolved(path)
+    before = info(path)
+    try:
+        if before is None:
+            if expect is not None:
+                raise StaleFile(f"{path} {_what_happened(ABSENT, expect)}")
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        _check_writable("remove", path, before)
+        if expect is not None and (found := digest(path)) != expect:
+            raise StaleFile(f"{path} {_what_happened(found, expect)}")
+        Path(path).unlink()
+        _flush_directory(Path(path).parent)
+    except OSError as error:
+        raise failure("remove", path, error) from error
+
+
+def _check_resolved(path: str) -> None:
+    if os.path.realpath(path) != path:
+        raise StaleFile(
+            f"{path} leads elsewhere: a link stands in it that was not there before. Nothing was changed."
+        )
+
+
+def _check_writable(doing: str, path: str, before: FileInfo) -> None:
+    if before.kind != "file":
+        what = "a directory" if before.kind == "directory" else "not a regular file"
+        raise WorkspaceError(f"Cannot {doing} {path}: it is {what}.")
+    if not _may_write(path):
+        raise failure(doing, path, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
+
+
 def _may_write(path: str) -> bool:
     """Whether the file itself could be opened for writing."""
     return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
-def _write_beside(beside: Path, path: str, data: bytes, *, new: bool) -> None:
+def _write_beside(beside: Path, path: str, data: bytes, *, new: bool, mode: int | None) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     descriptor = os.open(beside, flags, 0o666 if new else 0o600)  # a new file's mode is the umask's matter
     try:
@@ -141,6 +178,8 @@ def _write_beside(beside: Path, path: str, data: bytes, *, new: bool) -> None:
         if not new:
             _keep_attributes(descriptor, path)
             _keep_owner_and_mode(descriptor, Path(path).stat())
+        if mode is not None:
+            os.fchmod(descriptor, mode & 0o777)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -73,9 +73,14 @@ class LocalWorkspace:
         finally:
             os.close(descriptor)
 
-    async def write_bytes(self, path: str, data: bytes, /, *, expect: str | None = None) -> str:
+    async def write_bytes(
+        self, path: str, data: bytes, /, *, expect: str | None = None, mode: int | None = None
+    ) -> str:
         # In a thread whatever the size: a flush to the disk takes as long as the disk likes.
-        return await anyio.to_thread.run_sync(files.replace, path, data, expect)
+        return await anyio.to_thread.run_sync(files.replace_resolved, path, data, expect, mode)
+
+    async def remove(self, path: str, /, *, expect: str | None = None) -> None:
+        await anyio.to_thread.run_sync(files.remove, path, expect)
 
     async def run(
         self,

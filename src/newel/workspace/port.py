@@ -85,12 +85,21 @@ class Workspace(Protocol):
         """A file's bytes from ``start``, at most ``size`` of them. Only regular files can be read."""
         ...
 
-    async def write_bytes(self, path: str, data: bytes, /, *, expect: str | None = None) -> str:
+    async def write_bytes(
+        self, path: str, data: bytes, /, *, expect: str | None = None, mode: int | None = None
+    ) -> str:
         """Replace or create a file at once, whole, and return the SHA-256 of ``data`` in hexadecimal.
 
-        Missing parents are made, the permissions of a file that was there are kept. ``expect`` is the
-        SHA-256 that the file must have until the last moment, or ``ABSENT``; otherwise it raises
-        ``StaleFile`` and changes nothing. With None, whatever is there is replaced.
+        Missing parents are made. ``mode`` is the permission bits that the file then has; with None it keeps those it
+        had, and a new file gets the usual ones. ``expect`` is the SHA-256 that the file must have until the last
+        moment, or ``ABSENT``; otherwise it raises ``StaleFile`` and changes nothing. With None, whatever is there is
+        replaced.
+        """
+        ...
+
+    async def remove(self, path: str, /, *, expect: str | None = None) -> None:
+        """Remove a regular file. ``expect`` is the SHA-256 that it must have until the last moment; otherwise it
+        raises ``StaleFile`` and removes nothing. A link, a directory or a file that may not be written stays.
         """
         ...
 

@@ -200,3 +200,69 @@ class TestWriting:
         path = root(workspace) / ("n" * 255)
         await workspace.write_bytes(str(path), b"x")
         assert path.read_bytes() == b"x"
+
+    async def test_the_mode_that_is_asked_for_is_the_files_mode(self, workspace: LocalWorkspace) -> None:
+        """Else a script that was taken back could not be run, and a key could be read by others."""
+        path = root(workspace) / "run.sh"
+        await workspace.write_bytes(str(path), b"one", expect=ABSENT, mode=0o750)
+        assert path.stat().st_mode & 0o7777 == 0o750
+        await workspace.write_bytes(str(path), b"two", mode=0o600)
+        assert path.stat().st_mode & 0o7777 == 0o600
+        await workspace.write_bytes(str(path), b"three", mode=0o4755)
+        assert path.stat().st_mode & 0o7777 == 0o755, "a file that takes its owner's rights is never made"
+
+    async def test_a_link_put_in_the_way_since_is_not_written_through(
+        self, workspace: LocalWorkspace, tmp_path: Path
+    ) -> None:
+        outside = tmp_path / "outside"
+        outside.mkdir()
+        (outside / "f").write_bytes(b"theirs")
+        (root(workspace) / "folder").symlink_to(outside)
+        (root(workspace) / "link").symlink_to(outside / "f")
+        for name in ("folder/f", "link"):
+            with pytest.raises(StaleFile, match="leads elsewhere"):
+                await workspace.write_bytes(f"{workspace.root}/{name}", b"ours", expect=sha(b"theirs"))
+            with pytest.raises(StaleFile, match="leads elsewhere"):
+                await workspace.remove(f"{workspace.root}/{name}")
+        assert (outside / "f").read_bytes() == b"theirs"
+        assert (root(workspace) / "link").is_symlink()
+
+
+class TestRemoving:
+    async def test_a_file_that_is_as_it_was_seen_is_removed(self, workspace: LocalWorkspace) -> None:
+        path = root(workspace) / "f"
+        path.write_bytes(b"seen")
+        await workspace.remove(str(path), expect=sha(b"seen"))
+        path.write_bytes(b"any")
+        await workspace.remove(str(path))
+        assert names(root(workspace)) == []
+
+    async def test_a_file_that_someone_else_changed_is_not_removed(self, workspace: LocalWorkspace) -> None:
+        path = root(workspace) / "f"
+        path.write_bytes(b"theirs")
+        with pytest.raises(StaleFile, match="changed on disk"):
+            await workspace.remove(str(path), expect=sha(b"seen"))
+        with pytest.raises(StaleFile, match="deleted"):
+            await workspace.remove(str(path) + "2", expect=sha(b"seen"))
+        assert path.read_bytes() == b"theirs"
+
+    async def test_only_regular_files_are_removed(self, workspace: LocalWorkspace) -> None:
+        (root(workspace) / "folder").mkdir()
+        os.mkfifo(root(workspace) / "pipe")
+        with pytest.raises(WorkspaceError, match="is a directory"):
+            await workspace.remove(workspace.root + "/folder")
+        with pytest.raises(WorkspaceError, match="not a regular file"):
+            await workspace.remove(workspace.root + "/pipe")
+        with pytest.raises(WorkspaceError, match="No such file"):
+            await workspace.remove(workspace.root + "/gone")
+        assert names(root(workspace)) == ["folder", "pipe"]
+
+    async def test_a_file_that_may_not_be_written_stays(self, workspace: LocalWorkspace) -> None:
+        path = root(workspace) / "locked"
+        path.write_bytes(b"x")
+        path.chmod(0o444)
+        if os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+            pytest.skip("this user may write everything")
+        with pytest.raises(WorkspaceError, match="Permission denied"):
+            await workspace.remove(str(path))
+        assert path.exists()
