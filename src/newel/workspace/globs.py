@@ -22,7 +22,12 @@ _WILD: Final = frozenset("*?[{")
 
 def left_out(name: str) -> bool:
     """Whether a file or folder of this name belongs to git or to the system and is never shown."""
-    return name.lower() == ".git" or name.lower() in _SYSTEM_FILES
+    return is_git(name) or name.lower() in _SYSTEM_FILES
+
+
+def is_git(name: str) -> bool:
+    """Whether it names git's own folder; some file systems ignore the case, and dots and spaces at the end."""
+    return name.casefold().rstrip(". ") == ".git"
 
 
 def is_text(name: str) -> bool:

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 Operation = Literal["replace", "insert", "delete"]
-LineNumber = Annotated[int, msgspec.Meta(ge=1)]
+LineNumber = Annotated[int, Meta(ge=1)]
 
 
 class ProposedEdit(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,14 +21,23 @@ class ProposedEdit(msgspec.Struct, frozen=True, kw_only=True):
     proposer saw there (``lines_hash``); without it nothing is checked but the numbers.
     """
 
-    edit_id: str = ""
-    file_path: str
+    edit_id: Annotated[str, Meta(description="Your name for this edit. May be left out.")] = ""
+    file_path: Annotated[str, Meta(description="Path of the file, relative to the project")]
     operation: Operation
-    start_line: LineNumber
-    end_line: LineNumber | None = None
-    new_text: str = ""
-    expected_hash: str | None = None
-    rationale: str = ""
+    start_line: Annotated[
+        LineNumber, Meta(description="First line that changes; for insert the line to insert before")
+    ]
+    end_line: Annotated[
+        LineNumber | None, Meta(description="Last line that changes, itself included. Not needed for insert.")
+    ] = None
+    new_text: Annotated[str, Meta(description="The new lines, whole. Empty for delete.")] = ""
+    expected_hash: Annotated[
+        str | None,
+        Meta(
+            description="The expected_hash that read_file gave for exactly these lines. Otherwise leave it out."
+        ),
+    ] = None
+    rationale: Annotated[str, Meta(description="Why, in one sentence")] = ""
 
 
 def lines_hash(lines: Sequence[str]) -> str:

@@ -1,0 +1,467 @@
+"""The tools that look at a project and ask its user: exact answers, in bounds, and nothing from outside the project."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from newel.agent.errors import InvalidArguments, NewelError, ToolError
+from newel.agent.messages import ToolCall, ToolResultMessage
+from newel.agent.ports import Tool
+from newel.tools.project import (
+    ProjectLimits,
+    canonical_call,
+    canonical_result,
+    lines_hash,
+    project_tools,
+)
+from newel.tools.project.edits import ProposedEdit
+from newel.workspace.local import LocalWorkspace
+from newel.workspace.port import FileInfo
+
+pytestmark = pytest.mark.anyio
+
+
+class Project:
+    """A folder with files, and the tools on it. Questions are answered from ``answers``."""
+
+    def __init__(self, folder: Path, **limits: int) -> None:
+        self.folder = folder
+        self.answers: list[str] = []
+        self.asked: list[str] = []
+        self.pending = 0
+        folder.mkdir(exist_ok=True)
+        tools = project_tools(
+            LocalWorkspace(str(folder)), ProjectLimits(**limits), ask=self.ask, propose=self.propose
+        )
+        self.tools: dict[str, Tool] = {tool.spec.name: tool for tool in tools}
+
+    async def ask(self, question: str) -> str:
+        self.asked.append(question)
+        self.pending += 1
+        assert self.pending == 1
+        await anyio.lowlevel.checkpoint()
+        self.pending -= 1
+        return self.answers.pop(0)
+
+    async def propose(self, edits: Any) -> str:
+        raise AssertionError(edits)
+
+    async def call(self, name: str, **arguments: Any) -> dict[str, Any]:
+        tool = self.tools[name]
+        parsed = tool.parse(arguments)
+        await tool.preview(parsed)
+
+        async def on_output(_: str) -> None: ...
+
+        return json.loads((await tool.execute(parsed, on_output)).output)
+
+    def put(self, name: str, content: str | bytes) -> None:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path / "project")
+
+
+def sha256(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def test_the_five_tools_are_offered_with_their_arguments(project: Project) -> None:
+    offered = {name: list(tool.spec.parameters["properties"]) for name, tool in project.tools.items()}
+    assert offered == {
+        "search_project": ["query", "glob", "limit"],
+        "read_file": ["file_path", "start_line", "end_line", "max_bytes"],
+        "list_files": ["prefix", "glob"],
+        "clarify_user": ["question"],
+        "propose_edits": ["edits"],
+    }
+    assert [name for name, tool in project.tools.items() if not tool.read_only] == ["propose_edits"]
+
+
+def test_the_bounds_are_the_documented_ones_and_can_be_set() -> None:
+    limits = ProjectLimits()
+    assert (limits.max_search_results_default, limits.max_search_results_cap) == (20, 50)
+    assert (limits.max_search_snippet_lines, limits.max_read_bytes_default) == (20, 65_536)
+    assert limits.max_read_lines_default == 800
+    assert msgspec.convert({"max_read_lines_default": "5"}, ProjectLimits, strict=False) == ProjectLimits(
+        max_read_lines_default=5
+    )
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert({"max_read_lines_default": 0}, ProjectLimits)
+
+
+# -- search_project -------------------------------------------------------------------------------
+
+
+async def test_a_search_answers_with_places_and_their_lines(project: Project) -> None:
+    project.put("notes/team/onboarding.md", "".join(f"{number}\n" for number in range(1, 18)) + "Checklist\n")
+    project.put("other.txt", "checklist")
+    found = await project.call("search_project", query="checklist", glob="**/*.md", limit=20)
+    assert found == {
+        "results": [
+            {
+                "file_path": "notes/team/onboarding.md",
+                "start_line": 14,
+                "end_line": 18,
+                "snippet": "14\n15\n16\n17\nChecklist\n",
+            }
+        ]
+    }
+    assert await project.call("search_project", query="nowhere") == {"results": []}
+
+
+async def test_a_search_that_leaves_matches_out_says_so(project: Project) -> None:
+    for number in range(60):
+        project.put(f"{number:02}", "needle")
+    found = await project.call("search_project", query="needle")
+    assert len(found["results"]) == 20
+    assert found["truncated"] is True
+    assert "raise limit (at most 50)" in found["notice"]
+    assert len((await project.call("search_project", query="needle", limit=1000))["results"]) == 50
+    assert len((await project.call("search_project", query="needle", limit="3"))["results"]) == 3
+
+
+async def test_a_query_that_was_meant_as_an_expression_gets_a_hint(project: Project) -> None:
+    for query in (r"def \w+", "foo|bar", "a.*b", "^start", "[a-z]+"):
+        assert "literally" in (await project.call("search_project", query=query))["notice"]
+    for query in ("end.", "$5", "x[1]", "a | b", "what?"):
+        assert "notice" not in await project.call("search_project", query=query)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"query": ""},
+        {"query": "a\nb"},
+        {"query": "x", "glob": "../*"},
+        {"query": "x", "limit": 0},
+        {"query": "x", "limit": -1},
+        {"query": ["x"]},
+        {},
+        {"query": "\ud800"},
+    ],
+)
+async def test_a_search_that_cannot_be_made_says_what_is_wrong(
+    project: Project, arguments: dict[str, Any]
+) -> None:
+    with pytest.raises(InvalidArguments, match=r"search_project: .*The arguments are"):
+        await project.call("search_project", **arguments)
+
+
+async def test_a_search_finds_what_is_staged(tmp_path: Path) -> None:
+    """Of a file that is proposed and not on the disk yet, a command on the disk knows nothing."""
+
+    class Staged(LocalWorkspace):
+        async def stat(self, path: str, /) -> FileInfo | None:
+            return FileInfo("file", 6, 0o644, 0) if path.endswith("/new") else await super().stat(path)
+
+        async def read_bytes(self, path: str, /, *, start: int = 0, size: int | None = None) -> bytes:
+            return (
+                b"needle" if path.endswith("/new") else await super().read_bytes(path, start=start, size=size)
+            )
+
+    async def staged() -> list[str]:
+        return ["new"]
+
+    project = Project(tmp_path)
+    search, *_ = project_tools(Staged(str(tmp_path)), ask=project.ask, propose=project.propose, staged=staged)
+
+    async def on_output(_: str) -> None: ...
+
+    found = await search.execute(search.parse({"query": "needle"}), on_output)
+    assert [each["file_path"] for each in json.loads(found.output)["results"]] == ["new"]
+
+
+# -- read_file ------------------------------------------------------------------------------------
+
+
+async def test_lines_come_as_they_are_with_the_hashes_of_an_edit(project: Project) -> None:
+    data = "\ufeffone\r\ntwo\u2028\x0c\nthree\nno end".encode()
+    project.put("notes/a.md", data)
+    assert await project.call("read_file", file_path="notes/a.md") == {
+        "file_path": "notes/a.md",
+        "content": data.decode(),
+        "start_line": 1,
+        "end_line": 4,
+        "total_lines": 4,
+        "file_hash": sha256(data),
+        "expected_hash": sha256(data),
+    }
+    some = await project.call("read_file", file_path="notes/a.md", start_line=2, end_line=3, max_bytes=65536)
+    assert (some["start_line"], some["end_line"]) == (2, 3)
+    assert some["content"] == "two\u2028\x0c\nthree\n"
+    assert (
+        some["expected_hash"]
+        == sha256(some["content"].encode())
+        == lines_hash(["two\u2028\x0c\n", "three\n"])
+    )
+    assert some["file_hash"] == sha256(data)
+    assert "truncated" not in some
+
+
+async def test_a_long_file_comes_in_pieces_that_make_the_whole(project: Project) -> None:
+    text = "".join(f"line {number} é\n" for number in range(2_000))
+    project.put("f", text)
+    first = await project.call("read_file", file_path="f")
+    assert (first["end_line"], first["next_line"], first["truncated"]) == (800, 801, True)
+    assert "start_line=801" in first["notice"]
+    pieces, start = list[str](), 1
+    while start:
+        piece = await project.call("read_file", file_path="f", start_line=start, max_bytes=5_000)
+        assert len(piece["content"].encode()) <= 5_000
+        pieces.append(piece["content"])
+        start = piece.get("next_line", 0)
+    assert "".join(pieces) == text
+    assert (await project.call("read_file", file_path="f", end_line=1_500))["end_line"] == 1_500
+    assert (await project.call("read_file", file_path="f", end_line=9_999))["end_line"] == 2_000
+
+
+async def test_a_line_longer_than_the_answer_is_cut_and_said_to_be(project: Project) -> None:
+    project.put("f", "é" * 1_000 + "\nnext\n")
+    cut = await project.call("read_file", file_path="f", max_bytes=101)
+    assert cut["content"] == "é" * 50
+    assert (cut["end_line"], cut["next_line"], cut["truncated"]) == (1, 2, True)
+    assert "Line 1 is cut" in cut["notice"]
+    assert cut["expected_hash"] == lines_hash(["é" * 1_000 + "\n"])
+    large = Project(project.folder, max_read_bytes_cap=64)
+    assert len((await large.call("read_file", file_path="f", max_bytes=10**9))["content"].encode()) == 64
+
+
+async def test_an_empty_file_can_be_read(project: Project) -> None:
+    project.put("f", "")
+    read = await project.call("read_file", file_path="f")
+    assert (read["content"], read["start_line"], read["end_line"], read["total_lines"]) == ("", 1, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [(b"ok\nb\xe4r", "byte 4 is 0xe4"), (b"a\0b", "NUL"), ("x".encode("utf-16"), "not UTF-8")],
+)
+async def test_what_is_no_text_is_refused(project: Project, content: bytes, problem: str) -> None:
+    project.put("f", content)
+    with pytest.raises(ToolError, match=problem):
+        await project.call("read_file", file_path="f")
+
+
+async def test_lines_that_are_not_there_are_refused(project: Project) -> None:
+    project.put("f", "one\ntwo\n")
+    with pytest.raises(ToolError, match="f has 2 lines; there is no line 3"):
+        await project.call("read_file", file_path="f", start_line=3)
+    with pytest.raises(InvalidArguments, match="5 to 2 are reversed"):
+        await project.call("read_file", file_path="f", start_line=5, end_line=2)
+    for wrong in ({"start_line": 0}, {"end_line": -1}, {"max_bytes": 0}, {"start_line": "one"}):
+        with pytest.raises(InvalidArguments, match=next(iter(wrong))):
+            await project.call("read_file", file_path="f", **wrong)
+
+
+async def test_a_name_that_is_not_quite_right_gets_near_ones(project: Project) -> None:
+    project.put("notes/meeting.md", "")
+    with pytest.raises(ToolError, match=r"no 'meetings.md' in 'notes'. Near names there: meeting.md"):
+        await project.call("read_file", file_path="notes/meetings.md")
+    with pytest.raises(ToolError, match=r"notes is a folder. List its files with list_files"):
+        await project.call("read_file", file_path="notes")
+
+
+HOSTILE = [
+    "../x",
+    "a/../../x",
+    "/etc/passwd",
+    "",
+    "a\0b",
+    ".git/config",
+    "a/.GIT/x",
+    ".git",
+    "\ud800",
+    "x" * 5000,
+]
+
+
+@pytest.mark.parametrize("path", HOSTILE)
+async def test_no_path_leads_out_of_the_project_or_into_git(project: Project, path: str) -> None:
+    project.put(".git/config", "secret")
+    with pytest.raises(InvalidArguments, match="argument `file_path`"):
+        await project.call("read_file", file_path=path)
+    if path:
+        with pytest.raises(InvalidArguments, match="argument `prefix`"):
+            await project.call("list_files", prefix=path)
+
+
+async def test_an_absolute_path_in_the_project_is_answered_with_the_relative_one(project: Project) -> None:
+    with pytest.raises(InvalidArguments, match=r"relative to the project's folder: `notes/a.md`"):
+        await project.call("read_file", file_path=f"{project.folder}/notes/a.md")
+
+
+async def test_a_link_is_read_only_where_it_stays_in_the_project(project: Project, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    project.put("real/a.md", "text")
+    project.put(".git/config", "secret")
+    for name, target in {"out": tmp_path / "secret", "git": ".git", "up": "..", "here": "real"}.items():
+        (project.folder / name).symlink_to(target)
+    for path in ("out", "git/config", "up/secret"):
+        with pytest.raises(InvalidArguments, match="argument `file_path`"):
+            await project.call("read_file", file_path=path)
+    assert (await project.call("read_file", file_path="./here//a.md"))["file_path"] == "real/a.md"
+
+
+async def test_a_pipe_or_device_is_no_file(project: Project) -> None:
+    os.mkfifo(project.folder / "pipe")
+    with pytest.raises(NewelError, match="not a regular file"):
+        await project.call("read_file", file_path="pipe")
+
+
+@given(
+    st.lists(st.sampled_from(["a", "é", "\r\n", "\n", "\u2028", "\ufeff", "\x0c"]), max_size=40).map("".join),
+    st.integers(1, 8),
+    st.integers(1, 30),
+)
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+async def test_any_file_read_piece_by_piece_is_the_file(
+    project: Project, text: str, lines: int, room: int
+) -> None:
+    project.put("f", text)
+    small = Project(project.folder, max_read_lines_default=lines)
+    read, start = "", 1
+    while start:
+        piece = await small.call("read_file", file_path="f", start_line=start, max_bytes=room)
+        whole = await small.call(
+            "read_file", file_path="f", start_line=start, end_line=max(start, piece["end_line"])
+        )
+        assert piece["expected_hash"] == whole["expected_hash"] == sha256(whole["content"].encode())
+        assert whole["content"].startswith(piece["content"])
+        read += whole["content"]
+        start = piece.get("next_line", 0)
+    assert read == text
+
+
+# -- list_files -----------------------------------------------------------------------------------
+
+
+async def test_files_are_listed_by_folder_and_pattern(project: Project) -> None:
+    for name in (
+        "notes/team/weekly.md",
+        "notes/team/onboarding.md",
+        "notes/a.txt",
+        ".env",
+        ".git/x",
+        "b-c/d",
+    ):
+        project.put(name, "")
+    for arguments, files in {
+        ("notes/team", "**/*"): ["notes/team/onboarding.md", "notes/team/weekly.md"],
+        ("", "**/*"): ["b-c/d", "notes/a.txt", "notes/team/onboarding.md", "notes/team/weekly.md"],
+        ("./notes/", "*.txt"): ["notes/a.txt"],
+        (".", "notes/*"): ["notes/a.txt"],
+        ("notes", "team/w*"): ["notes/team/weekly.md"],
+        ("", ".env"): [".env"],
+    }.items():
+        listed = await project.call("list_files", prefix=arguments[0], glob=arguments[1])
+        assert listed == {"files": files}
+    assert (await project.call("list_files"))["files"] == (await project.call("list_files", prefix=""))[
+        "files"
+    ]
+    nothing = await project.call("list_files", prefix="notes", glob="notes/*")
+    assert nothing == {"files": [], "notice": "No file of notes fits. The glob is about the paths below it."}
+
+
+async def test_a_long_list_is_cut_and_said_to_be(project: Project) -> None:
+    for number in range(30):
+        project.put(f"{number:02}", "")
+    few = await Project(project.folder, max_listed_files=10).call("list_files")
+    assert few["files"] == [f"{number:02}" for number in range(10)]
+    assert few["truncated"] is True
+    assert "more files" in few["notice"]
+    small = await Project(project.folder, max_listed_bytes=26).call("list_files")
+    assert (len(small["files"]), small["truncated"]) == (5, True)
+
+
+async def test_links_are_not_listed(project: Project, tmp_path: Path) -> None:
+    project.put("a/b", "")
+    (project.folder / "out").symlink_to(tmp_path)
+    (project.folder / "file").symlink_to("a/b")
+    assert await project.call("list_files") == {"files": ["a/b"]}
+
+
+async def test_a_folder_that_is_none_is_refused(project: Project) -> None:
+    project.put("notes/a", "")
+    with pytest.raises(ToolError, match="notes/a is a file, not a folder"):
+        await project.call("list_files", prefix="notes/a")
+    with pytest.raises(ToolError, match="Near names there: notes/"):
+        await project.call("list_files", prefix="note")
+    with pytest.raises(InvalidArguments, match="glob"):
+        await project.call("list_files", glob="{a")
+
+
+# -- clarify_user ---------------------------------------------------------------------------------
+
+
+async def test_a_question_is_answered_by_the_user(project: Project) -> None:
+    project.answers = ["terse"]
+    assert await project.call("clarify_user", question=" Terse or detailed? ") == {"answer": "terse"}
+    assert project.asked == ["Terse or detailed?"]
+
+
+@pytest.mark.parametrize("skipped", ["", "  ", "no_user_answer"])
+async def test_a_skipped_question_says_that_there_is_no_answer(project: Project, skipped: str) -> None:
+    project.answers = [skipped]
+    assert await project.call("clarify_user", question="?") == {"answer": "no_user_answer"}
+
+
+async def test_one_question_is_pending_at_a_time(project: Project) -> None:
+    project.answers = ["1", "2", "3"]
+    async with anyio.create_task_group() as group:
+        for number in range(3):
+            group.start_soon(lambda number=number: project.call("clarify_user", question=f"{number}?"))
+    assert sorted(project.asked) == ["0?", "1?", "2?"]
+
+
+async def test_a_question_that_is_none_is_refused(project: Project) -> None:
+    for question in ("", " ", "x" * 4_001):
+        with pytest.raises(InvalidArguments, match="argument `question`"):
+            await project.call("clarify_user", question=question)
+    assert project.asked == []
+
+
+# -- one shape ------------------------------------------------------------------------------------
+
+
+async def test_calls_and_results_have_one_shape(project: Project) -> None:
+    call = ToolCall(id="tc_1", name="search_project", arguments={"query": "x", "limit": 20})
+    assert msgspec.to_builtins(canonical_call(call)) == {
+        "tool_call_id": "tc_1",
+        "name": "search_project",
+        "arguments": {"query": "x", "limit": 20},
+    }
+
+    def shaped(output: str, *, is_error: bool = False) -> Any:
+        message = ToolResultMessage(
+            tool_call_id="tc_1", tool_name="search_project", output=output, is_error=is_error
+        )
+        return msgspec.to_builtins(canonical_result(message))
+
+    same = {"tool_call_id": "tc_1", "name": "search_project"}
+    output = json.dumps(await project.call("search_project", query="x"))
+    assert shaped(output) == {**same, "ok": True, "result": {"results": []}, "error": None}
+    assert shaped("words") == {**same, "ok": True, "result": {"output": "words"}, "error": None}
+    assert shaped("[1]")["result"] == {"output": "[1]"}
+    assert shaped("\ud800")["result"] == {"output": "\ud800"}
+    assert shaped("no", is_error=True) == {**same, "ok": False, "result": None, "error": "no"}
+
+
+def test_an_edit_survives_the_wire() -> None:
+    edit = ProposedEdit(edit_id="e_1", file_path="a", operation="insert", start_line=1, new_text="x\n")
+    assert msgspec.json.decode(msgspec.json.encode(edit), type=ProposedEdit) == edit
