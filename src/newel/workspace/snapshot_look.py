@@ -1,0 +1,436 @@
+"""One look at a project's files: which ones differ from what is known of them, and what they hold now."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
+
+from newel.workspace.snapshot_files import GONE, open_folder, open_root, read_file
+from newel.workspace.snapshot_rules import NEVER, Rules
+from newel.workspace.snapshot_tree import (
+    Folder,
+    State,
+    Tree,
+    Why,
+    join,
+    record,
+    signature,
+    signed,
+    split,
+    state_of,
+)
+from newel.workspace.snapshot_watch import Watches
+
+_BATCH: Final = 8 << 20
+_BATCH_FILES: Final = 512
+"""So many bytes or files are put into the store at a time."""
+
+
+_NOTICES: Final = 20
+
+
+class Blobs(Protocol):
+    """Where contents are kept. Any thread may call it."""
+
+    def put_blobs(self, blobs: Sequence[bytes]) -> list[str]: ...
+
+    def blob(self, sha256: str) -> bytes: ...
+
+
+class SnapshotLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """``file`` is the most bytes of a file that is covered, ``total`` of all copies that one ``Snapshots`` makes,
+    ``files`` how many are covered. ``recheck_s``: seconds after which all files are looked at, whatever the system
+    says was touched.
+    """
+
+    file: int = 32 << 20
+    total: int = 512 << 20
+    files: int = 200_000
+    recheck_s: float = 60.0
+
+
+class Project:
+    """What looks share and leave behind.
+
+    ``fresh``: files written so shortly before they were read that their times do not tell whether they were written
+    again. ``linked``: files with more than one name, which may be written under another. ``remembered``: the records
+    of an earlier process. ``changed``: how files were that have changed since, and were not reported yet. ``spent``:
+    bytes copied. ``slack_ns``: so old must a file be for its times to tell of any later write.
+    """
+
+    def __init__(self, root: str, blobs: Blobs, limits: SnapshotLimits, left_out: frozenset[str]) -> None:
+        self.root = root
+        self.blobs = blobs
+        self.limits = limits
+        self.left_out = left_out
+        self.rules = Rules(root)
+        self.watches: Watches | None = None
+        self.slack_ns = 0
+        self.tree = Tree()
+        self.fresh: set[str] = set()
+        self.linked: set[str] = set()
+        self.remembered: dict[str, dict[str, bytes]] = {}
+        self.changed: dict[str, State | None] = {}
+        self.ignored: set[str] = set()
+        self.notices: dict[str, None] = {}
+        self.untold = 0
+        self.spent = 0
+        self.full = False
+        self.rules_changed = False
+
+    def tell(self, words: str) -> None:
+        """Say something to the user, unless too much was said already."""
+        if len(self.notices) < _NOTICES:
+            self.notices.setdefault(words)
+        elif words not in self.notices:
+            self.untold += 1
+
+
+class Visit(NamedTuple):
+    """A directory to look at: all of it, or some names. ``absorb``: what is found there was there before."""
+
+    path: str
+    names: set[str] | None
+    absorb: bool
+
+
+class _Unknown(NamedTuple):
+    """``signed`` is the file's signature, None for a directory; ``size`` is in bytes."""
+
+    path: str
+    signed: bytes | None
+    size: int
+    linked: bool
+    absorb: bool
+
+
+class Stopped(Exception):
+    """The look was not wanted any more."""
+
+
+class Look:
+    """Use once. ``report``: what differs goes to ``project.changed``; otherwise it is taken as it is. ``again``: what
+    was left out is judged anew. ``noted`` is how files were left by those who have accounted for it.
+    """
+
+    def __init__(
+        self,
+        project: Project,
+        *,
+        report: bool,
+        again: bool,
+        noted: Mapping[str, State | None],
+        stopped: Callable[[], bool],
+    ) -> None:
+        self._project = project
+        self._tree = project.tree
+        self._limits = project.limits
+        self._report = report
+        self._again = again
+        self._noted = noted
+        self._stopped = stopped
+        self.watching = project.watches is not None
+        """False once the system would watch no more directories."""
+        self._root = -1
+        self._unknown: list[_Unknown] = []
+        self._next: list[Visit] = []
+        self._new = 0
+        self._to_read: dict[str, tuple[int, bool]] = {}
+        self._batch: list[tuple[str, os.stat_result, bytes, bool]] = []
+        self._batch_size = 0
+
+    def run(self, visits: Iterable[Visit]) -> None:
+        """Raises ``Stopped``, ``OSError`` if the root is not there, and what the store raises."""
+        self._root = open_root(self._project.root)
+        try:
+            level = list(visits)
+            while level:
+                for visit in level:
+                    self._go_on()
+                    self._visit(visit)
+                self._judge()
+                level, self._next = self._next, []
+            for path in [*self._project.fresh, *(path for path in self._noted if self._tree.state(path))]:
+                self._to_read.setdefault(path, (0, False))
+            # The small ones first: should there be no room for all, sources go before data.
+            for path, (_, absorb) in sorted(self._to_read.items(), key=lambda item: (item[1][0], item[0])):
+                self._go_on()
+                self._read(path, absorb=absorb)
+            self._put_batch()
+        finally:
+            os.close(self._root)
+
+    def _go_on(self) -> None:
+        if self._stopped():
+            raise Stopped
+
+    # -- directories ------------------------------------------------------------------------------
+
+    def _visit(self, visit: Visit) -> None:
+        folder = self._tree.folders.get(visit.path)
+        if folder is None:
+            return  # left out, or gone meanwhile
+        try:
+            descriptor = open_folder(self._root, visit.path)
+            try:
+                self._look_into(visit, folder, descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            if error.errno in GONE:
+                self._folder_gone(visit.path)
+            else:
+                why = error.strerror or error
+                self._project.tell(f"{visit.path}/ cannot be read ({why}): what changed there is not known.")
+
+    def _look_into(self, visit: Visit, folder: Folder, descriptor: int) -> None:
+        if visit.names is None:
+            self._watch(visit.path, descriptor)
+            missing, entries = folder.names(), _all(descriptor)
+        else:
+            missing, entries = folder.names() & visit.names, _some(descriptor, visit.names)
+        for name, found in entries:
+            missing.discard(name)
+            self._entry(visit, folder, name, found)
+        for name in missing:
+            self._missing(folder, join(visit.path, name), name)
+
+    def _watch(self, path: str, descriptor: int) -> None:
+        if self._project.watches is not None and self.watching:
+            self.watching = self._project.watches.add(path, descriptor)
+
+    def _entry(self, visit: Visit, folder: Folder, name: str, found: os.stat_result | None) -> None:
+        path = join(visit.path, name)
+        if name == ".git" and folder.repository != visit.path:
+            self._repository(visit.path, folder.repository)
+        if name in NEVER or path in self._project.left_out:
+            return
+        if found is None:
+            self._replaced(folder, path, name, folder.folders)
+            if name in folder.folders:
+                self._next.append(Visit(path, None, visit.absorb))
+                return
+        elif stat.S_ISREG(found.st_mode):
+            self._replaced(folder, path, name, folder.files)
+            made = folder.files.get(name)
+            if made is not None:
+                if signed(made) != signature(found):
+                    self._to_read[path] = (found.st_size, visit.absorb)
+                return
+        else:
+            self._replaced(folder, path, name, folder.links)
+            if stat.S_ISLNK(found.st_mode):
+                self._link(folder, path, name, found, absorb=visit.absorb)
+            else:
+                folder.left_out[name] = Why.SPECIAL
+            return
+        if self._project.full or (name in folder.left_out and not self._again):
+            return
+        absorb = visit.absorb or name in folder.left_out
+        if found is None:
+            self._unknown.append(_Unknown(path, None, 0, linked=False, absorb=absorb))
+        else:
+            linked = found.st_nlink > 1
+            self._unknown.append(_Unknown(path, signature(found), found.st_size, linked, absorb))
+        if len(self._unknown) > 2 * self._limits.files:
+            self._no_more()
+
+    def _repository(self, path: str, before: str | None) -> None:
+        """Git's rules hold from this directory on."""
+        for below in self._tree.below(path):
+            if self._tree.folders[below].repository == before:
+                self._tree.folders[below].repository = path
+
+    def _replaced(self, folder: Folder, path: str, name: str, now: object) -> None:
+        """Forget what had the name before, if it was of another kind."""
+        if now is not folder.files and name in folder.files:
+            self._file_gone(path)
+        if now is not folder.folders and name in folder.folders:
+            self._folder_gone(path)
+        if now is not folder.links and folder.links.pop(name, None):
+            self._link_changed(path)
+        if folder.left_out.get(name) is Why.SPECIAL:
+            del folder.left_out[name]
+
+    def _missing(self, folder: Folder, path: str, name: str) -> None:
+        self._replaced(folder, path, name, None)
+        why = folder.left_out.pop(name, Why.IGNORED)
+        if self._report and why not in {Why.IGNORED, Why.SPECIAL}:
+            self._project.tell(f"{path} is gone. It was {why.value} and cannot be brought back.")
+
+    def _folder_gone(self, path: str) -> None:
+        for below in list(self._tree.below(path)):
+            if self._project.watches is not None:
+                self._project.watches.remove(below)
+            for name in list(self._tree.folders[below].files):
+                self._file_gone(join(below, name))
+            del self._tree.folders[below]
+        parent, name = split(path)
+        if path and parent in self._tree.folders:
+            self._tree.folders[parent].folders.discard(name)
+
+    def _file_gone(self, path: str) -> None:
+        before = self._before(path)
+        self._tree.drop(path)
+        self._settle(path, before, None, absorb=False)
+        self._project.fresh.discard(path)
+        self._project.linked.discard(path)
+        self._to_read.pop(path, None)
+
+    def _link(self, folder: Folder, path: str, name: str, found: os.stat_result, *, absorb: bool) -> None:
+        now = signature(found)
+        if folder.links.get(name) != now and not absorb:
+            self._link_changed(path)
+        folder.links[name] = now
+
+    def _link_changed(self, path: str) -> None:
+        if self._report:
+            self._project.tell(
+                f"{path} is a symbolic link, or was one. Changes of links are not recorded and cannot be undone."
+            )
+
+    # -- what is new ------------------------------------------------------------------------------
+
+    def _judge(self) -> None:
+        """Take up what was not known so far, or leave it out."""
+        unknown = [(each, *split(each.path)) for each in self._unknown]
+        # What was found in a directory that another took the place of a moment later is found in that one.
+        unknown = [each for each in unknown if each[1] in self._tree.folders]
+        self._unknown = []
+        asked = [(each.path, self._tree.folders[parent].repository) for each, parent, _ in unknown]
+        out = self._project.rules.left_out(asked)
+        for each, parent, name in unknown:
+            folder = self._tree.folders[parent]
+            if each.path in out:
+                folder.left_out[name] = Why.IGNORED
+                self._project.ignored.add(each.path + "/" if each.signed is None else each.path)
+            elif max(self._tree.count + self._new, len(self._tree.folders)) >= self._limits.files:
+                self._no_more()
+            elif each.signed is None:
+                folder.left_out.pop(name, None)
+                folder.folders.add(name)
+                self._tree.folders[each.path] = Folder(folder.repository)
+                self._next.append(Visit(each.path, None, each.absorb))
+            elif not self._adopt(each, self._project.remembered.get(parent, {}).get(name)):
+                self._new += 1
+                self._to_read[each.path] = (each.size, each.absorb)
+
+    def _no_more(self) -> None:
+        """From now on nobody can tell a new file from one that was left out."""
+        self._project.full = True
+        self._project.tell(
+            f"The project has more than {self._limits.files:,} files. Only so many are covered: changes to the others, "
+            "and new files, cannot be undone."
+        )
+
+    def _adopt(self, file: _Unknown, made: bytes | None) -> bool:
+        """Whether the file is as an earlier process left it, so that its content is in the store."""
+        if made is None or signed(made) != file.signed or file.path in self._noted:
+            return False
+        self._tree.put(file.path, made)
+        _set(self._project.linked, file.path, present=file.linked)
+        return True
+
+    # -- contents ---------------------------------------------------------------------------------
+
+    def _read(self, path: str, *, absorb: bool) -> None:
+        if split(path)[0] not in self._tree.folders:
+            return
+        now = time.time_ns()
+        try:
+            data, found, torn = read_file(self._root, path, self._limits.file)
+        except OSError as error:
+            if error.errno in GONE:
+                self._file_gone(path)
+            else:
+                self._leave_out(path, Why.UNREADABLE)
+            return
+        if data is None:
+            self._leave_out(path, Why.LARGE)
+            return
+        _set(self._project.fresh, path, present=torn or found.st_ctime_ns > now - self._project.slack_ns)
+        _set(self._project.linked, path, present=found.st_nlink > 1)
+        self._batch.append((path, found, data, absorb))
+        self._batch_size += len(data)
+        if self._batch_size >= _BATCH or len(self._batch) >= _BATCH_FILES:
+            self._put_batch()
+
+    def _put_batch(self) -> None:
+        batch, self._batch, self._batch_size = self._batch, [], 0
+        put: list[bytes] = []
+        kept: list[tuple[str, bytes, bool]] = []
+        for path, found, data, absorb in batch:
+            made = record(found, hashlib.sha256(data).digest())
+            before = self._tree.state(path)
+            if before is None or before.blob != state_of(made).blob:
+                if self._project.spent + len(data) > self._limits.total:
+                    self._leave_out(path, Why.ROOM)
+                    continue
+                self._project.spent += len(data)
+                put.append(data)
+            kept.append((path, made, absorb))
+        if put:
+            self._project.blobs.put_blobs(put)
+        for path, made, absorb in kept:
+            before = self._before(path)
+            self._tree.put(path, made)
+            self._settle(path, before, state_of(made), absorb=absorb)
+            if split(path)[1] == ".gitignore" and before != state_of(made):
+                self._project.rules_changed = True
+
+    def _leave_out(self, path: str, why: Why) -> None:
+        """A file whose content cannot be kept. What it held before can still be read in the store, but no change
+        of it can be told, as there is nothing to tell of what it became.
+        """
+        folder, name = split(path)
+        known = self._tree.state(path) is not None
+        self._tree.drop(path)
+        self._project.changed.pop(path, None)
+        self._project.fresh.discard(path)
+        self._project.linked.discard(path)
+        if self._tree.folders[folder].left_out.get(name) is not why:
+            since = "From now on it is" if known else "It is"
+            self._project.tell(f"{path} is {why.value}. {since} not covered: changes to it cannot be undone.")
+        self._tree.folders[folder].left_out[name] = why
+
+    # -- results ----------------------------------------------------------------------------------
+
+    def _before(self, path: str) -> State | None:
+        return self._noted[path] if path in self._noted else self._tree.state(path)
+
+    def _settle(self, path: str, before: State | None, after: State | None, *, absorb: bool) -> None:
+        if self._report and not absorb and before != after:
+            self._project.changed.setdefault(path, before)
+
+
+def _set(names: set[str], name: str, *, present: bool) -> None:
+    if present:
+        names.add(name)
+    else:
+        names.discard(name)
+
+
+def _all(descriptor: int) -> Iterator[tuple[str, os.stat_result | None]]:
+    """The names in an open directory, with what they are: None for a directory."""
+    with os.scandir(descriptor) as entries:
+        for entry in entries:
+            try:
+                is_folder = entry.is_dir(follow_symlinks=False)
+                yield entry.name, None if is_folder else entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+
+
+def _some(descriptor: int, names: Iterable[str]) -> Iterator[tuple[str, os.stat_result | None]]:
+    for name in names:
+        try:
+            found = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+        yield name, None if stat.S_ISDIR(found.st_mode) else found

@@ -1,0 +1,119 @@
+"""Which files of a project are not covered: what git ignores, and without git what is known to be made anew."""
+
+from __future__ import annotations
+
+import bisect
+import os
+import subprocess
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from newel.workspace.environment import child_env
+from newel.workspace.snapshot_tree import split
+
+NEVER: Final = frozenset({".git", ".hg", ".jj", ".svn"})
+"""A version control's own store is its own history: to take it back by files would break it."""
+
+MADE_ANEW: Final = frozenset(
+    {
+        ".cache",
+        ".gradle",
+        ".mypy_cache",
+        ".next",
+        ".nox",
+        ".pytest_cache",
+        ".ruff_cache",
+        ".tox",
+        ".venv",
+        "__pycache__",
+        "node_modules",
+        "target",
+        "venv",
+    }
+)
+
+_PATIENCE: Final = 60.0
+"""Seconds for one question to git."""
+
+# A project's settings name programs: none of those is run. Its index is never written.
+_GIT: Final = ("git", "-c", "core.fsmonitor=false", "-c", "core.untrackedCache=false")
+
+
+class Rules:
+    """Asks git about many paths at once. A directory that git cannot be asked about has the rules without git."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        environ = {
+            name: value for name, value in child_env(os.environ).items() if not name.startswith("GIT_")
+        }
+        self._environ = environ | {"GIT_OPTIONAL_LOCKS": "0"}
+        self._tracked: dict[str, list[bytes]] = {}
+
+    def repository_of_root(self) -> str | None:
+        """The empty path if the root lies in a git repository whose rules do not ignore all of it, else None."""
+        for folder in (self._root, *map(str, Path(self._root).parents)):
+            if os.path.lexists(os.path.join(folder, ".git")):  # noqa: PTH118 — a root may be any bytes
+                inside = os.path.relpath(self._root, folder)
+                return None if inside != "." and self._ignored(folder, [inside]) else ""
+        return None
+
+    def left_out(self, paths: Iterable[tuple[str, str | None]]) -> set[str]:
+        """Of paths that exist, each with the repository it lies in (see ``Folder``), those that are not covered."""
+        asked: defaultdict[str | None, list[str]] = defaultdict(list)
+        for path, repository in paths:
+            asked[repository].append(path)
+        out: set[str] = set()
+        for repository, some in asked.items():
+            found = None if repository is None else self._ask(repository, some)
+            out |= {path for path in some if split(path)[1] in MADE_ANEW} if found is None else found
+        return out
+
+    def forget(self) -> None:
+        """What git tracks may be something else from now on."""
+        self._tracked.clear()
+
+    def _ask(self, repository: str, paths: list[str]) -> set[str] | None:
+        """None if git does not answer."""
+        skip = len(repository) + 1 if repository else 0
+        folder = f"{self._root}/{repository}"
+        found = self._ignored(folder, [path[skip:] for path in paths])
+        return None if found is None else {path for path in paths if path[skip:] in found}
+
+    def _ignored(self, folder: str, paths: list[str]) -> set[str] | None:
+        # A name that begins with a colon would be read as a command to git. Without --no-index it compares each path with each one that it tracks.
+        given = b"\0".join(b"./" + os.fsencode(path) for path in paths) + b"\0"
+        answer = self._run(folder, ("check-ignore", "--no-index", "-z", "--stdin"), given)
+        if answer is None:
+            return None
+        names = [name.removeprefix(b"./") for name in answer.split(b"\0")[:-1]]
+        return {os.fsdecode(name) for name in names if not self._is_tracked(folder, name)}
+
+    def _is_tracked(self, folder: str, name: bytes) -> bool:
+        """Whether git tracks the file, or one below it, whatever its rules say of new ones."""
+        if folder not in self._tracked:
+            self._tracked[folder] = sorted((self._run(folder, ("ls-files", "-z"), b"") or b"").split(b"\0"))
+        tracked = self._tracked[folder]
+        for wanted in (name, name + b"/"):
+            at = bisect.bisect_left(tracked, wanted)
+            if at < len(tracked) and (tracked[at] == wanted or tracked[at].startswith(name + b"/")):
+                return True
+        return False
+
+    def _run(self, folder: str, arguments: tuple[str, ...], given: bytes) -> bytes | None:
+        try:
+            done = subprocess.run(
+                [*_GIT, *arguments],
+                cwd=folder,
+                env=self._environ,
+                input=given,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                timeout=_PATIENCE,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return done.stdout if done.returncode in {0, 1} else None  # 1: it ignores none of them

@@ -1,0 +1,168 @@
+"""What is known of a project's files: a signature that tells whether one was touched, and the hash of its content."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import struct
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from newel.agent.errors import WorkspaceError
+
+_SIGNATURE: Final = struct.Struct("<qqqQI")
+_SIGNED: Final = _SIGNATURE.size
+
+_INDEX: Final = 1
+"""The version of the index's form."""
+
+
+class State(msgspec.Struct, frozen=True):
+    """A file's content, by the SHA-256 of its bytes in hexadecimal, and its permission bits."""
+
+    blob: str
+    mode: int
+
+
+class Why(Enum):
+    """Why something is not covered, as a notice says it."""
+
+    IGNORED = "ignored"
+    LARGE = "too large to be kept"
+    ROOM = "beyond the room for copies"
+    UNREADABLE = "not readable"
+    SPECIAL = "no regular file"
+
+
+class Folder:
+    """One directory. ``files`` holds records (see ``record``), ``links`` a signature, ``left_out`` the names that are
+    known and not covered. ``repository`` is the directory, relative to the root, whose ``.git`` rules here.
+    """
+
+    __slots__ = ("files", "folders", "left_out", "links", "repository")
+
+    def __init__(self, repository: str | None) -> None:
+        self.files: dict[str, bytes] = {}
+        self.folders: set[str] = set()
+        self.links: dict[str, bytes] = {}
+        self.left_out: dict[str, Why] = {}
+        self.repository = repository
+
+    def names(self) -> set[str]:
+        return {*self.files, *self.folders, *self.links, *self.left_out}
+
+
+class Tree:
+    """All covered directories by their path, relative to the root; the root's own is empty."""
+
+    def __init__(self) -> None:
+        self.folders: dict[str, Folder] = {}
+        self.count = 0
+        """Of files."""
+
+    def state(self, path: str) -> State | None:
+        folder, name = split(path)
+        there = self.folders.get(folder)
+        found = there.files.get(name) if there else None
+        return None if found is None else state_of(found)
+
+    def put(self, path: str, made: bytes) -> None:
+        folder, name = split(path)
+        there = self.folders[folder]
+        self.count += name not in there.files
+        there.files[name] = made
+        there.left_out.pop(name, None)
+
+    def drop(self, path: str) -> None:
+        folder, name = split(path)
+        there = self.folders.get(folder)
+        if there and there.files.pop(name, None):
+            self.count -= 1
+
+    def below(self, path: str) -> Iterator[str]:
+        """The directory and all below it, those deepest last."""
+        waiting = [path]
+        while waiting:
+            path = waiting.pop()
+            folder = self.folders.get(path)
+            if folder is not None:
+                yield path
+                waiting += [join(path, name) for name in folder.folders]
+
+
+def join(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder else name
+
+
+def split(path: str) -> tuple[str, str]:
+    folder, _, name = path.rpartition("/")
+    return folder, name
+
+
+def signature(found: os.stat_result) -> bytes:
+    """What is another whenever the file was written, replaced, or given other permission bits since.
+
+    A program can set a file's time of modification, but not ``ctime``.
+    """
+    return _SIGNATURE.pack(
+        found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_mode & 0xFFFFFFFF
+    )
+
+
+def record(found: os.stat_result, sha256: bytes) -> bytes:
+    """A signature and a content's hash in 68 bytes: there may be 200,000 of them."""
+    return signature(found) + sha256
+
+
+def signed(made: bytes) -> bytes:
+    return made[:_SIGNED]
+
+
+def state_of(made: bytes) -> State:
+    mode: int = _SIGNATURE.unpack_from(made)[4]
+    return State(made[_SIGNED:].hex(), mode & 0o777)
+
+
+def save(index: Path, root: str, tree: Tree, without: set[str]) -> None:
+    """Keep the records for the next process, except those of the files ``without``. Raises ``WorkspaceError``."""
+    folders = {
+        os.fsencode(path): {
+            os.fsencode(name): made
+            for name, made in folder.files.items()
+            if not without or join(path, name) not in without
+        }
+        for path, folder in tree.folders.items()
+    }
+    data = msgspec.msgpack.encode((_INDEX, os.fsencode(root), folders))
+    beside = index.with_name(f".{index.name}-{os.urandom(8).hex()}.tmp")
+    try:
+        try:
+            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(hashlib.sha256(data).digest() + data)
+            beside.rename(index)
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as error:
+        raise WorkspaceError(f"Cannot write {index}: {error.strerror or error}.") from error
+
+
+def load(index: Path, root: str) -> dict[str, dict[str, bytes]]:
+    """The records that ``save`` kept, by directory and name; none if there are none for this root, or none whole."""
+    with contextlib.suppress(OSError, msgspec.MsgspecError):
+        data = index.read_bytes()
+        if hashlib.sha256(data[32:]).digest() == data[:32]:
+            version, of, folders = msgspec.msgpack.decode(
+                data[32:], type=tuple[int, bytes, dict[bytes, dict[bytes, bytes]]]
+            )
+            if version == _INDEX and of == os.fsencode(root):
+                return {
+                    os.fsdecode(path): {os.fsdecode(name): made for name, made in files.items()}
+                    for path, files in folders.items()
+                }
+    return {}

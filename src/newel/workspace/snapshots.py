@@ -1,0 +1,221 @@
+"""What a command changed, whatever it was: the project's files known before it and looked at after it.
+
+    snapshots = Snapshots(root, ledger, index=folder / "files.index")
+    await snapshots.take()
+    await workspace.run(command)
+    for file in (await snapshots.changes()).files: …
+
+Every covered file's content is in the store before a command runs, so that it can be restored to the byte without
+anybody's help: git's own objects may be gone when they are needed. A file is read again only if its signature (times,
+size, number, permission bits) is another. On Linux the system says where to look; elsewhere all signatures are compared.
+Nothing here writes into the project or into its git repository.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from newel.agent.errors import WorkspaceError
+from newel.workspace.snapshot_look import Blobs, Look, Project, SnapshotLimits, Stopped, Visit
+from newel.workspace.snapshot_tree import Folder, State, load, save, split
+from newel.workspace.snapshot_watch import Watches
+
+__all__ = ["Blobs", "Changes", "FileChange", "SnapshotLimits", "Snapshots", "State"]
+
+_SLACK_LOCAL: Final = 100_000_000
+_SLACK: Final = 2_000_000_000
+"""Nanoseconds: more than the steps in which file systems count time, local ones and all."""
+
+_EXAMPLES: Final = 5
+
+
+class FileChange(msgspec.Struct, frozen=True):
+    """``path`` is relative to the root, with ``/``; bytes that are not UTF-8 are in it as ``os.fsdecode`` puts them.
+    None stands for no file.
+    """
+
+    path: str
+    before: State | None
+    after: State | None
+
+
+class Changes(msgspec.Struct, frozen=True):
+    """``notices`` tell a user what else there is to know, once each."""
+
+    files: list[FileChange]
+    notices: list[str]
+
+
+class Snapshots:
+    """Knows the files of a directory. One look runs at a time; others wait.
+
+    ``blobs`` is where contents go. ``index``, a file beside that store, remembers which file has which content until
+    the next process; it must be deleted when contents are. ``left_out`` are absolute paths that are not covered, such
+    as where the store itself lies. Without ``watch`` all signatures are compared each time, on Linux too.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        blobs: Blobs,
+        *,
+        limits: SnapshotLimits | None = None,
+        index: Path | None = None,
+        left_out: Iterable[str] = (),
+        watch: bool = True,
+    ) -> None:
+        root = os.path.realpath(root)
+        relative = frozenset(os.path.relpath(os.path.realpath(path), root) for path in left_out)
+        self._project = Project(root, blobs, limits or SnapshotLimits(), relative)
+        self._index = index
+        self._kept = 0
+        self._first = True
+        self._whole = True
+        self._may_watch = watch
+        self._recheck_at = 0.0
+        self._owed = False
+        self._noted: dict[str, State | None] = {}
+        self._told: set[str] = set()
+        self._turn = anyio.Lock()
+        self._working = threading.Lock()
+
+    async def take(self) -> list[str]:
+        """Know all files as they are now; returns what a user should be told. The first time copies them.
+
+        Raises ``WorkspaceError`` if the root is not there, and what the store raises. A call that failed or was
+        cancelled has done no harm: the next one makes up for it.
+        """
+        async with self._turn:
+            await self._in_thread(report=self._owed)  # a cancelled `changes` is made up for by the next one
+            return self._notices()
+
+    async def changes(self) -> Changes:
+        """What differs from the last ``take`` or ``changes``; from now on that counts as known. Raises as ``take``."""
+        self._owed = True
+        async with self._turn:
+            await self._in_thread(report=True)
+            project = self._project
+            files = [
+                FileChange(path, before, after)
+                for path, before in sorted(project.changed.items())
+                if before != (after := project.tree.state(path))
+            ]
+            self._owed = False
+            project.changed.clear()
+            return Changes(files, self._notices())
+
+    def note(self, path: str, state: State | None) -> None:
+        """A file, relative to the root, that Newel itself wrote or removed and has accounted for: as long as it is
+        like that, it is no change.
+        """
+        self._noted[path] = state
+
+    def close(self) -> None:
+        """Keep the index, and let the system forget what was watched. Blocks for as long as that takes."""
+        with self._working:
+            self._save()
+            self._unwatch()
+            self._may_watch = False
+            self._whole = True
+
+    async def _in_thread(self, *, report: bool) -> None:
+        stop = threading.Event()
+        try:
+            await anyio.to_thread.run_sync(self._run, report, stop, abandon_on_cancel=True)
+        finally:
+            stop.set()
+
+    def _run(self, report: bool, stop: threading.Event) -> None:
+        with self._working, contextlib.suppress(Stopped):
+            if not stop.is_set():
+                self._look(report, stop)
+
+    def _look(self, report: bool, stop: threading.Event) -> None:
+        project = self._project
+        noted, self._noted = self._noted, {}
+        touched = self._touched()
+        due = time.monotonic() >= self._recheck_at
+        again = due or project.rules_changed
+        visits = [Visit("", None, self._first)] if touched is None or again else touched
+        self._whole = True  # unless this look comes to its end
+        project.rules_changed = False
+        project.rules.forget()
+        look = Look(project, report=report, again=again, noted=noted, stopped=stop.is_set)
+        try:
+            look.run(visits)
+        except BaseException as error:
+            self._noted = noted | self._noted
+            project.rules_changed |= again
+            if isinstance(error, OSError):
+                raise WorkspaceError(
+                    f"Cannot look at the files in {project.root}: {error.strerror}."
+                ) from error
+            raise
+        if not look.watching:
+            self._unwatch()
+            self._may_watch = False
+        if again:
+            self._recheck_at = time.monotonic() + project.limits.recheck_s
+        self._whole = project.watches is None
+        if self._first:
+            self._first = False
+            project.remembered = {}
+            if project.ignored:
+                project.tell(_left_out(sorted(project.ignored)))
+            self._save()
+        project.ignored.clear()
+
+    def _touched(self) -> list[Visit] | None:
+        """Where to look; None for everywhere."""
+        project = self._project
+        if self._first and not project.tree.folders:
+            project.tree.folders[""] = Folder(project.rules.repository_of_root())
+            project.remembered = load(self._index, project.root) if self._index else {}
+        touched = None if self._whole or project.watches is None else project.watches.changes()
+        if touched is None:
+            self._unwatch()
+            project.watches = Watches.open(project.root) if self._may_watch else None
+            project.slack_ns = _SLACK if project.watches is None else _SLACK_LOCAL
+            return None
+        for path in project.linked:
+            folder, name = split(path)
+            touched.setdefault(folder, set()).add(name)
+        return [Visit(folder, names, absorb=False) for folder, names in touched.items()]
+
+    def _unwatch(self) -> None:
+        if self._project.watches is not None:
+            self._project.watches.close()
+            self._project.watches = None
+
+    def _save(self) -> None:
+        project = self._project
+        if self._index is not None and self._kept != project.spent and not self._first:
+            self._kept = project.spent
+            with contextlib.suppress(WorkspaceError):  # the next process reads the files again
+                save(self._index, project.root, project.tree, project.fresh)
+
+    def _notices(self) -> list[str]:
+        project = self._project
+        told = [words for words in project.notices if words not in self._told]
+        self._told.update(told)
+        if project.untold:
+            told.append(f"Of {project.untold:,} more files, links or folders, too, changes cannot be undone.")
+        project.notices.clear()
+        project.untold = 0
+        return told
+
+
+def _left_out(names: Sequence[str]) -> str:
+    some = ", ".join(names[:_EXAMPLES])
+    more = f" and {len(names) - _EXAMPLES} more" if len(names) > _EXAMPLES else ""
+    return f"Not covered, as it is ignored or can be made anew: {some}{more}. Changes there cannot be undone."
