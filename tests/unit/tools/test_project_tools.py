@@ -258,6 +258,13 @@ async def test_what_is_no_text_is_refused(project: Project, content: bytes, prob
         await project.call("read_file", file_path="f")
 
 
+async def test_a_file_that_is_too_large_is_refused(project: Project) -> None:
+    project.put("f", "")
+    os.truncate(project.folder / "f", (32 << 20) + 1)
+    with pytest.raises(ToolError, match="more than 33,554,432 bytes"):
+        await project.call("read_file", file_path="f")
+
+
 async def test_lines_that_are_not_there_are_refused(project: Project) -> None:
     project.put("f", "one\ntwo\n")
     with pytest.raises(ToolError, match="f has 2 lines; there is no line 3"):

@@ -322,8 +322,10 @@ async def test_a_search_can_be_stopped(engine: Engine, tmp_path: Path) -> None:
     assert scope.cancelled_caught
 
 
-async def test_a_walk_is_bounded(tmp_path: Path) -> None:
-    workspace = LocalWorkspace(str(project(tmp_path, **dict.fromkeys(["a", "b/c", "b/d", "e"], ""))))
+async def test_a_walk_is_bounded_and_goes_into_no_link(tmp_path: Path) -> None:
+    folder = project(tmp_path, **dict.fromkeys(["a", "b/c", "b/d", "e"], ""))
+    (folder / "b" / "again").symlink_to(folder)
+    workspace = LocalWorkspace(str(folder))
     assert await walk(workspace, limit=4) == (["a", "b/c", "b/d", "e"], True)
     assert await walk(workspace, limit=3) == (["a", "b/c", "b/d"], False)
     assert await walk(workspace, "b", limit=9) == (["b/c", "b/d"], True)
