@@ -23,7 +23,7 @@ import msgspec
 
 from newel.agent.errors import NewelError
 from newel.agent.messages import new_id
-from newel.jobs.engine import Lease, Outcome
+from newel.jobs.engine import FINAL, Job, Lease, Outcome
 from newel.jobs.review import applying, rerunning, upkeep
 from newel.jobs.review.bench import Bench
 from newel.jobs.review.errors import (
@@ -66,7 +66,7 @@ from newel.jobs.review.proposing import reviews_of
 from newel.jobs.review.requests import check_answer, check_run
 from newel.jobs.review.rollbacks import Diff3View, Rollbacks, RollbackView, rollback_view
 from newel.jobs.review.sessions import SessionStore
-from newel.jobs.review.work import carry_out, chat_of
+from newel.jobs.review.work import carry_out, chat_of, outcome_of
 from newel.jobs.worker import Handler
 from newel.providers.encode import to_json
 from newel.review.saving import checked_path
@@ -103,6 +103,8 @@ class ReviewDesk:
         await desk._collect()
         for job in await bench.engine.find(kind=KIND, states=["queued", "running", "waiting"], limit=10_000):
             journal = await desk._journal(job.id)
+            if job.state == "queued":
+                await desk._put_aside(job, journal)
             await applying.resume(desk.files, journal)
             if job.state == "waiting" and journal.state.status in {"queued", "running"}:
                 await journal.go_on()  # the answer was taken, and the process died before it could be used
@@ -127,12 +129,21 @@ class ReviewDesk:
             if journal.state.is_finished:
                 self._journals.pop(lease.job, None)
 
+    async def _put_aside(self, job: Job, journal: JobJournal) -> None:
+        """Let a job wait that had said so, and whose process died before the engine knew."""
+        if journal.state.status in {"queued", "running"}:
+            return
+        for lease in await self._bench.engine.claim(1, "review", queues=[job.queue]):
+            is_it = lease.job == job.id
+            outcome = outcome_of(journal.state) if is_it else Outcome(state="retry")
+            await self._bench.engine.finish(lease, outcome)
+
     # -- sessions ---------------------------------------------------------------------------------
 
     async def create_session(self) -> SessionCreated:
         """Begin a session. Raises ``TooMany``."""
         if len(self._store.sessions) >= self.limits.max_sessions:
-            await self._collect()
+            await self._collect(room=1)
         upkeep.check_room_for_session(self._store, self.limits)
         session = await self._store.create(f"sess_{new_id()}")
         return SessionCreated(session_id=session.id, status=session.status, created_at=session.created_at)
@@ -195,7 +206,9 @@ class ReviewDesk:
 
     async def _submit(self, params: JobParams) -> JobStarted:
         engine = self._bench.engine
-        upkeep.check_room_for_job(await find_jobs(engine, params.session), self.limits)
+        jobs = [job for job in await find_jobs(engine, params.session) if job.state not in FINAL]
+        live = [job for job in jobs if not (await self._journal(job.id)).state.is_finished]
+        upkeep.check_room_for_job(len(live), self.limits)
         await self._store.activate(params.session)
         job = await engine.submit(KIND, to_json(params), queue=queue_of(params.session), key=params.key)
         await self._collect()
@@ -401,6 +414,6 @@ class ReviewDesk:
                 self._journals[job_id] = journal
             return journal
 
-    async def _collect(self) -> None:
-        for job in await upkeep.collect(self._bench.engine, self._store, self.limits):
+    async def _collect(self, *, room: int = 0) -> None:
+        for job in await upkeep.collect(self._bench.engine, self._store, self.limits, room=room):
             self._journals.pop(job, None)

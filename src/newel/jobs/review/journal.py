@@ -12,7 +12,7 @@ import anyio
 import msgspec
 
 from newel.agent.messages import AppMessage, Wire, now
-from newel.jobs.engine import Engine, Job, Lease, Lost, Outcome
+from newel.jobs.engine import Engine, Job, Lease, Outcome
 from newel.jobs.review.errors import NoSuchJob
 from newel.jobs.review.fold import JobState
 from newel.jobs.review.payloads import ContextRow
@@ -159,8 +159,6 @@ class JobJournal:
 
     async def _released(self) -> None:
         """Wait until the worker that has said its last word has given the job up too."""
-        if self.lease is not None:
-            raise Lost(f"Job {self.job} is being carried out.")
         while (job := await self._engine.get(self.job)) is not None and job.state == "running":  # noqa: ASYNC110 — the engine rings no bell for it
             await anyio.sleep(_RELEASE)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
+import anyio.lowlevel
 import msgspec
 
 from newel.agent.events import AgentEvent, MessageEnd
@@ -14,6 +15,7 @@ from newel.jobs.review.limits import ReviewLimits
 from newel.jobs.review.prompts import FULL, TOO_MANY_FAILURES
 from newel.jobs.review.proposing import Proposer, told
 from newel.providers.encode import to_json
+from newel.tools.project import canonical_call, canonical_result
 
 PROPOSE: Final = "propose_edits"
 MAX_ARGUMENTS: Final = 4096
@@ -38,7 +40,10 @@ class Recorder:
         """Whether what comes is no longer kept: the run goes on another time, from where the journal ends."""
 
     async def __call__(self, happened: AgentEvent) -> None:
-        if self.is_closed or not isinstance(happened, MessageEnd):
+        if self.is_closed:
+            await anyio.lowlevel.checkpoint()  # the loop ends here, and not with its next request
+            return
+        if not isinstance(happened, MessageEnd):
             return
         message = happened.message
         if isinstance(message, AssistantMessage) and message.stop_reason in {"error", "aborted"}:
@@ -89,24 +94,21 @@ class Recorder:
 
 
 def _requested(call: ToolCall) -> JobEvent:
-    return event(
-        "tool.call.requested",
-        tool=call.name,
-        tool_call_id=call.id,
-        name=call.name,
-        arguments=_bounded(call.arguments),
-    )
+    canonical = msgspec.structs.asdict(canonical_call(call))
+    return event("tool.call.requested", tool=call.name, **canonical | {"arguments": _bounded(call.arguments)})
 
 
 def _completed(result: ToolResultMessage) -> JobEvent:
+    """A canonical result, in which the answer itself gives way to how much it was."""
+    canonical = canonical_result(result)
     return event(
         "tool.call.completed",
-        tool=result.tool_name,
-        tool_call_id=result.tool_call_id,
-        name=result.tool_name,
-        ok=not result.is_error,
-        result_count=None if result.is_error else _count(result.output),
-        error=result.output[:MAX_WORDS] if result.is_error else None,
+        tool=canonical.name,
+        tool_call_id=canonical.tool_call_id,
+        name=canonical.name,
+        ok=canonical.ok,
+        result_count=_count(canonical.result),
+        error=canonical.error and canonical.error[:MAX_WORDS],
         duration_ms=result.duration,
     )
 
@@ -116,12 +118,7 @@ def _bounded(arguments: dict[str, Any]) -> dict[str, Any]:
     return arguments if size <= MAX_ARGUMENTS else {"omitted_bytes": size}
 
 
-def _count(output: str) -> int | None:
+def _count(found: dict[str, Any] | None) -> int | None:
     """How many results or files a tool found; None of a tool that counts nothing."""
-    try:
-        found = msgspec.json.decode(output, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeEncodeError):
-        return None
-    return next(
-        (len(found[name]) for name in ("results", "files") if isinstance(found.get(name), list)), None
-    )
+    lists: list[Any] = [found.get("results"), found.get("files")] if found is not None else []
+    return next((len(cast("list[Any]", each)) for each in lists if isinstance(each, list)), None)

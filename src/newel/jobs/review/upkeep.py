@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from newel.jobs.engine import FINAL, Engine, Job
+from newel.jobs.engine import FINAL, Engine
 from newel.jobs.review.errors import TooMany
 from newel.jobs.review.journal import find_jobs
 from newel.jobs.review.limits import ReviewLimits
 from newel.jobs.review.sessions import SessionStore
 
 
-async def collect(engine: Engine, store: SessionStore, limits: ReviewLimits) -> list[str]:
+async def collect(engine: Engine, store: SessionStore, limits: ReviewLimits, *, room: int = 0) -> list[str]:
     """Forget jobs that ended too long ago, or are more than a session may have, the oldest first, and archived sessions none
-    of whose jobs is under way: those whose jobs are all forgotten, and others while there are too many sessions. Returns
-    the ids of the jobs that are gone.
+    of whose jobs is under way: those whose jobs are all forgotten, and others while there is no room for ``room`` more.
+    Returns the ids of the jobs that are gone.
     """
     gone: list[str] = []
     oldest = datetime.now(UTC) - timedelta(hours=limits.completed_ttl_hours)
@@ -22,7 +22,7 @@ async def collect(engine: Engine, store: SessionStore, limits: ReviewLimits) -> 
         jobs = await find_jobs(engine, session.id)
         ended = [job for job in jobs if job.state in FINAL]
         spare = max(len(jobs) - limits.max_jobs_per_session, 0)
-        is_spare = session.status == "archived" and len(store.sessions) > limits.max_sessions
+        is_spare = session.status == "archived" and len(store.sessions) + room > limits.max_sessions
         if is_spare and len(ended) == len(jobs):
             spare = len(jobs)
         forget = [job for number, job in enumerate(ended) if number < spare or _time(job.updated) < oldest]
@@ -33,9 +33,9 @@ async def collect(engine: Engine, store: SessionStore, limits: ReviewLimits) -> 
     return gone
 
 
-def check_room_for_job(jobs: list[Job], limits: ReviewLimits) -> None:
-    """Raises ``TooMany`` where nothing that has ended could make room."""
-    if sum(job.state not in FINAL for job in jobs) >= limits.max_jobs_per_session:
+def check_room_for_job(live: int, limits: ReviewLimits) -> None:
+    """Raises ``TooMany`` where ``live`` jobs of a session are all that it may have."""
+    if live >= limits.max_jobs_per_session:
         raise TooMany(
             f"This session has {limits.max_jobs_per_session} jobs that run or wait for you. Decide one of them first."
         )

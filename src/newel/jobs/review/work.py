@@ -29,6 +29,7 @@ from newel.agent.ports import AllowAll, Limits, RunConfig
 from newel.jobs.conversation import is_settled
 from newel.jobs.engine import Cancelled, Engine, EngineError, Lost, Outcome
 from newel.jobs.review.bench import Bench
+from newel.jobs.review.fold import JobState
 from newel.jobs.review.journal import JobJournal, event, find_jobs, params_of
 from newel.jobs.review.payloads import ChatEntry
 from newel.jobs.review.prompts import NO_CHANGES, system_prompt, task
@@ -62,12 +63,8 @@ class _Work:
 
     async def run(self) -> Outcome:
         state = self.journal.state
-        if state.is_finished:
-            return Outcome(
-                state="done" if state.status == "completed" else "failed", reason=state.error or ""
-            )
         if state.status not in {"queued", "running"}:
-            return Outcome(state="waiting", reason=state.status)
+            return outcome_of(state)
         try:
             if state.checkpoint_id is None:
                 await self.begin()
@@ -83,7 +80,7 @@ class _Work:
         if not await self.proposer.take_back():
             failure = failure or "What came of the last proposal is unknown."
         if state.status == "waiting_for_user":
-            return Outcome(state="waiting", reason=state.status)
+            return outcome_of(state)
         return await self.end(failure)
 
     async def begin(self) -> None:
@@ -153,10 +150,10 @@ class _Work:
             except anyio.get_cancelled_exc_class():
                 self.recorder.close()
                 raise
+        if self.recorder.is_closed:
+            return self.recorder.failure
         if failed:
             raise failed[0]
-        if self.recorder.failure:
-            return self.recorder.failure
         return "" if not ended or ended[0].reason == "done" else ended[0].message
 
     async def ask(self, question: str) -> str:
@@ -188,13 +185,22 @@ class _Work:
                 for review in reviews
             ]
             await journal.append(event("diff.generated", files=files, incomplete=failure or None))
-            return Outcome(state="waiting", reason="awaiting_review")
-        if failure:
-            words = NO_CHANGES.format(why=failure)
-            await journal.append(event("job.failed", error=words))
-            return Outcome(state="failed", reason=words)
-        await journal.append(event("job.completed", summary=journal.state.summary))
-        return Outcome(state="done")
+        elif failure:
+            await journal.append(event("job.failed", error=NO_CHANGES.format(why=failure)))
+        else:
+            await journal.append(event("job.completed", summary=journal.state.summary))
+        return outcome_of(journal.state)
+
+
+def outcome_of(state: JobState) -> Outcome:
+    """How a worker leaves a job that has come to this."""
+    match state.status:
+        case "completed":
+            return Outcome(state="done")
+        case "failed":
+            return Outcome(state="failed", reason=state.error or "")
+        case _:
+            return Outcome(state="waiting", reason=state.status)
 
 
 def _history(chat: Sequence[ChatEntry]) -> list[AppMessage]:

@@ -1,0 +1,202 @@
+"""A whole review, from the instruction to a rollback of a rollback. If it fails, a user's decision or file is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from newel.jobs.review.desk import ReviewDesk
+from newel.jobs.review.limits import ReviewLimits
+from newel.jobs.review.payloads import (
+    ContextRow,
+    Decision,
+    EditRequest,
+    JobView,
+    RollbackRequest,
+    RunRequest,
+    Splice,
+)
+from newel.providers.scripted import Scripted
+from newel.review.ledger import Conflict
+from tests.review_place import Place, calls, hunks, proposes, replace, says
+
+pytestmark = pytest.mark.anyio
+
+NOTES = "# Notes\n\nfirst\nsecond\nthird\n"
+PLAN = "plan\r\nstep one\r\nstep two\r\n"
+
+SCRIPT = (
+    calls("search_project", query="second"),
+    calls("read_file", file_path="notes.md"),
+    calls("clarify_user", question="In capitals?"),
+    proposes(
+        replace("notes.md", 4, "SECOND\n", edit_id="e_1"),
+        replace("notes.md", 1, "# NOTES\n", edit_id="e_2"),
+        replace("plan.md", 2, "STEP ONE\n", edit_id="e_3"),
+        {
+            "file_path": "new/made.md",
+            "operation": "insert",
+            "start_line": 1,
+            "new_text": "made\n",
+            "edit_id": "e_4",
+        },
+    ),
+    says("Three files in capitals."),
+    calls("read_file", file_path="notes.md"),
+    proposes(replace("notes.md", 3, "FIRST of mine\n", edit_id="e_5")),
+    says("One line more."),
+)
+
+
+class Story:
+    """The steps one by one. ``between`` is awaited after each."""
+
+    def __init__(self, at: Place, between: Callable[[], Awaitable[None]]) -> None:
+        self.at = at
+        self._between = between
+
+    @property
+    def desk(self) -> ReviewDesk:
+        return self.at.desk
+
+    async def step(self, made: Awaitable[Any]) -> Any:
+        answer = await made
+        await self._between()
+        return answer
+
+    async def decide(self, path: str, number: int, action: Any, job: JobView) -> Any:
+        hunk = hunks(job)[f"{path}/{number}"].hunk_id
+        rev = (await self.desk.file(path)).rev
+        return await self.step(
+            self.desk.decide(Decision(file_path=path, rev=rev, action=action, hunk_id=hunk))
+        )
+
+    async def propose(self) -> JobView:
+        """From the context row to a proposal over three files."""
+        session = await self.step(self.desk.create_session())
+        row = ContextRow(id="ctx_1", file_path="notes.md", start_line=4, end_line=4, content="second\n")
+        started = await self.step(
+            self.desk.run(
+                RunRequest(session_id=session.session_id, instruction="In capitals", context_rows=[row])
+            )
+        )
+        asked = await self.at.settled(started.job_id)
+        assert asked.question is not None
+        await self.step(self.desk.clarify(asked.id, asked.question.question_id, "Yes, all of it"))
+        return await self.at.settled(asked.id)
+
+    async def review(self, job: JobView) -> JobView:
+        """A user's edit beside the proposal, one hunk rejected, two accepted, and one decision undone."""
+        rev = (await self.desk.file("notes.md")).rev
+        splice = Splice(start_line=5, delete_lines=1, new_text="third, by me\n")
+        await self.step(self.desk.edit(EditRequest(file_path="notes.md", rev=rev, splices=[splice])))
+        job = await self.desk.job(job.id)
+        await self.decide("notes.md", 0, "reject", job)
+        await self.decide("notes.md", 1, "accept", job)
+        await self.decide("new/made.md", 0, "accept", job)
+        await self.decide("plan.md", 0, "reject", job)
+        rev = (await self.desk.file("plan.md")).rev
+        await self.step(self.desk.undo("plan.md", rev))
+        return await self.desk.job(job.id)
+
+
+async def tell(at: Place, between: Callable[[], Awaitable[None]]) -> dict[str, Any]:
+    """The story; returns what is left of it."""
+    story = Story(at, between)
+    job = await story.propose()
+    assert job.status == "awaiting_review"
+    assert {file.file_path for file in job.diff_bundle.files} == {"notes.md", "plan.md", "new/made.md"}  # type: ignore[union-attr]
+    job = await story.review(job)
+    shown = hunks(job)
+    decided = {name: (hunk.origin, hunk.accepted) for name, hunk in shown.items()}
+    assert decided == {
+        "notes.md/0": ("agent", False),
+        "notes.md/1": ("agent", True),
+        "notes.md/2": ("user", None),
+        "new/made.md/0": ("agent", True),
+        "plan.md/0": ("agent", None),
+    }
+    assert (at.read("notes.md"), at.read("plan.md")) == (NOTES, PLAN)
+    accepted = [shown[name].hunk_id for name in ("notes.md/1", "notes.md/2", "new/made.md/0")]
+    await story.step(story.desk.apply(job.session_id, job.id, accepted))
+    saved = "# Notes\n\nfirst\nSECOND\nthird, by me\n"
+    assert (at.read("notes.md"), at.read("plan.md"), at.read("new/made.md")) == (saved, PLAN, "made\n")
+
+    second = await story.step(
+        story.desk.run(RunRequest(session_id=job.session_id, instruction="And the first line"))
+    )
+    later = await at.settled(second.job_id)
+    outside = saved.replace("first\n", "first, changed elsewhere\n")
+    (at.root / "notes.md").write_text(outside)
+    with pytest.raises(Conflict):
+        await story.desk.apply(later.session_id, later.id, [hunks(later)["notes.md/0"].hunk_id])
+    assert at.read("notes.md") == outside
+    again = await at.settled((await story.step(story.desk.rerun(later.id))).job_id)
+    assert again.status == "awaiting_review"
+    await story.step(story.desk.apply(again.session_id, again.id, [hunks(again)["notes.md/0"].hunk_id]))
+    final = outside.replace("first, changed elsewhere\n", "FIRST anew\n")
+    assert at.read("notes.md") == final
+
+    assert job.checkpoint_id is not None
+    point = await story.desk.checkpoint(job.checkpoint_id)
+    assert set(point.affected_files) == {"notes.md", "plan.md", "new/made.md"}
+    hard = RollbackRequest(mode="hard_all")
+    back = await story.step(story.desk.rollback(job.checkpoint_id, hard))
+    assert at.read("notes.md") == final  # only the buffers changed
+    await story.step(story.desk.save(list(point.affected_files)))
+    assert (at.read("notes.md"), at.read("plan.md")) == (NOTES, PLAN)
+    assert not (at.root / "new/made.md").exists()
+    await story.step(story.desk.rollback(back.rollback_checkpoint_id, hard))
+    await story.step(story.desk.save(list(point.affected_files)))
+    assert (at.read("notes.md"), at.read("plan.md"), at.read("new/made.md")) == (final, PLAN, "made\n")
+    types = [event.type for event in (await story.desk.events(job.id)).events]
+    return {"types": types, "status": (await story.desk.job(job.id)).status}
+
+
+def script() -> Scripted:
+    anew = (
+        calls("read_file", file_path="notes.md"),
+        proposes(replace("notes.md", 3, "FIRST anew\n")),
+        says("On the new text."),
+    )
+    return Scripted([*SCRIPT, *anew])
+
+
+def place(folder: Path) -> Place:
+    at = Place(folder, script(), ReviewLimits())
+    (at.root / "notes.md").write_bytes(NOTES.encode())
+    (at.root / "plan.md").write_bytes(PLAN.encode())
+    return at
+
+
+async def test_a_review_ends_the_same_whether_or_not_the_process_ends_after_each_step(tmp_path: Path) -> None:
+    (tmp_path / "once").mkdir()
+    (tmp_path / "anew").mkdir()
+
+    async def stay() -> None:
+        pass
+
+    once = place(tmp_path / "once")
+    async with once.open():
+        first = await tell(once, stay)
+
+    anew = place(tmp_path / "anew")
+    async with AsyncExitStack() as outer:
+        inner = AsyncExitStack()
+
+        async def reopen() -> None:
+            await inner.aclose()
+            await inner.enter_async_context(anew.open())
+
+        outer.push_async_callback(inner.aclose)
+        await inner.enter_async_context(anew.open())
+        second = await tell(anew, reopen)
+    assert second == first
+    assert first["status"] == "completed"
+    assert {"checkpoint.rollback.started", "checkpoint.rollback.completed", "apply.completed"} <= set(
+        first["types"]
+    )

@@ -1,0 +1,139 @@
+"""A project under review for tests: real files, a real engine and ledger, and a model that answers from a script."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from newel.agent.messages import AssistantMessage, TextContent, ToolCall, new_id
+from newel.agent.ports import Model, ModelRequest, Provider, RunConfig
+from newel.agent.transform import Transformer
+from newel.jobs.review.bench import Bench
+from newel.jobs.review.desk import ReviewDesk
+from newel.jobs.review.limits import ReviewLimits
+from newel.jobs.review.payloads import JobView, RunRequest
+from newel.jobs.sqlite import SqliteEngine, open_engine
+from newel.jobs.worker import Worker
+from newel.providers.scripted import Answer, Scripted
+from newel.review.checkpoints import Checkpoints
+from newel.review.saving import Saver
+from newel.review.store import Ledger
+from newel.workspace.local import LocalWorkspace
+
+SETTLED = {"waiting_for_user", "awaiting_review", "completed", "failed"}
+
+
+def says(text: str) -> AssistantMessage:
+    return AssistantMessage(content=[TextContent(text)])
+
+
+def calls(name: str, **arguments: Any) -> AssistantMessage:
+    return AssistantMessage(
+        content=[ToolCall(id=f"tc_{new_id()[:8]}", name=name, arguments=arguments)], stop_reason="toolUse"
+    )
+
+
+def replace(path: str, line: int, text: str, *, end: int | None = None, **more: Any) -> dict[str, Any]:
+    """A replacement of one line, or of those up to ``end``."""
+    return {
+        "file_path": path,
+        "operation": "replace",
+        "start_line": line,
+        "end_line": end or line,
+        "new_text": text,
+        **more,
+    }
+
+
+def proposes(*edits: dict[str, Any]) -> AssistantMessage:
+    return calls("propose_edits", edits=list(edits))
+
+
+class Place:
+    """A desk with its worker; ``reopen`` ends both and starts them anew on what they kept, as a new process would."""
+
+    def __init__(self, folder: Path, provider: Provider, limits: ReviewLimits) -> None:
+        self.root = folder / "project"
+        self.root.mkdir(exist_ok=True)
+        self._folder = folder
+        self._limits = limits
+        self.provider = provider
+        self.engine: SqliteEngine
+        self.ledger: Ledger
+        self.desk: ReviewDesk
+
+    @asynccontextmanager
+    async def open(self, *, working: bool = True) -> AsyncGenerator[ReviewDesk]:
+        async with open_engine(self._folder / "jobs") as engine:
+            with Ledger.open(self._folder / "review") as ledger:
+                workspace = LocalWorkspace(str(self.root))
+                saver = Saver(ledger, workspace)
+                self.engine, self.ledger = engine, ledger
+                self.desk = await ReviewDesk.open(
+                    Bench(
+                        engine=engine,
+                        ledger=ledger,
+                        workspace=workspace,
+                        saver=saver,
+                        checkpoints=Checkpoints(ledger, saver),
+                        provider=self.provider,
+                        config=RunConfig(model=Model("mock-model"), transform=Transformer()),
+                        limits=self._limits,
+                    )
+                )
+                async with anyio.create_task_group() as tasks:
+                    if working:
+                        tasks.start_soon(Worker(engine, self.desk.handlers, slots=4).run)
+                    yield self.desk
+                    tasks.cancel_scope.cancel()
+
+    def write(self, **files: str) -> None:
+        for name, text in files.items():
+            (self.root / f"{name}.md").write_bytes(text.encode())
+
+    def read(self, name: str) -> str:
+        return (self.root / name).read_bytes().decode()
+
+    async def start(self, instruction: str = "Do it", session: str | None = None, **more: Any) -> JobView:
+        """A job that was begun, and where it came to."""
+        if session is None:
+            session = (await self.desk.create_session()).session_id
+        request = RunRequest(session_id=session, instruction=instruction, **more)
+        return await self.settled((await self.desk.run(request)).job_id)
+
+    async def settled(self, job: str) -> JobView:
+        """The job once it has ended or waits for somebody."""
+        with anyio.fail_after(20):
+            while (view := await self.desk.job(job)).status not in SETTLED:  # noqa: ASYNC110 — clients poll, too
+                await anyio.sleep(0.005)
+        return view
+
+    async def types(self, job: str) -> list[str]:
+        return [each.type for each in (await self.desk.events(job)).events]
+
+
+@asynccontextmanager
+async def place(folder: Path, *script: Answer, limits: ReviewLimits | None = None) -> AsyncGenerator[Place]:
+    """A place whose model answers from ``script``, with its desk open."""
+    made = Place(folder, Scripted(script), limits or ReviewLimits())
+    async with made.open():
+        yield made
+
+
+def hunks(view: JobView) -> Mapping[str, Any]:
+    """A bundle's hunks by file and the place among its hunks: ``a.md/0``."""
+    assert view.diff_bundle is not None
+    return {
+        f"{file.file_path}/{number}": hunk
+        for file in view.diff_bundle.files
+        for number, hunk in enumerate(file.hunks)
+    }
+
+
+def said_to(request: ModelRequest) -> str:
+    """All that a request holds, as one text."""
+    return "\n".join(str(message) for message in request.messages)
