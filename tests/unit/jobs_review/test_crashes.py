@@ -15,7 +15,7 @@ from newel.jobs.engine import Outcome
 from newel.jobs.review.journal import JobJournal, event
 from newel.jobs.review.limits import ReviewLimits
 from newel.jobs.review.payloads import RunRequest
-from newel.providers.scripted import Scripted
+from newel.providers.scripted import Answer, Scripted
 from newel.review.proposal import propose
 from newel.review.store import Intent, Saving
 from newel.review.text import lines_of, text_hash
@@ -27,8 +27,8 @@ pytestmark = pytest.mark.anyio
 TEXT = "one\ntwo\nthree\n"
 
 
-def at(folder: Path, *script: object) -> Place:
-    made = Place(folder, Scripted(script), ReviewLimits())  # type: ignore[arg-type]
+def at(folder: Path, *script: Answer) -> Place:
+    made = Place(folder, Scripted(script), ReviewLimits())
     made.write(a=TEXT, b=TEXT)
     return made
 

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from newel.agent.messages import AssistantMessage
+from newel.agent.ports import ModelRequest
 from newel.jobs.review.errors import QuestionClosed, WrongState
 from newel.jobs.review.limits import ReviewLimits
 from newel.jobs.review.payloads import ContextRow, Decision, EditRequest, Splice, ToolConfig
-from newel.providers.scripted import Scripted
+from newel.providers.scripted import Answer, Scripted
 from newel.review.ledger import Conflict, NeedsChoice, StaleRevision, UnknownHunk
 from tests.review_place import Place, calls, hunks, place, proposes, replace, said_to, says
 
@@ -101,7 +103,7 @@ async def test_a_question_waits_for_its_answer_as_long_as_it_takes(tmp_path: Pat
 
 
 async def test_a_skipped_question_says_so_to_the_model(tmp_path: Path) -> None:
-    script = (
+    script: tuple[Answer, ...] = (
         calls("clarify_user", question="Which?"),
         lambda request: says("skipped" if "no_user_answer" in said_to(request) else "?"),
     )
@@ -215,7 +217,7 @@ async def test_a_file_that_changed_since_the_review_was_shown_is_a_conflict_and_
         again = await at.settled((await at.desk.rerun(view.id)).job_id)
         assert again.rerun_of == view.id
         assert isinstance(at.provider, Scripted)
-        assert "-line 3\n+third\n" in at.provider.requests[-1].messages[-1].text  # type: ignore[union-attr]
+        assert "-line 3\\n+third\\n" in said_to(at.provider.requests[-1])
         await at.desk.apply(view.session_id, view.id, ids[1:])
         assert at.read("a.md") == outside.replace("line 20\n", "zwanzig\n")
         assert at.read("b.md") == TEXT.replace("line 1\n", "eins\n")
@@ -224,14 +226,14 @@ async def test_a_file_that_changed_since_the_review_was_shown_is_a_conflict_and_
 async def test_a_file_that_changed_since_the_model_read_it_is_read_again(tmp_path: Path) -> None:
     at = Place(tmp_path, Scripted([]), ReviewLimits())
 
-    def meanwhile(_: object) -> object:
+    def meanwhile(_: ModelRequest) -> AssistantMessage:
         at.write(a="new first line\n" + TEXT)
         return proposes(replace("a.md", 3, "drei\n"))
 
     at.provider = Scripted(
         [
             calls("read_file", file_path="a.md"),
-            meanwhile,  # type: ignore[list-item]
+            meanwhile,
             calls("read_file", file_path="a.md"),
             proposes(replace("a.md", 4, "drei\n")),
             says("Done."),
