@@ -48,6 +48,9 @@ TOOL_ALIASES: Final[dict[str, tuple[str, ...]]] = {
         "exec",
         "terminal",
     ),
+    "search_project": ("grep", "Grep", "search", "search_files"),
+    "list_files": ("list_dir", "ls", "glob", "Glob"),
+    "clarify_user": ("ask_user", "ask_question"),
 }
 
 _PATH: Final = ("path", "filePath", "filepath", "filename", "file_name", "fileName", "file", "target_file")
@@ -82,6 +85,9 @@ ARGUMENT_ALIASES: Final[dict[str, dict[str, str]]] = {
         **dict.fromkeys(("cmd", "script", "code", "shell_command", "bash_command"), "command"),
         **dict.fromkeys(("timeout_seconds", "timeoutSeconds", "timeout_secs"), "timeout"),
     },
+    "read_file": dict.fromkeys(_PATH, "file_path"),
+    "search_project": dict.fromkeys(("pattern", "text"), "query"),
+    "list_files": dict.fromkeys(("path", "directory", "folder"), "prefix"),
 }
 
 COMMENTARY: Final = frozenset({"description", "explanation", "reason", "rationale"})

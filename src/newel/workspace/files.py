@@ -47,11 +47,17 @@ def entries(path: str, limit: int) -> list[Entry]:
     try:
         with os.scandir(path) as names:
             for _, item in zip(range(limit), names, strict=False):
-                kind: Kind = "directory" if item.is_dir() else "file" if item.is_file() else "other"
-                found.append(Entry(item.name, kind))
+                found.append(Entry(item.name, _kind(item)))
     except OSError as error:
         raise failure("list", path, error) from error
     return sorted(found, key=lambda entry: entry.name)
+
+
+def _kind(item: os.DirEntry[str]) -> Kind:
+    try:
+        return "directory" if item.is_dir() else "file" if item.is_file() else "other"
+    except OSError:  # a link that leads to itself
+        return "other"
 
 
 def open_regular(path: str) -> tuple[int, int]:

@@ -93,6 +93,7 @@ class TestReading:
         (root(workspace) / "a").mkdir()
         (root(workspace) / "link").symlink_to("a")
         (root(workspace) / "dangling").symlink_to("nowhere")
+        (root(workspace) / "loop").symlink_to("loop")
         info = await workspace.stat(workspace.root + "/b.txt")
         assert info is not None
         assert (info.kind, info.size) == ("file", 5)
@@ -102,6 +103,7 @@ class TestReading:
             Entry("b.txt", "file"),
             Entry("dangling", "other"),
             Entry("link", "directory"),
+            Entry("loop", "other"),
         ]
         assert len(await workspace.list(workspace.root, limit=2)) == 2
 
