@@ -115,15 +115,26 @@ def chosen() -> Iterator[Case]:
 
 def at_the_limits() -> Iterator[Case]:
     """As much as is compared, and one more."""
-    half = MAX_EDITS // 4
-    a = [*["p\n"] * half, *["x\n"] * 2, *["p\n"] * half]
-    b = [*["q\n"] * half, *["x\n"] * 2, *["q\n"] * half]
-    yield "as many edits as are looked for", a, b
-    yield "one edit more", a, [*b, "q\n"]
-    yield "one edit more between anchors", ["top\n", *a, "end\n", "z\n"], ["top\n", *b, "q\n", "end\n", "y\n"]
-    # Each depth takes two levels off; what is left of them at the last one is compared line by line.
-    for levels in (2 * MAX_DEPTH + MAX_EDITS // 2, 2 * MAX_DEPTH + MAX_EDITS // 2 + 1):
-        yield f"anchors between anchors, {levels} levels", nested(levels, "x\n"), nested(levels, "y\n")
+    for name, more in (("as many lines as are given up for a match", 0), ("one line more than that", 1)):
+        a = [*["p\n"] * (MAX_EDITS // 2), *["x\n"] * 2, *["p\n"] * 9]
+        b = [*["q\n"] * (MAX_EDITS // 2 + more), *["x\n"] * 2, *["q\n"] * 9]
+        yield name, a, b
+        yield f"{name}, between anchors", ["top\n", *a, "end\n", "z\n"], ["top\n", *b, "end\n", "y\n"]
+    for name, words, size in (("records", 150, 400), ("a log", 6, 900), ("two words", 2, 900)):
+        rng = drawing(size)
+        a = [f"w{drawn_below(rng, words)}\n" for _ in range(size)]
+        yield f"{name}, in several pieces", a, edited(rng, a, words, size // 6)
+    rng = drawing(1986)
+    a = [f"w{drawn_below(rng, 150)}\n" for _ in range(600)]
+    yield "nothing to do with each other", a, [f"w{drawn_below(rng, 150)}\n" for _ in range(600)]
+    yield (
+        "much on one side alone",
+        [*["p\n"] * 5, "x\n", "x\n"],
+        [*["q\n"] * 190, "x\n", "x\n", *["q\n"] * 300],
+    )
+    for levels in (2 * MAX_DEPTH, 2 * MAX_DEPTH + 6):  # each depth takes two levels off
+        a, b = nested(levels, ["x\n"] * MAX_EDITS), nested(levels, ["y\n"] * MAX_EDITS)
+        yield f"anchors between anchors, {levels} levels", a, b
     rng = drawing(3_000)
     a, b = ["same\n"] * 3_000, ["same\n"] * 3_000
     for _ in range(40):
@@ -149,12 +160,11 @@ def different(gaps: int) -> tuple[Lines, Lines]:
     return a, b
 
 
-def nested(depth: int, odd: str) -> Lines:
+def nested(levels: int, odd: Lines) -> Lines:
     """Lines of which each stands once only when the gap between the ones before it is looked at."""
     lines: Lines = []
-    for level in range(1, depth + 1):
-        lines += [f"u{level}\n", f"u{level - 1}\n"] if level > 1 else [f"u{level}\n"]
-        lines.append(odd)
+    for level in range(levels):
+        lines += [f"u{level}\n", f"u{level - 1}\n", *odd]
     return lines
 
 
@@ -164,13 +174,13 @@ def drawn(count: int = 360) -> Iterator[Case]:
     for number in range(count):
         words = (1, 2, 3, 5, 12, 60)[number % 6]
         a = texts(rng, words, 40)
-        b = texts(rng, words, 40) if number % 4 == 0 else edited(rng, a, words)
+        b = texts(rng, words, 40) if number % 4 == 0 else edited(rng, a, words, 1 + drawn_below(rng, 6))
         yield f"drawn {number}", a, b
 
 
-def edited(rng: random.Random, lines: Sequence[str], words: int) -> Lines:
+def edited(rng: random.Random, lines: Sequence[str], words: int, edits: int) -> Lines:
     new = list(lines)
-    for _ in range(1 + drawn_below(rng, 6)):
+    for _ in range(edits):
         at = drawn_below(rng, len(new) + 1)
         new[at : at + drawn_below(rng, 4)] = texts(rng, words, 4)
     if drawn_below(rng, 5) == 0:

@@ -24,8 +24,14 @@ export const diff = (a, b) => {
       continue;
     }
     const anchors = depth < MAX_DEPTH ? anchorsOf(a, b, gap) : [];
-    if (anchors.length > 0) later(between(a, b, anchors, gap), depth + 1);
-    else spans.push(...between(a, b, shortest(a, b, gap, steps), gap));
+    if (anchors.length > 0) {
+      later(between(a, b, anchors, gap), depth + 1);
+      continue;
+    }
+    const { matches, isWhole } = shortest(a, b, gap, steps);
+    const pieces = between(a, b, matches, gap);
+    if (matches.length > 0 && !isWhole) later([pieces.pop()], depth);
+    spans.push(...pieces);
   }
   return spans.sort((one, other) => one[0] - other[0] || one[2] - other[2]);
 };
@@ -97,7 +103,10 @@ const firstNotBelow = (ascends, value) => {
   return low;
 };
 
-/** The matches of the shortest edit script, none where it would cost too much. Takes what it costs from `steps`. */
+/**
+ * The matches of the shortest edit script, or of as much of it as `MAX_EDITS` lead to; none if the steps run out. Takes
+ * what it costs from `steps`.
+ */
 const shortest = (a, b, gap, steps) => {
   const [a0, a1, b0, b1] = gap;
   const [n, m] = [a1 - a0, b1 - b0];
@@ -114,25 +123,29 @@ const shortest = (a, b, gap, steps) => {
       while (x < n && x - k < m && a[a0 + x] === b[b0 + x - k]) x++;
       furthest[middle + k] = x;
       steps.left -= x - start + 1;
-      if (x >= n && x - k >= m) return trace(rounds, gap);
+      if (x >= n && x - k >= m) return { matches: trace(rounds, gap, n, m), isWhole: true };
       if (steps.left <= 0) {
         steps.left = 0;
-        return [];
+        return { matches: [] };
       }
     }
   }
-  return [];
+  let best = null;
+  for (let k = -limit; k <= limit; k += 2) {
+    const x = furthest[middle + k];
+    if (x <= n && x - k <= m && (best === null || 2 * x - k > 2 * best.x - best.k)) best = { x, k };
+  }
+  return { matches: best === null ? [] : trace(rounds, gap, best.x, best.x - best.k) };
 };
 
 const goesDown = (k, edits, left, right) => k === -edits || (k !== edits && left < right);
 
 /**
- * Back along the path that `shortest` found, to its matches in their order. `rounds` has for each number of edits how far
- * one got with one less, from diagonal `-edits - 1` on.
+ * Back from `x, y` on the path that `shortest` found, to its matches in their order. `rounds` has for each number of edits
+ * how far one got with one less, from diagonal `-edits - 1` on.
  */
-const trace = (rounds, [a0, a1, b0, b1]) => {
+const trace = (rounds, [a0, , b0], x, y) => {
   const matches = [];
-  let [x, y] = [a1 - a0, b1 - b0];
   for (let edits = rounds.length - 1; edits >= 0; edits--) {
     const k = x - y;
     const [left, right] = [rounds[edits][k + edits], rounds[edits][k + edits + 2]];

@@ -1,8 +1,8 @@
 """Which lines differ: patience diff, and within its gaps the shortest edit script as far as that is cheap.
 
 Lines that occur once on both sides are anchors, as far as they stand in the same order; between two anchors the same is
-tried again. What has no such lines is compared by Myers' algorithm (An O(ND) Difference Algorithm, 1986), and replaced as
-a whole where that would cost too much. ``web/src/patience.js`` does exactly the same: change both.
+tried again. What has no such lines is compared by Myers' algorithm (An O(ND) Difference Algorithm, 1986), piece by piece
+where it is long, and replaced as a whole where that finds nothing in common or would cost too much. ``web/src/patience.js`` does exactly the same: change both.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 MAX_EDITS: Final = 200
-"""Lines that may differ between two anchors before they are no longer compared one by one."""
+"""Lines that may differ before the way so far is taken for the right one, and the next piece begins behind it."""
 
 MAX_DEPTH: Final = 32
 """How often anchors are looked for between anchors. Texts seldom need five; one can be made that needs thousands."""
@@ -46,8 +46,12 @@ def diff(old: Sequence[object], new: Sequence[object]) -> list[Span]:
         elif depth < MAX_DEPTH and (anchors := _anchors(a, b, gap)):
             todo += [(inner, depth + 1) for inner in _between(a, b, anchors, gap)]
         else:
-            found, steps = _shortest(a, b, gap, steps)
-            spans += _between(a, b, found, gap)
+            way = _shortest(a, b, gap, steps)
+            steps = way.steps
+            pieces = _between(a, b, way.matches, gap)
+            if way.matches and not way.is_whole:
+                todo.append((pieces.pop(), depth))
+            spans += pieces
     return sorted(spans)
 
 
@@ -61,9 +65,7 @@ def _trimmed(a: list[object], b: list[object], gap: Span) -> Span:
     return Span(a0, a1, b0, b1)
 
 
-def _between(
-    a: list[object], b: list[object], matches: Sequence[tuple[int, int]], gap: Span
-) -> list[Span]:
+def _between(a: list[object], b: list[object], matches: Sequence[tuple[int, int]], gap: Span) -> list[Span]:
     """What differs between matches, which are given in their order."""
     spans: list[Span] = []
     a0, b0 = gap.a0, gap.b0
@@ -106,12 +108,18 @@ def _ascending(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return series
 
 
-def _shortest(
-    a: list[object], b: list[object], gap: Span, steps: int
-) -> tuple[list[tuple[int, int]], int]:
-    """The matches of the shortest edit script, and how many of ``steps`` are left. No matches where it has more than
-    ``MAX_EDITS`` edits, or the steps do not suffice.
+class Way(NamedTuple):
+    """Lines that match, in their order; how many steps are left; and whether this is all of the shortest edit script, or
+    else what ``MAX_EDITS`` of its edits reach, with nothing known of what is behind the last match.
     """
+
+    matches: list[tuple[int, int]]
+    steps: int
+    is_whole: bool = False
+
+
+def _shortest(a: list[object], b: list[object], gap: Span, steps: int) -> Way:
+    """The shortest edit script as far as ``MAX_EDITS`` lead; without any match if the steps run out."""
     a0, b0 = gap.a0, gap.b0
     n, m = gap.a1 - a0, gap.b1 - b0
     limit = min(n + m, MAX_EDITS)
@@ -129,18 +137,19 @@ def _shortest(
             furthest[middle + k] = x
             steps -= x - start + 1
             if x >= n and y >= m:
-                return _trace(rounds, gap), steps
+                return Way(_trace(rounds, gap, n, m), steps, is_whole=True)
             if steps <= 0:
-                return [], 0
-    return [], steps
+                return Way([], 0)
+    ends = ((furthest[middle + k], furthest[middle + k] - k) for k in range(-limit, limit + 1, 2))
+    best = max((end for end in ends if end[0] <= n and end[1] <= m), key=sum, default=None)
+    return Way(_trace(rounds, gap, *best) if best else [], steps)
 
 
-def _trace(rounds: list[list[int]], gap: Span) -> list[tuple[int, int]]:
-    """Back along the path that ``_shortest`` found, to its matches in their order. ``rounds`` has for each number of edits
+def _trace(rounds: list[list[int]], gap: Span, x: int, y: int) -> list[tuple[int, int]]:
+    """Back from ``x, y`` on the path that ``_shortest`` found, to its matches in their order. ``rounds`` has for each number of edits
     how far one got with one less, from diagonal ``-edits - 1`` on.
     """
     matches: list[tuple[int, int]] = []
-    x, y = gap.a1 - gap.a0, gap.b1 - gap.b0
     for edits in range(len(rounds) - 1, -1, -1):
         k = x - y
         left, right = rounds[edits][k + edits], rounds[edits][k + edits + 2]
