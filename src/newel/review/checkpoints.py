@@ -263,7 +263,7 @@ class Checkpoints:
         review, entries = self._read(path)
         if plan.mode == "hard_all":
             before = _before_of(checkpoint, path)
-            then = _then(review, entries, checkpoint.run, before)
+            then = _then(review, entries, checkpoint, before)
             after = _as_then(review, then) if then else restored(review, self._lines(before), _hunk_id)
             names = tuple(hunk.id for hunk in review.hunks if hunk not in after.hunks)
             return _Step(review, review if _is_same(review, after) else after, names)
@@ -312,19 +312,29 @@ def _rewound(review: FileReview, entries: Sequence[Entry]) -> FileReview:
     return review
 
 
-def _then(review: FileReview, entries: Sequence[Entry], run: str, before: Before) -> FileReview | None:
-    """The review when a checkpoint was taken: the last one, before the run changed it, with the file that the checkpoint
-    has, on the disk or in the buffer. None if the ledger did not know the file then.
+def _then(
+    review: FileReview, entries: Sequence[Entry], checkpoint: Checkpoint, before: Before
+) -> FileReview | None:
+    """The review when a checkpoint was taken: the last one, before the run changed it, whose buffer is the file that the
+    checkpoint has, or else whose base is. None if the ledger did not know the file then.
     """
-    wanted = f"sha256:{before.blob}" if before.blob else text_hash(())
-    first = next((n for n, each in enumerate(entries) if each.run == run), len(entries))
-    then = _rewound(review, entries[first:])
-    for each in reversed([None, *entries[:first]]):
-        if wanted in {text_hash(buffer(then)), text_hash(then.base)}:
-            return then
-        if each is not None:
-            then = patched(then, reverse(each.forward))
-    return None
+    first = next((n for n, each in enumerate(entries) if each.run == checkpoint.run), len(entries))
+    then = [_rewound(review, entries[first:])]
+    for each in reversed(entries[:first]):
+        if each.ts < checkpoint.created:
+            break
+        then.append(patched(then[-1], reverse(each.forward)))
+    by_buffer = (each for each in then if _is(buffer(each), before))
+    by_base = (each for each in then if _is(each.base, before))
+    return next(by_buffer, None) or next(by_base, None)
+
+
+def _is(lines: Lines, before: Before) -> bool:
+    """Whether lines make the file that a checkpoint has."""
+    content = content_of(lines)
+    if content is None or not before.blob:
+        return content is None and not before.blob
+    return text_hash(lines) == f"sha256:{before.blob}" and content.mode == before.mode
 
 
 def _as_then(review: FileReview, then: FileReview) -> FileReview:

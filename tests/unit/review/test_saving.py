@@ -4,70 +4,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 
 import pytest
 
-from newel.review.decisions import accept, reject
+from newel.review.decisions import reject
 from newel.review.edits import edit
-from newel.review.ledger import Conflict, FileReview, Layer, Origin, StaleRevision, UnknownHunk, buffer
+from newel.review.ledger import Conflict, Layer, StaleRevision, UnknownHunk, buffer
 from newel.review.rollback import restored
 from newel.review.saving import NotAFile, NotText, OutsideProject, Saver, checked_path
 from newel.review.store import Intent, Ledger, Saving
 from newel.review.text import lines_of, text_hash
 from newel.workspace.local import LocalWorkspace
+from tests.unit.review.project import Project
 
 pytestmark = pytest.mark.anyio
-IDS = count(1)
-
-
-class Project:
-    """A folder, its ledger, and what is proposed for its files."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder / "project"
-        self.folder.mkdir()
-        self.ledger = Ledger.open(folder / "ledger")
-        self.saver = Saver(self.ledger, LocalWorkspace(str(self.folder)))
-
-    def file(self, name: str, data: bytes, mode: int = 0o644) -> Path:
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-        path.chmod(mode)
-        return path
-
-    async def propose(
-        self, name: str, start: int, end: int, new: bytes | None, origin: Origin = "agent"
-    ) -> str:
-        """Lines ``start:end`` of the buffer, which count from 1, give way to others; 0 is the head. Returns the hunk's id."""
-        await self.saver.refresh(name)
-        hunk = f"h_{next(IDS)}"
-        lines = lines_of(new)[1:] if start else lines_of(new)
-        layer = Layer(origin=origin, lines=lines, run="r" if origin == "agent" else "")
-        self.ledger.change(name, "propose", lambda now: edit(now, start, end, layer, lambda: hunk), run="r")
-        return hunk
-
-    def accept(self, name: str, *hunks: str) -> FileReview:
-        for hunk in hunks:
-            self.ledger.change(name, "accept", lambda now, hunk=hunk: accept(now, hunk))
-        return self.ledger.get(name)
-
-    def agrees(self, name: str) -> bool:
-        """Whether the ledger's base is what the disk has."""
-        path = self.folder / name
-        base = self.ledger.get(name).base
-        if not path.exists():
-            return base == ()
-        return base == lines_of(path.read_bytes(), path.stat().st_mode & 0o777)
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Iterator[Project]:
-    made = Project(tmp_path)
-    yield made
-    made.ledger.close()
+    with Ledger.open(tmp_path / "ledger") as ledger:
+        yield Project(tmp_path / "project", ledger)
 
 
 async def test_only_what_was_accepted_is_written_and_all_else_stays_to_the_byte(project: Project) -> None:
@@ -90,12 +47,8 @@ async def test_files_are_created_deleted_and_made_executable(project: Project) -
     chosen = {
         "deep/new": [await project.propose("deep/new", 0, 0, b"hello")],
         "old": [await project.propose("old", 0, 2, None)],
-        "tool": [await project.propose("tool", 0, 1, b"")],
+        "tool": [await project.propose("tool", 0, 1, b"", mode=0o755)],
     }
-    project.ledger.undo("tool")
-    head = Layer(origin="agent", lines=("\x00755\n",), run="r")
-    project.ledger.change("tool", "propose", lambda now: edit(now, 0, 1, head, lambda: "h_x"))
-    chosen["tool"] = ["h_x"]
     saved = await project.saver.save(chosen)
     assert [one.applied for one in saved] == [1, 1, 1]
     assert (project.folder / "deep/new").read_bytes() == b"hello"
@@ -163,7 +116,7 @@ async def test_bytes_that_are_no_text_come_back_whole(project: Project) -> None:
 async def test_a_text_that_would_hold_a_nul_is_not_written(project: Project) -> None:
     path = project.file("a", b"1\n2\n")
     layer = Layer(origin="user", lines=("x\0y\n",))
-    project.ledger.change("a", "rebase", lambda now: FileReview(path="a", base=lines_of(b"1\n2\n"), rev=1))
+    await project.saver.refresh("a")
     project.ledger.change("a", "user_edit", lambda now: edit(now, 1, 2, layer, lambda: "h_n"))
     with pytest.raises(NotText):
         await project.saver.save({"a": None})
@@ -266,7 +219,7 @@ async def test_a_file_has_one_name(project: Project) -> None:
         assert checked_path(root, name) == "src/a.py"
     assert checked_path(root, "not/there") == "not/there"
     assert checked_path(root, ".gitignore") == ".gitignore"
-    with pytest.raises(OutsideProject, match="leads to src/a.py"):
+    with pytest.raises(OutsideProject, match="leads to src/a"):
         await project.saver.refresh("link/a.py")
 
 

@@ -1,0 +1,28 @@
+"""Saves or rolls back in a process of its own, which may be killed: ``saving_child.py FOLDER save|rollback``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import anyio
+
+from newel.review.checkpoints import Checkpoints
+from newel.review.saving import Saver
+from newel.review.store import Ledger
+from newel.workspace.local import LocalWorkspace
+
+
+async def main(folder: Path, what: str) -> None:
+    with Ledger.open(folder / "ledger") as ledger:
+        saver = Saver(ledger, LocalWorkspace(str(folder / "project")))
+        await saver.recover()
+        if what == "rollback":
+            points = Checkpoints(ledger, saver)
+            first = ledger.checkpoints()[-1]
+            await points.rollback(await points.plan(first.id, "hard_all"))
+        await saver.save(dict.fromkeys(ledger.paths()))
+
+
+if __name__ == "__main__":
+    anyio.run(main, Path(sys.argv[1]), sys.argv[2])

@@ -1,0 +1,247 @@
+"""Processes that die in the midst of a save, disks that fill, folders that refuse: files and ledger agree afterwards."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from newel.review.checkpoints import Checkpoints
+from newel.review.saving import OutsideProject
+from newel.review.store import Ledger
+from tests.faults import saving_child
+from tests.unit.review.project import Project
+
+pytestmark = pytest.mark.anyio
+
+CHILD = Path(__file__).with_name("saving_child.py")
+STRACE = shutil.which("strace")
+CALLS = ["fsync", "fdatasync", "rename", "link", "unlink"]
+"""What a save does to the disk."""
+
+Files = dict[str, tuple[bytes, int] | None]
+OLD: Files = {"a": (b"1\r\n2\n", 0o640), "b": (b"gone\n", 0o600), "new": None, "tool": (b"#!\n", 0o644)}
+NEW: Files = {"a": (b"1\r\ntwo\n", 0o640), "b": None, "new": (b"new", 0o644), "tool": (b"#!\n", 0o755)}
+
+
+def files(project: Project) -> Files:
+    paths = {name: project.folder / name for name in OLD}
+    return {
+        name: (path.read_bytes(), path.stat().st_mode & 0o777) if path.exists() else None
+        for name, path in paths.items()
+    }
+
+
+async def proposed(project: Project) -> None:
+    """Four files as they were, a checkpoint, and what they shall become: accepted, and not saved."""
+    points = Checkpoints(project.ledger, project.saver)
+    point = await points.begin("r")
+    for name, there in OLD.items():
+        if there:
+            project.file(name, *there)
+        await points.touch(point.id, name)
+    hunks = {
+        "a": await project.propose("a", 2, 3, b"two\n"),
+        "b": await project.propose("b", 0, 2, None),
+        "new": await project.propose("new", 0, 0, b"new"),
+        "tool": await project.propose("tool", 0, 1, b"", mode=0o755),
+    }
+    for name, hunk in hunks.items():
+        project.accept(name, hunk)
+
+
+def killed(folder: Path, what: str, call: str, step: int) -> bool:
+    """Run the child until it is killed, at its ``step``-th such call; False if it came to its end before that."""
+    command = [sys.executable, str(CHILD), str(folder), what]
+    if not STRACE:
+        with subprocess.Popen(command) as child:
+            time.sleep(random.uniform(0.2, 0.6))  # noqa: S311 — any moment will do
+            child.kill()
+        return step < 4
+    inject = f"inject={call}:signal=SIGKILL:when={step}"
+    strace = [STRACE, "-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}", "-e", inject]
+    ended = subprocess.run([*strace, *command], check=False, capture_output=True, text=True, timeout=20)
+    assert ended.returncode in {0, -9, 137}, ended.stderr
+    return ended.returncode != 0
+
+
+def copied(origin: Path, folder: Path) -> Project:
+    """A project as it was prepared, to be killed once more."""
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(origin, folder)
+    return Project(folder / "project", Ledger.open(folder / "ledger"))
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("what", ["save", "rollback"])
+async def test_a_process_that_is_killed_at_any_step_leaves_what_the_next_one_finishes(
+    tmp_path: Path, what: str, call: str
+) -> None:
+    with Ledger.open(tmp_path / "origin" / "ledger") as ledger:
+        project = Project(tmp_path / "origin" / "project", ledger)
+        await proposed(project)
+        if what == "rollback":
+            await project.saver.save(dict.fromkeys(OLD))
+    start, end = (OLD, NEW) if what == "save" else (NEW, OLD)
+    steps = 0
+    while True:
+        steps += 1
+        project = copied(tmp_path / "origin", tmp_path / "copy")
+        with project.ledger:
+            is_killed = killed(tmp_path / "copy", what, call, steps)
+            left, begun = files(project), project.ledger.intents()
+            assert all(left[name] in {start[name], end[name]} for name in OLD)
+            await project.saver.recover()
+            assert files(project) == (end if begun else left)
+            assert project.ledger.intents() == []
+            assert all(project.agrees(name) for name in OLD)
+            await saving_child.main(tmp_path / "copy", what)
+            assert files(project) == end
+            assert_saved_once(project, what)
+        if not is_killed:
+            break
+    assert steps > 1
+
+
+def assert_saved_once(project: Project, what: str) -> None:
+    for name in OLD:
+        review = project.ledger.get(name)
+        assert review.hunks == ()
+        assert len({one.id for one in review.applied}) == len(review.applied) == (1 if what == "save" else 2)
+
+
+FULL = """
+import resource, sys, anyio
+from pathlib import Path
+from newel.review.saving import Saver, SaveFailed
+from newel.review.store import Ledger
+from newel.workspace.local import LocalWorkspace
+
+async def main():
+    folder = Path(sys.argv[1])
+    with Ledger.open(folder / "ledger") as ledger:
+        saver = Saver(ledger, LocalWorkspace(str(folder / "project")))
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, limits[1]))
+        try:
+            await saver.save({"first": None, "large": None, "third": None})
+        except SaveFailed as error:
+            print([one.path for one in error.saved])
+            print(error)
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+anyio.run(main)
+"""
+
+READ_ONLY = """
+import os, sys, anyio
+from pathlib import Path
+from newel.review.edits import edit
+from newel.review.ledger import Layer
+from newel.review.saving import Saver, SaveFailed
+from newel.review.store import Ledger
+from newel.review.text import lines_of
+from newel.workspace.local import LocalWorkspace
+
+async def main():
+    if os.geteuid() == 0:  # root may write anywhere, so be someone else
+        os.seteuid(65534)
+    with Ledger.open(None) as ledger:
+        saver = Saver(ledger, LocalWorkspace(sys.argv[1]))
+        for path in ("open/locked", "closed/file", "closed/new", "closed/gone"):
+            review = await saver.refresh(path)
+            lines = () if path.endswith("gone") else lines_of(b"new")
+            layer = Layer(origin="user", lines=lines)
+            ledger.change(path, "user_edit", lambda now: edit(now, 0, len(now.base), layer, lambda: "h"))
+            try:
+                await saver.save({path: None})
+                print("written", path)
+            except SaveFailed as error:
+                print(ledger.get(path).hunks != (), ledger.intents(), error)
+
+anyio.run(main)
+"""
+
+
+def told(script: str, folder: Path) -> list[str]:
+    command = [sys.executable, "-c", script, str(folder)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout.splitlines()
+
+
+async def test_a_full_disk_stops_a_save_between_files_and_it_can_be_asked_for_again(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    with Ledger.open(tmp_path / "ledger") as ledger:
+        project = Project(tmp_path / "project", ledger)
+        for name in ("first", "large", "third"):
+            project.file(name, b"old\n")
+            await project.propose(
+                name, 2, 2, b"x" * 999_999 + b"\n" if name == "large" else b"new\n", origin="user"
+            )
+    saved, words = told(FULL, tmp_path)
+    assert saved == "['first']"
+    assert (
+        words
+        == f"Cannot write {project.folder}/large: File too large. Not saved: large, third. Saved: first."
+    )
+    with Ledger.open(tmp_path / "ledger") as ledger:
+        project = Project(tmp_path / "project", ledger)
+        assert [(project.folder / name).stat().st_size for name in ("first", "large", "third")] == [8, 4, 4]
+        assert sorted(path.name for path in project.folder.iterdir()) == ["first", "large", "third"]
+        assert (ledger.get("first").hunks, ledger.intents()) == ((), [])
+        await project.saver.save({"first": None, "large": None, "third": None})
+        assert [(project.folder / name).stat().st_size for name in ("first", "large", "third")] == [
+            8,
+            1_000_004,
+            8,
+        ]
+
+
+@pytest.fixture
+def locked() -> Iterator[Path]:
+    """A folder that another user can enter, with a file and a folder that only its owner could write."""
+    folder = Path(tempfile.mkdtemp()).resolve()
+    for name in ("open/locked", "closed/file", "closed/gone"):
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"old")
+        path.chmod(0o444)
+    for name, mode in (("open", 0o777), ("closed", 0o555), (".", 0o755)):
+        (folder / name).chmod(mode)
+    yield folder
+    (folder / "closed").chmod(0o755)
+    shutil.rmtree(folder)
+
+
+def test_what_may_not_be_written_stays_and_its_hunks_stay_in_review(locked: Path) -> None:
+    lines = told(READ_ONLY, locked)
+    assert [line.split(":")[0] for line in lines] == [
+        f"True [] Cannot write {locked}/open/locked",
+        f"True [] Cannot write {locked}/closed/file",
+        f"True [] Cannot write {locked}/closed/new",
+        f"True [] Cannot remove {locked}/closed/gone",
+    ]
+    assert all("Permission denied. Not saved: " in line for line in lines)
+    assert sorted(path.name for path in locked.rglob("*") if path.is_file()) == ["file", "gone", "locked"]
+    assert (locked / "closed" / "gone").read_bytes() == b"old"
+
+
+async def test_a_folder_that_was_swapped_for_a_link_is_not_written_into(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path / "ledger") as ledger:
+        project = Project(tmp_path / "project", ledger)
+        project.file("src/a", b"1\n")
+        await project.propose("src/a", 1, 2, b"eins\n", origin="user")
+        (project.folder / "src").rename(tmp_path / "outside")
+        (project.folder / "src").symlink_to(tmp_path / "outside")
+        with pytest.raises(OutsideProject):
+            await project.saver.save({"src/a": None})
+        assert (tmp_path / "outside" / "a").read_bytes() == b"1\n"
+        assert ledger.intents() == []
