@@ -108,11 +108,21 @@ def header(agent: CodingAgent) -> str:
     """Where a conversation takes place, in a line; below it, what is wrong with its session's file."""
     from importlib.metadata import version
 
+    from newel.review.recording import RecordingWorkspace
+
     folder = agent.workspace.root
     home = str(Path.home())
     if folder == home or folder.startswith(home + "/"):
         folder = "~" + folder.removeprefix(home)
-    facts = [f"newel {version('newel')}", folder, agent.state.model.id, agent.approve, agent.instructions]
+    recorded = "" if isinstance(agent.workspace, RecordingWorkspace) else "changes are not recorded"
+    facts = [
+        f"newel {version('newel')}",
+        folder,
+        agent.state.model.id,
+        agent.approve,
+        agent.instructions,
+        recorded,
+    ]
     return "\n".join([" · ".join(fact for fact in facts if fact), *agent.session.damage])
 
 

@@ -42,7 +42,8 @@ def command_review(arguments: Sequence[str]) -> int:
             from newel.review.runs import look_back
 
             runs = await look_back(project, limit=given.n)
-        _print(words.describe_runs(runs), runs, as_json=given.json)
+        left_out = project.left_out if project else []
+        _print(words.describe_runs(runs, left_out), runs, as_json=given.json)
         return DONE
 
     if not config.load(config.Flags(), cwd=folder(parser, given.cwd), environ=os.environ).record:
@@ -136,7 +137,8 @@ async def _take_back(project: Project, plan: Plan, *, yes: bool) -> int:
 def _asked() -> bool:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("There is nobody to ask, so nothing was changed. --yes takes it back unasked.")
-    return input("Take this back? [y/N] ").strip().lower() in {"y", "yes"}
+    print("Take this back? [y/N] ", end="", flush=True)  # `input` would put it to standard error
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
 def _parser(name: str, description: str, *, epilog: str | None = None) -> argparse.ArgumentParser:

@@ -10,7 +10,7 @@ import contextlib
 import fcntl
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -21,7 +21,7 @@ from newel.workspace.snapshot_rules import MADE_ANEW, NEVER, Rules
 from newel.workspace.snapshot_tree import State, join, load, state_of
 
 INDEX: Final = "files.index"
-_NOTE, _KNOWN = ".running", ".known"
+_NOTE, _KNOWN, _LEFT_OUT = ".running", ".known", "left_out.json"
 
 
 class Note(Wire, frozen=True, kw_only=True):
@@ -84,6 +84,21 @@ class Notes:
                 note = msgspec.json.decode(file.read(), type=Note)
                 yield note, _known(path.with_suffix(_KNOWN), root)
                 _remove(path.parent, path.stem)
+
+    # -- what is not covered ------------------------------------------------------------------------
+
+    def keep_left_out(self, words: Sequence[str]) -> None:
+        """Keep for other processes what is not covered."""
+        if self._folder is not None:
+            beside = self._folder / f".{new_id()}.tmp"
+            beside.write_bytes(msgspec.json.encode(words))
+            beside.rename(self._folder / _LEFT_OUT)
+
+    def left_out(self) -> list[str]:
+        if self._folder is not None:
+            with contextlib.suppress(OSError, msgspec.MsgspecError):
+                return msgspec.json.decode((self._folder / _LEFT_OUT).read_bytes(), type=list[str])
+        return []
 
 
 def _remove(folder: Path, name: str) -> None:

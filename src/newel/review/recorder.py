@@ -65,6 +65,7 @@ class Recorder:
         self._workspace = workspace
         self._ledger = ledger
         self._notes = Notes(folder)
+        self.project.left_out = self._notes.left_out()
         index = folder / INDEX if folder else None
         self._snapshots = Snapshots(workspace.root, ledger, index=index, left_out=left_out)
         self._is_taken = False
@@ -100,7 +101,7 @@ class Recorder:
         effect = Effect(run, path)
         if path is None:
             async with self._lock:
-                await self._look(effect)
+                await self._look()
                 self._put_note(effect)
                 self._running.append(effect)
             return effect
@@ -137,12 +138,16 @@ class Recorder:
         self._notes.drop(effect.note)
         return effect.notices
 
-    async def _look(self, effect: Effect) -> None:
+    async def _look(self) -> None:
         """Know all files as they are now."""
         if self._running:
             await self._record_found(self._running[0])
             return
-        effect.notices += await self._snapshots.take()
+        told = await self._snapshots.take()
+        if told or not self._is_taken:
+            project = self.project
+            project.left_out = [*project.left_out, *told] if self._is_taken else told
+            await anyio.to_thread.run_sync(self._notes.keep_left_out, project.left_out)
         self._is_taken = True
 
     async def _record_found(self, effect: Effect) -> None:

@@ -24,11 +24,14 @@ from newel.workspace.port import Workspace
 
 
 class Project:
-    """A project's ledger, with what brings it and the files into agreement."""
+    """A project's ledger, with what brings it and the files into agreement. ``left_out`` says in words which files it does
+    not cover.
+    """
 
     def __init__(self, ledger: Ledger, workspace: Workspace) -> None:
         self.ledger = ledger
         self.workspace = workspace
+        self.left_out: list[str] = []
         self.saver = Saver(ledger, workspace)
         self.checkpoints = Checkpoints(ledger, self.saver)
 

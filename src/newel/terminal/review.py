@@ -48,9 +48,10 @@ def list_checkpoints(checkpoints: Sequence[Checkpoint]) -> str:
     return "\n".join(lines) or NOTHING
 
 
-def describe_runs(runs: Sequence[RunView]) -> str:
-    """Each run with its files, and below them what it did."""
-    return "\n".join(_describe_run(run) for run in runs) or NOTHING
+def describe_runs(runs: Sequence[RunView], left_out: Sequence[str] = ()) -> str:
+    """Each run with its files, and below them what it did; at the end, what is not covered."""
+    notes = [one_line(words, 400) for words in left_out]
+    return "\n".join([*map(_describe_run, runs), *notes]) or NOTHING
 
 
 def _describe_run(run: RunView) -> str:
@@ -117,7 +118,7 @@ async def show_review(context: Context, _: str) -> None:
     if project := await _project(context):
         from newel.review.runs import look_back
 
-        context.say(describe_runs(await look_back(project, limit=LISTED)).rstrip("\n"))
+        context.say(describe_runs(await look_back(project, limit=LISTED), project.left_out).rstrip("\n"))
 
 
 async def undo(context: Context, _: str) -> None:

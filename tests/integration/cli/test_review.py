@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.support import Newel, bash, scenario
+from tests.integration.terminal.conftest import Terminal
+from tests.support import BIN, Newel, bash, scenario
 
 Make = Callable[..., Newel]
 State = dict[str, tuple[int, bytes]]
@@ -125,7 +126,7 @@ def test_one_hunk_can_be_taken_back_by_itself(newel: Newel) -> None:
     ran(newel, "do all of it")
     found = json.loads(ran(newel, "checkpoints", "--json"))["checkpoints"][0]
     hunks = next(file["hunks"] for file in found["files"] if file["file_path"] == "app.py")
-    four = next(hunk["hunk_id"] for hunk in hunks if "FOUR" in hunk["reverse_patch"])
+    four = next(hunk["hunk_id"] for hunk in hunks if "-FOUR" in hunk["reverse_patch"])
     after = files(newel.project)
     ran(newel, "rollback", found["checkpoint_id"], "--hunk", four, "--yes")
     mode, data = after["app.py"]
@@ -232,3 +233,68 @@ def test_an_unknown_checkpoint_is_named(with_model: Make) -> None:
     done = newel("rollback", "cp_none", "--yes")
     assert done.returncode == 1
     assert "cp_none" in done.stderr
+
+
+@pytest.mark.parametrize("screen", ["rich", "console"])
+def test_a_conversation_takes_its_changes_back_and_the_model_is_told(screen: str, with_model: Make) -> None:
+    begin = scenario("go", call("write", file_path="a.txt", content="a\n"), {"content": "I wrote it."})
+    begin["scenarios"] += scenario("thanks", {"content": "Oh."})["scenarios"]
+    newel = with_model(begin)
+    terminal = Terminal(
+        [str(BIN / "newel"), "--renderer", screen],
+        newel.project,
+        100,
+        30,
+        newel.environ | {"TERM": "xterm-256color", "PYTHONUTF8": "1"},
+    )
+    try:
+        terminal.wait_for("Enter sends" if screen == "rich" else "newel ")
+        terminal.send("go\r")
+        terminal.wait_for("13 out")
+        assert (newel.project / "a.txt").exists()
+        terminal.send("/review\r")
+        terminal.wait_for("+a")
+        terminal.send("/undo\r")
+        terminal.wait_for("Take this back?")
+        terminal.send("y\r")
+        terminal.wait_for("Taken back in 1 file: a.txt")
+        assert not (newel.project / "a.txt").exists()
+        terminal.send("thanks\r")
+        terminal.wait_for("Oh.")
+        terminal.send("\x04")
+        assert terminal.end() == 0
+    finally:
+        terminal.close()
+    told = newel.requests[-1]["messages"][-2]
+    assert told["role"] == "user"
+    assert "a.txt" in told["content"]
+
+
+def test_a_person_who_says_no_keeps_the_files(with_model: Make) -> None:
+    newel = with_model(scenario("go", bash("echo a > a"), {"content": "Done."}))
+    ran(newel, "go")
+    terminal = Terminal([str(BIN / "newel"), "undo"], newel.project, 100, 30, newel.environ)
+    try:
+        terminal.wait_for("Take this back?")
+        terminal.send("n\r")
+        assert terminal.end() == 1
+    finally:
+        terminal.close()
+    assert "Nothing was changed." in terminal.screen.text
+    assert (newel.project / "a").exists()
+
+
+def test_a_stopped_command_is_recorded(with_model: Make) -> None:
+    newel = with_model(
+        scenario("go", call("bash", command="echo a > a; sleep 30", timeout=1), {"content": "Done."})
+    )
+    ran(newel, "go")
+    assert "+a" in ran(newel, "review")
+    ran(newel, "undo", "--yes")
+    assert not (newel.project / "a").exists()
+
+
+def test_an_ephemeral_run_leaves_no_ledger(with_model: Make) -> None:
+    newel = with_model(scenario("go", bash("echo a > a"), {"content": "Done."}))
+    ran(newel, "--ephemeral", "go")
+    assert not (newel.home / ".newel" / "review").exists()
