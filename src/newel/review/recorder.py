@@ -304,7 +304,7 @@ def recorded(review: FileReview, *, before: Lines, after: Lines, run: str) -> Fi
     known = rebased(review, before)
     done = rebased(known, after)
     if done is known:
-        return review
+        return known
     mine = [one for one in known.applied if one.run == run and one.intact]
     without = render(known.base, [_undone(one) for one in sorted(mine, key=lambda one: (one.a, one.b))])
     names = {one.id for one in mine}
