@@ -95,7 +95,9 @@ async def test_an_answer_that_was_taken_is_used_by_the_next_process(tmp_path: Pa
     async with place.open(working=False) as desk:
         journal = await JobJournal.open(place.engine, view.id, limit=3000)
         asked = view.question.question_id
-        await journal.append(event("clarification.received", question_id=asked, answer="yes", skipped=False))
+        await journal.annotate(
+            event("clarification.received", question_id=asked, answer="yes", skipped=False)
+        )
         assert (await desk.job(view.id)).status == "waiting_for_user"
     async with place.open():
         assert (await place.settled(view.id)).summary == "True"
@@ -113,7 +115,7 @@ async def test_an_application_that_was_cut_off_is_finished_at_the_next_start(
         # What a process leaves that dies between the two files of a save.
         journal = await JobJournal.open(place.engine, view.id, limit=3000)
         ids = [hunk.hunk_id for hunk in shown.values()]
-        await journal.append(event("apply.started", accepted_hunk_ids=ids))
+        await journal.annotate(event("apply.started", accepted_hunk_ids=ids))
         if written:
             saving = [
                 Saving(
@@ -143,7 +145,7 @@ async def test_an_application_that_cannot_be_finished_awaits_review_again(tmp_pa
     async with place.open(working=False):
         journal = await JobJournal.open(place.engine, view.id, limit=3000)
         ids = [hunk.hunk_id for hunk in hunks(view).values()]
-        await journal.append(event("apply.started", accepted_hunk_ids=ids))
+        await journal.annotate(event("apply.started", accepted_hunk_ids=ids))
         place.write(a="one\n2\nthree\n")
     async with place.open() as desk:
         now = await desk.job(view.id)

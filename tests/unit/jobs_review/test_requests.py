@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 from typing import Any
 
+import anyio
 import msgspec
 import pytest
 
@@ -31,7 +31,7 @@ SMALL = ReviewLimits(max_instruction_bytes=100, max_context_bytes=100, max_splic
 
 
 def run(**fields: Any) -> RunRequest:
-    return RunRequest(**{"session_id": "", "instruction": "Do it", **fields})
+    return msgspec.structs.replace(RunRequest(session_id="", instruction="Do it"), **fields)
 
 
 def row(**fields: Any) -> RunRequest:
@@ -228,7 +228,7 @@ async def test_git_takes_the_accepted_patches_of_a_bundle_and_makes_of_them_what
         aside.mkdir()
         (aside / "a.md").write_text(text)
         patch = "--- a/a.md\n+++ b/a.md\n" + "".join(hunk.patch for hunk in accepted)
-        subprocess.run(["git", "apply", "--unidiff-zero", "-"], cwd=aside, input=patch, text=True, check=True)
+        await anyio.run_process(["git", "apply", "--unidiff-zero", "-"], cwd=aside, input=patch.encode())
         await at.desk.apply(view.session_id, view.id, [hunk.hunk_id for hunk in accepted])
         assert at.read("a.md") == (aside / "a.md").read_text() != text
 

@@ -45,7 +45,7 @@ async def apply(files: ReviewFiles, journal: JobJournal, accepted: Sequence[str]
         raise WrongState(f"Job {journal.job} has nothing to apply: it is {state.status}.")
     parts = await _checked(files, journal, accepted)
     if state.applying is None:
-        await journal.append(event("apply.started", accepted_hunk_ids=list(accepted)))
+        await journal.annotate(event("apply.started", accepted_hunk_ids=list(accepted)))
     return await _carry_out(files, journal, parts)
 
 
@@ -78,7 +78,7 @@ async def finish_if_settled(files: ReviewFiles, journal: JobJournal) -> None:
         for review in reviews
     ]
     kept = [one.id for review in reviews for one in review.applied if one.run == journal.job]
-    await journal.append(
+    await journal.annotate(
         event("apply.started", accepted_hunk_ids=kept),
         event("apply.completed", applied_files=[msgspec.to_builtins(each) for each in done]),
         outcome=DONE,
@@ -145,13 +145,13 @@ async def _carry_out(files: ReviewFiles, journal: JobJournal, parts: Sequence[_P
             await _tell_conflict(files, journal, str(error), list(journal.state.hashes))
             raise
         data = [msgspec.to_builtins(each) for each in done]
-        await journal.append(event("apply.completed", applied_files=data), outcome=DONE)
+        await journal.annotate(event("apply.completed", applied_files=data), outcome=DONE)
     return Applied(status="completed", applied_files=tuple(done))
 
 
 async def _tell_conflict(files: ReviewFiles, journal: JobJournal, words: str, paths: Sequence[str]) -> None:
     reviews = [await files.known(path) for path in paths]
-    await journal.append(
+    await journal.annotate(
         event(
             "conflict.detected",
             message=words,

@@ -272,7 +272,7 @@ class ReviewDesk:
                 ):
                     return JobStarted(job_id=job_id, status=state.status)
                 raise QuestionClosed(f"Job {job_id} does not ask question {question_id} now.")
-            await journal.append(
+            await journal.annotate(
                 event("clarification.received", question_id=question_id, answer=words, skipped=answer is None)
             )
             await journal.go_on()
@@ -370,7 +370,7 @@ class ReviewDesk:
         with contextlib.suppress(NoSuchJob):
             journal = await self._journal(run)
             if journal.state.status not in {"queued", "running"}:
-                await journal.append(happened)
+                await journal.annotate(happened)
 
     # -- within -----------------------------------------------------------------------------------
 
@@ -395,7 +395,7 @@ class ReviewDesk:
 
     async def _tell(self, journal: JobJournal, kind: EventType, **data: object) -> None:
         if not journal.is_full:
-            await journal.append(event(kind, **data))
+            await journal.annotate(event(kind, **data))
 
     def _reviewed(self, paths: Sequence[str]) -> list[JobJournal]:
         """The jobs that await review of one of these files."""

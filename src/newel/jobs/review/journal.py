@@ -6,13 +6,14 @@ event it has seen. Numbers between two events may be those of messages, which cl
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Literal
 
 import anyio
 import msgspec
 
 from newel.agent.messages import AppMessage, Wire, now
-from newel.jobs.engine import Engine, Job, Lease, Outcome
+from newel.jobs.engine import Engine, Job, Lease, Lost, Outcome
 from newel.jobs.review.errors import NoSuchJob
 from newel.jobs.review.fold import JobState
 from newel.jobs.review.payloads import ContextRow
@@ -124,19 +125,32 @@ class JobJournal:
         """Whether there are as many entries as may be; what ends a job still has room."""
         return self.state.seq >= self._limit
 
-    async def append(self, *events: JobEvent, outcome: Outcome | None = None) -> None:
-        """Add to the journal, all or nothing. ``outcome`` ends a job that waits. Raises ``Lost`` and ``Cancelled``."""
+    async def append(self, *events: JobEvent) -> None:
+        """Add to the journal, all or nothing, as the worker that carries the job out. Raises ``Lost`` and ``Cancelled``."""
+        lease = self.lease
+        if lease is None:
+            raise Lost(f"Nobody carries out job {self.job}.")
+        await self._add(events, lambda data, seq: self._engine.append(lease, data, expect_seq=seq))
+
+    async def annotate(self, *events: JobEvent, outcome: Outcome | None = None) -> None:
+        """Add to the journal of a job that waits or has ended, all or nothing. ``outcome`` ends one that waits. Raises
+        ``Lost``.
+        """
+        await self._released()
+        await self._add(
+            events,
+            lambda data, seq: self._engine.annotate(self.job, data, expect_seq=seq, outcome=outcome),
+        )
+
+    async def _add(
+        self, events: Sequence[JobEvent], put: Callable[[list[bytes], int], Awaitable[int]]
+    ) -> None:
         with anyio.CancelScope(shield=True):  # a caller that goes away must not leave journal and state apart
             async with self._lock:
-                seq = self.state.seq
-                data = [to_json(each) for each in events]
-                if self.lease is not None:
-                    await self._engine.append(self.lease, data, expect_seq=seq)
-                else:
-                    await self._released()
-                    await self._engine.annotate(self.job, data, expect_seq=seq, outcome=outcome)
-                for number, each in enumerate(events, seq + 1):
-                    self._fold(number, each)
+                before = self.state.seq
+                await put([to_json(each) for each in events], before)
+                for seq, each in enumerate(events, before + 1):
+                    self._fold(seq, each)
 
     async def messages(self) -> list[AppMessage]:
         """What was said between the job and the model."""
@@ -159,7 +173,9 @@ class JobJournal:
 
     async def _released(self) -> None:
         """Wait until the worker that has said its last word has given the job up too."""
-        while (job := await self._engine.get(self.job)) is not None and job.state == "running":  # noqa: ASYNC110 — the engine rings no bell for it
+        while (  # noqa: ASYNC110 — the engine rings no bell for it
+            (job := await self._engine.get(self.job)) is not None and job.state == "running"
+        ) or self.lease is not None:
             await anyio.sleep(_RELEASE)
 
     def _fold(self, seq: int, entry: JobEvent) -> None:
