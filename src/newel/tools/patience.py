@@ -22,6 +22,10 @@ MAX_STEPS: Final = 1_000_000
 """Comparisons line by line in all, a quarter of a second: texts of a few lines over and over could ask for any number."""
 
 
+_MANY: Final = 256
+"""Lines that are compared at once, which is _MANY times as fast, where the texts begin and end alike."""
+
+
 class Span(NamedTuple):
     """Lines ``a0:a1`` of the old text give way to lines ``b0:b1`` of the new one; both count from 0."""
 
@@ -58,8 +62,12 @@ def diff(old: Sequence[object], new: Sequence[object]) -> list[Span]:
 def _trimmed(a: list[object], b: list[object], gap: Span) -> Span:
     """Without the lines at its ends that both sides have in common."""
     a0, a1, b0, b1 = gap
+    while a1 - a0 >= _MANY <= b1 - b0 and a[a0 : a0 + _MANY] == b[b0 : b0 + _MANY]:
+        a0, b0 = a0 + _MANY, b0 + _MANY
     while a0 < a1 and b0 < b1 and a[a0] == b[b0]:
         a0, b0 = a0 + 1, b0 + 1
+    while a1 - a0 >= _MANY <= b1 - b0 and a[a1 - _MANY : a1] == b[b1 - _MANY : b1]:
+        a1, b1 = a1 - _MANY, b1 - _MANY
     while a0 < a1 and b0 < b1 and a[a1 - 1] == b[b1 - 1]:
         a1, b1 = a1 - 1, b1 - 1
     return Span(a0, a1, b0, b1)
@@ -109,7 +117,7 @@ def _ascending(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 class Way(NamedTuple):
-    """Lines that match, in their order; how many steps are left; and whether this is all of the shortest edit script, or
+    """Lines that match, in their order; how _MANY steps are left; and whether this is all of the shortest edit script, or
     else what ``MAX_EDITS`` of its edits reach, with nothing known of what is behind the last match.
     """
 

@@ -1,0 +1,161 @@
+"""What a change of the review costs: one file of 20,000 lines with 500 hunks, in a ledger on the disk.
+
+    python -m benchmarks.ledger [--lines 20000] [--places 500] [--runs 40] [--folder DIR] [--profile ACTION]
+
+Milliseconds until an action is on the disk, the median and the slowest of twenty: ``accept`` and ``reject`` a hunk, ``edit``
+a line as the user does, ``undo`` and ``redo`` that, ``save`` a hunk that was accepted before (in the ledger; the file itself
+is not written), ``rebase`` on one line that another program changed, ``get`` the review as it stands. ``floor`` is the
+change in memory, with its entry for the journal and without the disk. With ``--profile`` the functions in which one action
+spends its time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import pstats
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+from benchmarks.diff import texts
+
+from newel.review.bases import rebased, saved
+from newel.review.decisions import accept, reject
+from newel.review.edits import edit
+from newel.review.history import Kind, entry
+from newel.review.ledger import FileReview, Hunk, Layer, placed
+from newel.review.store import Ledger
+from newel.review.text import make_head
+from newel.tools.patience import diff
+
+PATH: Final = "src/long.py"
+Change = Callable[[FileReview], FileReview]
+
+
+def begun(lines: int, places: int) -> FileReview:
+    """A review with everything proposed and nothing decided."""
+    a, b = ((make_head(), *text) for text in texts("code", lines, places))
+    hunks = [
+        Hunk(
+            id=f"h_{number}",
+            a=span.a0,
+            b=span.a1,
+            layers=(Layer(origin="agent", lines=b[span.b0 : span.b1], run="r_1", edits=(f"e_{number}",)),),
+        )
+        for number, span in enumerate(diff(a, b))
+    ]
+    return FileReview(path=PATH, base=a, hunks=tuple(hunks))
+
+
+def pending(review: FileReview) -> str:
+    """A hunk in the middle that is not decided yet."""
+    waiting = [hunk.id for hunk in review.hunks if hunk.state == "pending" and not hunk.has_user_layer]
+    return waiting[len(waiting) // 2]
+
+
+def written(review: FileReview, number: int) -> FileReview:
+    """The user writes into a hunk in the middle of the file."""
+    there = list(placed(review))[len(review.hunks) // 2]
+    layer = Layer(origin="user", lines=(f"what the user writes, {number}\n",))
+    return edit(review, there.start, there.start + 1, layer, lambda: f"u_{number}")
+
+
+def changes(numbers: count[int]) -> dict[str, tuple[Kind, Change]]:
+    """What is measured, but for undo and redo: how the journal calls it, and what it makes of a review."""
+
+    def outside(review: FileReview) -> FileReview:
+        return rebased(review, (*review.base, f"from another program, {next(numbers)}\n"))
+
+    def save_one(review: FileReview) -> FileReview:
+        return saved(review, [pending(review)])
+
+    return {
+        "accept": ("accept", lambda review: accept(review, pending(review))),
+        "reject": ("reject", lambda review: reject(review, pending(review))),
+        "edit": ("user_edit", lambda review: written(review, next(numbers))),
+        "save": ("save", save_one),
+        "rebase": ("rebase", outside),
+    }
+
+
+def on_disk(ledger: Ledger, runs: int) -> dict[str, list[float]]:
+    """Milliseconds of each action, by its name; the review is the one that the actions before have left."""
+    took: dict[str, list[float]] = {}
+    for name, (kind, change) in changes(count()).items():
+        took[name] = [timed(partial(ledger.change, PATH, kind, change)) for _ in range(runs)]
+        if name == "edit":
+            took["undo"] = [timed(partial(ledger.undo, PATH)) for _ in range(runs)]
+            took["redo"] = [timed(partial(ledger.redo, PATH)) for _ in range(runs)]
+    took["get"] = [timed(partial(ledger.get, PATH)) for _ in range(runs)]
+    return took
+
+
+def in_memory(review: FileReview, runs: int) -> dict[str, list[float]]:
+    took: dict[str, list[float]] = {}
+    for name, (kind, change) in changes(count()).items():
+        took[name] = []
+        for _ in range(runs):
+            start = time.perf_counter()
+            after = change(review)
+            entry(kind, review, after)
+            took[name].append((time.perf_counter() - start) * 1000)
+            review = after
+    return took
+
+
+def timed(action: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    action()
+    return (time.perf_counter() - start) * 1000
+
+
+def profiled(ledger: Ledger, name: str, runs: int) -> None:
+    kind, change = changes(count())[name]
+    with cProfile.Profile() as profile:
+        for _ in range(runs):
+            ledger.change(PATH, kind, change)
+    pstats.Stats(profile).sort_stats("tottime").print_stats(14)
+
+
+def p95(took: list[float]) -> float:
+    return sorted(took)[len(took) * 95 // 100]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--lines", type=int, default=20_000)
+    parser.add_argument("--places", type=int, default=500)
+    parser.add_argument("--runs", type=int, default=40)
+    parser.add_argument("--folder", help="where to write; the disk there is what is measured")
+    parser.add_argument("--profile", choices=list(changes(count())), help="one action, function by function")
+    given = parser.parse_args()
+    review = begun(given.lines, given.places)
+    with (
+        tempfile.TemporaryDirectory(prefix="newel-bench-", dir=given.folder) as folder,
+        Ledger.open(Path(folder, "review")) as ledger,
+    ):
+        first = timed(lambda: ledger.change(PATH, "propose", lambda _: review))
+        if given.profile:
+            profiled(ledger, given.profile, given.runs)
+            return
+        took = on_disk(ledger, given.runs)
+        size = sum(file.stat().st_size for file in Path(folder, "review").iterdir())
+    floors = in_memory(review, given.runs)
+    print(f"{'action':>8}{'median ms':>12}{'p95':>8}{'floor':>8}")
+    print(f"{'propose':>8}{first:>12.1f}")
+    for name, each in took.items():
+        floor = f"{statistics.median(floors[name]):.1f}" if name in floors else ""
+        print(f"{name:>8}{statistics.median(each):>12.1f}{p95(each):>8.1f}{floor:>8}")
+    print(f"{size / 2**20:.1f} MiB on the disk after {sum(map(len, took.values()))} actions")
+
+
+if __name__ == "__main__":
+    main()
