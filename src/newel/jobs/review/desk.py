@@ -14,11 +14,11 @@ desk that is opened anew on both goes on where the one before was, in the midst 
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Self
 
 import anyio
-import anyio.to_thread
 import msgspec
 
 from newel.agent.errors import NewelError
@@ -42,36 +42,33 @@ from newel.jobs.review.journal import (
     decode,
     event,
     find_jobs,
-    params_of,
     queue_of,
 )
 from newel.jobs.review.payloads import (
     Applied,
     ChangeLog,
-    ContextRow,
     Decision,
     EditRequest,
     EventsPage,
     EventView,
     JobStarted,
     JobView,
-    PendingReview,
     RollbackRequest,
     RunRequest,
     SavedFile,
     SessionCreated,
     SessionView,
 )
-from newel.jobs.review.proposing import reviews_of
 from newel.jobs.review.requests import check_answer, check_run
 from newel.jobs.review.rollbacks import Diff3View, Rollbacks, RollbackView, rollback_view
 from newel.jobs.review.sessions import SessionStore
-from newel.jobs.review.work import carry_out, chat_of, outcome_of
+from newel.jobs.review.showing import chat_of, job_view, session_view
+from newel.jobs.review.work import carry_out, outcome_of
 from newel.jobs.worker import Handler
 from newel.providers.encode import to_json
 from newel.review.saving import checked_path
 from newel.review.text import text_hash
-from newel.review.views import CheckpointView, FileView, bundle, file_view
+from newel.review.views import CheckpointView, FileView, file_view
 from newel.tools.project import NO_USER_ANSWER
 
 PAGE = 500
@@ -120,9 +117,9 @@ class ReviewDesk:
         params = journal.params
         journal.lease = lease
         try:
-            chat = await chat_of(
-                self._bench.engine, params.session, limit=self.limits.max_events_per_job, before=lease.job
-            )
+            earlier = await find_jobs(self._bench.engine, params.session)
+            before = itertools.takewhile(lambda job: job.id != lease.job, earlier)
+            chat = chat_of([(job, await self._journal(job.id)) for job in before])
             return await carry_out(self._bench, journal, chat)
         finally:
             journal.lease = None
@@ -152,22 +149,7 @@ class ReviewDesk:
         """A session as it stands. Raises ``NoSuchSession``."""
         session = self._store.get(session_id)
         jobs = await find_jobs(self._bench.engine, session_id)
-        rows: list[ContextRow] = params_of(jobs[-1]).context_rows if jobs else []
-        pending: PendingReview | None = None
-        for job in jobs:
-            state = (await self._journal(job.id)).state
-            if state.status == "awaiting_review":
-                pending = PendingReview(job_id=job.id, files=tuple(state.hashes))
-        return SessionView(
-            id=session.id,
-            status=session.status,
-            created_at=session.created_at,
-            updated_at=max((job.updated for job in jobs), default=session.created_at),
-            chat=tuple(await chat_of(self._bench.engine, session_id, limit=self.limits.max_events_per_job)),
-            context_rows=tuple(rows),
-            last_job_id=jobs[-1].id if jobs else None,
-            pending_review=pending,
-        )
+        return session_view(session, [(job, await self._journal(job.id)) for job in jobs])
 
     async def archive(self, session_id: str) -> SessionView:
         """Put a session away: it may be forgotten once none of its jobs is under way. A run brings it back."""
@@ -216,31 +198,7 @@ class ReviewDesk:
 
     async def job(self, job_id: str) -> JobView:
         """A job as it stands. Raises ``NoSuchJob``."""
-        journal = await self._journal(job_id)
-        state, params = journal.state, journal.params
-        shown = None
-        if state.status == "awaiting_review":
-            paths = list(state.hashes)
-            reviews = await anyio.to_thread.run_sync(reviews_of, self._bench.ledger, job_id, paths)
-            shown = bundle(job_id, reviews)
-        return JobView(
-            id=job_id,
-            session_id=params.session,
-            status=state.status,
-            instruction=params.instruction,
-            created_at=state.created_at,
-            started_at=state.started_at,
-            finished_at=state.finished_at,
-            cursor=state.seq,
-            summary=state.summary,
-            proposed_edits=tuple(state.edits),
-            diff_bundle=shown,
-            question=state.question if state.status == "waiting_for_user" else None,
-            checkpoint_id=state.checkpoint_id,
-            applied_files=tuple(state.applied) if state.applied is not None else None,
-            error=state.error,
-            rerun_of=params.rerun_of or None,
-        )
+        return await job_view(await self._journal(job_id), self._bench.ledger)
 
     async def events(self, job_id: str, cursor: int = 0, *, limit: int = PAGE) -> EventsPage:
         """What happened after event ``cursor``. Raises ``NoSuchJob`` and ``BadRequest``."""

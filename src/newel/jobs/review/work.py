@@ -27,10 +27,10 @@ from newel.agent.messages import (
 )
 from newel.agent.ports import AllowAll, Limits, RunConfig
 from newel.jobs.conversation import is_settled
-from newel.jobs.engine import Cancelled, Engine, EngineError, Lost, Outcome
+from newel.jobs.engine import Cancelled, EngineError, Lost, Outcome
 from newel.jobs.review.bench import Bench
 from newel.jobs.review.fold import JobState
-from newel.jobs.review.journal import JobJournal, event, find_jobs, params_of
+from newel.jobs.review.journal import JobJournal, event
 from newel.jobs.review.payloads import ChatEntry
 from newel.jobs.review.prompts import NO_CHANGES, system_prompt, task
 from newel.jobs.review.proposing import Proposer, reviews_of
@@ -211,28 +211,3 @@ def _history(chat: Sequence[ChatEntry]) -> list[AppMessage]:
         else AssistantMessage(content=[TextContent(entry.text)])
         for entry in chat
     ]
-
-
-async def chat_of(engine: Engine, session: str, *, limit: int, before: str | None = None) -> list[ChatEntry]:
-    """What was said in a session, as far as its jobs are not forgotten: each instruction, and what came of it. With
-    ``before``, only what came before that job.
-    """
-    said: list[ChatEntry] = []
-    for job in await find_jobs(engine, session):
-        if job.id == before:
-            break
-        state = (await JobJournal.open(engine, job.id, limit=limit)).state
-        said.append(ChatEntry(role="user", text=params_of(job).instruction, job_id=job.id, ts=job.created))
-        words = state.error or state.summary
-        if state.applied is not None:
-            kept = ", ".join(
-                f"{each.file_path}: {each.applied_hunks} kept, {each.rejected_hunks} rejected"
-                for each in state.applied
-            )
-            words = f"{words}\n\nReviewed: {kept}." if kept else words
-        if words:
-            ts = state.finished_at or state.started_at or job.created
-            said.append(
-                ChatEntry(role="assistant", text=words, job_id=job.id, ts=ts, tool_calls=state.tool_calls)
-            )
-    return said
