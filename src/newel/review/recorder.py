@@ -29,13 +29,17 @@ from newel.review.store import Before, Checkpoint, Ledger
 from newel.review.text import content_of, lines_of, text_hash
 from newel.tools.patience import diff
 from newel.workspace.port import Workspace
-from newel.workspace.snapshots import FileChange, Snapshots, State
+from newel.workspace.snapshots import FileChange, SnapshotLimits, Snapshots, State
 
 if TYPE_CHECKING:
     from newel.review.recording import Run
 
 CLOCK: Final = 20_000_000
 """Nanoseconds by which the clock of files may be behind."""
+
+
+IN_MEMORY: Final = 64 << 20
+"""Bytes of copies that a ledger in memory may take for commands."""
 
 
 class TooLarge(ReviewError):
@@ -67,7 +71,8 @@ class Recorder:
         self._notes = Notes(folder)
         self.project.left_out = self._notes.left_out()
         index = folder / INDEX if folder else None
-        self._snapshots = Snapshots(workspace.root, ledger, index=index, left_out=left_out)
+        limits = None if folder else SnapshotLimits(total=IN_MEMORY)
+        self._snapshots = Snapshots(workspace.root, ledger, limits=limits, index=index, left_out=left_out)
         self._is_taken = False
         self._running: list[Effect] = []
         self._lock = anyio.Lock()
