@@ -6,17 +6,15 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol
-
-import msgspec
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
 
 from newel.workspace.snapshot_files import GONE, open_folder, open_root, read_file
-from newel.workspace.snapshot_rules import NEVER, Rules
+from newel.workspace.snapshot_project import Project
+from newel.workspace.snapshot_rules import NEVER
 from newel.workspace.snapshot_tree import (
     Folder,
     State,
-    Tree,
     Why,
     join,
     record,
@@ -25,71 +23,10 @@ from newel.workspace.snapshot_tree import (
     split,
     state_of,
 )
-from newel.workspace.snapshot_watch import Watches
 
 _BATCH: Final = 8 << 20
 _BATCH_FILES: Final = 512
 """So many bytes or files are put into the store at a time."""
-
-
-_NOTICES: Final = 20
-
-
-class Blobs(Protocol):
-    """Where contents are kept. Any thread may call it."""
-
-    def put_blobs(self, blobs: Sequence[bytes]) -> list[str]: ...
-
-    def blob(self, sha256: str) -> bytes: ...
-
-
-class SnapshotLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """``file`` is the most bytes of a file that is covered, ``total`` of all copies that one ``Snapshots`` makes,
-    ``files`` how many are covered. ``recheck_s``: seconds after which all files are looked at, whatever the system
-    says was touched.
-    """
-
-    file: int = 32 << 20
-    total: int = 512 << 20
-    files: int = 200_000
-    recheck_s: float = 60.0
-
-
-class Project:
-    """What looks share and leave behind.
-
-    ``fresh``: files written so shortly before they were read that their times do not tell whether they were written
-    again. ``linked``: files with more than one name, which may be written under another. ``remembered``: the records
-    of an earlier process. ``changed``: how files were that have changed since, and were not reported yet. ``spent``:
-    bytes copied. ``slack_ns``: so old must a file be for its times to tell of any later write.
-    """
-
-    def __init__(self, root: str, blobs: Blobs, limits: SnapshotLimits, left_out: frozenset[str]) -> None:
-        self.root = root
-        self.blobs = blobs
-        self.limits = limits
-        self.left_out = left_out
-        self.rules = Rules(root)
-        self.watches: Watches | None = None
-        self.slack_ns = 0
-        self.tree = Tree()
-        self.fresh: set[str] = set()
-        self.linked: set[str] = set()
-        self.remembered: dict[str, dict[str, bytes]] = {}
-        self.changed: dict[str, State | None] = {}
-        self.ignored: set[str] = set()
-        self.notices: dict[str, None] = {}
-        self.untold = 0
-        self.spent = 0
-        self.full = False
-        self.rules_changed = False
-
-    def tell(self, words: str) -> None:
-        """Say something to the user, unless too much was said already."""
-        if len(self.notices) < _NOTICES:
-            self.notices.setdefault(words)
-        elif words not in self.notices:
-            self.untold += 1
 
 
 class Visit(NamedTuple):
@@ -183,6 +120,8 @@ class Look:
             finally:
                 os.close(descriptor)
         except OSError as error:
+            if not visit.path:
+                raise
             if error.errno in GONE:
                 self._folder_gone(visit.path)
             else:
@@ -381,7 +320,7 @@ class Look:
             before = self._before(path)
             self._tree.put(path, made)
             self._settle(path, before, state_of(made), absorb=absorb)
-            if split(path)[1] == ".gitignore" and before != state_of(made):
+            if split(path)[1] == ".gitignore" and before != state_of(made) and not absorb:
                 self._project.rules_changed = True
 
     def _leave_out(self, path: str, why: Why) -> None:

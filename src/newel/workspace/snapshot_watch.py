@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import re
 import struct
 import sys
+import termios
 from collections import defaultdict
 from pathlib import Path
 from typing import Any, Final
 
 _EVENT: Final = struct.Struct("iIII")
+_SIZE: Final = struct.Struct("i")
 
 _MODIFY, _ATTRIB, _CLOSE_WRITE = 0x2, 0x4, 0x8
 _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x40, 0x80, 0x100, 0x200
@@ -89,7 +92,10 @@ class Watches:
         """The names that were touched since the last call, by directory; None if all have to be looked at."""
         found: defaultdict[str, set[str]] = defaultdict(set)
         known = True
-        while block := self._read():
+        waiting: int = _SIZE.unpack(fcntl.ioctl(self._descriptor, termios.FIONREAD, bytes(_SIZE.size)))[0]
+        while waiting > 0:  # and not what comes meanwhile, or a busy writer would hold us for ever
+            block = os.read(self._descriptor, _BLOCK)
+            waiting -= len(block)
             at = 0
             while at < len(block):
                 watch, mask, _, size = _EVENT.unpack_from(block, at)
@@ -107,12 +113,6 @@ class Watches:
 
     def close(self) -> None:
         os.close(self._descriptor)
-
-    def _read(self) -> bytes:
-        try:
-            return os.read(self._descriptor, _BLOCK)
-        except BlockingIOError:
-            return b""
 
 
 def _is_local(root: str, mounts: bytes) -> bool:

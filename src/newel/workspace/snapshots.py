@@ -26,7 +26,8 @@ import anyio.to_thread
 import msgspec
 
 from newel.agent.errors import WorkspaceError
-from newel.workspace.snapshot_look import Blobs, Look, Project, SnapshotLimits, Stopped, Visit
+from newel.workspace.snapshot_look import Look, Stopped, Visit
+from newel.workspace.snapshot_project import Blobs, Project, SnapshotLimits
 from newel.workspace.snapshot_tree import Folder, State, load, save, split
 from newel.workspace.snapshot_watch import Watches
 
@@ -144,7 +145,8 @@ class Snapshots:
         project = self._project
         noted, self._noted = self._noted, {}
         touched = self._touched()
-        due = time.monotonic() >= self._recheck_at
+        # After a command only: what it did in a way that nobody is told of is then told as a command's, not lost.
+        due = self._first or (report and time.monotonic() >= self._recheck_at)
         again = due or project.rules_changed
         visits = [Visit("", None, self._first)] if touched is None or again else touched
         self._whole = True  # unless this look comes to its end

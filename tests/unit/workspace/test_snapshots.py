@@ -159,6 +159,20 @@ async def test_what_the_system_does_not_tell_is_found_when_all_files_are_looked_
     assert told(await looked.changes()) == {"f": "~"}
 
 
+async def test_a_program_that_never_stops_writing_does_not_hold_a_look(root: Path, snapshots: Open) -> None:
+    (root / "f").write_bytes(b"x")
+    looked = snapshots()
+    await looked.take()
+    async with await anyio.open_process(
+        ["bash", "-c", "while :; do echo >> f; echo > g; rm g; done"], cwd=root
+    ) as writer:
+        while not (await looked.changes()).files:
+            pass
+        writer.kill()
+    await looked.take()
+    assert (await looked.changes()).files == []
+
+
 async def test_more_changes_than_the_system_can_queue_are_all_known(root: Path, snapshots: Open) -> None:
     (root / "a").mkdir()
     looked = snapshots()

@@ -1,0 +1,71 @@
+"""What the looks at one project share: its limits, its store, and what is known of its files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import msgspec
+
+from newel.workspace.snapshot_rules import Rules
+from newel.workspace.snapshot_tree import State, Tree
+from newel.workspace.snapshot_watch import Watches
+
+_NOTICES: Final = 20
+
+
+class Blobs(Protocol):
+    """Where contents are kept. Any thread may call it."""
+
+    def put_blobs(self, blobs: Sequence[bytes]) -> list[str]: ...
+
+    def blob(self, sha256: str) -> bytes: ...
+
+
+class SnapshotLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """``file`` is the most bytes of a file that is covered, ``total`` of all copies that one ``Snapshots`` makes,
+    ``files`` how many are covered. ``recheck_s``: seconds after which all files are looked at, whatever the system
+    says was touched.
+    """
+
+    file: int = 32 << 20
+    total: int = 512 << 20
+    files: int = 200_000
+    recheck_s: float = 60.0
+
+
+class Project:
+    """What looks share and leave behind.
+
+    ``fresh``: files written so shortly before they were read that their times do not tell whether they were written
+    again. ``linked``: files with more than one name, which may be written under another. ``remembered``: the records
+    of an earlier process. ``changed``: how files were that have changed since, and were not reported yet. ``spent``:
+    bytes copied. ``slack_ns``: so old must a file be for its times to tell of any later write.
+    """
+
+    def __init__(self, root: str, blobs: Blobs, limits: SnapshotLimits, left_out: frozenset[str]) -> None:
+        self.root = root
+        self.blobs = blobs
+        self.limits = limits
+        self.left_out = left_out
+        self.rules = Rules(root)
+        self.watches: Watches | None = None
+        self.slack_ns = 0
+        self.tree = Tree()
+        self.fresh: set[str] = set()
+        self.linked: set[str] = set()
+        self.remembered: dict[str, dict[str, bytes]] = {}
+        self.changed: dict[str, State | None] = {}
+        self.ignored: set[str] = set()
+        self.notices: dict[str, None] = {}
+        self.untold = 0
+        self.spent = 0
+        self.full = False
+        self.rules_changed = False
+
+    def tell(self, words: str) -> None:
+        """Say something to the user, unless too much was said already."""
+        if len(self.notices) < _NOTICES:
+            self.notices.setdefault(words)
+        elif words not in self.notices:
+            self.untold += 1

@@ -1,0 +1,163 @@
+"""Whatever a command does, in whatever order: snapshots tell what a comparison of all files tells."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from newel.review.store import Ledger
+from newel.workspace.snapshots import Snapshots, State
+
+NAMES = ("a", "b", "c")
+PATHS = [*NAMES, *(f"{one}/{two}" for one in NAMES for two in NAMES), "a/b/c", "b/a/b", "c/c/c"]
+
+Files = dict[str, tuple[bytes, int]]
+
+
+def write(root: Path, one: str, other: str) -> None:
+    (root / one).write_bytes(other.encode())
+
+
+def append_at_the_same_time(root: Path, one: str, other: str) -> None:
+    """As a tool does that puts the time of modification back."""
+    before = (root / one).stat()
+    with (root / one).open("r+b") as file:
+        file.write(other[-1:].encode())
+    os.utime(root / one, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def remove(root: Path, one: str, _: str) -> None:
+    if (root / one).is_dir() and not (root / one).is_symlink():
+        shutil.rmtree(root / one)
+    else:
+        (root / one).unlink()
+
+
+def make_folder(root: Path, one: str, _: str) -> None:
+    (root / one).mkdir(parents=True)
+
+
+def rename(root: Path, one: str, other: str) -> None:
+    (root / one).rename(root / other)
+
+
+def swap(root: Path, one: str, other: str) -> None:
+    (root / one).rename(root / "swapped")
+    if (root / other).exists():
+        (root / other).rename(root / one)
+    (root / "swapped").rename(root / other)
+
+
+def copy(root: Path, one: str, other: str) -> None:
+    outside = root.parent / "outside"  # a copy of a folder into itself would have no end
+    if (root / one).is_dir():
+        shutil.copytree(root / one, outside, symlinks=True)
+    else:
+        shutil.copy2(root / one, outside)
+    outside.rename(root / other)
+
+
+def chmod(root: Path, one: str, other: str) -> None:
+    if (root / one).is_file():
+        (root / one).chmod(0o600 + 8 * len(other))
+
+
+def link(root: Path, one: str, other: str) -> None:
+    (root / one).symlink_to(root / other)
+
+
+def hard_link(root: Path, one: str, other: str) -> None:
+    os.link(root / one, root / other, follow_symlinks=False)
+
+
+def move_out_and_in(root: Path, one: str, other: str) -> None:
+    """Out of sight, changed there, and back under another name."""
+    outside = root.parent / "outside"
+    (root / one).rename(outside)
+    for path in [outside, *outside.rglob("*")]:
+        if path.is_file() and not path.is_symlink():
+            path.write_bytes(b"outside")
+    outside.rename(root / other)
+
+
+ACTIONS: list[Callable[[Path, str, str], None]] = [
+    write, append_at_the_same_time, remove, make_folder, rename, swap, copy, chmod, link, hard_link, move_out_and_in
+]  # fmt: skip
+
+Step = tuple[Callable[[Path, str, str], None], str, str]
+steps = st.lists(
+    st.tuples(st.sampled_from(ACTIONS), st.sampled_from(PATHS), st.sampled_from(PATHS)), max_size=10
+)
+
+
+def act(root: Path, some: list[Step]) -> None:
+    for action, one, other in some:
+        try:
+            action(root, one, other)
+        except (OSError, shutil.Error):  # as a command may fail, having done half of its work
+            if (root / "swapped").exists():
+                remove(root, "swapped", "")
+            outside = root.parent / "outside"
+            if outside.exists():
+                remove(root.parent, "outside", "")
+
+
+def all_files(root: Path) -> Files:
+    found: Files = {}
+    for folder, _, names in os.walk(root):
+        for name in names:
+            path = Path(folder, name)
+            if path.is_file() and not path.is_symlink():
+                found[str(path.relative_to(root))] = (path.read_bytes(), path.stat().st_mode & 0o777)
+    return found
+
+
+@pytest.mark.parametrize("watch", [True, False], ids=["watched", "compared"])
+@settings(max_examples=100, deadline=None)
+@given(begin=steps, rounds=st.lists(st.tuples(steps, steps, st.booleans()), min_size=1, max_size=4))
+def test_no_history_of_commands_hides_a_change_or_invents_one(
+    *, watch: bool, begin: list[Step], rounds: list[tuple[list[Step], list[Step], bool]]
+) -> None:
+    with tempfile.TemporaryDirectory() as folder, Ledger.open(None) as ledger:
+        root = Path(folder, "project")
+        root.mkdir()
+        make_folder(root, "a/b", "")
+        act(root, begin)
+        snapshots = Snapshots(str(root), ledger, watch=watch)
+
+        def read(state: State | None) -> tuple[bytes, int] | None:
+            return None if state is None else (ledger.blob(state.blob), state.mode)
+
+        async def history() -> None:
+            await snapshots.take()
+            known = all_files(root)
+            for by_hand, by_command, taken in rounds:
+                if taken:
+                    act(root, by_hand)
+                    await snapshots.take()
+                    known = all_files(root)
+                act(root, by_command)
+                now = all_files(root)
+                expected = {
+                    path: (known.get(path), now.get(path))
+                    for path in known.keys() | now.keys()
+                    if known.get(path) != now.get(path)
+                }
+                changes = await snapshots.changes()
+                assert {
+                    change.path: (read(change.before), read(change.after)) for change in changes.files
+                } == expected
+                known = now
+
+        try:
+            anyio.run(history)
+        finally:
+            snapshots.close()
