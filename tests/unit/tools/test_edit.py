@@ -29,9 +29,11 @@ QUOTE = "\u2019"
 class Meddled(LocalWorkspace):
     """A workspace on which someone else writes at the worst moment."""
 
-    async def write_bytes(self, path: str, data: bytes, /, *, expect: str | None = None) -> str:
+    async def write_bytes(
+        self, path: str, data: bytes, /, *, expect: str | None = None, mode: int | None = None
+    ) -> str:
         await super().write_bytes(path, b"someone else's\n")
-        return await super().write_bytes(path, data, expect=expect)
+        return await super().write_bytes(path, data, expect=expect, mode=mode)
 
 
 async def shown(_: str) -> None:
