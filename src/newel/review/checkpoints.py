@@ -13,35 +13,28 @@ rollback takes out of a buffer.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Literal
 
 import anyio.to_thread
 import msgspec
 
 from newel.agent.errors import WorkspaceError
 from newel.agent.messages import Wire, new_id, now
-from newel.review.edits import tidied
-from newel.review.history import Entry, patched, reverse
+from newel.review.history import Entry
 from newel.review.ledger import (
-    Conflict,
     FileReview,
-    Hunk,
-    Layer,
     Lines,
     ReviewError,
     StaleRevision,
     UnknownHunk,
     buffer,
-    placed,
-    touch,
 )
 from newel.review.patches import file_patch
-from newel.review.rollback import restored, reverted
 from newel.review.saving import Saver
 from newel.review.store import Before, Checkpoint, Ledger, LedgerError
-from newel.review.text import content_of, is_blob, lines_of, text_hash
+from newel.review.takeback import Overlap, Step, restored_to, rewound, taken_back
+from newel.review.text import content_of, is_blob, lines_of
 
 Mode = Literal["hard_all", "scoped_selected"]
 
@@ -72,14 +65,6 @@ class FilePlan(Wire, frozen=True, kw_only=True):
     hunks: tuple[str, ...] = ()
 
 
-class Overlap(Wire, frozen=True, kw_only=True):
-    """What a rollback leaves alone, and why. ``hunk`` is empty where it is about a whole file."""
-
-    path: str
-    reason: str
-    hunk: str = ""
-
-
 class Plan(Wire, frozen=True, kw_only=True):
     """A rollback that can be carried out. ``run`` is the run that it will be, to which its own checkpoint belongs. Files on
     which it would do nothing are none of ``files``.
@@ -91,20 +76,6 @@ class Plan(Wire, frozen=True, kw_only=True):
     hunk_ids: tuple[str, ...] = ()
     files: tuple[FilePlan, ...] = ()
     conflicts: tuple[Overlap, ...] = ()
-
-
-class _Step(NamedTuple):
-    """What becomes of a file's review."""
-
-    before: FileReview
-    after: FileReview
-    hunks: tuple[str, ...] = ()
-    conflicts: tuple[Overlap, ...] = ()
-
-    @property
-    def known(self) -> set[str]:
-        """The hunks that were asked for and found."""
-        return {*self.hunks, *(conflict.hunk for conflict in self.conflicts)}
 
 
 class Checkpoints:
@@ -170,7 +141,7 @@ class Checkpoints:
         base = self._lines(_before_of(checkpoint, path))
         review, entries = self._read(path)
         last = max((n for n, each in enumerate(entries, 1) if each.run == checkpoint.run), default=None)
-        proposed = base if last is None else buffer(_rewound(review, entries[last:]))
+        proposed = base if last is None else buffer(rewound(review, entries[last:]))
         current = buffer(review)
         return Diff3(
             path=path,
@@ -259,15 +230,12 @@ class Checkpoints:
         )
         return changed.review
 
-    def _step(self, plan: Plan, checkpoint: Checkpoint, path: str) -> _Step:
+    def _step(self, plan: Plan, checkpoint: Checkpoint, path: str) -> Step:
         review, entries = self._read(path)
         if plan.mode == "hard_all":
             before = _before_of(checkpoint, path)
-            then = _then(review, entries, checkpoint, before)
-            after = _as_then(review, then) if then else restored(review, self._lines(before), _hunk_id)
-            names = tuple(hunk.id for hunk in review.hunks if hunk not in after.hunks)
-            return _Step(review, review if _is_same(review, after) else after, names)
-        return _taken_back(review, plan.hunk_ids, checkpoint.run, _made(entries, checkpoint.run))
+            return restored_to(review, entries, checkpoint, before, self._lines(before))
+        return taken_back(review, entries, checkpoint.run, plan.hunk_ids)
 
     def _read(self, path: str) -> tuple[FileReview, list[Entry]]:
         """A review, and its journal up to there."""
@@ -277,10 +245,6 @@ class Checkpoints:
 
     def _lines(self, before: Before) -> Lines:
         return lines_of(self._ledger.blob(before.blob), before.mode) if before.blob else ()
-
-
-def _hunk_id() -> str:
-    return f"h_{new_id()[:16]}"
 
 
 def _before_of(checkpoint: Checkpoint, path: str) -> Before:
@@ -293,134 +257,3 @@ def _before_of(checkpoint: Checkpoint, path: str) -> Before:
 def _text(lines: Lines) -> str | None:
     content = content_of(lines)
     return None if content is None or is_blob(lines) else content.data.decode()
-
-
-def _is_same(one: FileReview, other: FileReview) -> bool:
-    """Whether nothing differs but the names of hunks."""
-    return [msgspec.structs.replace(hunk, id="") for hunk in one.hunks] == [
-        msgspec.structs.replace(hunk, id="") for hunk in other.hunks
-    ]
-
-
-# -- hard: all of the file ----------------------------------------------------------------------------
-
-
-def _rewound(review: FileReview, entries: Sequence[Entry]) -> FileReview:
-    """The review before the last ``entries`` of its journal."""
-    for each in reversed(entries):
-        review = patched(review, reverse(each.forward))
-    return review
-
-
-def _then(
-    review: FileReview, entries: Sequence[Entry], checkpoint: Checkpoint, before: Before
-) -> FileReview | None:
-    """The review when a checkpoint was taken: the last one, before the run changed it, whose buffer is the file that the
-    checkpoint has, or else whose base is. None if the ledger did not know the file then.
-    """
-    first = next((n for n, each in enumerate(entries) if each.run == checkpoint.run), len(entries))
-    then = [_rewound(review, entries[first:])]
-    for each in reversed(entries[:first]):
-        if each.ts < checkpoint.created:
-            break
-        then.append(patched(then[-1], reverse(each.forward)))
-    by_buffer = (each for each in then if _is(buffer(each), before))
-    by_base = (each for each in then if _is(each.base, before))
-    return next(by_buffer, None) or next(by_base, None)
-
-
-def _is(lines: Lines, before: Before) -> bool:
-    """Whether lines make the file that a checkpoint has."""
-    content = content_of(lines)
-    if content is None or not before.blob:
-        return content is None and not before.blob
-    return text_hash(lines) == f"sha256:{before.blob}" and content.mode == before.mode
-
-
-def _as_then(review: FileReview, then: FileReview) -> FileReview:
-    """The review with the buffer that it had then; what had not been decided then is not decided by it."""
-    if review.base == then.base:
-        return msgspec.structs.replace(review, hunks=then.hunks, rev=review.rev + 1)
-    after = restored(review, buffer(then), _hunk_id)
-    open_then = [
-        each for each in placed(then) if each.hunk.state == "pending" and each.hunk.top.origin == "agent"
-    ]
-    hunks: list[Hunk] = []
-    for hunk, start, end in placed(after):
-        mine = [each.hunk for each in open_then if touch(each.start, each.end, start, end)]
-        hunks.append(_reopened(hunk, mine) if mine else hunk)
-    return msgspec.structs.replace(after, hunks=tuple(hunks))
-
-
-def _reopened(hunk: Hunk, proposals: Sequence[Hunk]) -> Hunk:
-    """A hunk that brings proposals back, to be decided again."""
-    layer = Layer(
-        origin="agent",
-        lines=hunk.top.lines,
-        run=proposals[0].top.run,
-        edits=tuple(name for each in proposals for name in each.top.edits),
-    )
-    return msgspec.structs.replace(hunk, layers=(layer,), state="pending")
-
-
-# -- scoped: some hunks of the run --------------------------------------------------------------------
-
-
-def _made(entries: Sequence[Entry], run: str) -> dict[str, Hunk]:
-    """The hunks that a run put there as the user's, which is what a rollback does; as they were."""
-    made: dict[str, Hunk] = {}
-    for each in entries:
-        if each.run == run and each.kind == "rollback":
-            swap = each.forward.hunks
-            known = {hunk.id for hunk in swap.old}
-            made |= {hunk.id: hunk for hunk in swap.new if hunk.id not in known}
-    return made
-
-
-def _taken_back(review: FileReview, ids: Sequence[str], run: str, made: Mapping[str, Hunk]) -> _Step:
-    """Without those hunks of a run, wherever they are: still under review, or in the file already."""
-    proposed = {
-        hunk.id for hunk in review.hunks if hunk.id in made or any(layer.run == run for layer in hunk.layers)
-    }
-    standing = {one.id for one in review.applied if one.run == run or one.id in made} - proposed
-    after = review
-    gone: list[str] = []
-    conflicts: list[Overlap] = []
-
-    def tried(name: str, take_back: Callable[[], FileReview]) -> FileReview:
-        try:
-            changed = take_back()
-        except Conflict as error:
-            conflicts.append(Overlap(path=review.path, hunk=name, reason=str(error)))
-            return after
-        gone.append(name)
-        return changed
-
-    for name in dict.fromkeys(ids):
-        if name in proposed:
-            after = tried(name, partial(_withdrawn, after, name, run, made.get(name)))
-    saved = [name for name in dict.fromkeys(ids) if name in standing]
-    for name in saved:
-        tried(name, partial(reverted, after, [name], _hunk_id))
-    if free := [name for name in saved if name in gone]:
-        after = reverted(after, free, _hunk_id)
-    return _Step(review, after, tuple(gone), tuple(conflicts))
-
-
-def _withdrawn(review: FileReview, hunk_id: str, run: str, made: Hunk | None) -> FileReview:
-    """Without what a run wrote into a hunk; ``made`` is the hunk as a rollback put it there. Raises ``Conflict`` where
-    something newer stands on it.
-    """
-    hunk = review.hunk(hunk_id)
-    if hunk.state == "rejected":
-        return review
-    if hunk.layers != made.layers if made else hunk.top.run != run:
-        raise Conflict(f"{review.path}: hunk {hunk_id} was written over since; decide it by itself.")
-    left = () if made else hunk.layers
-    while left and left[-1].run == run:
-        left = left[:-1]
-    new = (msgspec.structs.replace(hunk, state="rejected"),)
-    if left:
-        new = tidied(review.base, msgspec.structs.replace(hunk, layers=left, state="pending"))
-    hunks = tuple(each for old in review.hunks for each in (new if old.id == hunk_id else (old,)))
-    return msgspec.structs.replace(review, hunks=hunks, rev=review.rev + 1)

@@ -5,15 +5,15 @@
     review = await saver.refresh("src/a.py")                # what the disk has now
     await saver.save({"src/a.py": ["h_1"]}, revs={"src/a.py": review.rev})
 
-A save says in the ledger what it is about to do, and then does it file by file: written whole or not at all, and marked as
-saved. What a crash leaves is finished by ``recover``, and nothing is done twice: whoever finds on the disk what a save was
-to make of a file marks it as saved.
+A save says in the ledger what it is about to do, then writes and marks file by file. What a crash leaves is finished by
+``recover``, and nothing is done twice: whoever finds on the disk what a save was to make of a file marks it as saved.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
@@ -201,10 +201,8 @@ class Saver:
         for _ in range(ATTEMPTS):
             review = await anyio.to_thread.run_sync(self._ledger.get, path)
             disk = await self._look(path)
-            try:
+            with suppress(StaleRevision):
                 return await anyio.to_thread.run_sync(self._compared, review, disk)
-            except StaleRevision:
-                continue
         raise StaleRevision(f"{path} is changed again and again by others. Try again when they are done.")
 
     def _compared(self, review: FileReview, disk: _File) -> tuple[FileReview, bool]:
@@ -379,8 +377,8 @@ class Saver:
         return done
 
     async def _recovered(self, saving: Saving) -> list[Saved]:
-        review, is_changed = await self._taken_up(saving.path)
-        if review.rev == saving.rev and not is_changed:  # all is as it was when the save began
+        review, _ = await self._taken_up(saving.path)
+        if review.rev == saving.rev:  # all is as it was when the save began
             return [await self._write(_plan(review, saving.ids))]
         is_saved = {one.id for one in review.applied}.issuperset(saving.ids)
         return [_saved(review, len(saving.ids))] if is_saved else []
