@@ -132,6 +132,8 @@ def at_the_limits() -> Iterator[Case]:
         [*["p\n"] * 5, "x\n", "x\n"],
         [*["q\n"] * 190, "x\n", "x\n", *["q\n"] * 300],
     )
+    a = ["q\n", "x\n", *["q\n"] * 190, "x\n", *["q\n"] * 300]
+    yield "much on the old side alone", a, ["p\n", "x\n", "x\n", "p\n"]
     for levels in (2 * MAX_DEPTH, 2 * MAX_DEPTH + 6):  # each depth takes two levels off
         a, b = nested(levels, ["x\n"] * MAX_EDITS), nested(levels, ["y\n"] * MAX_EDITS)
         yield f"anchors between anchors, {levels} levels", a, b

@@ -130,12 +130,11 @@ const shortest = (a, b, gap, steps) => {
       }
     }
   }
-  let best = null;
-  for (let k = -limit; k <= limit; k += 2) {
-    const x = furthest[middle + k];
-    if (x <= n && x - k <= m && (best === null || 2 * x - k > 2 * best.x - best.k)) best = { x, k };
-  }
-  return { matches: best === null ? [] : trace(rounds, gap, best.x, best.x - best.k) };
+  let best = -limit;
+  const reach = (k) => 2 * furthest[middle + k] - k;
+  for (let k = -limit; k <= limit; k += 2) if (reach(k) > reach(best)) best = k;
+  const x = furthest[middle + best];
+  return { matches: trace(rounds, gap, x, x - best) };
 };
 
 const goesDown = (k, edits, left, right) => k === -edits || (k !== edits && left < right);

@@ -23,7 +23,7 @@ MAX_STEPS: Final = 1_000_000
 
 
 _MANY: Final = 256
-"""Lines that are compared at once, which is _MANY times as fast, where the texts begin and end alike."""
+"""Lines that are compared at once, which is many times as fast, where the texts begin and end alike."""
 
 
 class Span(NamedTuple):
@@ -117,7 +117,7 @@ def _ascending(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 class Way(NamedTuple):
-    """Lines that match, in their order; how _MANY steps are left; and whether this is all of the shortest edit script, or
+    """Lines that match, in their order; how many steps are left; and whether this is all of the shortest edit script, or
     else what ``MAX_EDITS`` of its edits reach, with nothing known of what is behind the last match.
     """
 
@@ -148,9 +148,9 @@ def _shortest(a: list[object], b: list[object], gap: Span, steps: int) -> Way:
                 return Way(_trace(rounds, gap, n, m), steps, is_whole=True)
             if steps <= 0:
                 return Way([], 0)
-    ends = ((furthest[middle + k], furthest[middle + k] - k) for k in range(-limit, limit + 1, 2))
-    best = max((end for end in ends if end[0] <= n and end[1] <= m), key=sum, default=None)
-    return Way(_trace(rounds, gap, *best) if best else [], steps)
+    # Behind the end of a text nothing matches, so that an end out there has as many matches as any.
+    ends = [(furthest[middle + k], furthest[middle + k] - k) for k in range(-limit, limit + 1, 2)]
+    return Way(_trace(rounds, gap, *max(ends, key=sum)), steps)
 
 
 def _trace(rounds: list[list[int]], gap: Span, x: int, y: int) -> list[tuple[int, int]]:

@@ -94,6 +94,14 @@ def test_a_change_is_where_a_reader_sees_it(a: str, b: str, spans: list[tuple[in
     assert [tuple(span) for span in diff(a, b)] == spans
 
 
+@pytest.mark.parametrize("at", [0, 1, 255, 256, 257, 511, 512, 768, 998, 999])
+def test_one_line_of_a_long_text_is_found_wherever_it_is(at: int) -> None:
+    a = ["x"] * 1000
+    b = [*a[:at], "y", *a[at + 1 :]]
+    assert diff(a, b) == [Span(at, at + 1, at, at + 1)]
+    assert diff(a, [*a[:at], *a[at + 1 :]]) == [Span(999, 1000, 999, 999)]
+
+
 def test_lists_and_tuples_of_lines_compare_alike() -> None:
     a, b = ["x", "y", "x", "y", "z"], ("y", "x", "y", "x", "z")
     assert diff(a, b) == diff(a, list(b)) == diff(tuple(a), b)
