@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -49,6 +50,10 @@ def snapshots(root: Path, ledger: Ledger, request: pytest.FixtureRequest) -> Ite
 
 def sh(root: Path, command: str) -> None:
     subprocess.run(["bash", "-ec", command], cwd=root, check=True, stdout=subprocess.DEVNULL)
+
+
+AGED = 0.15
+"""Seconds after which a file is no longer read again only because it was written a moment before."""
 
 
 def told(changes: Changes) -> dict[str, str]:
@@ -103,8 +108,10 @@ async def test_a_change_in_place_a_mode_and_a_swap_are_told_as_what_they_are(
     await looked.take()
     sh(root, "mv x t; mv y x; mv t y; chmod +x script; echo 2 > same")
     assert told(await looked.changes()) == {"x/f": "~", "y/f": "~", "script": "m", "same": "~"}
-    sh(root, "echo 3 > x/f")
-    assert told(await looked.changes()) == {"x/f": "~"}
+    await anyio.sleep(AGED)
+    await looked.take()
+    sh(root, "echo 3 > x/f; echo 3 > y/f")
+    assert told(await looked.changes()) == {"x/f": "~", "y/f": "~"}
 
 
 async def test_what_a_person_did_before_the_command_is_not_the_commands(
@@ -144,6 +151,8 @@ async def test_a_write_through_another_name_of_the_file_is_known(root: Path, sna
     os.link(root / "f", root.parent / "outside")
     looked = snapshots()
     await looked.take()
+    await anyio.sleep(AGED)
+    await looked.take()
     (root.parent / "outside").write_bytes(b"two")
     assert told(await looked.changes()) == {"f": "~"}
 
@@ -154,6 +163,8 @@ async def test_what_the_system_does_not_tell_is_found_when_all_files_are_looked_
     (root / "f").write_bytes(b"one")
     looked = snapshots(limits=SnapshotLimits(recheck_s=0))
     await looked.take()
+    await anyio.sleep(AGED)
+    await looked.take()
     os.link(root / "f", root.parent / "outside")
     (root.parent / "outside").write_bytes(b"two")
     assert told(await looked.changes()) == {"f": "~"}
@@ -163,9 +174,8 @@ async def test_a_program_that_never_stops_writing_does_not_hold_a_look(root: Pat
     (root / "f").write_bytes(b"x")
     looked = snapshots()
     await looked.take()
-    async with await anyio.open_process(
-        ["bash", "-c", "while :; do echo >> f; echo > g; rm g; done"], cwd=root
-    ) as writer:
+    forever = "import os\nwhile True:\n open('f', 'a').write('x')\n open('g', 'w').close()\n os.remove('g')"
+    async with await anyio.open_process([sys.executable, "-c", forever], cwd=root) as writer:
         while not (await looked.changes()).files:
             pass
         writer.kill()
@@ -270,6 +280,41 @@ async def test_a_cancelled_look_loses_no_change(root: Path, snapshots: Open) -> 
             continue
         await looked.take()
         assert len((await looked.changes()).files) == 50
+
+
+async def test_a_file_whose_change_was_not_told_yet_and_that_grew_too_large_is_not_told_as_deleted(
+    root: Path, snapshots: Open
+) -> None:
+    (root / "f").write_bytes(b"x")
+    looked = snapshots(limits=SnapshotLimits(file=100))
+    await looked.take()
+    (root / "f").write_bytes(b"y")
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await looked.changes()
+    await looked.take()
+    (root / "f").write_bytes(b"z" * 101)
+    assert (await looked.changes()).files == []
+
+
+async def test_a_folder_moved_within_the_project_is_still_watched(root: Path, snapshots: Open) -> None:
+    sh(root, "mkdir -p a/b c; echo 1 > a/b/f")
+    looked = snapshots()
+    await looked.take()
+    sh(root, "mv a/b c/z")
+    await looked.changes()
+    await anyio.sleep(AGED)
+    await looked.take()
+    sh(root, "echo 2 > c/z/f; mkdir a/b; echo 3 > a/b/f")
+    assert told(await looked.changes()) == {"c/z/f": "~", "a/b/f": "+"}
+    await anyio.sleep(AGED)
+    await looked.take()
+    sh(root, "mv c/z a/z; rm -r a/b; mv a/z a/b; echo 4 >> a/b/f")
+    assert told(await looked.changes()) == {"c/z/f": "-", "a/b/f": "~"}
+    await anyio.sleep(AGED)
+    await looked.take()
+    sh(root, "echo 5 > a/b/f")
+    assert told(await looked.changes()) == {"a/b/f": "~"}
 
 
 async def test_the_next_process_knows_what_an_earlier_one_has_kept(
