@@ -76,8 +76,8 @@ def restored_to(
 def _then(
     review: FileReview, entries: Sequence[Entry], checkpoint: Checkpoint, before: Before
 ) -> FileReview | None:
-    """The review when a checkpoint was taken: the last one, before the run changed it, whose buffer is the file that the
-    checkpoint has, or else whose base is. None if the ledger did not know the file then.
+    """The review when a checkpoint was taken: the first one from then on, before the run changed it, whose buffer is the
+    file that the checkpoint has, or else whose base is. None if the ledger did not know the file then.
     """
     first = next((n for n, each in enumerate(entries) if each.run == checkpoint.run), len(entries))
     then = [rewound(review, entries[first:])]
@@ -85,6 +85,7 @@ def _then(
         if each.ts < checkpoint.created:
             break
         then.append(patched(then[-1], reverse(each.forward)))
+    then.reverse()
     by_buffer = (each for each in then if _is(buffer(each), before))
     by_base = (each for each in then if _is(each.base, before))
     return next(by_buffer, None) or next(by_base, None)

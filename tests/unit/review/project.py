@@ -10,7 +10,7 @@ from newel.review.edits import edit
 from newel.review.ledger import FileReview, Layer, Origin
 from newel.review.saving import Saver
 from newel.review.store import Ledger
-from newel.review.text import MODE, lines_of
+from newel.review.text import MODE, content_of, lines_of
 from newel.workspace.local import LocalWorkspace
 
 IDS = count(1)
@@ -60,7 +60,5 @@ class Project:
     def agrees(self, name: str) -> bool:
         """Whether the ledger's base is what the disk has."""
         path = self.folder / name
-        base = self.ledger.get(name).base
-        if not path.exists():
-            return base == ()
-        return base == lines_of(path.read_bytes(), path.stat().st_mode & 0o777)
+        there = lines_of(path.read_bytes(), path.stat().st_mode & 0o777) if path.exists() else ()
+        return content_of(self.ledger.get(name).base) == content_of(there)

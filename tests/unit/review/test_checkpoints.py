@@ -294,3 +294,14 @@ async def test_what_an_agent_wrote_to_the_disk_itself_is_rolled_back_without_wha
     await hard(project, points, point.id)
     assert path.read_bytes() == b"1\n2\n3\n"
     assert [(hunk.top.run, hunk.state) for hunk in project.ledger.get("a").hunks] == [("early", "pending")]
+
+
+async def test_a_rollback_is_done_whole_also_if_an_undecided_hunk_looks_like_it(
+    project: Project, points: Checkpoints
+) -> None:
+    point = await begun(points, "a")
+    path = project.file("a", b"by someone else\n")
+    await points.rollback(await points.plan(point, "hard_all"))
+    path.chmod(0o600)  # and so the deletion is in question again
+    await hard(project, points, point)
+    assert not path.exists()
