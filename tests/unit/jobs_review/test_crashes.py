@@ -160,8 +160,11 @@ async def test_a_job_that_the_engine_gave_up_has_failed_and_says_why(tmp_path: P
     async with place.open(working=False) as desk:
         session = await desk.create_session()
         job = await desk.run(RunRequest(session_id=session.session_id, instruction="Translate"))
+        assert (await desk.job(job.job_id)).status == "queued"
         (lease,) = await place.engine.claim(1, "w")
         await place.engine.finish(lease, Outcome(state="failed", reason="the disk was full"))
+        view = await desk.job(job.job_id)
+        assert (view.status, view.error) == ("failed", "the disk was full")
     async with place.open() as desk:
         view = await desk.job(job.job_id)
         assert (view.status, view.error) == ("failed", "the disk was full")

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
 
 import anyio
@@ -62,7 +62,7 @@ from newel.jobs.review.payloads import (
 from newel.jobs.review.requests import check_answer, check_run
 from newel.jobs.review.rollbacks import Diff3View, Rollbacks, RollbackView, rollback_view
 from newel.jobs.review.sessions import SessionStore
-from newel.jobs.review.showing import chat_of, job_view, session_view
+from newel.jobs.review.showing import Known, chat_of, job_view, session_view
 from newel.jobs.review.work import carry_out, outcome_of
 from newel.jobs.worker import Handler
 from newel.providers.encode import to_json
@@ -117,9 +117,8 @@ class ReviewDesk:
         params = journal.params
         journal.lease = lease
         try:
-            earlier = await find_jobs(self._bench.engine, params.session)
-            before = itertools.takewhile(lambda job: job.id != lease.job, earlier)
-            chat = chat_of([(job, await self._journal(job.id)) for job in before])
+            jobs = await find_jobs(self._bench.engine, params.session)
+            chat = chat_of(await self._known(itertools.takewhile(lambda job: job.id != lease.job, jobs)))
             return await carry_out(self._bench, journal, chat)
         finally:
             journal.lease = None
@@ -148,8 +147,7 @@ class ReviewDesk:
     async def session(self, session_id: str) -> SessionView:
         """A session as it stands. Raises ``NoSuchSession``."""
         session = self._store.get(session_id)
-        jobs = await find_jobs(self._bench.engine, session_id)
-        return session_view(session, [(job, await self._journal(job.id)) for job in jobs])
+        return session_view(session, await self._known(await find_jobs(self._bench.engine, session_id)))
 
     async def archive(self, session_id: str) -> SessionView:
         """Put a session away: it may be forgotten once none of its jobs is under way. A run brings it back."""
@@ -188,9 +186,10 @@ class ReviewDesk:
 
     async def _submit(self, params: JobParams) -> JobStarted:
         engine = self._bench.engine
-        jobs = [job for job in await find_jobs(engine, params.session) if job.state not in FINAL]
-        live = [job for job in jobs if not (await self._journal(job.id)).state.is_finished]
-        upkeep.check_room_for_job(len(live), self.limits)
+        jobs = await find_jobs(engine, params.session)
+        known = await self._known(job for job in jobs if job.state not in FINAL)
+        live = sum(not journal.state.is_finished for _, journal in known)
+        upkeep.check_room_for_job(live, self.limits)
         await self._store.activate(params.session)
         job = await engine.submit(KIND, to_json(params), queue=queue_of(params.session), key=params.key)
         await self._collect()
@@ -363,13 +362,24 @@ class ReviewDesk:
             if journal.state.status == "awaiting_review" and not journal.state.hashes.keys().isdisjoint(paths)
         ]
 
+    async def _known(self, jobs: Iterable[Job]) -> list[Known]:
+        """Jobs with their journals, without one that is being forgotten just now."""
+        known: list[Known] = []
+        for job in jobs:
+            with contextlib.suppress(NoSuchJob):
+                known.append((job, await self._journal(job.id)))
+        return known
+
     async def _journal(self, job_id: str) -> JobJournal:
         async with self._opening:
-            if job_id in self._journals:
-                return self._journals[job_id]
-            journal = await JobJournal.open(self._bench.engine, job_id, limit=self.limits.max_events_per_job)
-            if not journal.state.is_finished:
-                self._journals[job_id] = journal
+            journal = self._journals.get(job_id)
+            if journal is None:
+                engine, limit = self._bench.engine, self.limits.max_events_per_job
+                journal = self._journals[job_id] = await JobJournal.open(engine, job_id, limit=limit)
+            else:
+                await journal.settle()
+            if journal.state.is_finished:
+                del self._journals[job_id]
             return journal
 
     async def _collect(self, *, room: int = 0) -> None:

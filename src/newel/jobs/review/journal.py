@@ -120,6 +120,13 @@ class JobJournal:
         journal.state.settle(job)
         return journal
 
+    async def settle(self) -> None:
+        """Learn what an engine says that gave the job up outside its journal, while nobody carries it out."""
+        if self.lease is None and self.state.status in {"queued", "running"}:
+            job = await self._engine.get(self.job)
+            if job is not None:
+                self.state.settle(job)
+
     @property
     def is_full(self) -> bool:
         """Whether there are as many entries as may be; what ends a job still has room."""
