@@ -9,7 +9,7 @@ import msgspec
 
 from newel.review.edits import NewId, fused, tidied
 from newel.review.ledger import Applied, FileReview, Hunk, Lines, UnknownHunk, is_head, render, touch
-from newel.review.text import make_head
+from newel.review.text import head_of, is_blob, make_head
 from newel.tools.patience import Span, diff
 
 
@@ -29,7 +29,7 @@ def kept(review: FileReview) -> list[Hunk]:
 
 def saved(review: FileReview, ids: Collection[str] | None = None) -> FileReview:
     """The review once the hunks ``ids`` (None: all that are ``kept``) stand in the file. The others stay as they are, where
-    they belong in the new base.
+    they belong in the new base. A last line without an end gets one, if what is behind it was not saved as deleted.
     """
     chosen = {hunk.id for hunk in kept(review)} if ids is None else set(ids)
     if unknown := chosen - {hunk.id for hunk in review.hunks}:
@@ -37,7 +37,7 @@ def saved(review: FileReview, ids: Collection[str] | None = None) -> FileReview:
             f"{review.path} has no hunk {', '.join(sorted(unknown))} now. Read the review anew."
         )
     base = render(review.base, [hunk for hunk in review.hunks if hunk.id in chosen])
-    headless = bool(base) and not is_head(base[0])  # what was kept of a new file is not what it begins with
+    headless = bool(base) and head_of(base) is None  # what was kept of a new file is not what it begins with
     base = (make_head(), *base) if headless else base
     hunks: list[Hunk] = []
     applied: list[Applied] = []
@@ -95,7 +95,9 @@ def rebased(
     if not spans:
         return review
     hunks: list[Hunk] = []
-    for group in _groups(review, spans):
+    # What became bytes, or is gone, is another thing altogether, and not a text with other lines.
+    is_other = not base or is_blob(base) or is_blob(review.base)
+    for group in _groups(review, spans, is_other=is_other):
         shift = _growth(span for span in spans if span.a1 <= group.a and span not in group.spans)
         if not group.spans:
             hunks += [
@@ -134,13 +136,15 @@ class Group(NamedTuple):
     spans: list[Span]
 
 
-def _groups(review: FileReview, spans: Sequence[Span]) -> list[Group]:
+def _groups(review: FileReview, spans: Sequence[Span], *, is_other: bool) -> list[Group]:
+    """``is_other``: no hunk stays as it is."""
     groups: list[Group] = []
+    all_of_it = (0, len(review.base) + 1)
     # At the same place the change of the base comes first, so that a hunk there meets it.
     items = [(span.a0, span.a1, 0, index) for index, span in enumerate(spans)]
     # To delete a file is about all of it, whatever was in it at the time.
     items += [
-        (hunk.a, len(review.base) + 1 if _deletes(review.base, hunk) else hunk.b, 1, index)
+        (*(all_of_it if is_other or _deletes(review.base, hunk) else (hunk.a, hunk.b)), 1, index)
         for index, hunk in enumerate(review.hunks)
     ]
     for a, b, kind, index in sorted(items):

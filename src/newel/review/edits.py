@@ -9,19 +9,19 @@ import msgspec
 
 from newel.review.ledger import (
     BadRange,
+    BadText,
     Contested,
     FileReview,
     Hunk,
     Layer,
     Lines,
     buffer,
-    is_head,
     joined,
     placed,
     render,
     touch,
 )
-from newel.review.text import make_head
+from newel.review.text import head_of, is_blob, make_head
 
 NewId = Callable[[], str]
 """Makes the id of a hunk."""
@@ -45,17 +45,12 @@ def edit(review: FileReview, start: int, end: int, layer: Layer, new_id: NewId) 
 
     Where that touches no hunk, it is a new one; what it touches becomes one hunk, with one layer more unless the topmost is
     of the same hand. What comes out as the base has it is no hunk. A rejected hunk that the edit writes over is gone.
-    Raises ``BadRange``, also where a file's head would not be its first line any more, and ``Contested`` where an agent's
-    edit touches what the user wrote.
+    Raises ``BadRange``, also where a file's head would not be its first line any more, ``BadText``, and ``Contested`` where
+    an agent's edit touches what the user wrote.
     """
-    text, lines = buffer(review), layer.lines
-    if not 0 <= start <= end <= len(text):
-        raise BadRange(f"{review.path} has no lines {start} to {end}; it has {len(text)}.")
-    if lines and not text and not is_head(lines[0]):
-        lines = (make_head(), *lines)  # a file that is not there comes into being
+    text = buffer(review)
+    lines = _allowed(review.path, text, start, end, layer.lines)
     wanted = joined(text[:start], lines, text[end:])
-    if any(map(is_head, wanted[1:])) or (wanted and text and is_head(text[0]) and not is_head(wanted[0])):
-        raise BadRange(f"{review.path}: lines {start} to {end} take the place of the file's head.")
     is_open = bool(lines) and 0 < start == len(text) and not text[-1].endswith("\n")
     if not is_open:
         after = _edited(review, (start, end), msgspec.structs.replace(layer, lines=lines), new_id)
@@ -64,6 +59,22 @@ def edit(review: FileReview, start: int, end: int, layer: Layer, new_id: NewId) 
     # The line before lacks an end, or would without what stood behind it: it belongs to the edit.
     layer = msgspec.structs.replace(layer, lines=wanted[start - 1 : start] + lines)
     return _edited(review, (start - 1, end), layer, new_id)
+
+
+def _allowed(path: str, text: Lines, start: int, end: int, lines: Lines) -> Lines:
+    """The new lines, with a head where a file comes into being by them. Raises ``BadRange`` and ``BadText``."""
+    if not 0 <= start <= end <= len(text):
+        raise BadRange(f"{path} has no lines {start} to {end}; it has {len(text)}.")
+    is_whole = start == 0 and end == len(text)
+    begins = start == 0 and head_of(lines) is not None
+    if (is_blob(text) and not is_whole) or any("\0" in line for line in lines[begins:]):
+        raise BadText(
+            f"{path}: only the lines of a text can be edited, and only into a text, which holds no NUL."
+        )
+    keeps_head = start > 0 or head_of(text) is None or (begins and end > 0) or (is_whole and not lines)
+    if not keeps_head and (lines or end):
+        raise BadRange(f"{path}: lines {start} to {end} take the place of the file's head.")
+    return (make_head(), *lines) if lines and not text and not begins else lines
 
 
 def _edited(review: FileReview, place: tuple[int, int], layer: Layer, new_id: NewId) -> FileReview:

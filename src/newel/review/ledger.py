@@ -41,6 +41,10 @@ class BadRange(ReviewError):
     """The lines do not exist."""
 
 
+class BadText(ReviewError):
+    """What is to be written is no text."""
+
+
 class Contested(ReviewError):
     """An agent's edit touches what the user wrote; it is not applied by itself."""
 

@@ -8,6 +8,7 @@ text has one line more, which names its bytes by their hash. No text can look li
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import Final
 
 import msgspec
@@ -17,6 +18,7 @@ from newel.review.ledger import Lines
 MODE: Final = 0o644
 """The permission bits of a file whose head is gone although some of it stays: a deletion that was kept by half."""
 
+_HEAD: Final = re.compile(r"\0[0-7]+\n")
 BLOB: Final = "\0sha256:"
 
 MAX_TEXT: Final = 2 << 20
@@ -61,8 +63,7 @@ def decoded(data: bytes) -> str | None:
 
 def head_of(lines: Lines) -> int | None:
     """The permission bits that a file's head says; None if it has none."""
-    has_head = bool(lines) and lines[0].startswith("\0") and not lines[0].startswith(BLOB)
-    return int(lines[0][1:], 8) if has_head else None
+    return int(lines[0][1:], 8) if lines and _HEAD.fullmatch(lines[0]) else None
 
 
 def is_blob(lines: Lines) -> bool:
@@ -77,7 +78,7 @@ def content_of(lines: Lines) -> Content | None:
     mode = head_of(lines)
     rest = lines if mode is None else lines[1:]
     if is_blob(lines):
-        return Content(b"", mode or MODE, rest[0].removeprefix(BLOB).rstrip("\n"))
+        return Content(b"", MODE if mode is None else mode, rest[0].removeprefix(BLOB).rstrip("\n"))
     return Content("".join(rest).encode(), MODE if mode is None else mode)
 
 

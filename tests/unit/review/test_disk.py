@@ -18,6 +18,7 @@ from newel.review.decisions import NothingToPeel, accept, peel, reject, reopen
 from newel.review.history import NothingToUndo
 from newel.review.ledger import (
     BadRange,
+    BadText,
     Conflict,
     Contested,
     FileReview,
@@ -42,7 +43,17 @@ STEP = st.tuples(
     st.sampled_from(["a", "b"]), NUMBER, NUMBER, DATA,
 )  # fmt: skip
 HISTORY = st.tuples(DATA, DATA, st.lists(STEP, max_size=12))
-REFUSED = (Contested, NeedsChoice, Conflict, NothingToPeel, NothingToUndo, UnknownHunk, BadRange, NotText)
+REFUSED = (
+    BadText,
+    Contested,
+    NeedsChoice,
+    Conflict,
+    NothingToPeel,
+    NothingToUndo,
+    UnknownHunk,
+    BadRange,
+    NotText,
+)
 
 
 class World:

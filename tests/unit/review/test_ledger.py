@@ -16,6 +16,7 @@ from newel.review.edits import edit
 from newel.review.history import Entry, NothingToUndo, entry, patched, redo, reverse, undo
 from newel.review.ledger import (
     BadRange,
+    BadText,
     Conflict,
     Contested,
     FileReview,
@@ -68,7 +69,16 @@ class Story:
         before = self.now
         try:
             after, made = self._step(kind, x, y, text)
-        except (BadRange, Contested, NeedsChoice, Conflict, NothingToPeel, NothingToUndo, UnknownHunk):
+        except (
+            BadRange,
+            BadText,
+            Contested,
+            NeedsChoice,
+            Conflict,
+            NothingToPeel,
+            NothingToUndo,
+            UnknownHunk,
+        ):
             assert self.now is before
             return
         self.now = after
@@ -148,6 +158,7 @@ def test_hunks_are_in_order_apart_from_each_other_and_change_something(history: 
         assert 0 <= hunk.a <= hunk.b <= len(review.base)
         assert hunk.top.lines != review.base[hunk.a : hunk.b]
     shown = buffer(review)
+    assert not any("\0" in line for line in shown[1:])
     for each in placed(review):
         lines = each.hunk.top.lines if each.hunk.is_shown else review.base[each.hunk.a : each.hunk.b]
         assert [line.rstrip("\r\n") for line in shown[each.start : each.end]] == [
@@ -201,7 +212,10 @@ def test_a_save_changes_no_screen_and_writes_only_what_was_kept(history: Any) ->
     after = saved(review)
     # A file whose deletion was kept by half is there, and may be empty.
     one, other = content_of(buffer(after)), content_of(buffer(review))
-    assert (one.data if one else b"") == (other.data if other else b"")
+    now, then = (one.data if one else b""), (other.data if other else b"")
+    # So is the end of a last line, if what was behind it is only to be deleted and stands in the file for now.
+    is_last = not any(hunk.is_shown and hunk.b == len(after.base) for hunk in after.hunks)
+    assert now == then or (not is_last and now.rstrip(b"\r\n") == then)
     assert [hunk.id for hunk in after.hunks] == [
         hunk.id for hunk in review.hunks if hunk.id not in {each.id for each in kept(review)}
     ]
@@ -377,3 +391,28 @@ def test_a_last_line_without_an_end_has_none_again_after_what_came_behind_it_is_
     assert "".join(after.base[1:]) == "x\nc\n"
     back = saved(reverted(after, ["h_1"], lambda: "h_2"))
     assert back.base == as_lines("x")
+
+
+@pytest.mark.parametrize("disk", [b"\xff\0\xfe", None], ids=["bytes", "gone"])
+def test_a_file_that_became_something_else_altogether_is_a_conflict_for_every_edit(
+    disk: bytes | None,
+) -> None:
+    """Else what is shown is a text with bytes in it, or a file that somebody deleted comes back by itself."""
+    review = review_of("1\n2\n", ("user", 3, 2, "three\n"))
+    after = rebased(review, lines_of(disk))
+    assert [hunk.conflict for hunk in after.hunks] == [True]
+    assert text_of(after) == "1\n2\nthree\n"
+    assert saved(after).base == lines_of(disk)
+    assert saved(accept(after, "h_1")).base == as_lines("1\n2\nthree\n")
+
+
+def test_no_text_can_pass_for_a_files_head() -> None:
+    for line in ("\0" + "755\n", "\0zz\n", "a\0b\n"):
+        with pytest.raises(BadText):
+            edit(review_of("1\n"), 1, 1, Layer(origin="agent", lines=(line,)), lambda: "h_1")
+
+
+def test_bytes_that_nobody_may_read_keep_their_mode() -> None:
+    content = content_of(lines_of(b"\xff\0", 0))
+    assert content is not None
+    assert content.mode == 0

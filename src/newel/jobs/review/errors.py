@@ -80,6 +80,7 @@ _BY_CODE: Final = {
     "outside_project": 422,
     "not_a_file": 422,
     "not_text": 422,
+    "bad_text": 422,
     "save_failed": 500,
 }
 """Errors of the ledger that say something else than their base."""

@@ -20,7 +20,7 @@ from newel.review.history import Kind
 from newel.review.ledger import BadRange, FileReview, Layer, Lines, buffer
 from newel.review.saving import Saved, Saver, checked_path
 from newel.review.store import Ledger
-from newel.review.text import head_of, is_blob, make_head, text_hash
+from newel.review.text import head_of, is_blob, text_hash
 from newel.review.views import Change, change_log
 
 T = TypeVar("T")
@@ -194,11 +194,9 @@ def spliced(review: FileReview, splices: Sequence[Splice]) -> FileReview:
     after = review
     # From the end to the beginning, so that the numbers of those that are left stay right.
     for each in sorted(splices, key=lambda one: (one.start_line, one.delete_lines), reverse=True):
-        lines = _lines(each.new_text)
-        if not buffer(after) and lines:
-            lines = (make_head(), *lines)
+        layer = Layer(origin="user", lines=_lines(each.new_text))
         start = each.start_line - 1 + head
-        after = edit(after, start, start + each.delete_lines, Layer(origin="user", lines=lines), hunk_id)
+        after = edit(after, start, start + each.delete_lines, layer, hunk_id)
     return msgspec.structs.replace(after, rev=review.rev + 1) if after is not review else review
 
 
