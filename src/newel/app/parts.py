@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from newel.review.recording import Recorders
     from newel.session.coding_agent import CodingAgent
     from newel.session.manager import SessionManager
-    from newel.workspace.port import Workspace
+    from newel.workspace.local import LocalWorkspace
 
 NOTHING_CONFIGURED = """\
 No model is configured, and none was found on this machine
@@ -217,19 +217,12 @@ def build_agent(
     from newel.review.recording import RecordingWorkspace
     from newel.session.coding_agent import CodingAgent
     from newel.tools import coding_tools
-    from newel.workspace.local import LocalWorkspace
-    from newel.workspace.process import Limits
 
     describe_model = model_describer(settings, client.name)
     model = describe_model(model_name)
-    # A quarter of what the model can read, at about four characters a token, is enough for one command.
-    limits = Limits()
-    if model.context_window:
-        limits = Limits(output=min(limits.output, model.context_window))
-    workspace: Workspace = LocalWorkspace(str(settings.cwd), limits=limits)
-    recording = None
-    if settings.record and place.recorders is not None:
-        workspace = recording = RecordingWorkspace(workspace, place.recorders)
+    local = _local_workspace(settings, model)
+    recording = RecordingWorkspace(local, place.recorders) if settings.record and place.recorders else None
+    workspace = recording or local
     tools = coding_tools(workspace, timeout=settings.bash_timeout)
     instructions = find_instructions(cwd=settings.cwd, home=settings.home)
     small = describe_model(settings.small_model) if settings.small_model else model
@@ -262,6 +255,17 @@ def build_agent(
     if recording is not None:
         recording.attend(agent)
     return agent
+
+
+def _local_workspace(settings: Settings, model: Model) -> LocalWorkspace:
+    from newel.workspace.local import LocalWorkspace
+    from newel.workspace.process import Limits
+
+    # A quarter of what the model can read, at about four characters a token, is enough for one command.
+    limits = Limits()
+    if model.context_window:
+        limits = Limits(output=min(limits.output, model.context_window))
+    return LocalWorkspace(str(settings.cwd), limits=limits)
 
 
 def _system_prompt(settings: Settings, manner: str | None, tools: list[Any], instructions: list[Any]) -> str:

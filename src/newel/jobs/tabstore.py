@@ -1,15 +1,15 @@
-"""The tabs, kept: the fold of the journal of one job that no worker carries out and that never ends."""
+"""The tabs, kept."""
 
 from __future__ import annotations
 
-import anyio
 import msgspec
 
 from newel.agent.messages import Wire
-from newel.jobs.engine import Engine, EngineError, Lease
+from newel.jobs.engine import Engine
+from newel.jobs.standing import StandingJournal
 from newel.jobs.tabs import Tab
 
-KIND = QUEUE = "board"
+KIND = "board"
 
 
 class TabKept(Wire, frozen=True, tag_field="type", tag="tab_kept"):
@@ -28,59 +28,44 @@ class Settings(Wire, frozen=True, tag_field="type", tag="settings"):
     plain: str
 
 
-_decoder = msgspec.json.Decoder(TabKept | TabClosed | Settings)
+TabEntry = TabKept | TabClosed | Settings
+_decoder = msgspec.json.Decoder(TabEntry)
 
 
 class TabStore:
     """Tabs in their order, by id. Each method returns when the change is durable."""
 
-    def __init__(self, engine: Engine, lease: Lease) -> None:
-        self._engine = engine
-        self._lease = lease
-        self._seq = 0
-        self._lock = anyio.Lock()
+    _journal: StandingJournal[TabEntry]
+
+    def __init__(self) -> None:
         self.tabs: dict[str, Tab] = {}
         self.plain: str | None = None
 
     @classmethod
     async def open(cls, engine: Engine) -> TabStore:
         """Raises ``EngineError``."""
-        await engine.submit(KIND, b"{}", queue=QUEUE, key=KIND)
-        leases = await engine.claim(1, "board", queues=[QUEUE])
-        if not leases:
-            raise EngineError("The tabs are open in another workbench of this folder.")
-        store = cls(engine, leases[0])
-        while page := await engine.read(store._lease.job, store._seq):
-            for entry in page:
-                store._fold(_decoder.decode(entry.data))
-            store._seq = page[-1].seq
+        store = cls()
+        store._journal = await StandingJournal[TabEntry].open(
+            engine, KIND, _decoder.decode, store._fold, what="The tabs"
+        )
         return store
 
     async def add(self, tab: Tab) -> None:
-        await self._append(TabKept(tab))
+        await self._journal.append(TabKept(tab))
 
     async def change(self, tab: str, **fields: object) -> None:
         """Nothing happens if the tab is gone or says so already."""
         before = self.tabs.get(tab)
         if before is not None and (after := msgspec.structs.replace(before, **fields)) != before:
-            await self._append(TabKept(after))
+            await self._journal.append(TabKept(after))
 
     async def close(self, tab: str) -> None:
-        await self._append(TabClosed(tab))
+        await self._journal.append(TabClosed(tab))
 
     async def set_plain(self, tab: str) -> None:
-        await self._append(Settings(tab))
+        await self._journal.append(Settings(tab))
 
-    async def _append(self, entry: TabKept | TabClosed | Settings) -> None:
-        # A caller that goes away must not leave the journal and its number apart.
-        with anyio.CancelScope(shield=True):
-            async with self._lock:
-                self._seq = await self._engine.append(
-                    self._lease, [msgspec.json.encode(entry)], expect_seq=self._seq
-                )
-                self._fold(entry)
-
-    def _fold(self, entry: TabKept | TabClosed | Settings) -> None:
+    def _fold(self, entry: TabEntry) -> None:
         match entry:
             case TabKept(tab):
                 self.tabs[tab.id] = tab
