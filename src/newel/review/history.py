@@ -34,6 +34,9 @@ Kind = Literal[
     "redo",
 ]
 
+MOVES_BASE: frozenset[Kind] = frozenset({"save", "rebase", "record"})
+"""What is not undone in the buffer alone, for the base is what the disk has; nor is anything before it."""
+
 T = TypeVar("T")
 
 
@@ -213,9 +216,7 @@ def redo(review: FileReview, entries: Sequence[Entry]) -> tuple[FileReview, Entr
 
 
 def _stacks(entries: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
-    """What can be undone, and what can be done again; the latest last. The base is what the disk has, so a change that
-    moved it is not taken back in the buffer alone.
-    """
+    """What can be undone, and what can be done again; the latest last."""
     done: list[Entry] = []
     undone: list[Entry] = []
     for each in entries:
@@ -224,7 +225,7 @@ def _stacks(entries: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
                 undone.append(done.pop())
             case "redo":
                 done.append(undone.pop())
-            case "save" | "rebase" | "record":
+            case kind if kind in MOVES_BASE:
                 done, undone = [], []
             case _:
                 done.append(each)

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Self
 import msgspec
 
 from newel.agent.messages import Wire
-from newel.review.history import Entry, Kind, entry, redo, undo
+from newel.review.history import MOVES_BASE, Entry, Kind, entry, redo, undo
 from newel.review.ledger import FileReview, Lines, ReviewError, StaleRevision
 from newel.session.database import Format, connect, make_file, roll_back
 from newel.session.locate import make_private
@@ -178,11 +178,11 @@ class Ledger:
 
     def undo(self, path: str, *, rev: int | None = None) -> Changed:
         """Take the latest change back. Raises ``NothingToUndo`` and ``StaleRevision``."""
-        return self._change(path, rev, lambda connection, now: undo(now, _entries(connection, path)))
+        return self._change(path, rev, lambda connection, now: undo(now, _since_base(connection, path)))
 
     def redo(self, path: str, *, rev: int | None = None) -> Changed:
         """Make the change again that was last taken back. Raises as ``undo``."""
-        return self._change(path, rev, lambda connection, now: redo(now, _entries(connection, path)))
+        return self._change(path, rev, lambda connection, now: redo(now, _since_base(connection, path)))
 
     def entries(self, *, path: str | None = None, run: str | None = None) -> list[Entry]:
         """The journal, in its order: all of it, a file's, or a run's."""
@@ -204,7 +204,7 @@ class Ledger:
             after, made = change(connection, before)
             if made is None:
                 return Changed(before, None)
-            base = self._put_base(connection, after.base)
+            base = self._put_base(connection, after)
             small = msgspec.json.encode(msgspec.structs.replace(after, base=()))
             connection.execute(
                 "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)", (path, after.rev, base, small)
@@ -227,10 +227,13 @@ class Ledger:
             }  # the latest is the one asked for next
         return msgspec.structs.replace(msgspec.json.decode(small, type=FileReview), base=self._bases[base])
 
-    def _put_base(self, connection: sqlite3.Connection, base: Lines) -> str:
-        data = msgspec.json.encode(base)
-        name = _put(connection, data)
-        self._bases[name] = base
+    def _put_base(self, connection: sqlite3.Connection, after: FileReview) -> str:
+        """The name of a review's base among the blobs. Most changes leave it as it was."""
+        row = connection.execute("SELECT base FROM files WHERE path = ?", (after.path,)).fetchone()
+        if row is not None and self._bases.get(row[0]) is after.base:
+            return str(row[0])
+        name = _put(connection, msgspec.json.encode(after.base))
+        self._bases = {name: after.base}
         return name
 
     # -- checkpoints and intents ------------------------------------------------------------------
@@ -311,6 +314,17 @@ def _entries(connection: sqlite3.Connection, path: str | None = None, run: str |
         wanted,
     )
     return [msgspec.json.decode(row[0], type=Entry) for row in rows]
+
+
+def _since_base(connection: sqlite3.Connection, path: str) -> list[Entry]:
+    """What the journal of a file says since its base is what it is."""
+    recent: list[Entry] = []
+    for (data,) in connection.execute("SELECT data FROM entries WHERE path = ? ORDER BY n DESC", (path,)):
+        latest = msgspec.json.decode(data, type=Entry)
+        if latest.kind in MOVES_BASE:
+            break
+        recent.append(latest)
+    return recent[::-1]
 
 
 def _put(connection: sqlite3.Connection, data: bytes) -> str:
