@@ -75,7 +75,8 @@ def children_seconds() -> float:
 def measure(command: list[str], steps: int) -> Row:
     """Run a command against the scripted model, in a home and a folder of its own."""
     with tempfile.TemporaryDirectory(prefix="newel-bench-") as folder:
-        log = Path(folder, "log")
+        log, project = Path(folder, "log"), Path(folder, "project")
+        project.mkdir()  # the log lies beside it: what changes in a project is recorded
         started, busy_before, own_before = time.monotonic(), busy_seconds(), children_seconds()
         server = subprocess.Popen(
             [sys.executable, str(HERE / "model_server.py"), str(log), str(steps)],
@@ -97,7 +98,7 @@ def measure(command: list[str], steps: int) -> Row:
             began = time.monotonic_ns()
             run = subprocess.Popen(
                 [word.replace("{base_url}", base_url) for word in command],
-                cwd=folder,
+                cwd=project,
                 env=environ,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
