@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
 import anyio.to_thread
@@ -59,20 +59,32 @@ class Effect:
         self.notices: list[str] = []
 
 
+class Meaning(Protocol):
+    """What a change of a file means to the ledger."""
+
+    def new(self, changes: Sequence[FileChange], *, since: str) -> list[FileChange]:
+        """Those that nobody has put down since a moment, in ISO 8601. Blocks."""
+        ...
+
+    async def put(self, run: str, changes: Sequence[FileChange]) -> list[str]:
+        """Put changes down as a run's; returns what a person should know of it."""
+        ...
+
+
 class Recorder:
-    """Use ``open``. Raises ``LedgerError``, and what the workspace raises."""
+    """Watches the files of ``workspace``, and puts what happens to them into the ledger of ``project`` as ``meaning`` has it.
+    Use ``open``. Raises ``LedgerError``, and what the workspace raises.
+    """
 
     def __init__(
-        self, workspace: Workspace, ledger: Ledger, folder: Path | None, left_out: Iterable[str]
+        self, workspace: Workspace, project: Project, meaning: Meaning, snapshots: Snapshots, notes: Notes
     ) -> None:
-        self.project = Project(ledger, workspace)
+        self.project = project
         self._workspace = workspace
-        self._ledger = ledger
-        self._notes = Notes(folder)
-        self.project.left_out = self._notes.left_out()
-        index = folder / INDEX if folder else None
-        limits = None if folder else SnapshotLimits(total=IN_MEMORY)
-        self._snapshots = Snapshots(workspace.root, ledger, limits=limits, index=index, left_out=left_out)
+        self._meaning = meaning
+        self._ledger = project.ledger
+        self._notes = notes
+        self._snapshots = snapshots
         self._is_taken = False
         self._running: list[Effect] = []
         self._lock = anyio.Lock()
@@ -86,9 +98,15 @@ class Recorder:
         killed have left is brought to its end. ``left_out`` are folders, by their absolute paths, that are not covered.
         """
         ledger = await anyio.to_thread.run_sync(Ledger.open, folder)
-        recorder = cls(workspace, ledger, folder, left_out)
+        notes = Notes(folder)
+        project = Project(ledger, workspace)
+        project.left_out = notes.left_out()
+        index = folder / INDEX if folder else None
+        limits = None if folder else SnapshotLimits(total=IN_MEMORY)
+        snapshots = Snapshots(workspace.root, ledger, limits=limits, index=index, left_out=left_out)
+        recorder = cls(workspace, project, Done(ledger), snapshots, notes)
         try:
-            await recorder.project.saver.recover()
+            await project.saver.recover()
             await recorder.recover()
         except BaseException:
             recorder.close()
@@ -96,6 +114,7 @@ class Recorder:
         return recorder
 
     def close(self) -> None:
+        """Close the ledger, too."""
         self._snapshots.close()
         self._ledger.close()
 
@@ -270,31 +289,48 @@ class Recorder:
                 effect.notices.append(str(error))
             else:
                 fit.append(change)
-        if fit and (new := await anyio.to_thread.run_sync(self._unknown, effect, fit)):
+        if not fit:
+            return
+        new = await anyio.to_thread.run_sync(partial(self._meaning.new, fit, since=effect.began))
+        if new:
             await self._remember(effect.run, new)
-            await anyio.to_thread.run_sync(self._write_down, effect.run.id, new)
+            effect.notices += await self._meaning.put(effect.run.id, new)
 
-    def _unknown(self, effect: Effect, changes: Sequence[FileChange]) -> list[FileChange]:
+
+def lines_of_state(ledger: Ledger, state: State | None) -> Lines:
+    """A file as a look at it found it."""
+    return lines_of(ledger.blob(state.blob), state.mode) if state else ()
+
+
+class Done:
+    """It has happened to the project's own file: a hunk that is applied, and can be taken back."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def new(self, changes: Sequence[FileChange], *, since: str) -> list[FileChange]:
         """Without what somebody else of ours, in another process perhaps, has written and put down meanwhile."""
 
         def is_known(change: FileChange) -> bool:
             if text_hash(self._ledger.get(change.path).base) != _hash(change.after):
                 return False
             entries = self._ledger.entries(path=change.path)
-            return any(each.kind in {"record", "save"} and each.ts >= effect.began for each in entries)
+            return any(each.kind in {"record", "save"} and each.ts >= since for each in entries)
 
         return [change for change in changes if not is_known(change)]
 
-    def _write_down(self, run: str, changes: Sequence[FileChange]) -> None:
+    async def put(self, run: str, changes: Sequence[FileChange]) -> list[str]:
+        await anyio.to_thread.run_sync(self._put, run, changes)
+        return []
+
+    def _put(self, run: str, changes: Sequence[FileChange]) -> None:
         for change in changes:
-            before, after = self._lines(change.before), self._lines(change.after)
+            before = lines_of_state(self._ledger, change.before)
+            after = lines_of_state(self._ledger, change.after)
             # What others did to the file until then is no part of what the run did.
             self._ledger.change(change.path, "rebase", partial(rebased, base=before))
             made = partial(recorded, before=before, after=after, run=run)
             self._ledger.change(change.path, "record", made, run=run)
-
-    def _lines(self, state: State | None) -> Lines:
-        return lines_of(self._ledger.blob(state.blob), state.mode) if state else ()
 
 
 def _hash(state: State | None) -> str:
@@ -315,7 +351,7 @@ def recorded(review: FileReview, *, before: Lines, after: Lines, run: str) -> Fi
     names = {one.id for one in mine}
     others = (one for one in done.applied if one.id not in names)
     fresh = (
-        Applied(id=_hunk_id(), a=span.b0, b=span.b1, before=without[span.a0 : span.a1], run=run)
+        Applied(id=hunk_id(), a=span.b0, b=span.b1, before=without[span.a0 : span.a1], run=run)
         for span in diff(without, after)
     )
     return msgspec.structs.replace(done, applied=(*others, *fresh), rev=review.rev + 1)
@@ -325,5 +361,6 @@ def _undone(one: Applied) -> Hunk:
     return Hunk(id=one.id, a=one.a, b=one.b, layers=(Layer(origin="agent", lines=one.before),))
 
 
-def _hunk_id() -> str:
+def hunk_id() -> str:
+    """A name for a new hunk."""
     return f"h_{new_id()[:16]}"
