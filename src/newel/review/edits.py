@@ -89,7 +89,7 @@ def _edited(review: FileReview, place: tuple[int, int], layer: Layer, new_id: Ne
     lines = joined(lines, text[reach.end : reach.end + 1])[
         : len(lines)
     ]  # with an end, unless it is the file's
-    layers = _stacked(
+    layers = stacked(
         fused(review.base, reach.a, reach.b, reach.touched), msgspec.structs.replace(layer, lines=lines)
     )
     hunk = Hunk(
@@ -158,7 +158,7 @@ def fused(base: Lines, a: int, b: int, hunks: Sequence[Hunk]) -> tuple[Layer, ..
     return tuple(layers)
 
 
-def _stacked(layers: tuple[Layer, ...], layer: Layer) -> tuple[Layer, ...]:
+def stacked(layers: tuple[Layer, ...], layer: Layer) -> tuple[Layer, ...]:
     """With one more on top; the same hand goes on with its own layer, and what it took back is none."""
     if layers and (layers[-1].origin, layers[-1].run) == (layer.origin, layer.run):
         edits = tuple(dict.fromkeys((*layers[-1].edits, *layer.edits)))

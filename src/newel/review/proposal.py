@@ -50,13 +50,24 @@ def propose(
     # From the end to the beginning, so that the numbers of those that are left stay right.
     for change in sorted(edits, key=lambda each: (each.start_line, each.operation != "insert"), reverse=True):
         start, end = place(text, change)
-        lines = _lines(change, text, end)
-        grown, before = 0, len(buffer(review))
-        for a, b, new in _pieces(text, start, end, lines, size):
-            layer = Layer(origin="agent", lines=new, run=run, edits=(change.edit_id,))
-            review = edit(review, a + grown, b + grown, layer, new_id)
-            grown = len(buffer(review)) - before
-    return _marked(review, run, size)
+        layer = Layer(origin="agent", lines=_lines(change, text, end), run=run, edits=(change.edit_id,))
+        review = written(review, start, end, layer, new_id=new_id, size=size)
+    return marked(review, run, size)
+
+
+def written(
+    review: FileReview, start: int, end: int, layer: Layer, *, new_id: NewId, size: HunkSize
+) -> FileReview:
+    """The lines ``start:end`` of the buffer with those of ``layer`` in their place, in hunks that fit ``size`` as far as that
+    can be. Raises as ``edit``.
+    """
+    text = buffer(review)
+    grown = 0
+    for a, b, new in _pieces(text, start, end, layer.lines, size):
+        piece = msgspec.structs.replace(layer, lines=new)
+        review = edit(review, a + grown, b + grown, piece, new_id)
+        grown = len(buffer(review)) - len(text)
+    return review
 
 
 def place(text: Lines, change: ProposedEdit) -> tuple[int, int]:
@@ -149,7 +160,7 @@ def _last_end(lines: Lines, first: int, room: int) -> int | None:
     return None
 
 
-def _marked(review: FileReview, run: str, size: HunkSize) -> FileReview:
+def marked(review: FileReview, run: str, size: HunkSize) -> FileReview:
     """With a mark on the hunks of a run that stayed too large."""
     hunks = tuple(
         msgspec.structs.replace(
