@@ -14,13 +14,16 @@ name another server, but it never gets your key.
 
 **A stranger's server does not drive your machine.** Where only the project's ``.env`` names the server, and it is not
 this machine, ``approve`` is ``ask`` unless the command line says otherwise.
+
+**How much a review may use is yours to say.** Its limits (``ReviewLimits``) come from the environment
+(``NEWEL_REVIEW_MAX_SESSIONS`` is ``max_sessions`` of ``[review]``) and your ``config.toml``, never from a project's ``.env``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import msgspec
 
@@ -42,6 +45,7 @@ NAMES = {
     "small_model": ("LLM_SMALL_FAST_MODEL",),
 }
 """The environment variables of each setting, the stronger first."""
+REVIEW_PREFIX = "NEWEL_REVIEW_"
 
 
 class Endpoint(msgspec.Struct, frozen=True):
@@ -73,8 +77,33 @@ class Caps(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="came
     max_cost: Amount | None = None
 
 
-class ReviewFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``[review]``. It stands in the user's own file alone: no project switches recording off."""
+Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)]
+
+
+class ReviewLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The limits of review jobs that a user may set, by the names that they have everywhere; None is unsaid.
+
+    What each of them bounds, and the defaults, stand in ``newel.jobs.review.limits``.
+    """
+
+    max_tool_calls_per_job: Count | None = None
+    max_search_results_default: Count | None = None
+    max_search_results_cap: Count | None = None
+    max_search_snippet_lines: Count | None = None
+    max_read_bytes_default: Count | None = None
+    max_read_lines_default: Count | None = None
+    poll_interval_ms: Count | None = None
+    max_schema_retries: Count | None = None
+    max_hunk_lines: Count | None = None
+    max_hunk_bytes: Count | None = None
+    max_sessions: Count | None = None
+    max_jobs_per_session: Annotated[int, msgspec.Meta(ge=1, le=10_000)] | None = None
+    max_events_per_job: Count | None = None
+    completed_ttl_hours: Annotated[float, msgspec.Meta(gt=0, le=1_000_000)] | None = None
+
+
+class ReviewFile(ReviewLimits, frozen=True, forbid_unknown_fields=True):
+    """``[review]``. ``record`` stands in the user's own file alone: no project switches recording off."""
 
     record: bool = True
 
@@ -109,8 +138,8 @@ class Flags(msgspec.Struct, frozen=True):
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """``record`` is whether what agents do to files is recorded; ``origins`` names the place of each value that is not a
-    default.
+    """``record`` is whether what agents do to files is recorded, ``review`` what the user says of the limits of reviews;
+    ``origins`` names the place of each value that is not a default.
     """
 
     home: Path
@@ -126,6 +155,7 @@ class Settings(msgspec.Struct, frozen=True):
     models: dict[str, ModelFacts]
     origins: dict[str, str]
     record: bool = True
+    review: ReviewLimits = ReviewLimits()
 
 
 def load(flags: Flags, *, cwd: Path, environ: Mapping[str, str]) -> Settings:
@@ -173,6 +203,7 @@ def load(flags: Flags, *, cwd: Path, environ: Mapping[str, str]) -> Settings:
         models=file.models,
         origins=origins,
         record=file.review.record,
+        review=_review_limits(environ, file.review, str(path), origins),
     )
 
 
@@ -202,6 +233,41 @@ def _variables(place: str, environ: Mapping[str, str]) -> list[tuple[str, dict[s
             values.setdefault("base_url", OPENAI_URL)
         families.append((f"{place} ({prefix}*)", values))
     return families
+
+
+def _review_limits(
+    environ: Mapping[str, str], file: ReviewFile, path: str, origins: dict[str, str]
+) -> ReviewLimits:
+    """The limits of reviews: each from the environment, else from the file."""
+    found: dict[str, Any] = {}
+    for name in ReviewLimits.__struct_fields__:
+        if (value := getattr(file, name)) is not None:
+            found[name], origins[f"review.{name}"] = value, path
+    for variable, text in environ.items():
+        if not variable.startswith(REVIEW_PREFIX) or not text.strip():
+            continue
+        name = variable.removeprefix(REVIEW_PREFIX).lower()
+        try:
+            given = msgspec.convert({name: text.strip()}, ReviewLimits, strict=False)
+        except msgspec.ValidationError as error:
+            raise ConfigError(_bad_limit(variable, name, text)) from error
+        found[name], origins[f"review.{name}"] = getattr(given, name), "environment"
+    return ReviewLimits(**found)
+
+
+def _bad_limit(variable: str, name: str, text: str) -> str:
+    """What is wrong with a variable, and what is allowed."""
+    if name not in ReviewLimits.__struct_fields__:
+        known = ", ".join(f"{REVIEW_PREFIX}{each.upper()}" for each in ReviewLimits.__struct_fields__)
+        return f"environment: there is no setting {variable[:80]!r}. Unset it; there are {known}."
+    annotated, _ = get_args(get_type_hints(ReviewLimits, include_extras=True)[name])
+    kind, bounds = get_args(annotated)
+    allowed = (
+        f"a whole number from {bounds.ge} to {bounds.le:,}"
+        if kind is int
+        else f"above 0 and at most {bounds.le:,}"
+    )
+    return f"environment: {variable} is {text[:40]!r}; it has to be {allowed}. Correct it, or unset it for the default."
 
 
 def _endpoint(places: list[tuple[str, Mapping[str, object]]]) -> Endpoint | None:
