@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 CHILD = Path(__file__).with_name("saving_child.py")
 STRACE = shutil.which("strace")
-CALLS = ["fsync", "fdatasync", "rename", "link", "unlink"]
+CALLS = ["fsync", "fdatasync", "rename,renameat,renameat2", "link,linkat", "unlink,unlinkat"]
 """What a save does to the disk."""
 
 Files = dict[str, tuple[bytes, int] | None]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from newel.agent.errors import StaleFile, WorkspaceError
+from newel.workspace.handles import Place, beside, held
 from newel.workspace.port import ABSENT, Entry, FileInfo, Kind
 
 BLOCK: Final = 1 << 20
@@ -90,117 +91,84 @@ def read_all(descriptor: int, start: int, size: int | None) -> bytes:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def digest(path: str) -> str:
-    """The SHA-256 of a file, or ``ABSENT``."""
-    import hashlib
-
-    try:
-        with Path(path).open("rb", buffering=0) as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except (FileNotFoundError, NotADirectoryError):
-        return ABSENT
-
-
-def replace_resolved(path: str, data: bytes, expect: str | None, mode: int | None) -> str:
-    """``replace`` of a path that had no link in it when it was resolved, and still has none."""
-    if expect is not None:
-        _check_resolved(path)
-    return replace(path, data, expect, mode)
-
-
-def replace(path: str, data: bytes, expect: str | None, mode: int | None = None) -> str:
+def replace(
+    path: str, data: bytes, expect: str | None, mode: int | None = None, *, resolved: bool = False
+) -> str:
     """Put ``data`` in the place of a file, whole or not at all; see ``Workspace.write_bytes``.
 
     The new content is written beside the file, flushed to the disk, and renamed over it, so that at any
     moment, after a crash too, either the old or the new content is there. Other hard links to the file
     keep the old content. A file that may not be written stays: to replace it, the folder's permission would do.
+    ``resolved``: no link is in the path; if one is there by now, nothing is written.
     """
     import hashlib
 
-    before = info(path)
-    if before is not None:
-        _check_writable("write", path, before)
-    directory = Path(path).parent
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        # Not the file's own name: that may already be as long as the system allows.
-        beside = directory / f".newel-{os.urandom(8).hex()}.tmp"
-        try:
-            _write_beside(beside, path, data, new=before is None, mode=mode)
-            _put(beside, path, expect)
-        finally:
-            beside.unlink(missing_ok=True)
-        _flush_directory(directory)
+        with held(path, resolved=resolved, make=expect in {None, ABSENT}) as place:
+            before = place.stat()
+            if before is not None:
+                _check_writable("write", place, before)
+            # A new file's mode is the umask's matter.
+            with beside(place.folder, 0o600 if before else 0o666) as (descriptor, name):
+                _fill(descriptor, data, mode, place, before)
+                _put(name, place, expect)
+            place.flush()
     except OSError as error:
+        if expect not in {None, ABSENT} and isinstance(error, FileNotFoundError):  # its folder is gone
+            raise _stale(path, ABSENT, str(expect)) from error
         raise failure("write", path, error) from error
     return hashlib.sha256(data).hexdigest()
 
 
 def remove(path: str, expect: str | None) -> None:
-    """Remove a file if it is what the caller saw; see ``Workspace.remove``."""
-    _check_resolved(path)
-    before = info(path)
+    """Remove a file if it is what the caller saw; see ``Workspace.remove``. No link is in the path."""
     try:
-        if before is None:
-            if expect is not None:
-                raise StaleFile(f"{path} {_what_happened(ABSENT, expect)}")
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-        _check_writable("remove", path, before)
-        if expect is not None and (found := digest(path)) != expect:
-            raise StaleFile(f"{path} {_what_happened(found, expect)}")
-        Path(path).unlink()
-        _flush_directory(Path(path).parent)
+        with held(path, resolved=True) as place:
+            before = place.stat()
+            if before is not None:
+                _check_writable("remove", place, before)
+            if expect is not None and (found := place.digest()) != expect:
+                raise _stale(path, found, expect)
+            os.unlink(place.name, dir_fd=place.folder)
+            place.flush()
     except OSError as error:
+        if expect is not None and isinstance(error, FileNotFoundError):
+            raise _stale(path, ABSENT, expect) from error
         raise failure("remove", path, error) from error
 
 
-def _check_resolved(path: str) -> None:
-    if os.path.realpath(path) != path:
-        raise StaleFile(
-            f"{path} leads elsewhere: a link stands in it that was not there before. Nothing was changed."
-        )
+def _check_writable(doing: str, place: Place, before: os.stat_result) -> None:
+    if not stat.S_ISREG(before.st_mode):
+        what = "a directory" if stat.S_ISDIR(before.st_mode) else "not a regular file"
+        raise WorkspaceError(f"Cannot {doing} {place.path}: it is {what}.")
+    if not place.may_write():
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
-def _check_writable(doing: str, path: str, before: FileInfo) -> None:
-    if before.kind != "file":
-        what = "a directory" if before.kind == "directory" else "not a regular file"
-        raise WorkspaceError(f"Cannot {doing} {path}: it is {what}.")
-    if not _may_write(path):
-        raise failure(doing, path, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
+def _fill(
+    descriptor: int, data: bytes, mode: int | None, place: Place, before: os.stat_result | None
+) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+    if before is not None:
+        _keep_attributes(descriptor, place)
+        _keep_owner_and_mode(descriptor, before)
+    if mode is not None:
+        os.fchmod(descriptor, mode & 0o777)
+    os.fsync(descriptor)
 
 
-def _may_write(path: str) -> bool:
-    """Whether the file itself could be opened for writing."""
-    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
-
-
-def _write_beside(beside: Path, path: str, data: bytes, *, new: bool, mode: int | None) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    descriptor = os.open(beside, flags, 0o666 if new else 0o600)  # a new file's mode is the umask's matter
-    try:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
-        if not new:
-            _keep_attributes(descriptor, path)
-            _keep_owner_and_mode(descriptor, Path(path).stat())
-        if mode is not None:
-            os.fchmod(descriptor, mode & 0o777)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _keep_attributes(descriptor: int, path: str) -> None:
+def _keep_attributes(descriptor: int, place: Place) -> None:
     """Give a file the extended attributes of another, those that can be given: labels, access lists."""
     if sys.platform != "linux":
         return
-    with contextlib.suppress(OSError):  # a file system without them
-        for name in os.listxattr(path):
+    with contextlib.suppress(OSError), place.open() as other:  # a file system without them
+        for name in os.listxattr(other):
             # The system takes a program's capabilities, too, from a file that is written.
             if name != "security.capability":
                 with contextlib.suppress(OSError):
-                    os.setxattr(descriptor, name, os.getxattr(path, name))
+                    os.setxattr(descriptor, name, os.getxattr(other, name))
 
 
 def _keep_owner_and_mode(descriptor: int, before: os.stat_result) -> None:
@@ -215,32 +183,26 @@ def _keep_owner_and_mode(descriptor: int, before: os.stat_result) -> None:
     os.fchmod(descriptor, stat.S_IMODE(before.st_mode) & 0o777)
 
 
-def _put(beside: Path, path: str, expect: str | None) -> None:
-    if expect is not None and (found := digest(path)) != expect:
-        raise StaleFile(f"{path} {_what_happened(found, expect)}")
+def _put(name: str, place: Place, expect: str | None) -> None:
+    """Give the file that was made beside it the place, if what is there now is what was expected."""
+    if expect is not None and (found := place.digest()) != expect:
+        raise _stale(place.path, found, expect)
+    here = place.folder
     if expect == ABSENT:
         try:
-            os.link(beside, path)
+            os.link(name, place.name, src_dir_fd=here, dst_dir_fd=here, follow_symlinks=False)
         except FileExistsError:
-            raise StaleFile(f"{path} {_what_happened('', expect)}") from None
+            raise _stale(place.path, "", expect) from None
         except OSError:
             pass  # a file system without hard links; the check above has to do
         else:
             return
-    beside.rename(path)
+    os.rename(name, place.name, src_dir_fd=here, dst_dir_fd=here)
 
 
-def _what_happened(found: str, expect: str) -> str:
+def _stale(path: str, found: str, expect: str) -> StaleFile:
     if expect == ABSENT:
-        return "was created by someone else meanwhile."
-    return "has been deleted meanwhile." if found == ABSENT else "changed on disk meanwhile."
-
-
-def _flush_directory(directory: Path) -> None:
-    """Make the new name durable, where the file system can."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        with contextlib.suppress(OSError):
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        what = "was created by someone else meanwhile."
+    else:
+        what = "has been deleted meanwhile." if found == ABSENT else "changed on disk meanwhile."
+    return StaleFile(f"{path} {what}")

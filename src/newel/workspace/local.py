@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import anyio.to_thread
@@ -77,7 +78,8 @@ class LocalWorkspace:
         self, path: str, data: bytes, /, *, expect: str | None = None, mode: int | None = None
     ) -> str:
         # In a thread whatever the size: a flush to the disk takes as long as the disk likes.
-        return await anyio.to_thread.run_sync(files.replace_resolved, path, data, expect, mode)
+        write = partial(files.replace, path, data, expect, mode, resolved=expect is not None)
+        return await anyio.to_thread.run_sync(write)
 
     async def remove(self, path: str, /, *, expect: str | None = None) -> None:
         await anyio.to_thread.run_sync(files.remove, path, expect)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import os
+import shutil
 import sys
+import threading
 from pathlib import Path
 
+import anyio
 import pytest
 
 from newel.agent.errors import StaleFile, WorkspaceError
@@ -268,3 +273,98 @@ class TestRemoving:
         with pytest.raises(WorkspaceError, match="Permission denied"):
             await workspace.remove(str(path))
         assert path.exists()
+
+
+class TestSwappedFolders:
+    async def test_a_folder_swapped_for_a_link_again_and_again_leads_no_byte_out(
+        self, workspace: LocalWorkspace, tmp_path: Path
+    ) -> None:
+        inside, aside, outside = root(workspace) / "folder", root(workspace) / "aside", tmp_path / "outside"
+        for folder in (inside, outside):
+            folder.mkdir()
+            (folder / "f").write_bytes(b"0")
+        untouched = outside.stat().st_mtime_ns
+        done = threading.Event()
+
+        def swap() -> None:
+            while not done.is_set():
+                inside.rename(aside)
+                with contextlib.suppress(OSError):  # a write may have made the folder by now
+                    inside.symlink_to(outside)
+                    inside.unlink()
+                while aside.exists():
+                    shutil.rmtree(inside, ignore_errors=True)
+                    with contextlib.suppress(OSError):
+                        aside.rename(inside)
+
+        swapper = threading.Thread(target=swap)
+        swapper.start()
+        try:
+            for number in range(600):
+                expect = sha(b"0") if number % 3 else ABSENT
+                name = "f" if number % 3 else "new"
+                with contextlib.suppress(StaleFile, WorkspaceError):
+                    await workspace.write_bytes(f"{inside}/{name}", b"0", expect=expect)
+                with contextlib.suppress(StaleFile, WorkspaceError):
+                    await workspace.remove(f"{inside}/new", expect=sha(b"0"))
+        finally:
+            done.set()
+            swapper.join()
+        assert outside.stat().st_mtime_ns == untouched
+        assert names(outside) == ["f"]
+
+    async def test_folders_are_not_made_behind_a_link(
+        self, workspace: LocalWorkspace, tmp_path: Path
+    ) -> None:
+        outside = tmp_path / "outside"
+        outside.mkdir()
+        (root(workspace) / "folder").symlink_to(outside)
+        with pytest.raises(StaleFile, match="leads elsewhere"):
+            await workspace.write_bytes(f"{workspace.root}/folder/a/b", b"ours", expect=ABSENT)
+        assert names(outside) == []
+
+    async def test_a_file_whose_folder_is_gone_is_deleted_and_no_folder_is_made_for_it(
+        self, workspace: LocalWorkspace
+    ) -> None:
+        path = f"{workspace.root}/gone/f"
+        with pytest.raises(StaleFile, match="deleted"):
+            await workspace.write_bytes(path, b"ours", expect=sha(b"seen"))
+        with pytest.raises(StaleFile, match="deleted"):
+            await workspace.remove(path, expect=sha(b"seen"))
+        assert names(root(workspace)) == []
+
+
+class TestWhatKilledProcessesLeave:
+    """Half a file beside the real one, that its process was writing."""
+
+    LEFT = ".newel-0123456789abcdef.tmp"
+
+    async def test_it_is_removed_by_the_next_write(self, workspace: LocalWorkspace) -> None:
+        (root(workspace) / self.LEFT).write_bytes(b"half")
+        await workspace.write_bytes(workspace.root + "/f", b"whole")
+        assert names(root(workspace)) == ["f"]
+
+    async def test_that_of_a_process_that_lives_stays(self, workspace: LocalWorkspace) -> None:
+        """Else two processes that write in one folder would fail each other's writes."""
+        with (root(workspace) / self.LEFT).open("wb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            await workspace.write_bytes(workspace.root + "/f", b"whole")
+            assert names(root(workspace)) == [self.LEFT, "f"]
+
+    async def test_what_is_no_file_of_newel_stays(self, workspace: LocalWorkspace) -> None:
+        mine = [".newel-notes.tmp", ".newel-0123456789abcdeF.tmp", "newel-0123456789abcdef.tmp"]
+        for name in mine:
+            (root(workspace) / name).touch()
+        (root(workspace) / ".newel-0123456789abcde0.tmp").symlink_to(mine[0])
+        os.mkfifo(root(workspace) / ".newel-0123456789abcde1.tmp")
+        before = names(root(workspace))
+        await workspace.write_bytes(workspace.root + "/f", b"whole")
+        assert names(root(workspace)) == sorted([*before, "f"])
+
+    async def test_processes_that_write_in_one_folder_at_once_all_succeed(
+        self, workspace: LocalWorkspace
+    ) -> None:
+        async with anyio.create_task_group() as tasks:
+            for number in range(40):
+                tasks.start_soon(workspace.write_bytes, f"{workspace.root}/{number}", b"x")
+        assert len(names(root(workspace))) == 40
