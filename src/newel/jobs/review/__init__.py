@@ -11,7 +11,10 @@ sessions    the sessions, kept
 upkeep      what is forgotten, and when
 files       decisions, edits and saves of files under review
 showing     sessions and jobs as clients see them
+overview    what there is to look at, in short
+paging      the events of a job, page by page
 applying    a review comes to its end
+cancelling  a job that its user does not want any more
 rerunning   a job run again on files that have changed
 rollbacks   checkpoints, and the way back to them
 payloads    what goes over the wire

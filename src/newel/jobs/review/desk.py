@@ -19,48 +19,47 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
 
 import anyio
-import msgspec
+import anyio.to_thread
 
-from newel.agent.errors import NewelError
 from newel.agent.messages import new_id
 from newel.jobs.engine import FINAL, Job, Lease, Outcome
-from newel.jobs.review import applying, rerunning, upkeep
+from newel.jobs.review import applying, cancelling, rerunning, upkeep
 from newel.jobs.review.bench import Bench
-from newel.jobs.review.errors import (
-    BadRequest,
-    NoSuchJob,
-    QuestionClosed,
-)
+from newel.jobs.review.errors import BadRequest, NoSuchJob, QuestionClosed
 from newel.jobs.review.files import Reviewed, ReviewFiles, saved_file
+from newel.jobs.review.fold import JobState
 from newel.jobs.review.journal import (
-    HIDDEN,
     KIND,
     EventType,
     JobEvent,
     JobJournal,
     JobParams,
-    decode,
     event,
     find_jobs,
     queue_of,
 )
+from newel.jobs.review.overview import pending_files, session_summary
+from newel.jobs.review.paging import PAGE, page_of
 from newel.jobs.review.payloads import (
     Applied,
     ChangeLog,
     Decision,
+    Diff3View,
     EditRequest,
     EventsPage,
-    EventView,
     JobStarted,
     JobView,
+    PendingFile,
     RollbackRequest,
+    RollbackView,
     RunRequest,
     SavedFile,
     SessionCreated,
+    SessionSummary,
     SessionView,
 )
 from newel.jobs.review.requests import check_answer, check_run
-from newel.jobs.review.rollbacks import Diff3View, Rollbacks, RollbackView, rollback_view
+from newel.jobs.review.rollbacks import Rollbacks
 from newel.jobs.review.sessions import SessionStore
 from newel.jobs.review.showing import Known, chat_of, job_view, session_view
 from newel.jobs.review.work import carry_out, outcome_of
@@ -70,9 +69,6 @@ from newel.review.saving import checked_path
 from newel.review.text import text_hash
 from newel.review.views import CheckpointView, FileView, file_view
 from newel.tools.project import NO_USER_ANSWER
-
-PAGE = 500
-"""Events of one page."""
 
 
 class ReviewDesk:
@@ -149,6 +145,15 @@ class ReviewDesk:
         session = self._store.get(session_id)
         return session_view(session, await self._known(await find_jobs(self._bench.engine, session_id)))
 
+    async def sessions(self) -> list[SessionSummary]:
+        """All sessions, the latest first."""
+        found: list[SessionSummary] = []
+        for session in reversed(self._store.sessions.values()):
+            jobs = await find_jobs(self._bench.engine, session.id)
+            live = await self._known(job for job in jobs if job.state not in FINAL)
+            found.append(session_summary(session, jobs, live))
+        return found
+
     async def archive(self, session_id: str) -> SessionView:
         """Put a session away: it may be forgotten once none of its jobs is under way. A run brings it back."""
         await self._store.archive(session_id)
@@ -199,19 +204,28 @@ class ReviewDesk:
         """A job as it stands. Raises ``NoSuchJob``."""
         return await job_view(await self._journal(job_id), self._bench.ledger)
 
-    async def events(self, job_id: str, cursor: int = 0, *, limit: int = PAGE) -> EventsPage:
-        """What happened after event ``cursor``. Raises ``NoSuchJob`` and ``BadRequest``."""
+    async def events(
+        self, job_id: str, cursor: int = 0, *, limit: int = PAGE, wait: float = 0.0
+    ) -> EventsPage:
+        """What happened after event ``cursor``; see ``newel.jobs.review.paging.page_of``. Raises ``NoSuchJob`` and
+        ``BadRequest``.
+        """
         if cursor < 0:
             raise BadRequest("The cursor is the number of an event, or 0 to begin with.")
-        status = (await self._journal(job_id)).state.status
-        found: list[EventView] = []
-        page = await self._bench.engine.read(job_id, cursor, limit=min(max(limit, 1), PAGE))
-        for entry in page:
-            each = decode(entry.data)
-            if each.type != HIDDEN:
-                found.append(EventView(cursor=entry.seq, type=each.type, ts=each.ts, data=each.data))
-        last = page[-1].seq if page else cursor
-        return EventsPage(job_id=job_id, status=status, next_cursor=last, events=tuple(found))
+
+        async def state() -> JobState:
+            return (await self._journal(job_id)).state
+
+        await state()  # of a job that is not there nothing is waited for
+        return await page_of(self._bench.engine, job_id, state, cursor, limit=limit, wait=wait)
+
+    async def cancel(self, job_id: str) -> JobStarted:
+        """End a job that waits for its turn, runs, or asks; see ``newel.jobs.review.cancelling.cancel``."""
+        journal = await self._journal(job_id)
+        async with journal.deciding:
+            await cancelling.cancel(self._bench, journal)
+        self._journals.pop(job_id, None)
+        return JobStarted(job_id=job_id, status=journal.state.status)
 
     async def clarify(self, job_id: str, question_id: str, answer: str | None) -> JobStarted:
         """Answer a question, or skip it with None. The same answer again changes nothing. Raises ``QuestionClosed``."""
@@ -240,6 +254,10 @@ class ReviewDesk:
     async def file(self, path: str) -> FileView:
         """A file as the page edits it."""
         return file_view(await self.files.read(path))
+
+    async def pending(self) -> tuple[PendingFile, ...]:
+        """All files with hunks that are undecided or unsaved, of whatever run."""
+        return await anyio.to_thread.run_sync(pending_files, self._bench.ledger)
 
     async def change_log(self, path: str) -> ChangeLog:
         return ChangeLog(file=await self.file(path), changes=tuple(await self.files.log(path)))
@@ -274,11 +292,12 @@ class ReviewDesk:
         """Save what is accepted in files, and what the user alone wrote. A job all of whose hunks are saved or rejected by
         then has ended.
         """
-        names = [checked_path(self._bench.workspace.root, path) for path in paths]
-        saved = await self.files.saver.save(dict.fromkeys(names), revs=revs)
+        names = {path: checked_path(self._bench.workspace.root, path) for path in paths}
+        known = {names[path]: rev for path, rev in (revs or {}).items()}
+        saved = await self.files.saver.save(dict.fromkeys(names.values()), revs=known)
         for each in saved:
             await self._told(Reviewed(each.review, "save"))
-        for journal in self._reviewed(names):
+        for journal in self._reviewed(list(names.values())):
             async with journal.deciding:
                 await applying.finish_if_settled(self.files, journal)
             if journal.state.is_finished:
@@ -287,9 +306,9 @@ class ReviewDesk:
 
     # -- checkpoints ------------------------------------------------------------------------------
 
-    async def checkpoints(self) -> list[CheckpointView]:
+    async def checkpoints(self, *, limit: int = 100) -> list[CheckpointView]:
         """The latest first."""
-        return await self.rollbacks.all()
+        return await self.rollbacks.all(limit)
 
     async def checkpoint(self, checkpoint_id: str) -> CheckpointView:
         return await self.rollbacks.get(checkpoint_id)
@@ -299,27 +318,11 @@ class ReviewDesk:
 
     async def rollback(self, checkpoint_id: str, request: RollbackRequest) -> RollbackView:
         """Take a run back, all of it or some of its hunks, in the buffers; a save brings it to the disk. The job that the
-        checkpoint is of tells of it. Raises ``UnknownCheckpoint``, ``UnknownHunk`` and ``StaleRevision``.
+        checkpoint is of tells of it. Raises as ``Rollbacks.roll_back``.
         """
-        if request.mode == "scoped_selected" and not request.hunk_ids:
-            raise BadRequest("A scoped rollback names the hunks that it takes back.")
-        plan = await self.rollbacks.plan(checkpoint_id, request)
-        if request.dry_run:
-            return rollback_view(plan, status="planned")
-        run = (await self.rollbacks.get(checkpoint_id)).job_id
-        about = {"checkpoint_id": checkpoint_id, "mode": request.mode}
-        paths = [each.path for each in plan.files]
-        await self._tell_run(run, event("checkpoint.rollback.started", **about, files=paths))
-        try:
-            done = await self.rollbacks.carry_out(plan)
-        except NewelError as error:
-            await self._tell_run(run, event("checkpoint.rollback.failed", **about, error=str(error)))
-            raise
-        conflicts = [msgspec.to_builtins(each) for each in done.conflicts]
-        completed = event("checkpoint.rollback.completed", **about, files=paths, conflicts=conflicts)
-        await self._tell_run(run, completed)
-        for path in paths:
-            await self._told(Reviewed(await self.files.known(path), "rollback"))
+        done = await self.rollbacks.roll_back(checkpoint_id, request, self._tell_run)
+        for view in done.buffers:
+            await self._told(Reviewed(await self.files.known(view.file_path), "rollback"))
         return done
 
     async def _tell_run(self, run: str, happened: JobEvent) -> None:

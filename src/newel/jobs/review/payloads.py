@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
 from newel.review.decisions import Mine
-from newel.review.views import Change, DiffBundle, FileView
+from newel.review.views import Change, CheckpointView, DiffBundle, FileView
 from newel.tools.project import ProposedEdit
 
 JobStatus = Literal["queued", "running", "waiting_for_user", "awaiting_review", "completed", "failed"]
 SessionStatus = Literal["active", "archived"]
 RollbackMode = Literal["hard_all", "scoped_selected"]
+
+MAX_IDS = 100_000
+"""Hunks that one request may name."""
+MAX_FILES = 10_000
+"""Files that one request may name."""
 
 
 class Payload(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +54,25 @@ class RunRequest(Request, frozen=True):
     tool_config: ToolConfig = ToolConfig()
 
 
+class ClarifyRequest(Request, frozen=True):
+    """An answer to a question. None, or ``no_user_answer``, skips it."""
+
+    question_id: str
+    answer: str | None
+
+
+class NoFields(Request, frozen=True):
+    """A body that says nothing, and may be left out."""
+
+
+class ApplyRequest(Request, frozen=True):
+    """The hunks of a job that are to be kept. All others of it are rejected."""
+
+    session_id: str
+    job_id: str
+    accepted_hunk_ids: Annotated[list[str], Meta(max_length=MAX_IDS)]
+
+
 class Decision(Request, frozen=True):
     """``accept``, ``reject``, ``reopen`` and ``peel`` are about ``hunk_id``; ``accept_all_file`` is about all hunks of the
     file that are undecided and no conflict. ``mine`` says what becomes of the user's own lines in a hunk that is rejected.
@@ -77,11 +102,31 @@ class EditRequest(Request, frozen=True):
     splices: list[Splice]
 
 
+class UndoRequest(Request, frozen=True):
+    """The latest change of a file's buffer, which has revision ``rev``, is taken back, or made again."""
+
+    file_path: str
+    rev: int
+
+
+class SaveFile(Request, frozen=True):
+    """``rev`` is the revision that was looked at; without one the file is saved as it is reviewed now."""
+
+    file_path: str
+    rev: int | None = None
+
+
+class SaveRequest(Request, frozen=True):
+    """Files to be saved: what is accepted in them, and what the user alone wrote."""
+
+    files: Annotated[list[SaveFile], Meta(min_length=1, max_length=MAX_FILES)]
+
+
 class RollbackRequest(Request, frozen=True):
     """With ``dry_run`` nothing is changed: the answer says what would be, for the user to confirm."""
 
     mode: RollbackMode
-    hunk_ids: list[str] = []
+    hunk_ids: Annotated[list[str], Meta(max_length=MAX_IDS)] = []
     dry_run: bool = False
 
 
@@ -130,6 +175,25 @@ class Question(msgspec.Struct, frozen=True):
     question: str
 
 
+class SessionSummary(Payload, frozen=True):
+    """A session in the list of all. ``title`` is the beginning of its first instruction."""
+
+    id: str
+    status: SessionStatus
+    created_at: str
+    updated_at: str
+    title: str
+    jobs: int
+    last_job_id: str | None
+    pending_review: PendingReview | None
+
+
+class SessionList(Payload, frozen=True):
+    """The latest first."""
+
+    sessions: tuple[SessionSummary, ...]
+
+
 class AppliedFile(Payload, frozen=True):
     file_path: str
     applied_hunks: int
@@ -171,6 +235,14 @@ class EventsPage(Payload, frozen=True):
     events: tuple[EventView, ...]
 
 
+class JobEnd(Payload, frozen=True):
+    """The last event of a stream: how the job ended."""
+
+    job_id: str
+    status: JobStatus
+    error: str | None
+
+
 class Applied(Payload, frozen=True):
     status: JobStatus
     applied_files: tuple[AppliedFile, ...]
@@ -189,3 +261,74 @@ class SavedFile(Payload, frozen=True):
 class ChangeLog(Payload, frozen=True):
     file: FileView
     changes: tuple[Change, ...]
+
+
+class SavedFiles(Payload, frozen=True):
+    saved_files: tuple[SavedFile, ...]
+
+
+class PendingFile(Payload, frozen=True):
+    """A file with hunks that are not decided (``pending``), or decided and not saved (``accepted``); ``conflicts`` of them
+    stand on lines that changed. ``run_ids`` are the jobs and other runs that they are of.
+    """
+
+    file_path: str
+    rev: int
+    base_file_hash: str
+    pending: int
+    accepted: int
+    conflicts: int
+    hunk_ids: tuple[str, ...]
+    run_ids: tuple[str, ...]
+
+
+class PendingFiles(Payload, frozen=True):
+    files: tuple[PendingFile, ...]
+
+
+class CheckpointList(Payload, frozen=True):
+    """The latest first."""
+
+    checkpoints: tuple[CheckpointView, ...]
+
+
+class Diff3View(Payload, frozen=True):
+    """A file three times; None where it is no file, or no text. The patches are unified diffs from ``checkpoint_base``."""
+
+    checkpoint_id: str
+    file_path: str
+    current_file: str | None
+    checkpoint_base: str | None
+    agent_proposed: str | None
+    current_patch: str
+    proposed_patch: str
+
+
+class RollbackFile(Payload, frozen=True):
+    """What a rollback does to a file's buffer."""
+
+    file_path: str
+    patch: str
+    hunk_ids: tuple[str, ...]
+
+
+class RollbackConflict(Payload, frozen=True):
+    """What it leaves alone, and why; ``hunk_id`` is empty where that is a whole file."""
+
+    file_path: str
+    hunk_id: str
+    reason: str
+
+
+class RollbackView(Payload, frozen=True):
+    """A rollback. ``status`` is ``planned`` of one that was only looked at. The buffers have changed, and the files are
+    written with the next save; ``rollback_checkpoint_id`` is how they were before.
+    """
+
+    checkpoint_id: str
+    mode: str
+    status: str
+    files: tuple[RollbackFile, ...]
+    conflicts: tuple[RollbackConflict, ...]
+    rollback_checkpoint_id: str | None = None
+    buffers: tuple[FileView, ...] = ()

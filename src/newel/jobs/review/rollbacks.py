@@ -2,58 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 import anyio.to_thread
+import msgspec
 
+from newel.agent.errors import NewelError
+from newel.jobs.review.errors import BadRequest
 from newel.jobs.review.files import ReviewFiles
-from newel.jobs.review.payloads import Payload, RollbackRequest
+from newel.jobs.review.journal import JobEvent, event
+from newel.jobs.review.payloads import (
+    Diff3View,
+    RollbackConflict,
+    RollbackFile,
+    RollbackRequest,
+    RollbackView,
+)
 from newel.review.checkpoints import Checkpoints, Diff3, Plan
 from newel.review.saving import checked_path
 from newel.review.store import Checkpoint, Ledger
 from newel.review.views import CheckpointView, FileView, checkpoint_view, file_view
 
-
-class Diff3View(Payload, frozen=True):
-    """A file three times; None where it is no file, or no text. The patches are unified diffs from ``checkpoint_base``."""
-
-    checkpoint_id: str
-    file_path: str
-    current_file: str | None
-    checkpoint_base: str | None
-    agent_proposed: str | None
-    current_patch: str
-    proposed_patch: str
-
-
-class RollbackFile(Payload, frozen=True):
-    """What a rollback does to a file's buffer."""
-
-    file_path: str
-    patch: str
-    hunk_ids: tuple[str, ...]
-
-
-class RollbackConflict(Payload, frozen=True):
-    """What it leaves alone, and why; ``hunk_id`` is empty where that is a whole file."""
-
-    file_path: str
-    hunk_id: str
-    reason: str
-
-
-class RollbackView(Payload, frozen=True):
-    """A rollback. ``status`` is ``planned`` of one that was only looked at. The buffers have changed, and the files are
-    written with the next save; ``rollback_checkpoint_id`` is how they were before.
-    """
-
-    checkpoint_id: str
-    mode: str
-    status: str
-    files: tuple[RollbackFile, ...]
-    conflicts: tuple[RollbackConflict, ...]
-    rollback_checkpoint_id: str | None = None
-    buffers: tuple[FileView, ...] = ()
+Tell = Callable[[str, JobEvent], Awaitable[None]]
+"""Takes a run's id, and what happened to it."""
 
 
 class Rollbacks:
@@ -64,10 +36,10 @@ class Rollbacks:
         self._checkpoints = checkpoints
         self._files = files
 
-    async def all(self) -> list[CheckpointView]:
-        """The latest first."""
+    async def all(self, limit: int) -> list[CheckpointView]:
+        """The latest first, up to ``limit`` of them."""
         return await anyio.to_thread.run_sync(
-            lambda: [self._view(checkpoint) for checkpoint in self._ledger.checkpoints()]
+            lambda: [self._view(checkpoint) for checkpoint in self._ledger.checkpoints()[:limit]]
         )
 
     async def get(self, checkpoint_id: str) -> CheckpointView:
@@ -90,6 +62,28 @@ class Rollbacks:
             current_patch=found.current_patch,
             proposed_patch=found.proposed_patch,
         )
+
+    async def roll_back(self, checkpoint_id: str, request: RollbackRequest, tell: Tell) -> RollbackView:
+        """Take a run back in the buffers, all of it or some of its hunks, or only say what that would change. ``tell`` puts
+        it into the journal of that run. Raises ``BadRequest``, ``UnknownCheckpoint``, ``UnknownHunk`` and ``StaleRevision``.
+        """
+        if request.mode == "scoped_selected" and not request.hunk_ids:
+            raise BadRequest("A scoped rollback names the hunks that it takes back.")
+        plan = await self.plan(checkpoint_id, request)
+        if request.dry_run:
+            return rollback_view(plan, status="planned")
+        run = (await self.get(checkpoint_id)).job_id
+        about = {"checkpoint_id": checkpoint_id, "mode": request.mode}
+        paths = [each.path for each in plan.files]
+        await tell(run, event("checkpoint.rollback.started", **about, files=paths))
+        try:
+            done = await self.carry_out(plan)
+        except NewelError as error:
+            await tell(run, event("checkpoint.rollback.failed", **about, error=str(error)))
+            raise
+        conflicts = [msgspec.to_builtins(each) for each in done.conflicts]
+        await tell(run, event("checkpoint.rollback.completed", **about, files=paths, conflicts=conflicts))
+        return done
 
     async def plan(self, checkpoint_id: str, request: RollbackRequest) -> Plan:
         """Raises ``UnknownCheckpoint`` and ``UnknownHunk``."""

@@ -19,8 +19,6 @@ Known = tuple[Job, JobJournal]
 
 def session_view(session: Session, jobs: Sequence[Known]) -> SessionView:
     """A session with its jobs, the oldest first."""
-    waiting = [journal for _, journal in jobs if journal.state.status == "awaiting_review"]
-    pending = [PendingReview(job_id=each.job, files=tuple(each.state.hashes)) for each in waiting[-1:]]
     return SessionView(
         id=session.id,
         status=session.status,
@@ -29,8 +27,16 @@ def session_view(session: Session, jobs: Sequence[Known]) -> SessionView:
         chat=tuple(chat_of(jobs)),
         context_rows=tuple(jobs[-1][1].params.context_rows) if jobs else (),
         last_job_id=jobs[-1][0].id if jobs else None,
-        pending_review=pending[0] if pending else None,
+        pending_review=pending_of(jobs),
     )
+
+
+def pending_of(jobs: Sequence[Known]) -> PendingReview | None:
+    """The review that waits in a session: that of the latest of its jobs which has one."""
+    for _, journal in reversed(jobs):
+        if journal.state.status == "awaiting_review":
+            return PendingReview(job_id=journal.job, files=tuple(journal.state.hashes))
+    return None
 
 
 async def job_view(journal: JobJournal, ledger: Ledger) -> JobView:
