@@ -23,6 +23,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
+import msgspec
 from benchmarks.diff import texts
 
 from newel.review.bases import rebased, saved
@@ -142,6 +143,8 @@ def main() -> None:
         tempfile.TemporaryDirectory(prefix="newel-bench-", dir=given.folder) as folder,
         Ledger.open(Path(folder, "review")) as ledger,
     ):
+        file = msgspec.structs.replace(review, hunks=())
+        ledger.change(PATH, "rebase", lambda _: file)
         first = timed(lambda: ledger.change(PATH, "propose", lambda _: review))
         if given.profile:
             profiled(ledger, given.profile, given.runs)

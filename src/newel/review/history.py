@@ -178,8 +178,9 @@ def entry(
     hunks: tuple[str, ...] = (),
     run: str = "",
     of: str = "",
+    hash_before: str = "",
 ) -> Entry:
-    """The journal's word for a change."""
+    """The journal's word for a change. ``hash_before`` is that of the buffer before, where it is known."""
     return Entry(
         id=new_id(),
         path=before.path,
@@ -187,7 +188,7 @@ def entry(
         kind=kind,
         ts=now(),
         forward=delta(before, after),
-        hash_before=text_hash(buffer(before)),
+        hash_before=hash_before or text_hash(buffer(before)),
         hash_after=text_hash(buffer(after)),
         hunks=hunks,
         run=run,
@@ -195,7 +196,7 @@ def entry(
     )
 
 
-def undo(review: FileReview, entries: Sequence[Entry]) -> tuple[FileReview, Entry]:
+def undo(review: FileReview, entries: Sequence[Entry], hash_before: str = "") -> tuple[FileReview, Entry]:
     """Take the latest change of this session of edits and decisions back. Raises ``NothingToUndo``."""
     done, _ = _stacks(entries)
     if not done:
@@ -203,16 +204,18 @@ def undo(review: FileReview, entries: Sequence[Entry]) -> tuple[FileReview, Entr
             f"{review.path}: nothing to undo since it was last saved or read. A rollback takes back what was saved."
         )
     after = patched(review, reverse(done[-1].forward))
-    return after, entry("undo", review, after, hunks=done[-1].hunks, of=done[-1].id)
+    return after, entry("undo", review, after, hunks=done[-1].hunks, of=done[-1].id, hash_before=hash_before)
 
 
-def redo(review: FileReview, entries: Sequence[Entry]) -> tuple[FileReview, Entry]:
+def redo(review: FileReview, entries: Sequence[Entry], hash_before: str = "") -> tuple[FileReview, Entry]:
     """Make again what was last undone, if nothing else was done since. Raises ``NothingToUndo``."""
     _, undone = _stacks(entries)
     if not undone:
         raise NothingToUndo(f"{review.path}: nothing was undone since the last change.")
     after = patched(review, undone[-1].forward)
-    return after, entry("redo", review, after, hunks=undone[-1].hunks, of=undone[-1].id)
+    return after, entry(
+        "redo", review, after, hunks=undone[-1].hunks, of=undone[-1].id, hash_before=hash_before
+    )
 
 
 def _stacks(entries: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:

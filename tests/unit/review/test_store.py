@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
+import zlib
 from itertools import count
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from newel.review.bases import rebased
@@ -13,8 +15,19 @@ from newel.review.decisions import accept, reject
 from newel.review.edits import edit
 from newel.review.history import NothingToUndo
 from newel.review.ledger import FileReview, Layer, StaleRevision, UnknownHunk, buffer
-from newel.review.store import Before, Checkpoint, Intent, Ledger, LedgerError, Saving
+from newel.review.store import (
+    FILE,
+    LEDGER,
+    MIGRATIONS,
+    Before,
+    Checkpoint,
+    Intent,
+    Ledger,
+    LedgerError,
+    Saving,
+)
 from newel.review.text import lines_of
+from newel.session.database import Format, connect
 
 TEXT = lines_of(b"one\ntwo\nthree\n")
 
@@ -106,6 +119,65 @@ def test_checkpoints_and_saves_under_way_are_kept() -> None:
         assert ledger.intents() == [intent]
         ledger.end_saving("s1")
         assert ledger.intents() == []
+
+
+def begin_and_fail(ledger: Ledger) -> None:
+    with ledger.batch():
+        ledger.change("f", "reject", lambda now: reject(now, now.hunks[0].id))
+        ledger.change("g", "accept", lambda now: accept(now, "h_99"))
+
+
+def test_changes_in_a_batch_are_there_all_or_none(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path) as mine, Ledger.open(tmp_path) as yours:
+        before = begun(mine)
+        with mine.batch():
+            after = mine.change("f", "accept", lambda now: accept(now, now.hunks[0].id)).review
+            mine.change("g", "rebase", lambda now: rebased(now, TEXT))
+            assert yours.paths() == ["f"]
+        assert yours.get("f") == after
+        assert yours.get("g").base == TEXT
+        with pytest.raises(UnknownHunk):
+            begin_and_fail(mine)
+        assert mine.get("f") == yours.get("f") == after != before
+        assert mine.undo("f").review.hunks == before.hunks  # what was given up is not in the journal either
+
+
+def test_what_another_process_has_saved_since_is_what_is_read(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path) as mine, Ledger.open(tmp_path) as yours:
+        begun(mine)
+        yours.change("f", "rebase", lambda now: rebased(now, (*TEXT, "four\n")))
+        assert mine.get("f").base == (*TEXT, "four\n")
+        mine.change("f", "rebase", lambda now: rebased(now, TEXT))
+        assert yours.get("f").base == TEXT
+
+
+def test_a_ledger_of_the_first_format_is_read_as_it_was(tmp_path: Path) -> None:
+    long = lines_of(b"line\n" * 2000)
+    with Ledger.open(tmp_path / "new") as ledger:
+        ledger.change("f", "rebase", lambda now: rebased(now, long))
+        review = ledger.change("f", "propose", proposed, run="r").review
+        entries = ledger.entries()
+    (tmp_path / "old").mkdir()
+    connection = connect(tmp_path / "old" / FILE)
+    Format("ledger", LEDGER.application_id, MIGRATIONS[:1], error=LedgerError, kept="").migrate(
+        connection, ""
+    )
+    base, small = (
+        msgspec.json.encode(review.base),
+        msgspec.json.encode(msgspec.structs.replace(review, base=())),
+    )
+    connection.execute("INSERT INTO blobs VALUES ('hash', ?, ?)", (len(base), zlib.compress(base)))
+    connection.execute("INSERT INTO files VALUES ('f', ?, 'hash', ?)", (review.rev, small))
+    for each in entries:
+        row = (each.path, each.run, msgspec.json.encode(each))
+        connection.execute("INSERT INTO entries (path, run, data) VALUES (?, ?, ?)", row)
+    connection.close()
+    with Ledger.open(tmp_path / "old") as ledger:
+        assert ledger.get("f") == review
+        assert ledger.entries() == entries
+        assert ledger.undo("f").review.hunks == ()
+        with pytest.raises(NothingToUndo):
+            ledger.undo("f")
 
 
 def test_a_ledger_that_cannot_be_used_says_why(tmp_path: Path) -> None:
