@@ -11,13 +11,14 @@ import fcntl
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from itertools import filterfalse
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
 
 from newel.agent.messages import Wire, new_id
-from newel.workspace.snapshot_rules import MADE_ANEW, NEVER, Rules
+from newel.workspace.snapshot_rules import MADE_ANEW, NEVER, Rules, is_never_covered
 from newel.workspace.snapshot_tree import State, join, load, state_of
 
 INDEX: Final = "files.index"
@@ -124,7 +125,7 @@ def touched(root: str, since_ns: int) -> list[str]:
     for folder, folders, files in os.walk(root):
         folders[:] = [name for name in folders if name not in skipped]
         inside = os.path.relpath(folder, root)
-        for name in files:
+        for name in filterfalse(is_never_covered, files):
             with contextlib.suppress(OSError):
                 seen = os.lstat(os.path.join(folder, name))  # noqa: PTH118 — a name may be any bytes
                 if stat.S_ISREG(seen.st_mode) and seen.st_ctime_ns >= since_ns:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from newel.workspace.snapshot_files import GONE, open_folder, open_root, read_file
 from newel.workspace.snapshot_project import Project
-from newel.workspace.snapshot_rules import NEVER
+from newel.workspace.snapshot_rules import is_never_covered
 from newel.workspace.snapshot_tree import (
     Folder,
     State,
@@ -148,7 +148,7 @@ class Look:
         path = join(visit.path, name)
         if name == ".git" and folder.repository != visit.path:
             self._repository(visit.path, folder.repository)
-        if name in NEVER or path in self._project.left_out:
+        if is_never_covered(name) or path in self._project.left_out:
             return
         if found is None:
             self._replaced(folder, path, name, folder.folders)

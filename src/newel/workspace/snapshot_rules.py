@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Final
 
 from newel.workspace.environment import child_env
+from newel.workspace.handles import is_beside
 from newel.workspace.snapshot_tree import split
 
 NEVER: Final = frozenset({".git", ".hg", ".jj", ".svn"})
 """A version control's own store is its own history: to take it back by files would break it."""
+
 
 MADE_ANEW: Final = frozenset(
     {
@@ -39,6 +41,11 @@ _PATIENCE: Final = 60.0
 
 # A project's settings name programs: none of those is run. Its index is never written.
 _GIT: Final = ("git", "-c", "core.fsmonitor=false", "-c", "core.untrackedCache=false")
+
+
+def is_never_covered(name: str) -> bool:
+    """Whether nothing of this name is covered, by whatever rules; nor is a file that is just being written."""
+    return name in NEVER or is_beside(name)
 
 
 class Rules:
