@@ -11,6 +11,8 @@ from newel.jobs.review.payloads import AppliedFile, JobStatus, Question
 from newel.tools.project import ProposedEdit
 
 FINISHED: frozenset[JobStatus] = frozenset({"completed", "failed"})
+ENDINGS = frozenset({"apply.completed", "job.completed", "job.failed"})
+"""The events with which a job has ended."""
 
 
 class JobState:
@@ -46,9 +48,14 @@ class JobState:
 
     def settle(self, job: Job) -> None:
         """An engine that gave a job up says so outside its journal."""
-        if job.state in FINAL and not self.is_finished:
-            self.status, self.finished_at = "failed", job.updated
-            self.error = job.reason or "The job was cancelled."
+        if job.state in FINAL:
+            self.give_up(job.updated, job.reason)
+
+    def give_up(self, ts: str, reason: str) -> None:
+        """Take over an engine's verdict on a job that has not ended by itself."""
+        if not self.is_finished:
+            self.status, self.finished_at = "failed", ts
+            self.error = reason or "The job was cancelled."
 
     def fold(self, seq: int, kind: str, ts: str, data: dict[str, Any]) -> None:
         """Take over what an event says."""
@@ -81,15 +88,14 @@ class JobState:
                 self.hashes |= {path: base for path, base in told.items() if path in self.hashes}
                 if kind == "conflict.detected":
                     self.applying = None
-            case "apply.started" | "apply.completed" | "job.completed" | "job.failed":
+            case "apply.started":
+                self.applying = data["accepted_hunk_ids"]
+            case _ if kind in ENDINGS:
                 self._fold_end(kind, ts, data)
             case _:
                 pass
 
     def _fold_end(self, kind: str, ts: str, data: dict[str, Any]) -> None:
-        if kind == "apply.started":
-            self.applying = data["accepted_hunk_ids"]
-            return
         self.finished_at = ts
         if kind == "job.failed":
             self.status, self.error = "failed", data["error"]

@@ -41,6 +41,7 @@ EventType = Literal[
     "checkpoint.rollback.started",
     "checkpoint.rollback.completed",
     "checkpoint.rollback.failed",
+    "trace.failed",
     "job.completed",
     "job.failed",
 ]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, Final, cast
 
 import anyio.lowlevel
 import msgspec
 
-from newel.agent.events import AgentEvent, MessageEnd
+from newel.agent.events import AgentEvent, MessageEnd, MessageStart
 from newel.agent.messages import AppMessage, AssistantMessage, ToolCall, ToolResultMessage
 from newel.jobs.review.journal import JobEvent, JobJournal, event, message_entry
 from newel.jobs.review.limits import ReviewLimits
@@ -35,6 +36,8 @@ class Recorder:
         self._limits = limits
         self._end = end
         self._failures = 0
+        self._asked = ""
+        """When the message began that is under way."""
         self.failure = ""
         self.is_closed = False
         """Whether what comes is no longer kept: the run goes on another time, from where the journal ends."""
@@ -43,12 +46,17 @@ class Recorder:
         if self.is_closed:
             await anyio.lowlevel.checkpoint()  # the loop ends here, and not with its next request
             return
+        if isinstance(happened, MessageStart):
+            self._asked = happened.timestamp
         if not isinstance(happened, MessageEnd):
             return
         message = happened.message
         if isinstance(message, AssistantMessage) and message.stop_reason in {"error", "aborted"}:
             return
-        await self._journal.append(*self._entries(message), message_entry(message))
+        entry = message_entry(message)
+        if isinstance(message, AssistantMessage):
+            entry.data["raw_usage"] = _raw_usage(message, self._asked, happened.timestamp)
+        await self._journal.append(*self._entries(message), entry)
         if isinstance(message, ToolResultMessage) and message.tool_name == PROPOSE:
             self._count(message)
         if self._journal.is_full:
@@ -91,6 +99,18 @@ class Recorder:
         self._failures = self._failures + 1 if result.is_error else 0
         if self._failures > self._limits.max_schema_retries:
             self.fail(TOO_MANY_FAILURES.format(times=self._failures, problem=result.output[:MAX_WORDS]))
+
+
+def _raw_usage(message: AssistantMessage, asked: str, answered: str) -> dict[str, Any]:
+    """What a request to the model took: tokens, milliseconds with all its tries, US dollars where they are known."""
+    taken = datetime.fromisoformat(answered) - datetime.fromisoformat(asked)
+    return {
+        "provider": message.provider,
+        "model": message.model,
+        **{f"{kind}_tokens": number for kind, number in msgspec.structs.asdict(message.usage).items()},
+        "cost": message.cost,
+        "latency_ms": round(taken.total_seconds() * 1000),
+    }
 
 
 def _requested(call: ToolCall) -> JobEvent:

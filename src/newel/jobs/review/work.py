@@ -95,6 +95,7 @@ class _Work:
             context_rows=len(params.context_rows),
             max_tool_calls=params.max_tool_calls,
             model=self.bench.config.model.id,
+            provider=self.bench.config.model.provider,
             rerun_of=params.rerun_of or None,
         )
         made = event("checkpoint.created", checkpoint_id=checkpoint.id, session_id=params.session, job_id=job)
@@ -171,6 +172,8 @@ class _Work:
     async def end(self, failure: str) -> Outcome:
         """Say what came of it. What was proposed before a failure is there to be reviewed."""
         journal = self.journal
+        if complaint := self.bench.complaint():
+            await journal.append(event("trace.failed", message=complaint))
         reviews = await anyio.to_thread.run_sync(
             reviews_of, self.bench.ledger, journal.job, list(journal.state.hashes)
         )
