@@ -68,12 +68,23 @@ async def _serve(settings: Settings, options: Options) -> None:
             approve=settings.approve,
             ephemeral=options.ephemeral,
         )
-        app = create_app(workbench, about=about, door=door, closing=closing, relay=workbench.crew.provider)
+        app = create_app(
+            workbench,
+            about=about,
+            door=door,
+            closing=closing,
+            relay=workbench.crew.provider,
+            desk=workbench.desk,
+        )
         gc.freeze()
         gc.enable()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(workbench.run)
-            await serve(app, listener, announce=partial(_announce, door, options), closing=closing)
+
+            def announce() -> None:
+                _announce(door, options)
+                tasks.start_soon(workbench.run)  # only now: what it loads first takes its time
+
+            await serve(app, listener, announce=announce, closing=closing)
             tasks.cancel_scope.cancel()
 
 
@@ -84,18 +95,27 @@ async def open_workbench(
     open it a second time. Raises ``ConfigError``, ``EngineError`` and ``ProviderError``.
     """
     from newel.app.crew import open_crew
+    from newel.app.review_desk import open_desk
+    from newel.app.review_limits import review_limits
     from newel.jobs.feed import Feed
     from newel.jobs.runs import journal_folder
     from newel.jobs.sqlite import open_engine
     from newel.jobs.workbench import Workbench
 
+    limits = review_limits(settings)
     directory = None if ephemeral else journal_folder(settings.home, settings.cwd)
     engine = await stack.enter_async_context(open_engine(directory))
     engine.leave_note(place)
     feed = await stack.enter_async_context(Feed(engine))
     crew = await stack.enter_async_context(open_crew(settings, ephemeral=ephemeral))
     workbench = await Workbench.open_with(
-        engine, feed, crew, crew.servers, folder=str(settings.cwd), home=settings.home
+        engine,
+        feed,
+        crew,
+        crew.servers,
+        folder=str(settings.cwd),
+        home=settings.home,
+        open_desk=partial(open_desk, settings, crew, engine, limits),
     )
     crew.servers_changed = lambda: workbench.tell("servers")
     return workbench

@@ -78,6 +78,8 @@ class Board:
         self._store = store
         self._watchers: list[Callable[[Change], None]] = []
         self._open = {tab.id: self._opened(tab) for tab in store.tabs.values()}
+        self.handlers: dict[str, Handler] = {TURN: self._answer_turn, CONTRACT: self._carry_out}
+        """Who carries out the jobs of the engine, by their kind. Others may be put in before ``run``."""
 
     @classmethod
     async def open(cls, engine: Engine, feed: Feed, crew: Crew, *, folder: str, home: Path) -> Self:
@@ -235,11 +237,12 @@ class Board:
         one = self._of(tab)
         if one.is_running:
             raise BoardError("A run is under way already.")
+        after = one.tab.run
         if is_settled(await one.messages()):
             raise BoardError("There is nothing left to answer.")
         # Asked for twice at once, it is the same run: both follow the same one.
         params = TurnParams(tab=tab, session=one.tab.session)
-        return await self._submit(one, TURN, params, key=f"{tab}/after/{one.tab.run}")
+        return await self._submit(one, TURN, params, key=f"{tab}/after/{after}")
 
     async def start(self, tab: str, contract: Contract) -> str:
         """Set an agent to work on a contract, in a conversation of its own."""
@@ -308,9 +311,8 @@ class Board:
     # -- carrying out -----------------------------------------------------------------------------
 
     async def run(self, *, slots: int = 300) -> None:
-        """Answer what was said and work on contracts, what an earlier process left included, until cancelled."""
-        handlers: dict[str, Handler] = {TURN: self._answer_turn, CONTRACT: self._carry_out}
-        await Worker(self.engine, handlers, slots=slots, failed=self._failed).run()
+        """Carry out what there is to do, what an earlier process left included, until cancelled."""
+        await Worker(self.engine, self.handlers, slots=slots, failed=self._failed).run()
 
     async def _answer_turn(self, lease: Lease) -> Outcome:
         params = msgspec.json.decode(lease.params, type=TurnParams)
@@ -345,7 +347,7 @@ class Board:
         return agent_run.outcome(state)
 
     def _failed(self, lease: Lease, reason: str) -> None:
-        """A run ended before its handler could say how, if it came to one at all."""
+        """A tab's run ended before its handler could say how, if it came to one at all."""
         one = self._open.get(lease.queue)
         if one is None or one.tab.run != lease.job:
             return

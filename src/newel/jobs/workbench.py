@@ -1,15 +1,26 @@
-"""The whole workbench behind a front end: the board, and the tool servers of its agents."""
+"""The whole workbench behind a front end: the board, the tool servers of its agents, and the desk where changes are
+reviewed.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from functools import cached_property
 from pathlib import Path
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
+
+import anyio
 
 from newel.jobs.board import Board
 from newel.jobs.conversation import Crew
 from newel.jobs.engine import Engine
 from newel.jobs.feed import Feed
 from newel.mcp.status import ServerStatus
+
+if TYPE_CHECKING:
+    from newel.jobs.review.desk import ReviewDesk
+
+OpenDesk = Callable[[], Awaitable["ReviewDesk"]]
 
 
 class ToolServers(Protocol):
@@ -27,18 +38,47 @@ class ToolServers(Protocol):
 
 
 class Workbench(Board):
-    """A board whose agents have tool servers, too."""
+    """A board whose agents have tool servers, too, and which may have a review desk."""
 
     servers: ToolServers
+    open_desk: OpenDesk | None
+    """Is called as soon as the workbench runs."""
+    _desk: ReviewDesk
 
     @classmethod
     async def open_with(
-        cls, engine: Engine, feed: Feed, crew: Crew, servers: ToolServers, *, folder: str, home: Path
+        cls,
+        engine: Engine,
+        feed: Feed,
+        crew: Crew,
+        servers: ToolServers,
+        *,
+        folder: str,
+        home: Path,
+        open_desk: OpenDesk | None = None,
     ) -> Self:
         """Raises ``EngineError``."""
         workbench = await cls.open(engine, feed, crew, folder=folder, home=home)
         workbench.servers = servers
+        workbench.open_desk = open_desk
         return workbench
+
+    async def run(self, *, slots: int = 300) -> None:
+        """As ``Board.run``. Raises what opening the desk does."""
+        if self.open_desk is not None:
+            self._desk = await self.open_desk()
+            self.handlers |= self._desk.handlers
+            self._is_desk_open.set()
+        await super().run(slots=slots)
+
+    @cached_property
+    def _is_desk_open(self) -> anyio.Event:
+        return anyio.Event()
+
+    async def desk(self) -> ReviewDesk:
+        """The review desk, as soon as it is open."""
+        await self._is_desk_open.wait()
+        return self._desk
 
     async def models(self) -> list[str]:
         """The models that the server offers. Raises ``ProviderError``."""

@@ -6,6 +6,7 @@ WS   /ws                       the page's socket (docs/protocol.md)
 POST /chat, /clear             a plain chat
 GET  /api/state, /health       how things stand
 GET  /api/runs/{run}/events    a run's events, in pages or as a stream
+     /api/agent/…              jobs that propose changes, and their review (docs/review-api.md)
 POST /api/transport/run        the model, for who has no key
 GET  /docs, /openapi.json      all this
 """
@@ -28,7 +29,7 @@ from newel.web.boundary import PATIENCE, Boundary
 from newel.web.chat import Nothing, Said, Status, chat_routes
 from newel.web.door import Door
 from newel.web.pages import STATIC, page_routes
-from newel.web.ports import About, Workbench
+from newel.web.ports import About, Desk, Workbench
 from newel.web.relay import relay_routes
 from newel.web.runs import EventPage, run_routes
 from newel.web.schema import (
@@ -76,11 +77,12 @@ def create_app(
     door: Door,
     closing: anyio.Event,
     relay: Provider | None = None,
+    desk: Desk | None = None,
     static: Path = STATIC,
     patience: float = PATIENCE,
 ) -> FastAPI:
-    """The ASGI application, its gate included. ``relay`` answers ``/api/transport/run``; ``closing`` ends the streams;
-    ``patience`` is for readers that take nothing, in seconds.
+    """The ASGI application, its gate included. ``relay`` answers ``/api/transport/run``, ``desk`` whatever
+    begins with ``/api/agent/``; ``closing`` ends the streams; ``patience`` is for readers that take nothing, in seconds.
     """
     app = FastAPI(
         title="Newel",
@@ -96,6 +98,12 @@ def create_app(
     app.include_router(chat_routes(board, closing))
     app.include_router(run_routes(board, closing))
     app.include_router(relay_routes(relay, closing))
+    kinds: list[type] = [Failed, Login, Status, State, Health, Said, Nothing, EventPage, ModelRequest]
+    if desk is not None:
+        from newel.web import agent_api
+
+        app.include_router(agent_api.agent_routes(desk, closing))
+        kinds += agent_api.KINDS
     server = new_id()
 
     @app.websocket("/ws")
@@ -103,7 +111,7 @@ def create_app(
         await serve_socket(websocket, board, about, server)
 
     handle_failures(app)
-    describe(app, [Failed, Login, Status, State, Health, Said, Nothing, EventPage, ModelRequest])
+    describe(app, kinds)
     app.add_middleware(Boundary, door=door, patience=patience)
     return app
 

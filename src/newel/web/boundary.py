@@ -26,7 +26,13 @@ OPEN = frozenset({("GET", "/"), ("GET", "/favicon.ico"), ("POST", "/api/login")}
 OPEN_FILES = "/static/"
 
 MAX_BODY = 8 * 2**20
-MAX_BODIES: Mapping[str, int] = {"/api/login": 4096, "/api/transport/run": 64 * 2**20}
+MAX_BODIES: Mapping[str, int] = {
+    "/api/login": 4096,
+    "/api/transport/run": 64 * 2**20,
+    # Their texts are bounded by themselves (``ReviewLimits``), and JSON may write six bytes for one.
+    "/api/agent/run": 16 * 2**20,
+    "/api/agent/edit": 16 * 2**20,
+}
 """Bytes of a request's body, where not ``MAX_BODY``."""
 BODY_PATIENCE = 60.0
 """Seconds that a body may take to arrive."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
-from typing import Any, Protocol
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -14,6 +14,12 @@ from newel.jobs.feed import Feed
 from newel.jobs.tabs import Contract, Question, Tab, Totals
 from newel.mcp.status import ServerStatus
 from newel.session.listing import SessionSummary
+
+if TYPE_CHECKING:
+    from newel.jobs.review.desk import ReviewDesk
+
+Desk = Callable[[], Awaitable["ReviewDesk"]]
+"""Gives the review desk, as soon as it is open."""
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,9 +17,7 @@ from newel.jobs.events import is_lasting
 from newel.jobs.tabs import SoFar
 from newel.web.ports import Workbench
 from newel.web.schema import Json, answers
-from newel.web.stream import Events, EventStream, until
-
-MAX_WAIT = 30.0
+from newel.web.stream import MAX_WAIT, Events, EventStream, resumed, until
 
 
 class Numbered(Wire, frozen=True, kw_only=True):
@@ -73,8 +71,7 @@ def run_routes(board: Workbench, closing: anyio.Event) -> APIRouter:
         if await board.engine.get(run) is None:
             raise HTTPException(404, "There is no run with this id.")
         if "text/event-stream" in request.headers.get("accept", ""):
-            known = last_event_id or ""
-            start = int(known) if known.isascii() and known.isdecimal() and len(known) < 17 else after
+            start = resumed(last_event_id, after)
 
             async def produce(events: Events) -> None:
                 await _stream(board, run, start, events)

@@ -132,8 +132,9 @@ _REFUSALS = {
     415: "The body is not JSON.",
     421: "The Host header does not name this server.",
     422: "A value has the wrong shape.",
+    500: "A file could not be written.",
     502: "The model's server gave no answer.",
-    503: "There is no model to ask.",
+    503: "There is no model to ask, or what Newel keeps cannot be used.",
 }
 WRITES = (408, 413, 415, 422)
 """What every route that reads a body may answer, too."""

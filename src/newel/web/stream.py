@@ -11,6 +11,8 @@ from starlette.types import Receive, Scope, Send
 
 from newel.providers.encode import to_json
 
+MAX_WAIT = 30.0
+"""Seconds that a page of events may be waited for."""
 HEARTBEAT = 15.0
 """Seconds after which a comment shows that the connection lives."""
 
@@ -51,6 +53,12 @@ class EventStream(Response):
         async with until(self._closing.wait, lambda: _disconnected(receive), lambda: _beat(events)):
             await self._produce(events)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def resumed(last_event_id: str | None, otherwise: int) -> int:
+    """The number after which a reader that came back goes on; ``otherwise`` for one that says none."""
+    known = last_event_id or ""
+    return int(known) if known.isascii() and known.isdecimal() and len(known) < 17 else otherwise
 
 
 @asynccontextmanager

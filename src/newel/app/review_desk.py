@@ -1,0 +1,41 @@
+"""The review desk of a workbench: on the ledger that its agents' changes are recorded in, and with their model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from newel.app.parts import model_describer, provider_name
+
+if TYPE_CHECKING:
+    from newel.app.crew import AppCrew
+    from newel.config import Settings
+    from newel.jobs.engine import Engine
+    from newel.jobs.review.desk import ReviewDesk
+    from newel.jobs.review.limits import ReviewLimits
+
+
+async def open_desk(settings: Settings, crew: AppCrew, engine: Engine, limits: ReviewLimits) -> ReviewDesk:
+    """To be called before a worker takes jobs of ``engine``. The ledger is the crew's to close. Raises ``LedgerError`` and
+    ``EngineError``.
+    """
+    from newel.agent.ports import RunConfig
+    from newel.agent.transform import Transformer
+    from newel.jobs.review.bench import Bench
+    from newel.jobs.review.desk import ReviewDesk
+    from newel.workspace.local import LocalWorkspace
+
+    project = (await crew.recorders.of(LocalWorkspace(str(settings.cwd)))).project
+    provider = provider_name(settings.endpoint.base_url) if settings.endpoint else "local"
+    model = model_describer(settings, provider)(crew.model)
+    return await ReviewDesk.open(
+        Bench(
+            engine=engine,
+            ledger=project.ledger,
+            workspace=project.workspace,
+            saver=project.saver,
+            checkpoints=project.checkpoints,
+            provider=crew.provider,
+            config=RunConfig(model=model, transform=Transformer(), thinking=settings.thinking),
+            limits=limits,
+        )
+    )
