@@ -20,13 +20,13 @@ from newel.terminal.safe import safe
 
 if TYPE_CHECKING:
     from newel.agent.ports import Emit, Model, Provider
+    from newel.app.workspaces import Workspaces
     from newel.mcp.questions import Elicit
     from newel.permissions.policy import Ask
     from newel.providers.openai_chat import OpenAIChat
     from newel.review.recording import Recorders
     from newel.session.coding_agent import CodingAgent
     from newel.session.manager import SessionManager
-    from newel.workspace.local import LocalWorkspace
 
 NOTHING_CONFIGURED = """\
 No model is configured, and none was found on this machine
@@ -209,21 +209,19 @@ def build_agent(
     from newel.agent.agent import ProviderTransport
     from newel.agent.ports import RunConfig
     from newel.agent.transform import Transformer
+    from newel.app.workspaces import open_workspaces
     from newel.context.compaction import Compactor
     from newel.context.instructions import describe, find_instructions
     from newel.context.templates import load as load_templates
     from newel.permissions.policy import policy
     from newel.providers.windows import find_window
-    from newel.review.recording import RecordingWorkspace
     from newel.session.coding_agent import CodingAgent
     from newel.tools import coding_tools
 
     describe_model = model_describer(settings, client.name)
     model = describe_model(model_name)
-    local = _local_workspace(settings, model)
-    recording = RecordingWorkspace(local, place.recorders) if settings.record and place.recorders else None
-    workspace = recording or local
-    tools = coding_tools(workspace, timeout=settings.bash_timeout)
+    places = open_workspaces(settings, model, place.recorders)
+    tools = coding_tools(places.works_in, timeout=settings.bash_timeout)
     instructions = find_instructions(cwd=settings.cwd, home=settings.home)
     small = describe_model(settings.small_model) if settings.small_model else model
     compactor = Compactor(provider, small, context_window=None, find_window=partial(find_window, client))
@@ -231,17 +229,23 @@ def build_agent(
     run_config = RunConfig(
         model=model,
         transform=Transformer(),
-        system_prompt=_system_prompt(settings, manner, tools, instructions),
+        system_prompt=_system_prompt(manner, tools, instructions, places),
         tools=tools,
         thinking=settings.thinking,
-        policy=policy(settings.approve, ask=place.ask, folder=str(settings.cwd)),
+        policy=policy(
+            settings.approve,
+            ask=place.ask,
+            folder=str(settings.cwd),
+            reviewed=[tool.spec.name for tool in tools] if places.isolated else (),
+        ),
         limits=settings.limits,
         compact=compactor,
     )
     agent = CodingAgent(
         transport=ProviderTransport(provider),
         config=run_config,
-        workspace=workspace,
+        workspace=places.workspace,
+        works_in=places.works_in,
         session=place.session,
         open_session=place.open_session,
         journal=place.journal,
@@ -252,29 +256,20 @@ def build_agent(
         approve=settings.approve,
         instructions=describe(instructions),
     )
-    if recording is not None:
-        recording.attend(agent)
+    for each in (places.recording, places.isolated):
+        if each is not None:
+            each.attend(agent)
     return agent
 
 
-def _local_workspace(settings: Settings, model: Model) -> LocalWorkspace:
-    from newel.workspace.local import LocalWorkspace
-    from newel.workspace.process import Limits
-
-    # A quarter of what the model can read, at about four characters a token, is enough for one command.
-    limits = Limits()
-    if model.context_window:
-        limits = Limits(output=min(limits.output, model.context_window))
-    return LocalWorkspace(str(settings.cwd), limits=limits)
-
-
-def _system_prompt(settings: Settings, manner: str | None, tools: list[Any], instructions: list[Any]) -> str:
+def _system_prompt(manner: str | None, tools: list[Any], instructions: list[Any], places: Workspaces) -> str:
     import time
 
     from newel.context.system_prompt import system_prompt
 
     return system_prompt(  # noqa: S604 — `shell` is a name to tell, nothing is run
-        cwd=str(settings.cwd),
+        cwd=places.works_in.root,
+        copy_of=places.workspace.root if places.isolated else None,
         tools=[tool.spec for tool in tools],
         instructions=instructions,
         os_name=f"{os.uname().sysname} {os.uname().release}",

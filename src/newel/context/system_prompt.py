@@ -40,6 +40,13 @@ with it too (grep -rn, find, ls). Give a longer timeout to what takes long.""",
 }
 
 
+COPY = """\
+# A copy
+You work in a copy of the project, {cwd}. The project itself is in {project}: leave that alone, and do not name it in \
+commands. After each run the user reviews what you changed in the copy and keeps or rejects it, piece by piece; what was \
+rejected is gone from the copy in the next run. Files elsewhere cannot be written with `write` and `edit`."""
+
+
 def system_prompt(
     *,
     cwd: str,
@@ -49,9 +56,11 @@ def system_prompt(
     shell: str,
     date: str,
     manner: str | None = None,
+    copy_of: str | None = None,
 ) -> str:
     """The whole system prompt: role and manner (the user's own ``manner`` in their place), tools, the
-    AGENTS.md files in their order, and where and when the work takes place.
+    AGENTS.md files in their order, and where and when the work takes place. ``copy_of`` is the project's own folder where
+    ``cwd`` is a copy of it.
     """
     parts = [manner.strip()] if manner else [ROLE, MANNER]
     if tools:
@@ -64,6 +73,8 @@ def system_prompt(
             "counts most."
         )
         parts += [f'<instructions file="{each.path}">\n{each.text.strip()}\n</instructions>' for each in used]
+    if copy_of is not None:
+        parts.append(COPY.format(cwd=cwd, project=copy_of))
     parts.append(f"# Here and now\nFolder: {cwd}\nSystem: {os_name}\nShell: {shell}\nDate: {date}")
     return "\n\n".join(parts) + "\n"
 

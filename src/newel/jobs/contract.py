@@ -81,7 +81,7 @@ async def carry_out(
     work = _Work(
         course,
         inner=agent.agent.transport,
-        workspace=agent.workspace,
+        workspace=agent.works_in,
         provider=provider,
         judge=judge,
         emit=emit,

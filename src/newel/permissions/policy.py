@@ -2,7 +2,7 @@
 
     auto        every call runs
     ask         a person approves each call that may change something
-    review      as ``ask``, until changes are kept in a review ledger and can be judged afterwards
+    review      calls whose changes are decided afterwards run; a person approves each other that may change something
     read-only   calls that may change something never run
 
 Calls of read-only tools run under each of them.
@@ -10,7 +10,7 @@ Calls of read-only tools run under each of them.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Literal, get_args
 
 from newel.agent.errors import NewelError
@@ -57,15 +57,20 @@ DECLINED = "Not run: the user declined this call. Do not repeat it; go on withou
 DECLINED_WITH_WORD = "Not run: the user declined this call and said: {word}"
 
 
-def policy(preset: Preset, *, ask: Ask | None, folder: str) -> Policy:
+def policy(
+    preset: Preset, *, ask: Ask | None, folder: str, reviewed: Collection[str] = frozenset()
+) -> Policy:
     """The policy of a preset. ``ask`` is None where no person can answer: then ``ask`` and ``review`` deny,
-    and tell the model so. ``folder`` is shown with each request.
+    and tell the model so. ``folder`` is shown with each request. ``reviewed`` are the tools whose changes a person decides
+    afterwards.
     """
     match preset:
         case "auto":
             return AllowAll()
-        case "ask" | "review":
-            return _AskFirst(ask, folder)
+        case "ask":
+            return _AskFirst(ask, folder, frozenset())
+        case "review":
+            return _AskFirst(ask, folder, frozenset(reviewed))
         case "read-only":
             return _ReadOnly()
 
@@ -78,15 +83,16 @@ class _ReadOnly:
 
 
 class _AskFirst:
-    def __init__(self, ask: Ask | None, folder: str) -> None:
+    def __init__(self, ask: Ask | None, folder: str, free: Collection[str]) -> None:
         self._ask = ask
         self._folder = folder
+        self._free = free
         self._always: set[tuple[str, str]] = set()
 
     async def decide(self, call: ToolCall, tool: Tool, arguments: Any, /) -> Verdict:
         import json  # not msgspec: an argument may hold a lone surrogate, which only json can write
 
-        if tool.read_only:
+        if tool.read_only or tool.spec.name in self._free:
             return Verdict(allow=True)
         exactly = (tool.spec.name, json.dumps(call.arguments, sort_keys=True))
         if exactly in self._always:

@@ -115,8 +115,12 @@ class Recorder:
 
     def close(self) -> None:
         """Close the ledger, too."""
-        self._snapshots.close()
+        self.let_go()
         self._ledger.close()
+
+    def let_go(self) -> None:
+        """Watch no longer."""
+        self._snapshots.close()
 
     # -- effects ------------------------------------------------------------------------------------
 

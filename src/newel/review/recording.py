@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 
@@ -39,6 +39,12 @@ class Run:
         self.session = session
         self.title = title
         self.checkpoint: Checkpoint | None = None
+
+
+class FindsRecorder(Protocol):
+    """Knows who records what is done in a workspace."""
+
+    async def of(self, workspace: Workspace, /) -> Recorder: ...
 
 
 class Recorders:
@@ -85,9 +91,9 @@ class RecordingWorkspace:
     event says so, once.
     """
 
-    def __init__(self, inner: Workspace, recorders: Recorders) -> None:
-        self.inner = inner
-        self.recorders = recorders
+    def __init__(self, inner: Workspace, recorders: FindsRecorder) -> None:
+        self._inner = inner
+        self._recorders = recorders
         self._agent: CodingAgent | None = None
         self._run: Run | None = None
         self._failed: Run | None = None
@@ -109,33 +115,43 @@ class RecordingWorkspace:
             case _:
                 pass
 
+    async def recorder(self) -> Recorder:
+        """Who records what is done here. Raises ``LedgerError``."""
+        return await self._recorders.of(self._inner)
+
+    @property
+    def recorded_paths(self) -> frozenset[str]:
+        """The files, relative to the root, that the run under way has changed by now."""
+        checkpoint = self._run.checkpoint if self._run else None
+        return frozenset(file.path for file in checkpoint.files) if checkpoint else frozenset()
+
     # -- the port -----------------------------------------------------------------------------------
 
     @property
     def root(self) -> str:
-        return self.inner.root
+        return self._inner.root
 
     def resolve(self, path: str, /) -> str:
-        return self.inner.resolve(path)
+        return self._inner.resolve(path)
 
     async def stat(self, path: str, /) -> FileInfo | None:
-        return await self.inner.stat(path)
+        return await self._inner.stat(path)
 
     async def list(self, path: str, /, *, limit: int = 10_000) -> list[Entry]:
-        return await self.inner.list(path, limit=limit)
+        return await self._inner.list(path, limit=limit)
 
     async def read_bytes(self, path: str, /, *, start: int = 0, size: int | None = None) -> bytes:
-        return await self.inner.read_bytes(path, start=start, size=size)
+        return await self._inner.read_bytes(path, start=start, size=size)
 
     async def write_bytes(
         self, path: str, data: bytes, /, *, expect: str | None = None, mode: int | None = None
     ) -> str:
-        async with self._recorded(path):
-            return await self.inner.write_bytes(path, data, expect=expect, mode=mode)
+        async with self.recording(path):
+            return await self._inner.write_bytes(path, data, expect=expect, mode=mode)
 
     async def remove(self, path: str, /, *, expect: str | None = None) -> None:
-        async with self._recorded(path):
-            await self.inner.remove(path, expect=expect)
+        async with self.recording(path):
+            await self._inner.remove(path, expect=expect)
 
     async def run(
         self,
@@ -146,13 +162,13 @@ class RecordingWorkspace:
         on_output: OnOutput | None = None,
         env: Mapping[str, str] | None = None,
     ) -> Completed:
-        async with self._recorded(None):
-            return await self.inner.run(command, timeout=timeout, on_output=on_output, env=env)
+        async with self.recording():
+            return await self._inner.run(command, timeout=timeout, on_output=on_output, env=env)
 
     # -- recording ----------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def _recorded(self, path: str | None) -> AsyncGenerator[None]:
+    async def recording(self, path: str | None = None) -> AsyncGenerator[None]:
         """Record what the body does to a file, or to any file for None; also where it fails or is cancelled midway."""
         run = self._run
         inside = path is None or path.startswith(self.root.rstrip("/") + "/")
@@ -170,7 +186,7 @@ class RecordingWorkspace:
     async def _begin(self, run: Run, path: str | None) -> tuple[Recorder, Effect] | None:
         name = None if path is None else path.removeprefix(self.root).lstrip("/")
         try:
-            recorder = await self.recorders.of(self.inner)
+            recorder = await self.recorder()
             return recorder, await recorder.begin(run, name)
         except (NewelError, OSError) as error:
             await self._fail(run, error)
@@ -183,13 +199,14 @@ class RecordingWorkspace:
             await self._fail(run, error)
         else:
             for notice in notices:
-                await self._say(notice)
+                await self.say(notice)
 
     async def _fail(self, run: Run, error: Exception) -> None:
         self._failed = run
-        await self._say(f"What this run changes from here on is not recorded and cannot be undone. {error}")
+        await self.say(f"What this run changes from here on is not recorded and cannot be undone. {error}")
 
-    async def _say(self, words: str) -> None:
+    async def say(self, words: str) -> None:
+        """Tell those who watch the agent, once."""
         if words not in self._told and self._agent is not None:
             self._told.add(words)
             await self._agent.agent.emit(ErrorEvent(code="not_recorded", message=words))

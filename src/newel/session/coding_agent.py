@@ -48,7 +48,8 @@ def totals(messages: Sequence[AppMessage]) -> Totals:
 class CodingAgent:
     """Everything a front end needs: say something, watch, stop, and move between sessions.
 
-    ``open_session`` opens a session by its id, or begins a new one for None. ``approve`` (the preset) and
+    ``workspace`` is the person's; the tools work in ``works_in``, which is another one where what they change is decided
+    afterwards. ``open_session`` opens a session by its id, or begins a new one for None. ``approve`` (the preset) and
     ``instructions`` (which AGENTS.md files are in force, in words) are for the screens to show. ``journal`` is awaited
     with each event before the session takes it.
     """
@@ -68,8 +69,10 @@ class CodingAgent:
         journal: Emit | None = None,
         approve: str = "auto",
         instructions: str = "",
+        works_in: Workspace | None = None,
     ) -> None:
         self.workspace = workspace
+        self.works_in = works_in or workspace
         self.session = session
         self.list_models = list_models
         self.describe_model = describe_model

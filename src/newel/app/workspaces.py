@@ -1,0 +1,56 @@
+"""Where an agent works: the user's folder, with or without a record of what is done there, or a copy of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from newel.review.recording import RecordingWorkspace
+from newel.workspace.local import LocalWorkspace
+from newel.workspace.process import Limits
+
+if TYPE_CHECKING:
+    from newel.agent.ports import Model
+    from newel.config import Settings
+    from newel.review.isolation import IsolatedWorkspace
+    from newel.review.recording import Recorders
+    from newel.workspace.port import Workspace
+
+
+class Workspaces(NamedTuple):
+    """``workspace`` is the user's own. ``recording`` records what is done there, and in ``isolated``, if it is to be reviewed,
+    the tools work instead.
+    """
+
+    workspace: Workspace
+    recording: RecordingWorkspace | None
+    isolated: IsolatedWorkspace | None
+
+    @property
+    def works_in(self) -> Workspace:
+        return self.isolated or self.workspace
+
+
+def open_workspaces(settings: Settings, model: Model, recorders: Recorders | None) -> Workspaces:
+    """The folder of the settings. ``recorders`` is None where nothing is recorded. Raises ``WorkspaceError`` where there can be
+    no copy to work in.
+    """
+    limits = _output_limits(model)
+    local = LocalWorkspace(str(settings.cwd), limits=limits)
+    is_reviewed = settings.approve == "review"
+    if recorders is None or not (settings.record or is_reviewed):
+        return Workspaces(local, None, None)
+    recording = RecordingWorkspace(local, recorders)
+    if not is_reviewed:
+        return Workspaces(recording, recording, None)
+    from newel.review.isolation import IsolatedWorkspace
+
+    isolated = IsolatedWorkspace.open(recording, settings.home, limits=limits)
+    return Workspaces(recording, recording, isolated)
+
+
+def _output_limits(model: Model) -> Limits:
+    """A quarter of what the model can read, at about four characters a token, is enough for one command."""
+    limits = Limits()
+    if model.context_window:
+        limits = Limits(output=min(limits.output, model.context_window))
+    return limits

@@ -1,0 +1,84 @@
+"""What happens to the files of a copy becomes proposals for those of the project."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import anyio.to_thread
+
+from newel.agent.errors import WorkspaceError
+from newel.review.interrupted import Notes
+from newel.review.ledger import FileReview, ReviewError, buffer
+from newel.review.proposal import DEFAULT_SIZE
+from newel.review.recorder import Recorder, hunk_id, lines_of_state
+from newel.review.runs import Project
+from newel.review.staging import staged
+from newel.review.store import LedgerError
+from newel.review.text import content_of
+from newel.workspace.mirror import Content, Mirror
+from newel.workspace.port import Workspace
+from newel.workspace.snapshots import FileChange, Snapshots
+
+
+def recorder_of_copy(workspace: Workspace, project: Project, mirror: Mirror) -> Recorder:
+    """Watches the copy; what a killed process had not put down there is gone with the copy."""
+    snapshots = Snapshots(workspace.root, project.ledger)
+    return Recorder(workspace, project, Proposed(project, mirror), snapshots, Notes(None))
+
+
+class Proposed:
+    """A change of the copy is a proposal for the project's file."""
+
+    def __init__(self, project: Project, mirror: Mirror) -> None:
+        self._project = project
+        self._mirror = mirror
+
+    def new(self, changes: Sequence[FileChange], *, since: str) -> list[FileChange]:
+        """All of them: the copy is one agent's alone."""
+        del since
+        return list(changes)
+
+    async def put(self, run: str, changes: Sequence[FileChange]) -> list[str]:
+        notices: list[str] = []
+        for change in changes:
+            self._mirror.touched(change.path)
+            try:
+                await self._project.saver.refresh(change.path)
+                notices += await anyio.to_thread.run_sync(self._put, run, change)
+            except LedgerError:
+                raise
+            except (ReviewError, WorkspaceError) as error:
+                notices.append(f"What was done to {change.path} is not proposed. {error}")
+        return notices
+
+    def _put(self, run: str, change: FileChange) -> Sequence[str]:
+        ledger = self._project.ledger
+        before, after = lines_of_state(ledger, change.before), lines_of_state(ledger, change.after)
+        left_out: tuple[str, ...] = ()
+
+        def make(review: FileReview) -> FileReview:
+            nonlocal left_out
+            done = staged(review, before=before, after=after, run=run, new_id=hunk_id, size=DEFAULT_SIZE)
+            left_out = done.left_out
+            return done.review
+
+        ledger.change(change.path, "propose", make, run=run)
+        return left_out
+
+
+async def proposed_contents(project: Project) -> dict[str, Content | None]:
+    """The files that would be others if all that is proposed were kept, as they would be then."""
+    contents: dict[str, Content | None] = {}
+    for path in await anyio.to_thread.run_sync(project.ledger.paths):
+        review = await anyio.to_thread.run_sync(project.ledger.get, path)
+        if any(hunk.is_shown for hunk in review.hunks):
+            review = await project.saver.refresh(path)
+            contents[path] = await anyio.to_thread.run_sync(_content, project, review)
+    return contents
+
+
+def _content(project: Project, review: FileReview) -> Content | None:
+    found = content_of(buffer(review))
+    if found is None:
+        return None
+    return Content(project.ledger.blob(found.blob) if found.blob else found.data, found.mode)

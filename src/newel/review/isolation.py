@@ -1,0 +1,175 @@
+"""An agent that works in a copy of the project: what it does there is proposed, and the project's files are left alone.
+
+    the copy          the project as it would be if all that is proposed were kept, made so before each run
+    after an effect   each file of the copy that changed is a proposal of the run, in the project's ledger
+    a person          keeps or rejects, hunk by hunk; only then is anything written
+
+Nothing here is a sandbox: a command can name the project's own files by their whole path. What one does that names the
+project's folder is recorded, as an agent's doing is elsewhere, and said.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import anyio
+import anyio.to_thread
+
+from newel.agent.errors import WorkspaceError
+from newel.agent.events import AgentEvent, AgentStart
+from newel.review.recording import RecordingWorkspace
+from newel.workspace.local import LocalWorkspace
+from newel.workspace.mirror import Content, Mirror, MirrorLimits
+from newel.workspace.port import Completed, Entry, FileInfo, OnOutput, Workspace
+from newel.workspace.process import Limits
+
+if TYPE_CHECKING:
+    from newel.review.recorder import Recorder
+    from newel.session.coding_agent import CodingAgent
+
+OUTSIDE: Final = (
+    "{path} was not changed: in this run only files of the project can be, in their copy at {root}, as a person reviews each "
+    "change before it takes effect."
+)
+LEAKED: Final = "A command named the project's own folder and changed files there, past the review: {paths}. `newel undo` takes it back."
+
+
+class IsolatedWorkspace:
+    """Fulfils ``newel.workspace.port.Workspace`` over a copy of the project that ``outer`` is of. Use ``open``."""
+
+    def __init__(self, outer: RecordingWorkspace, mirror: Mirror, limits: Limits) -> None:
+        self._outer = outer
+        self._mirror = mirror
+        self._inner = RecordingWorkspace(LocalWorkspace(mirror.root, limits=limits), self)
+        self._recorder: Recorder | None = None
+        self._opening = anyio.Lock()
+        self._lock = anyio.Lock()
+        self._is_stale = True
+
+    @classmethod
+    def open(
+        cls,
+        outer: RecordingWorkspace,
+        home: Path,
+        *,
+        limits: Limits,
+        mirror_limits: MirrorLimits | None = None,
+    ) -> IsolatedWorkspace:
+        """The copy is made with its first use, in Newel's folder ``home``. Raises ``WorkspaceError``."""
+        mirror = Mirror.open(home / "copies", outer.root, limits=mirror_limits, left_out=[str(home)])
+        return cls(outer, mirror, limits)
+
+    def attend(self, agent: CodingAgent) -> None:
+        """As ``RecordingWorkspace.attend``, which is called for the project's own files too."""
+        agent.subscribe(self._see)
+        self._inner.attend(agent)
+
+    def _see(self, event: AgentEvent) -> None:
+        self._is_stale |= isinstance(event, AgentStart)
+
+    async def of(self, workspace: Workspace) -> Recorder:
+        """The recorder of the copy, whose changes are proposals in the project's ledger. Raises ``LedgerError``."""
+        async with self._opening:
+            if self._recorder is None:
+                from newel.review.copy_recorder import recorder_of_copy
+
+                project = (await self._outer.recorder()).project
+                self._recorder = recorder_of_copy(workspace, project, self._mirror)
+                weakref.finalize(self, self._recorder.let_go)
+            return self._recorder
+
+    # -- the copy -----------------------------------------------------------------------------------
+
+    async def _ready(self) -> None:
+        """Make the copy what it shall be at the beginning of a run."""
+        async with self._lock:
+            if not self._is_stale:
+                return
+            contents = await self._proposed()
+            stop = threading.Event()
+            try:
+                await anyio.to_thread.run_sync(
+                    self._mirror.update, contents, stop.is_set, abandon_on_cancel=True
+                )
+            finally:
+                stop.set()
+            self._is_stale = False
+        for notice in self._mirror.told():
+            await self._inner.say(notice)
+
+    async def _proposed(self) -> dict[str, Content | None]:
+        """The files that would be others if what is proposed were kept."""
+        from newel.review.copy_recorder import proposed_contents
+
+        return await proposed_contents((await self._outer.recorder()).project)
+
+    def _own(self, path: str) -> str:
+        """A path that a change may go to. Raises ``WorkspaceError``."""
+        if not path.startswith(f"{self.root}/"):
+            raise WorkspaceError(OUTSIDE.format(path=path, root=self.root))
+        return path
+
+    # -- the port -----------------------------------------------------------------------------------
+
+    @property
+    def root(self) -> str:
+        return self._inner.root
+
+    def resolve(self, path: str, /) -> str:
+        """A path of the project means that of its copy."""
+        found = self._inner.resolve(path)
+        project = self._outer.root.rstrip("/")
+        if found == project or found.startswith(f"{project}/"):
+            inside = found.removeprefix(project).lstrip("/")
+            return self._inner.resolve(f"{self.root}/{inside}")
+        return found
+
+    async def stat(self, path: str, /) -> FileInfo | None:
+        await self._ready()
+        return await self._inner.stat(path)
+
+    async def list(self, path: str, /, *, limit: int = 10_000) -> list[Entry]:
+        await self._ready()
+        return await self._inner.list(path, limit=limit)
+
+    async def read_bytes(self, path: str, /, *, start: int = 0, size: int | None = None) -> bytes:
+        await self._ready()
+        return await self._inner.read_bytes(path, start=start, size=size)
+
+    async def write_bytes(
+        self, path: str, data: bytes, /, *, expect: str | None = None, mode: int | None = None
+    ) -> str:
+        await self._ready()
+        return await self._inner.write_bytes(self._own(path), data, expect=expect, mode=mode)
+
+    async def remove(self, path: str, /, *, expect: str | None = None) -> None:
+        await self._ready()
+        await self._inner.remove(self._own(path), expect=expect)
+
+    async def run(
+        self,
+        command: str,
+        /,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 — see the port
+        on_output: OnOutput | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Completed:
+        await self._ready()
+        before = self._outer.recorded_paths
+        async with AsyncExitStack() as stack:
+            if self._outer.root in command:
+                await stack.enter_async_context(self._outer.recording())
+            done = await self._inner.run(command, timeout=timeout, on_output=on_output, env=env)
+        if leaked := self._outer.recorded_paths - before:
+            await self._inner.say(LEAKED.format(paths=_some(sorted(leaked))))
+        return done
+
+
+def _some(paths: Sequence[str]) -> str:
+    return ", ".join(paths[:5]) + (f" and {len(paths) - 5} more" if len(paths) > 5 else "")

@@ -1,0 +1,191 @@
+"""If these fail, `--approve review` changes a user's files before they have said yes, or what an agent did is lost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from newel.review.ledger import buffer
+from newel.review.recording import ledger_folder
+from newel.review.store import Ledger
+from newel.review.text import content_of
+from tests.integration.cli.test_review import files, git
+from tests.support import Newel, bash, scenario
+
+Make = Callable[..., Newel]
+
+
+def call(name: str, **arguments: Any) -> dict[str, Any]:
+    return {"tool_calls": [{"function": {"name": name, "arguments": arguments}}]}
+
+
+STEPS = [
+    call("read", file_path="app.py"),
+    call("edit", file_path="app.py", old_string="two", new_string="TWO"),
+    bash(
+        "cat app.py > seen.txt; sed -i s/six/SIX/ app.py; mv old.txt moved.txt; chmod +x run.sh; printf '\\377' > b.bin"
+    ),
+    bash("git log --oneline | wc -l; cat ignored/dep.txt; pwd"),
+    {"content": "Done."},
+]
+
+
+@pytest.fixture
+def newel(with_model: Make) -> Newel:
+    newel = with_model(scenario("do all of it", *STEPS))
+    project = newel.project
+    (project / "app.py").write_text("one\ntwo\nthree\nfour\nfive\nsix\nseven")
+    (project / "old.txt").write_bytes(b"old\r\nlines\r\n")
+    (project / "run.sh").write_text("#!/bin/sh\n")
+    (project / "ignored").mkdir()
+    (project / "ignored" / "dep.txt").write_text("installed\n")
+    (project / ".gitignore").write_text("ignored/\n")
+    git(project, "init", "-q")
+    git(project, "add", ".")
+    git(project, "commit", "-q", "-m", "first")
+    return newel
+
+
+def ledger(newel: Newel) -> Ledger:
+    return Ledger.open(ledger_folder(newel.home / ".newel", str(newel.project)))
+
+
+def proposed(newel: Newel) -> dict[str, bytes | None]:
+    """The files as they would be if all that is proposed were kept."""
+    found: dict[str, bytes | None] = {}
+    with ledger(newel) as opened:
+        for path in opened.paths():
+            review = opened.get(path)
+            if review.hunks:
+                content = content_of(buffer(review))
+                found[path] = content and (opened.blob(content.blob) if content.blob else content.data)
+    return found
+
+
+def tool_results(newel: Newel) -> list[str]:
+    return [each["content"] for each in newel.requests[-1]["messages"] if each["role"] == "tool"]
+
+
+def test_nothing_is_changed_until_a_person_keeps_it_and_all_that_was_done_is_proposed(newel: Newel) -> None:
+    before = files(newel.project)
+    head = git(newel.project, "status", "--porcelain"), git(newel.project, "rev-parse", "HEAD")
+    done = newel("--approve", "review", "do all of it")
+    assert done.returncode == 0, done.stderr
+    assert files(newel.project) == before
+    assert (git(newel.project, "status", "--porcelain"), git(newel.project, "rev-parse", "HEAD")) == head
+    assert proposed(newel) == {
+        "app.py": b"one\nTWO\nthree\nfour\nfive\nSIX\nseven",
+        "seen.txt": b"one\nTWO\nthree\nfour\nfive\nsix\nseven",
+        "old.txt": None,
+        "moved.txt": b"old\r\nlines\r\n",
+        "run.sh": b"#!/bin/sh\n",
+        "b.bin": b"\xff",
+    }
+    lines, installed, folder = tool_results(newel)[-1].splitlines()[1:4]
+    assert (lines.strip(), installed) == ("1", "installed")
+    assert folder != str(newel.project)
+    assert "wait" in done.stdout + done.stderr
+
+
+def test_what_is_kept_is_written_and_an_undo_takes_it_back(newel: Newel) -> None:
+    before = files(newel.project)
+    newel("--approve", "review", "do all of it")
+    done = newel("keep", "--all", "--yes")
+    assert done.returncode == 0, done.stderr + done.stdout
+    after = {path: data for path, (_, data) in files(newel.project).items()}
+    assert after["app.py"] == b"one\nTWO\nthree\nfour\nfive\nSIX\nseven"
+    assert after["moved.txt"] == b"old\r\nlines\r\n"
+    assert after["b.bin"] == b"\xff"
+    assert "old.txt" not in after
+    assert (newel.project / "run.sh").stat().st_mode & 0o111
+    assert proposed(newel) == {}
+    assert newel("undo", "--yes").returncode == 0
+    assert files(newel.project) == before
+
+
+def test_what_was_rejected_is_gone_from_the_copy_of_the_next_run_and_what_waits_is_there(
+    with_model: Make,
+) -> None:
+    first = [
+        call("write", file_path="waits.txt", content="waits\n"),
+        call("write", file_path="rejected.txt", content="rejected\n"),
+        bash("echo more >> there.txt"),
+        {"content": "Done."},
+    ]
+    second = [bash("cat waits.txt; ls; cat there.txt"), {"content": "Done."}]
+    newel = with_model(
+        {"scenarios": [*scenario("first", *first)["scenarios"], *scenario("second", *second)["scenarios"]]}
+    )
+    (newel.project / "there.txt").write_text("was\n")
+    assert newel("--approve", "review", "first").returncode == 0
+    done = newel("reject", "rejected.txt", "there.txt", "--yes")
+    assert done.returncode == 0, done.stderr + done.stdout
+    (newel.project / "own.txt").write_text("the user's\n")
+    assert newel("--approve", "review", "second").returncode == 0
+    shown = tool_results(newel)[-1]
+    assert "waits\n" in shown
+    assert "own.txt" in shown
+    assert "rejected.txt" not in shown
+    assert "was\n" in shown
+    assert "more" not in shown
+
+
+def test_files_elsewhere_stay_as_they_are_and_the_model_is_told(with_model: Make, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere.txt"
+    elsewhere.write_text("mine\n")
+    steps = [
+        call("write", file_path=str(elsewhere), content="overwritten\n"),
+        call("write", file_path="link/in.txt", content="out\n"),
+        {"content": "Done."},
+    ]
+    newel = with_model(scenario("write there", *steps))
+    (tmp_path / "outside").mkdir()
+    (newel.project / "link").symlink_to(tmp_path / "outside")
+    assert newel("--approve", "review", "write there").returncode == 0
+    assert elsewhere.read_text() == "mine\n"
+    assert list((tmp_path / "outside").iterdir()) == []
+    assert all("was not changed" in result for result in tool_results(newel))
+
+
+def test_a_command_that_names_the_projects_folder_is_recorded_and_said(
+    with_model: Make, tmp_path: Path
+) -> None:
+    project = tmp_path / "project"
+    newel = with_model(
+        scenario("go there", bash(f"cd {project} && echo past > past.txt"), {"content": "Done."})
+    )
+    done = newel("--approve", "review", "go there")
+    assert "past.txt" in done.stdout + done.stderr
+    assert (project / "past.txt").exists()
+    assert newel("undo", "--yes").returncode == 0
+    assert not (project / "past.txt").exists()
+
+
+def test_a_path_of_the_project_means_its_copy(with_model: Make, tmp_path: Path) -> None:
+    path = tmp_path / "project" / "a.txt"
+    steps = [
+        call("read", file_path=str(path)),
+        call("write", file_path=str(path), content="new\n"),
+        {"content": "Done."},
+    ]
+    newel = with_model(scenario("write it", *steps))
+    path.write_text("old\n")
+    assert newel("--approve", "review", "write it").returncode == 0
+    assert path.read_text() == "old\n"
+    assert proposed(newel) == {"a.txt": b"new\n"}
+
+
+def test_no_copy_is_left_behind(newel: Newel) -> None:
+    newel("--approve", "review", "do all of it")
+    copies = newel.home / ".newel" / "copies"
+    assert list(copies.iterdir()) == []
+
+
+def test_what_waits_is_told_to_programs(newel: Newel) -> None:
+    newel("--approve", "review", "do all of it")
+    told = json.loads(newel("review", "--json").stdout)
+    assert {file["file_path"] for file in told["pending"]} == set(proposed(newel))
