@@ -133,9 +133,10 @@ class Mirror:
         if stopped():
             return
         gone = {path for path in self._known if path not in found} | (self._again - found.keys())
-        for path in gone - contents.keys():
+        for path in sorted(gone - contents.keys()):  # a folder's name comes before what is in it
             self._known.pop(path, None)
             _remove(self._cleared_place(path))
+        self._cleared.clear()
         for path, seen in found.items():
             if stopped():
                 return
