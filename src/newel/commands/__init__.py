@@ -15,6 +15,7 @@ MODULES = {
     "checkpoints": "review",
     "undo": "review",
     "rollback": "review",
+    "trace": "trace",
     "web": "web",
     "agent": "agents",
     "agents": "agents",

@@ -1,0 +1,240 @@
+"""``newel trace``: what happened in the review jobs of this folder, step by step."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from newel import config
+from newel.agent.messages import Usage
+from newel.commands.arguments import positive_int
+from newel.jobs.review.trace import (
+    SUFFIX,
+    BadTrace,
+    Header,
+    Trace,
+    TraceEvent,
+    read_header,
+    read_trace,
+    replay,
+    trace_files,
+)
+from newel.providers.encode import to_json
+from newel.terminal.safe import safe
+from newel.terminal.words import clause, describe_call, duration, meter, one_line, plural
+
+DONE = 0
+SHORT_ID = 8
+TITLE = 80
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """A trace in a list. ``status`` is that of its job when the trace ended."""
+
+    job_id: str
+    project: str
+    created_at: str
+    status: str
+    instruction: str
+    path: str
+
+
+def command_trace(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="newel trace", description="What happened in review jobs; without a job, the latest traces."
+    )
+    parser.add_argument(
+        "job", nargs="?", metavar="JOB|FILE", help="the beginning of a job's id, or the file of a trace"
+    )
+    parser.add_argument("-n", type=positive_int, default=20, metavar="N", help="list at most so many (20)")
+    parser.add_argument("--all", action="store_true", help="list those of all folders, not only of this one")
+    parser.add_argument("--json", action="store_true", help="as one JSON object")
+    given = parser.parse_args(arguments)
+    folder = config.newel_home(os.environ) / "traces"
+    if given.job is None:
+        return _list(folder, None if given.all else str(Path.cwd()), given.n, as_json=given.json)
+    return _show(read_trace(_find(folder, given.job)), as_json=given.json)
+
+
+# -- the list -----------------------------------------------------------------------------------------
+
+
+def _list(folder: Path, project: str | None, limit: int, *, as_json: bool) -> int:
+    found: list[Listed] = []
+    for path in trace_files(folder):
+        if len(found) == limit:
+            break
+        try:
+            if project in {None, read_header(path).project}:
+                found.append(_listed(path))
+        except BadTrace as error:  # one that cannot be read hides no other
+            print(safe(str(error)), file=sys.stderr)
+    if as_json:
+        _print_json({"traces": found})
+        return DONE
+    for each in found:
+        line = f"{_short(each.job_id)}  {_time(each.created_at, '%Y-%m-%d %H:%M')}  {each.status:<16}  {one_line(each.instruction, TITLE)}"
+        print(f"{line}\n{'':{SHORT_ID}}  {one_line(each.project)}" if project is None else line)
+    if not found:
+        print(
+            "No traces yet."
+            if project is None
+            else "No traces of this folder yet. --all shows those of others."
+        )
+    return DONE
+
+
+def _listed(path: Path) -> Listed:
+    trace = read_trace(path)
+    header = trace.header
+    return Listed(
+        job_id=header.job_id,
+        project=header.project,
+        created_at=header.created_at,
+        status=replay(trace).status,
+        instruction=header.params.instruction,
+        path=str(path),
+    )
+
+
+def _find(folder: Path, name: str) -> Path:
+    """The file of a trace, by its path or the beginning of its job's id. Raises ``BadTrace``."""
+    if "/" in name or name.endswith(SUFFIX):
+        return Path(name)
+    found = [path for path in trace_files(folder) if path.name.startswith(name)]
+    if len(found) != 1:
+        what = "There is no trace of a job" if not found else f"There are traces of {len(found)} jobs"
+        raise BadTrace(f"{what} whose id begins with {name!r}. `newel trace --all` lists them.")
+    return found[0]
+
+
+# -- one trace ----------------------------------------------------------------------------------------
+
+
+def _show(trace: Trace, *, as_json: bool) -> int:
+    state = replay(trace)
+    if as_json:
+        _print_json(
+            {"header": trace.header, "status": state.status, "events": trace.events, "damage": trace.damage}
+        )
+        return DONE
+    for line in _heading(trace.header, state.status):
+        print(line)
+    for each in trace.events:
+        kind, words, took = _told(each)
+        print(f"{_time(each.ts, '%H:%M:%S.%f')[:12]:<12}  {one_line(kind, 27):<27}  {words}{took}")
+    for words in trace.damage:
+        print(f"Left out: {one_line(words)}", file=sys.stderr)
+    return DONE
+
+
+def _heading(header: Header, status: str) -> list[str]:
+    rerun = f", a rerun of {_short(header.params.rerun_of)}" if header.params.rerun_of else ""
+    return [
+        f"job {one_line(header.job_id)}, {status}{rerun}",
+        f"of {_time(header.created_at, '%Y-%m-%d %H:%M')} in {one_line(header.project)}",
+        safe(header.params.instruction),
+        "",
+    ]
+
+
+def _told(each: TraceEvent) -> tuple[str, str, str]:
+    """What an event is called, what it says, and how long it took. What is not as expected is told as it stands."""
+    try:
+        if each.type == "message":
+            return _said(each.data)
+        took = each.data.get("duration_ms")
+        words = _WORDS[each.type](each.data)
+        return each.type, one_line(words), f"  {duration(took)}" if took is not None else ""
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return each.type, one_line(to_json(each.data).decode()), ""
+
+
+def _said(data: dict[str, Any]) -> tuple[str, str, str]:
+    """A message between the job and the model."""
+    message = data["message"]
+    if message["role"] != "assistant":
+        text = message.get("output", message.get("content", ""))
+        return str(message.get("toolName", message["role"])), one_line(str(text)), ""
+    took = data["raw_usage"]
+    usage = Usage(input=took["input_tokens"], output=took["output_tokens"])
+    who = f"{took['model']} ({took['provider']})" if took["model"] else ""
+    words = " · ".join(filter(None, [who, meter(usage, took["cost"])]))
+    return "assistant", one_line(words), f"  {duration(took['latency_ms'])}"
+
+
+def _result(data: dict[str, Any]) -> str:
+    if not data["ok"]:
+        return f"{data['name']} failed: {clause(str(data['error']))}"
+    count = data["result_count"]
+    return str(data["name"]) if count is None else f"{data['name']}, {plural(count, 'result')}"
+
+
+def _edits(data: dict[str, Any]) -> str:
+    files = dict.fromkeys(str(each["file_path"]) for each in data["edits"])
+    return f"{plural(len(data['edits']), 'edit')} of {', '.join(files)}"
+
+
+def _hunks(data: dict[str, Any]) -> str:
+    files = ", ".join(
+        f"{each['file_path']} ({plural(len(each['hunk_ids']), 'hunk')})" for each in data["files"]
+    )
+    return f"{files}; incomplete: {data['incomplete']}" if data.get("incomplete") else files
+
+
+def _applied(data: dict[str, Any]) -> str:
+    return "; ".join(
+        f"{each['file_path']}: {each['applied_hunks']} applied, {each['rejected_hunks']} rejected"
+        for each in data["applied_files"]
+    )
+
+
+_WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "agent.message": lambda data: data["text"],
+    "job.started": lambda data: (
+        f"{data['model']} ({data['provider']}), at most {plural(data['max_tool_calls'], 'tool call')}"
+    ),
+    "checkpoint.created": lambda data: data["checkpoint_id"],
+    "tool.call.requested": lambda data: describe_call(data["name"], data["arguments"]),
+    "tool.call.completed": _result,
+    "clarification.requested": lambda data: data["question"],
+    "clarification.received": lambda data: "skipped" if data["skipped"] else data["answer"],
+    "edits.proposed": _edits,
+    "conflict.detected": lambda data: data["message"],
+    "rerun.started": lambda data: f"as job {_short(data['new_job_id'])}",
+    "diff.generated": _hunks,
+    "review.updated": lambda data: f"{data['action']} {data['file_path']}",
+    "apply.started": lambda data: f"{plural(len(data['accepted_hunk_ids']), 'hunk')} accepted",
+    "apply.completed": _applied,
+    "checkpoint.rollback.started": lambda data: f"{data['mode']}: {', '.join(data['files'])}",
+    "checkpoint.rollback.completed": lambda data: f"{data['mode']}: {', '.join(data['files'])}",
+    "checkpoint.rollback.failed": lambda data: data["error"],
+    "trace.failed": lambda data: data["message"],
+    "job.completed": lambda data: data["summary"],
+    "job.failed": lambda data: data["error"],
+    "engine.gave_up": lambda data: data["reason"] or data["state"],
+}
+"""What each event says, in words; see ``newel.jobs.review.journal.EventType``."""
+
+
+def _short(job: str) -> str:
+    return one_line(job[:SHORT_ID])
+
+
+def _time(stamp: str, form: str) -> str:
+    """A time of the journal by the clock on the wall."""
+    try:
+        return datetime.fromisoformat(stamp).astimezone().strftime(form)
+    except (ValueError, OverflowError, OSError):
+        return one_line(stamp, 16)
+
+
+def _print_json(value: Any) -> None:
+    print(to_json(value).decode())
