@@ -72,8 +72,8 @@ class Mirror:
         self._copied_top = place / Path(top or project).name
         self._left_out = frozenset(os.path.realpath(path) for path in left_out)
         self.root = str(self._copied_top / self._inside)
-        self._known: dict[str, _Signature] = {}
-        self._again: set[str] = set()
+        self._known: dict[str, _Signature | None] = {}
+        """What was copied; None for what may have changed since, unseen."""
         self._ignored: frozenset[str] = frozenset()
         self._cleared: set[str] = set()
         self._has_repository = False
@@ -102,7 +102,7 @@ class Mirror:
 
     def touched(self, path: str) -> None:
         """A file of the copy, relative to the root, is no longer what it was made: the next update makes it so again."""
-        self._again.add(path)
+        self._known[path] = None
 
     def update(self, contents: Mapping[str, Content | None], stopped: Callable[[], bool]) -> None:
         """Make the copy what the project is by now, but for files that shall have other ``contents`` (None: not be there). Once
@@ -127,14 +127,14 @@ class Mirror:
             if not copy_repository(self._top, str(self._copied_top), inside=self._inside):
                 self._notices.append("Git could not make a repository of the copy: git does not work in it.")
         self._cleared.clear()
-        for path in self._again | contents.keys():
-            self._known.pop(path, None)
+        self._known |= dict.fromkeys(contents)
         found = self._found(stopped)
         if stopped():
             return
-        gone = {path for path in self._known if path not in found} | (self._again - found.keys())
-        for path in sorted(gone - contents.keys()):  # a folder's name comes before what is in it
-            self._known.pop(path, None)
+        for path in sorted(
+            self._known.keys() - found.keys() - contents.keys()
+        ):  # a folder's name comes before what is in it
+            del self._known[path]
             _remove(self._cleared_place(path))
         self._cleared.clear()
         for path, seen in found.items():
@@ -144,7 +144,6 @@ class Mirror:
                 self._copy(path, seen)
         for path, content in contents.items():
             _write(self._cleared_place(path), content)
-        self._again = set(contents)
 
     def _found(self, stopped: Callable[[], bool]) -> dict[str, _Signature]:
         """The files of the project that are to be copied. Raises ``WorkspaceError`` if they are too many."""
@@ -225,8 +224,7 @@ class Mirror:
 
     def _copy(self, path: str, seen: _Signature) -> None:
         source, target = f"{self._project}/{path}", self._cleared_place(path)
-        if path in self._again or path not in self._known:
-            _remove(target)
+        _remove(target)  # an agent may have put a link there
         try:
             shutil.copyfile(source, target, follow_symlinks=False)
         except FileNotFoundError:  # it has just gone
@@ -239,9 +237,8 @@ class Mirror:
             os.utime(target, ns=(seen.modified, seen.modified))
             os.chmod(target, seen.mode & 0o777)  # noqa: PTH101 — as above
         now = os.lstat(source)
-        is_sure = now.st_ctime_ns < _now_of(target) - _TICK
-        if is_sure and _signature(now) == seen:
-            self._known[path] = seen
+        is_sure = now.st_ctime_ns < _now_of(target) - _TICK and _signature(now) == seen
+        self._known[path] = seen if is_sure else None
 
 
 def _signature(seen: os.stat_result) -> _Signature:
