@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from newel.jobs.review.limits import ReviewLimits
 
 
-async def open_desk(settings: Settings, crew: AppCrew, engine: Engine, limits: ReviewLimits) -> ReviewDesk:
+async def open_desk(
+    settings: Settings, crew: AppCrew, engine: Engine, limits: ReviewLimits, *, ephemeral: bool
+) -> ReviewDesk:
     """To be called before a worker takes jobs of ``engine``. The ledger is the crew's to close. Raises ``LedgerError`` and
     ``EngineError``.
     """
@@ -37,5 +39,7 @@ async def open_desk(settings: Settings, crew: AppCrew, engine: Engine, limits: R
             provider=crew.provider,
             config=RunConfig(model=model, transform=Transformer(), thinking=settings.thinking),
             limits=limits,
+            traces=None if ephemeral else settings.home / "traces",
+            secrets=crew.secrets,
         )
     )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from newel import config
+from newel.agent.errors import NewelError
 from newel.app.parts import warn_of_strangers
 from newel.config import Flags, Settings
 
@@ -78,14 +79,24 @@ async def _serve(settings: Settings, options: Options) -> None:
         )
         gc.freeze()
         gc.enable()
+        failures: list[NewelError] = []
         async with anyio.create_task_group() as tasks:
+
+            async def work() -> None:
+                try:
+                    await workbench.run()
+                except NewelError as error:
+                    failures.append(error)
+                    tasks.cancel_scope.cancel()
 
             def announce() -> None:
                 _announce(door, options)
-                tasks.start_soon(workbench.run)  # only now: what it loads first takes its time
+                tasks.start_soon(work)  # only now: what it loads first takes its time
 
             await serve(app, listener, announce=announce, closing=closing)
             tasks.cancel_scope.cancel()
+        for failure in failures:
+            raise failure
 
 
 async def open_workbench(
@@ -115,7 +126,7 @@ async def open_workbench(
         crew.servers,
         folder=str(settings.cwd),
         home=settings.home,
-        open_desk=partial(open_desk, settings, crew, engine, limits),
+        open_desk=partial(open_desk, settings, crew, engine, limits, ephemeral=ephemeral),
     )
     crew.servers_changed = lambda: workbench.tell("servers")
     return workbench
