@@ -40,6 +40,45 @@ def run_id(newel: Newel) -> str:
 # -- how it ends --------------------------------------------------------------------------------------
 
 
+def test_with_review_it_works_and_is_checked_in_a_copy_and_what_it_did_waits(with_agent: WithAgent) -> None:
+    newel = with_agent(after(1, True), scenario("Make a file", bash("echo made > a && ls")))
+    (newel.project / "mine").write_text("mine\n")
+    done = newel("agent", "Make a file", "--accept", "test -s a && test -s mine", "--approve", "review")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [path.name for path in newel.project.iterdir()] == ["mine"]
+    waiting = json.loads(newel("review", "--json").stdout)["pending"]
+    assert [file["file_path"] for file in waiting] == ["a"]
+    assert newel("keep", "--all", "--yes").returncode == 0
+    assert (newel.project / "a").read_text() == "made\n"
+
+
+def test_with_review_what_it_did_before_a_kill_waits_and_it_goes_on_from_there(
+    with_agent: WithAgent, tmp_path: Path
+) -> None:
+    marker = tmp_path / "at_it"
+    newel = with_agent(
+        after(1, False, missing="two"),
+        after(2, False, missing="three"),
+        after(3, True),
+        scenario(
+            "Count",
+            bash("echo one > log"),
+            bash(f"echo two >> log; touch {marker}; sleep 20"),
+            bash("echo three >> log"),
+        ),
+    )
+    agent = newel.start("agent", "Count to three", "--approve", "review")
+    wait_for(marker.exists)
+    agent.kill()
+    agent.communicate(timeout=10)
+    assert list(newel.project.iterdir()) == []
+    done = newel("agent", "--resume", run_id(newel), "--approve", "review")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert list(newel.project.iterdir()) == []
+    assert newel("keep", "--all", "--yes").returncode == 0
+    assert (newel.project / "log").read_text() == "one\nthree\n"  # the half of a command went with its copy
+
+
 def test_a_contract_is_carried_out_judged_and_checked(with_agent: WithAgent) -> None:
     newel = with_agent(
         after(1, False, missing="b"),
