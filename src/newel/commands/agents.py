@@ -120,15 +120,25 @@ async def _run_agent(settings: Settings, contract: Contract | None, given: argpa
     from newel.jobs.sqlite import open_engine
 
     async with AsyncExitStack() as stack:
+        found = await find_run(journals(settings.home, settings.cwd), given.resume) if given.resume else None
+        if found is not None and given.approve is None:
+            # What was begun under a person's eyes does not go on without them.
+            approve = found.params.approve or settings.approve
+            settings = msgspec.structs.replace(settings, approve=approve)
         crew = await stack.enter_async_context(open_crew(settings, ephemeral=False))
-        if contract is None:
-            found = await find_run(journals(settings.home, settings.cwd), given.resume)
+        if found is not None:
             engine = await stack.enter_async_context(open_engine(found.journal))
             job = await engine.get(found.job.id)
         else:
+            assert contract is not None  # noqa: S101 — the command line has one of the two
             engine = await stack.enter_async_context(open_spare_engine(settings.home, settings.cwd))
             run = await submit(
-                engine, crew.capped(contract), project=settings.cwd, home=settings.home, name=given.name
+                engine,
+                crew.capped(contract),
+                project=settings.cwd,
+                home=settings.home,
+                name=given.name,
+                approve=settings.approve,
             )
             job = await engine.get(run)
         if job is None:

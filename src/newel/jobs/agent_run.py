@@ -17,13 +17,15 @@ from newel.jobs.logfile import RunLog, log_file
 from newel.jobs.tabs import Contract
 from newel.jobs.turn import STOPPED, read_events
 from newel.jobs.worktree import make_worktree
+from newel.permissions.policy import Preset
 
 CONTRACT = "contract"
 
 
 class ContractParams(Wire, frozen=True, kw_only=True):
     """``session`` keeps the conversation and ``folder`` is where the agent works; ``log`` is the file of the run's log.
-    ``notice`` is what the reader should know before anything else.
+    ``notice`` is what the reader should know before anything else, ``approve`` the preset of approval that it was started
+    with, as far as that is the run's own.
     """
 
     tab: str
@@ -32,10 +34,17 @@ class ContractParams(Wire, frozen=True, kw_only=True):
     folder: str
     log: str
     notice: str = ""
+    approve: Preset | None = None
 
 
 async def prepare(
-    contract: Contract, *, tab: str = "", project: str, home: Path, name: str
+    contract: Contract,
+    *,
+    tab: str = "",
+    project: str,
+    home: Path,
+    name: str,
+    approve: Preset | None = None,
 ) -> ContractParams:
     """What an agent of that name needs to begin: a conversation, a log and, if it asks for one, a worktree. Raises
     ``WorktreeError``.
@@ -46,7 +55,13 @@ async def prepare(
         folder, notice = worktree.folder, worktree.notice
     log = await anyio.to_thread.run_sync(log_file, home / "logs", name)
     return ContractParams(
-        tab=tab, contract=contract, session=new_id(), folder=folder, log=str(log), notice=notice
+        tab=tab,
+        contract=contract,
+        session=new_id(),
+        folder=folder,
+        log=str(log),
+        notice=notice,
+        approve=approve,
     )
 
 

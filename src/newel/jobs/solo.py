@@ -12,14 +12,17 @@ from newel.jobs.engine import Engine, EngineError, Job
 from newel.jobs.events import ContractState
 from newel.jobs.feed import Feed
 from newel.jobs.tabs import Contract
+from newel.permissions.policy import Preset
 from newel.providers.encode import to_json
 
 NOBODY = "Nobody can be asked in this run. Do what is possible without it; `--approve auto` allows it."
 
 
-async def submit(engine: Engine, contract: Contract, *, project: Path, home: Path, name: str) -> str:
+async def submit(
+    engine: Engine, contract: Contract, *, project: Path, home: Path, name: str, approve: Preset
+) -> str:
     """Put a contract into the engine, for an agent of that name; returns the run. Raises ``WorktreeError``."""
-    params = await prepare(contract, project=str(project), home=home, name=name)
+    params = await prepare(contract, project=str(project), home=home, name=name, approve=approve)
     return await engine.submit(CONTRACT, to_json(params), queue=params.session)
 
 

@@ -72,7 +72,7 @@ def test_with_review_what_it_did_before_a_kill_waits_and_it_goes_on_from_there(
     agent.kill()
     agent.communicate(timeout=10)
     assert list(newel.project.iterdir()) == []
-    done = newel("agent", "--resume", run_id(newel), "--approve", "review")
+    done = newel("agent", "--resume", run_id(newel))
     assert done.returncode == 0, done.stdout + done.stderr
     assert list(newel.project.iterdir()) == []
     assert newel("keep", "--all", "--yes").returncode == 0
