@@ -24,6 +24,8 @@ commands:
   newel agent CONTRACT         an agent that works on its own until the contract is fulfilled
   newel agents                 the runs of agents, and their logs
   newel review                 what agents changed in this folder, and what waits to be decided
+  newel decide                 keep or reject what agents propose, hunk by hunk
+  newel keep, newel reject     the same by ids of hunks, files or --all, for scripts
   newel undo                   take back what the last run changed
   newel checkpoints            the runs that can be taken back
   newel rollback CHECKPOINT    the files of a run as they were before it, or without some of its hunks

@@ -29,10 +29,13 @@ class TerminalAsk:
             self._lines.forget_typed()  # a yes from before the question is no answer to it
             self._write(f"\n{about}\n{question}" if about else question)
             try:
-                return await self._lines.next()
+                line = await self._lines.next()
             except anyio.get_cancelled_exc_class():
                 self._write("\n")  # what comes next is no part of the question
                 raise
+            if line is None:
+                self._write("\n")
+            return line
 
     def _write(self, text: str) -> None:
         self._out.write(text)

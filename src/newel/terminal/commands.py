@@ -10,7 +10,7 @@ from newel.agent.messages import AppMessage, AssistantMessage, ToolCall, ToolRes
 from newel.agent.ports import ThinkingLevel
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.desk import Desk
-from newel.terminal.review import rollback, show_review, undo
+from newel.terminal.review import decide, keep, reject, rollback, show_review, undo
 from newel.terminal.words import count, describe_call, listing, meter, one_line, plural
 
 LISTED = 20
@@ -273,7 +273,10 @@ COMMANDS = (
     Command("cost", "", "what this conversation has used", cost, at_once=True),
     Command("tools", "", "what the model can do", tools, at_once=True),
     Command("show", "[N]", "the last call in full, or the Nth last", show, at_once=True),
-    Command("review", "", "what agents changed in this folder", show_review),
+    Command("review", "", "what agents changed in this folder, and what waits to be decided", show_review),
+    Command("decide", "", "keep or reject what waits, hunk by hunk", decide),
+    Command("keep", "HUNK|FILE|--all", "write what an agent proposed", keep),
+    Command("reject", "HUNK|FILE|--all", "leave the files as they are", reject),
     Command("undo", "", "take back what the last run changed", undo),
     Command("rollback", "[CHECKPOINT]", "the files of a run as they were before it", rollback),
     Command("stop", "", "stop before the next request; Esc stops at once", stop, at_once=True),

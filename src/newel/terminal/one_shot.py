@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from newel.agent.events import AgentEnd
+from newel.review.recording import RecordingWorkspace
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.prompts import Prompt, prepare
+from newel.terminal.reminder import Reminder
 from newel.terminal.renderer import Audience, Renderer, animate, forget_stdout, tell_damage
+from newel.terminal.review import OFF
 from newel.terminal.signals import die_of, exit_code, on_signals
 
 if TYPE_CHECKING:
@@ -28,6 +32,32 @@ async def run_prompts(
     Returns 0 if all are done, 1 if a run failed, hit a limit or lost its reader, 128 + N if signal N
     stopped it (130 for Ctrl+C). The second signal ends the process where it stands.
     """
+    reminder = Reminder(agent)
+    _tell_unrecorded(agent)
+    try:
+        code = await _run(agent, prompts, renderer, approver)
+        if words := await reminder.words():
+            _say(words)
+        return code
+    finally:
+        reminder.close()
+
+
+def _tell_unrecorded(agent: CodingAgent) -> None:
+    """Say that changes of files cannot be taken back, where that is so."""
+    if not isinstance(agent.workspace, RecordingWorkspace):
+        _say(OFF)
+
+
+def _say(words: str) -> None:
+    """Tell the person, and not whoever reads the answer."""
+    with contextlib.suppress(OSError):
+        print(f"newel: {words}", file=sys.stderr)  # noqa: T201 — a person must know
+
+
+async def _run(
+    agent: CodingAgent, prompts: Sequence[Prompt], renderer: Renderer, approver: Approver | None
+) -> int:
     stopped_by: signal.Signals | None = None
 
     def stop(number: signal.Signals) -> None:

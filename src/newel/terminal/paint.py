@@ -147,6 +147,15 @@ def diff_block(diff: str, width: int) -> list[Text]:
     return lines
 
 
+def with_diff(text: str) -> Text:
+    """Words with unified diffs among them, whose changed lines stand out."""
+    painted = Text(overflow="fold")
+    for number, line in enumerate(safe(text).split("\n")):
+        style = ADDED if line.startswith("+") else REMOVED if line.startswith("-") else ""
+        painted.append("\n" if number else "").append(line, style=DIM if line.startswith("@@") else style)
+    return painted
+
+
 def _append_call(line: Text, described: str, name: str) -> None:
     length = len(name) if described.startswith(f"{name} ") or described == name else 0
     line.append(described[:length], style="bold").append(described[length:])

@@ -31,7 +31,7 @@ class Renderer(Protocol):
 
     def note(self, text: str, code: str = "note", /) -> None:
         """Show words of the program itself, which may hold text from elsewhere: it is made inert. ``code``
-        tells a program what they are about.
+        tells a program what they are about; ``diff`` are words with unified diffs among them.
         """
         ...
 

@@ -21,6 +21,7 @@ from newel.terminal.console import ConsoleRenderer
 from newel.terminal.desk import Desk, When
 from newel.terminal.plain_desk import PlainDesk
 from newel.terminal.prompts import Prompt, parse_command, prepare
+from newel.terminal.reminder import Reminder
 from newel.terminal.renderer import Audience, animate, forget_stdout, text_stdout
 from newel.terminal.shell import ending, run_command
 from newel.terminal.signals import exit_code, on_signals
@@ -44,7 +45,8 @@ async def run_repl(
     Returns 0, 1 if the terminal went away, 128 + N if signal N ended it.
     """
     desk = open_desk(agent, home, screen)
-    repl = _Repl(agent, desk, home)
+    reminder = Reminder(agent, "/decide")
+    repl = _Repl(agent, desk, home, reminder)
     approver.attend(desk.ask)
     audience = Audience(desk.renderer, repl.leave)
     unsubscribe = agent.subscribe(audience.see)
@@ -66,6 +68,7 @@ async def run_repl(
         return repl.code or FAILED
     finally:
         unsubscribe()
+        reminder.close()
         approver.attend(None)
         desk.renderer.close()
     return repl.code
@@ -97,10 +100,11 @@ def open_desk(agent: CodingAgent, home: Path, screen: Literal["rich", "console"]
 class _Repl:
     """Takes what the person types, one thing after the other; what may act at once does."""
 
-    def __init__(self, agent: CodingAgent, desk: Desk, home: Path) -> None:
+    def __init__(self, agent: CodingAgent, desk: Desk, home: Path, reminder: Reminder) -> None:
         self.agent = agent
         self.desk = desk
         self.context = Context(agent, desk, home)
+        self.reminder = reminder
         self.code = 0
         self.group: anyio.abc.TaskGroup | None = None
         self._jobs: deque[Prompt] = deque()
@@ -179,9 +183,12 @@ class _Repl:
                     await self._guarded(self._take, self._jobs.popleft())
                 if self._scope.cancelled_caught and not self._prompting:
                     self.desk.renderer.note("Stopped.")  # of a prompt its own events say so
+                has_prompted = self._prompting
                 self._scope, self._prompting, self._doing = None, False, ""
                 self._return_unsent()
                 self.desk.refresh()
+                if has_prompted:
+                    await self._guarded(self._remind)
             self._idle.set()
             self._more = anyio.Event()
             await self._more.wait()
@@ -222,6 +229,10 @@ class _Repl:
             raise
         except Exception:  # noqa: BLE001, S110 — the error event that came before has said what it was
             pass
+
+    async def _remind(self) -> None:
+        if words := await self.reminder.words():
+            self.desk.renderer.note(words)
 
     async def _run_command(self, command: Command, arguments: str) -> None:
         await command.run(self.context, arguments)

@@ -16,10 +16,12 @@ from newel.terminal.words import one_line, plural
 
 if TYPE_CHECKING:
     from newel.review.checkpoints import Plan
+    from newel.review.deciding import Verdict
     from newel.review.runs import Project, RunView
     from newel.review.saving import Saved
     from newel.review.store import Checkpoint
     from newel.terminal.commands import Context
+    from newel.terminal.deciding import Outcome
 
 LISTED = 10
 """Runs that a conversation shows."""
@@ -30,6 +32,8 @@ SHOWN = 100_000
 NOTHING = "Nothing that an agent did to files has been recorded here."
 OFF = "Recording is off ([review] record = false in config.toml): what agents change from now on cannot be taken back."
 
+QUESTIONS: dict[Verdict, str] = {"keep": "Keep and write these? [y/N] ", "reject": "Reject these? [y/N] "}
+
 Confirm = Callable[[str], Awaitable[bool]]
 """Shows what would be done, and asks whether to do it."""
 
@@ -37,7 +41,18 @@ Confirm = Callable[[str], Awaitable[bool]]
 def run_line(checkpoint_id: str, created: str, title: str) -> str:
     """A run in a line: what it can be taken back by, when it began, and its prompt."""
     when = datetime.fromisoformat(created).astimezone().strftime("%Y-%m-%d %H:%M")
-    return f"{checkpoint_id}  {when}  {one_line(title, 80) or '(no words)'}"
+    return f"{checkpoint_id}  {when}  {one_line(title_of(title), 80) or '(no words)'}"
+
+
+def title_of(title: str) -> str:
+    """The name of a run; of one that took another one back, and of one that took that back, in words that do not grow."""
+    words, count = title, 0
+    while words.startswith(_BACK):
+        words, count = words.removeprefix(_BACK), count + 1
+    return f"{'Undo' if count % 2 else 'Redo'} of {words}" if count else title
+
+
+_BACK = "Rollback to before "
 
 
 def list_checkpoints(checkpoints: Sequence[Checkpoint]) -> str:
@@ -54,6 +69,18 @@ def describe_runs(runs: Sequence[RunView], left_out: Sequence[str] = ()) -> str:
     return "\n".join([*map(_describe_run, runs), *notes]) or NOTHING
 
 
+async def describe_project(project: Project, limit: int) -> str:
+    """What waits in a project, and its latest runs. Raises ``LedgerError``."""
+    from newel.review.deciding import look, run_names
+    from newel.review.runs import look_back
+    from newel.terminal.hunks import describe_waiting
+
+    runs = await anyio.to_thread.run_sync(run_names, project.ledger)
+    waiting = describe_waiting(await look(project), runs)
+    told = describe_runs(await look_back(project, limit=limit), project.left_out)
+    return "\n".join(part for part in (waiting, told) if part).rstrip("\n")
+
+
 def _describe_run(run: RunView) -> str:
     width = max((len(one_line(file.file_path)) for file in run.files), default=0)
     lines = [run_line(run.checkpoint_id, run.created_at, run.title)]
@@ -62,12 +89,15 @@ def _describe_run(run: RunView) -> str:
         lines.append(f"  {one_line(file.file_path).ljust(width)}  {facts}".rstrip())
     if not run.files:
         lines.append("  nothing is left of it")
-    return "\n".join(lines) + "\n\n" + _shortened("".join(file.patch for file in run.files))
+    # What waits altogether stands above, hunk by hunk.
+    waiting = {file.file_path for file in run.files if {hunk.state for hunk in file.hunks} == {"pending"}}
+    decided = (file for file in run.files if file.file_path not in waiting)
+    return "\n".join(lines) + "\n\n" + shortened("".join(file.patch for file in decided))
 
 
 def describe_plan(plan: Plan) -> str:
     """What a rollback would change, and what it leaves alone."""
-    lines = [_shortened("".join(file.patch for file in plan.files)).rstrip("\n")] if plan.files else []
+    lines = [shortened("".join(file.patch for file in plan.files)).rstrip("\n")] if plan.files else []
     if plan.files:
         lines.append(f"{plural(len(plan.files), 'file')} would change:")
         lines += [f"  {one_line(file.path)}" for file in plan.files]
@@ -83,7 +113,8 @@ def _left_alone(plan: Plan) -> list[str]:
     ]
 
 
-def _shortened(diff: str) -> str:
+def shortened(diff: str) -> str:
+    """A diff, inert, and cut where it is too long to be read."""
     if len(diff) <= SHOWN:
         return safe(diff)
     return f"{safe(diff[:SHOWN])}\n… {len(diff) - SHOWN:,} more characters\n"
@@ -105,9 +136,21 @@ def for_the_model(title: str, saved: Sequence[Saved]) -> str:
     """What the model is told of it with the next message."""
     names = "\n".join(f"- {one.path}" for one in saved)
     return (
-        f"I have taken back what was changed in these files by the run “{title}”. They are not as you left them; read "
+        f"I have taken back what was changed in these files by the run “{title_of(title)}”. They are not as you left them; read "
         f"them before you go on with them:\n{names}"
     )
+
+
+def decided_for_the_model(outcome: Outcome) -> str:
+    """What the model is told, with the next message, of decisions on what it proposed."""
+    parts = ["I have decided on changes that you proposed."]
+    for words, counts in (
+        ("Kept, and in the files now", outcome.kept),
+        ("Rejected, and not in the files", outcome.rejected),
+    ):
+        rows = "".join(f"\n- {path} ({plural(number, 'hunk')})" for path, number in counts.items())
+        parts += [f"{words}:{rows}"] if rows else []
+    return "\n".join([*parts, "Read these files before you go on with them."])
 
 
 # -- commands of a conversation -------------------------------------------------------------------------
@@ -116,9 +159,56 @@ def for_the_model(title: str, saved: Sequence[Saved]) -> str:
 async def show_review(context: Context, _: str) -> None:
     """``/review``"""
     if project := await _project(context):
-        from newel.review.runs import look_back
+        context.desk.renderer.note(await describe_project(project, LISTED), "diff")
 
-        context.say(describe_runs(await look_back(project, limit=LISTED), project.left_out).rstrip("\n"))
+
+async def decide(context: Context, _: str) -> None:
+    """``/decide``"""
+    project = await _project(context)
+    if project is None:
+        return
+    from newel.terminal.deciding import Walk
+
+    walk = Walk(project, context.desk.renderer.note, context.desk.ask, columns=context.desk.columns())
+    try:
+        await walk.run()
+    finally:  # who stops midway has decided so far all the same
+        with anyio.CancelScope(shield=True):
+            await _tell_decided(context, walk.outcome)
+
+
+async def keep(context: Context, words: str) -> None:
+    """``/keep HUNK…|FILE…|--all [--yes]``"""
+    await _settle(context, "keep", words)
+
+
+async def reject(context: Context, words: str) -> None:
+    """``/reject HUNK…|FILE…|--all [--yes] [--mine peel|base]``"""
+    await _settle(context, "reject", words)
+
+
+async def _settle(context: Context, verdict: Verdict, text: str) -> None:
+    project = await _project(context)
+    if project is None:
+        return
+    from newel.review.deciding import chosen, look
+    from newel.terminal.deciding import is_yes, settle, understood
+
+    wish = understood(verdict, text)
+
+    async def confirm(about: str) -> bool:
+        context.desk.renderer.note(about, "diff")
+        return wish.yes or is_yes(await context.desk.ask(QUESTIONS[verdict], ""))
+
+    choice = chosen(await look(project), wish.names, verdict, every=wish.every, mine=wish.mine)
+    await _tell_decided(context, await settle(project, choice, context.desk.renderer.note, confirm))
+
+
+async def _tell_decided(context: Context, outcome: Outcome) -> None:
+    """Let the model know, so that it does not build on lines that are not there."""
+    if (outcome.kept or outcome.rejected) and context.agent.state.messages:
+        words = decided_for_the_model(outcome)
+        await context.agent.agent.append_message(UserMessage(content=words))
 
 
 async def undo(context: Context, _: str) -> None:
@@ -151,7 +241,7 @@ async def _project(context: Context) -> Project | None:
     if not isinstance(workspace, RecordingWorkspace):
         context.say(OFF)
         return None
-    return (await workspace.recorders.of(workspace.inner)).project
+    return (await workspace.recorder()).project
 
 
 async def _take_back(context: Context, project: Project, plan: Plan) -> None:

@@ -99,8 +99,8 @@ class RichRenderer:
         if not isinstance(event, MessageUpdate | ToolExecutionUpdate) or self._above:
             self._draw()
 
-    def note(self, text: str, _code: str = "", /) -> None:
-        self._print("note", paint.Text(safe(text)))
+    def note(self, text: str, code: str = "", /) -> None:
+        self._print("note", paint.with_diff(text) if code == "diff" else paint.Text(safe(text)))
         self._draw()
 
     def echo(self, text: str) -> None:

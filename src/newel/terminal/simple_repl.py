@@ -40,6 +40,7 @@ from newel.terminal.asking import TerminalAsk
 from newel.terminal.calls import Calls, Outcome
 from newel.terminal.lines import LineReader
 from newel.terminal.prompts import Prompt, prepare
+from newel.terminal.reminder import Reminder
 from newel.terminal.renderer import Audience, forget_stdout, tell_damage
 from newel.terminal.safe import SafeStream, safe
 from newel.terminal.shell import ending, run_command
@@ -159,7 +160,8 @@ async def run_simple_repl(
 
     Returns 0, 1 if nobody reads any more, 128 + N if a signal N other than Ctrl+C ended it.
     """
-    repl = _SimpleRepl(agent, stdin, out)
+    reminder = Reminder(agent)
+    repl = _SimpleRepl(agent, stdin, out, reminder)
     if approver is not None and os.isatty(stdin):
         approver.attend(TerminalAsk(repl.renderer, repl.lines, out))
     audience = Audience(repl.renderer, repl.reading.cancel)
@@ -177,15 +179,17 @@ async def run_simple_repl(
         return 1
     finally:
         unsubscribe()
+        reminder.close()
         if approver is not None:
             approver.attend(None)
     return repl.code
 
 
 class _SimpleRepl:
-    def __init__(self, agent: CodingAgent, stdin: int, out: TextIO) -> None:
+    def __init__(self, agent: CodingAgent, stdin: int, out: TextIO, reminder: Reminder) -> None:
         self.agent = agent
         self.out = out
+        self.reminder = reminder
         self.renderer = SimpleRenderer(out)
         self.reading = anyio.CancelScope()
         self.code = 0
@@ -211,6 +215,8 @@ class _SimpleRepl:
                 with anyio.CancelScope() as self._running:
                     await self._take(text)
                 self._running = None
+                if words := await self.reminder.words():
+                    self.renderer.note(words)
                 self._write("\n")
             self._write("You: ")
 

@@ -29,6 +29,7 @@ from newel.agent.transform import Transformer
 from newel.context.templates import load
 from newel.permissions.policy import policy
 from newel.providers.scripted import deltas
+from newel.review.recording import Recorders, RecordingWorkspace
 from newel.session.coding_agent import CodingAgent
 from newel.session.manager import SessionManager
 from newel.terminal.approval import Approver
@@ -111,7 +112,7 @@ class Obedient:
 
 
 def build(cwd: Path, home: Path, approver: Approver) -> CodingAgent:
-    workspace = LocalWorkspace(str(cwd))
+    workspace = RecordingWorkspace(LocalWorkspace(str(cwd)), Recorders(home))
 
     def open_session(session: str | None) -> SessionManager:
         return SessionManager(directory=home / "sessions", cwd=str(cwd), session=session)
@@ -120,7 +121,7 @@ def build(cwd: Path, home: Path, approver: Approver) -> CodingAgent:
         return ["obedient", "other"]
 
     preset: Any = os.environ.get("PROGRAM_APPROVE", "auto")
-    return CodingAgent(
+    agent = CodingAgent(
         transport=ProviderTransport(Obedient()),
         config=RunConfig(
             model=Model("obedient", "script", 128_000),
@@ -135,6 +136,8 @@ def build(cwd: Path, home: Path, approver: Approver) -> CodingAgent:
         describe_model=lambda name: Model(name, "script"),
         templates=load([cwd / ".newel" / "prompts"]),
     )
+    workspace.attend(agent)
+    return agent
 
 
 async def main(front: str, prompts: list[str]) -> int:

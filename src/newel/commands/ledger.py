@@ -1,0 +1,103 @@
+"""What the commands on a project's ledger share: which folder, the ledger opened, and a person to be asked."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+import anyio
+
+from newel import config
+from newel.agent.errors import UsageError
+from newel.commands.arguments import folder
+from newel.review.recording import ledger_folder
+
+if TYPE_CHECKING:
+    from newel.review.runs import Project
+    from newel.terminal.asking import AskLine
+    from newel.terminal.renderer import Renderer
+
+DONE, FAILED = 0, 1
+
+Action = Callable[["Project | None"], Awaitable[int]]
+"""What a command does with a ledger, None if there is none; gives the exit code."""
+
+
+def ledger_parser(name: str, description: str, *, epilog: str | None = None) -> argparse.ArgumentParser:
+    """The parser of a command ``name``, which works on the ledger of a folder."""
+    parser = argparse.ArgumentParser(prog=f"newel {name}", description=description, epilog=epilog)
+    parser.add_argument("--cwd", metavar="DIR", help="of this folder")
+    return parser
+
+
+def with_ledger(parser: argparse.ArgumentParser, given: argparse.Namespace, action: Action) -> int:
+    """Open the ledger of the folder that was ``given``, and do something with it."""
+    cwd = folder(parser, given.cwd)
+
+    async def run() -> int:
+        async with _opened(cwd) as project:
+            return await action(project)
+
+    return anyio.run(run)
+
+
+@asynccontextmanager
+async def _opened(cwd: Path) -> AsyncGenerator[Project | None]:
+    from newel.workspace.local import LocalWorkspace
+
+    home = config.newel_home(os.environ)
+    workspace = LocalWorkspace(str(cwd))
+    where = ledger_folder(home, workspace.root)
+    if not await anyio.Path(where).is_dir():
+        yield None
+        return
+    from newel.review.recorder import Recorder
+
+    recorder = await Recorder.open(workspace, where, left_out=[str(home)])
+    try:
+        yield recorder.project
+    finally:
+        recorder.close()
+
+
+class Person:
+    """Whoever sits at the terminal: is shown texts, and asked."""
+
+    def __init__(self) -> None:
+        from newel.terminal.asking import TerminalAsk
+        from newel.terminal.lines import LineReader
+        from newel.terminal.renderer import text_stdout
+
+        self.out = text_stdout()
+        self.renderer = _renderer(self.out)
+        self.ask: AskLine = TerminalAsk(self.renderer, LineReader(sys.stdin.fileno()), self.out)
+
+    @staticmethod
+    def check(otherwise: str) -> None:
+        """Raises ``UsageError``, which says what to do ``otherwise``, where nobody can be asked."""
+        if not (sys.stdin.isatty() and sys.stdout.isatty()):
+            raise UsageError(f"There is nobody to ask, so nothing was changed. {otherwise}")
+
+    async def agrees(self, about: str, question: str, *, yes: bool) -> bool:
+        """Show what would be done; whether to do it: ``yes`` unasked. Raises ``UsageError`` as ``check`` does."""
+        self.renderer.note(about, "diff")
+        if yes:
+            return True
+        self.check("--yes does it unasked.")
+        answer = await self.ask(question, "")
+        return (answer or "").strip().lower() in {"y", "yes"}
+
+
+def _renderer(out: TextIO) -> Renderer:
+    if out.isatty() and os.environ.get("TERM", "dumb") != "dumb":
+        from newel.terminal.rich_renderer import on_terminal
+
+        return on_terminal(out)
+    from newel.terminal.console import ConsoleRenderer
+
+    return ConsoleRenderer(out)

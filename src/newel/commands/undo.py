@@ -1,0 +1,78 @@
+"""``newel undo`` and ``rollback``: what agents did to files, taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from newel.commands.ledger import DONE, FAILED, Person, ledger_parser, with_ledger
+from newel.terminal import review as words
+
+if TYPE_CHECKING:
+    from newel.review.checkpoints import Plan
+    from newel.review.runs import Project
+
+CODES = "exit codes: 0 done, 1 nothing was taken back or not all of it, 2 wrong usage, 130 interrupted"
+
+
+def command_undo(arguments: Sequence[str]) -> int:
+    parser = ledger_parser(
+        "undo",
+        "Take back what the last run changed. What was changed since stays; an undo can be undone.",
+        epilog=CODES,
+    )
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    given = parser.parse_args(arguments)
+
+    async def undo(project: Project | None) -> int:
+        if project is None:
+            from newel.review.history import NothingToUndo
+
+            raise NothingToUndo(words.NOTHING)
+        return await _take_back(project, await project.undo(), yes=given.yes)
+
+    return with_ledger(parser, given, undo)
+
+
+def command_rollback(arguments: Sequence[str]) -> int:
+    parser = ledger_parser(
+        "rollback",
+        "Make the files of a run what they were before it, whatever was changed since; with --hunk only take back hunks of it.",
+        epilog=CODES,
+    )
+    add = parser.add_argument
+    add("checkpoint", metavar="CHECKPOINT", help="its id, or the beginning of it (newel checkpoints)")
+    add(
+        "--hunk",
+        dest="hunks",
+        action="append",
+        default=[],
+        metavar="ID",
+        help="only this hunk of it; newer changes stay (newel review --json; may be given several times)",
+    )
+    add("--yes", action="store_true", help="do not ask")
+    given = parser.parse_args(arguments)
+
+    async def rollback(project: Project | None) -> int:
+        if project is None:
+            from newel.review.checkpoints import UnknownCheckpoint
+
+            raise UnknownCheckpoint(f"There is no checkpoint {given.checkpoint}. {words.NOTHING}")
+        plan = await project.rollback(await project.find(given.checkpoint), given.hunks)
+        return await _take_back(project, plan, yes=given.yes)
+
+    return with_ledger(parser, given, rollback)
+
+
+async def _take_back(project: Project, plan: Plan, *, yes: bool) -> int:
+    person = Person()
+
+    async def confirm(about: str) -> bool:
+        return await person.agrees(about, "Take this back? [y/N] ", yes=yes)
+
+    if not plan.files:
+        print(words.describe_plan(plan) or "The files are as they were already.")
+        return FAILED if plan.conflicts else DONE
+    saved = await words.take_back(project, plan, confirm)
+    print(words.describe_saved(saved) if saved else "Nothing was changed.")
+    return DONE if saved and not plan.conflicts else FAILED

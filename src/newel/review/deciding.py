@@ -1,0 +1,341 @@
+"""Deciding on hunks outside an editor: what waits in a project, what a person means by their words, and what comes of it.
+
+    found = await look(project)                               # with the disk as it is now
+    choice = chosen(found, ["h_1a", "src/b.py"], "keep")
+    reviews = await decide(project, choice)                   # in the ledger, at once
+    written = await write(project, reviews, choice.hunks)     # what was kept goes to the disk
+
+A decision is a change of the ledger; the files come after it. What cannot be written stays decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Final, Literal, NamedTuple
+
+import anyio.to_thread
+
+from newel.agent.errors import WorkspaceError
+from newel.review.decisions import Mine, accept, reject, reopen
+from newel.review.history import Kind
+from newel.review.ledger import (
+    FileReview,
+    Hunk,
+    HunkState,
+    NeedsChoice,
+    Origin,
+    ReviewError,
+    UnknownHunk,
+    render,
+)
+from newel.review.patches import file_patch
+from newel.review.runs import Project
+from newel.review.saving import Saved
+from newel.review.store import Checkpoint, Ledger, LedgerError
+from newel.review.views import View
+
+Verdict = Literal["keep", "reject"]
+
+NAMED: Final = 5
+"""Hunks that are named where a beginning of an id is one of many."""
+
+
+class Problem(NamedTuple):
+    """A file that was left as it is, and why."""
+
+    path: str
+    reason: str
+
+
+class Found(NamedTuple):
+    """The files under review, by their paths: those with hunks, and those that could not be looked at."""
+
+    reviews: list[FileReview]
+    problems: list[Problem]
+
+    @property
+    def waiting(self) -> int:
+        """How many hunks somebody has to do something about."""
+        return sum(hunk.state != "rejected" for review in self.reviews for hunk in review.hunks)
+
+
+class Choice(NamedTuple):
+    """A verdict on hunks of files. ``left`` are hunks of the files that are not decided by it, each with the reason."""
+
+    verdict: Verdict
+    picks: dict[str, tuple[FileReview, list[Hunk]]]
+    left: list[Problem]
+    mine: Mine | None = None
+
+    @property
+    def hunks(self) -> dict[str, list[str]]:
+        """The ids of the hunks of each file."""
+        return {path: [hunk.id for hunk in hunks] for path, (_, hunks) in self.picks.items()}
+
+
+class Written(NamedTuple):
+    saved: list[Saved]
+    problems: list[Problem]
+
+
+class PendingHunk(View, frozen=True):
+    """A hunk under review. ``patch`` is what it alone does to the file, as git writes it; ``mine``: the user has written in
+    it; ``run`` is the agent's run that proposed it.
+    """
+
+    hunk_id: str
+    state: HunkState
+    conflict: bool
+    oversized: bool
+    mine: bool
+    origin: Origin
+    run: str
+    patch: str
+
+
+class PendingFile(View, frozen=True):
+    file_path: str
+    rev: int
+    hunks: tuple[PendingHunk, ...]
+
+
+# -- looking ------------------------------------------------------------------------------------------
+
+
+async def look(project: Project, paths: Collection[str] | None = None) -> Found:
+    """The files with hunks (of ``paths``; None: of all), once the disk was taken up. Raises ``LedgerError``."""
+    found = Found([], [])
+    for path in await anyio.to_thread.run_sync(_with_hunks, project.ledger, paths):
+        try:
+            review = await project.saver.refresh(path)
+        except LedgerError:
+            raise
+        except (ReviewError, WorkspaceError) as error:
+            found.problems.append(Problem(path, str(error)))
+        else:
+            found.reviews.extend([review] if review.hunks else [])
+    return found
+
+
+def _with_hunks(ledger: Ledger, paths: Collection[str] | None) -> list[str]:
+    return [path for path in (ledger.paths() if paths is None else sorted(paths)) if ledger.get(path).hunks]
+
+
+def is_users(hunk: Hunk) -> bool:
+    """Whether nobody but the user has written in a hunk."""
+    return all(layer.origin == "user" for layer in hunk.layers)
+
+
+def run_of(hunk: Hunk) -> str:
+    """The agent's run that proposed a hunk, the latest of several; empty for the user's own."""
+    return next((layer.run for layer in reversed(hunk.layers) if layer.run), "")
+
+
+def run_names(ledger: Ledger) -> dict[str, Checkpoint]:
+    """The checkpoints of runs, by the run."""
+    return {checkpoint.run: checkpoint for checkpoint in ledger.checkpoints()}
+
+
+def patch_of(review: FileReview, hunks: Sequence[Hunk]) -> str:
+    """What hunks of a file do to it by themselves, as git writes it."""
+    return file_patch(review.path, review.base, render(review.base, hunks))
+
+
+def pending_files(reviews: Sequence[FileReview]) -> list[PendingFile]:
+    """The files under review, as they stand in JSON."""
+    return [
+        PendingFile(
+            file_path=review.path,
+            rev=review.rev,
+            hunks=tuple(
+                PendingHunk(
+                    hunk_id=hunk.id,
+                    state=hunk.state,
+                    conflict=hunk.conflict,
+                    oversized=hunk.oversized,
+                    mine=hunk.has_user_layer,
+                    origin="user" if is_users(hunk) else "agent",
+                    run=run_of(hunk),
+                    patch=patch_of(review, [hunk]),
+                )
+                for hunk in review.hunks
+            ),
+        )
+        for review in reviews
+    ]
+
+
+def files_to_decide(ledger: Ledger, session: str, since: str) -> list[str]:
+    """The files in which something waits of runs that a session began at a time (as ``newel.agent.messages.now`` tells it)
+    or later. Raises ``LedgerError``.
+    """
+    runs = [each for each in ledger.checkpoints() if each.session == session and each.created >= since]
+    ids = {each.run for each in runs}
+    paths = {before.path for each in runs for before in each.files}
+
+    def waits(hunk: Hunk) -> bool:
+        return hunk.state == "pending" and any(layer.run in ids for layer in hunk.layers)
+
+    return [path for path in sorted(paths) if any(waits(hunk) for hunk in ledger.get(path).hunks)]
+
+
+# -- choosing -----------------------------------------------------------------------------------------
+
+
+def chosen(
+    found: Found,
+    words: Sequence[str],
+    verdict: Verdict,
+    *,
+    every: bool = False,
+    mine: Mine | None = None,
+) -> Choice:
+    """The hunks that words name: by an id or the beginning of one, by a file's path, or ``every`` one.
+
+    A hunk that is named is meant whatever its state; a file stands for what waits in it. Raises ``UnknownHunk`` for a word that
+    names nothing or several hunks, and ``NeedsChoice`` where the user's own lines would be dropped and ``mine`` does not say
+    how; then nothing is chosen.
+    """
+    choice = Choice(verdict, {}, [], mine)
+    paths = {each.path for each in (*found.reviews, *found.problems)}
+    whole = paths if every else set[str]()
+    named: dict[str, set[str]] = {}
+    for word in words:
+        if hunk := _by_id(found.reviews, word, exact=True):
+            named.setdefault(hunk[0], set()).add(hunk[1])
+        elif word in paths:
+            whole.add(word)
+        elif hunk := _by_id(found.reviews, word, exact=False):
+            named.setdefault(hunk[0], set()).add(hunk[1])
+        else:
+            raise UnknownHunk(f"Nothing under review is named {word}: {_why(found.reviews, word)}.")
+    choice.left.extend(problem for problem in found.problems if problem.path in whole)
+    for review in found.reviews:
+        picked = list(_picked(choice, review, named.get(review.path, set()), is_whole=review.path in whole))
+        if picked:
+            choice.picks[review.path] = (review, picked)
+    return choice
+
+
+def _by_id(reviews: Sequence[FileReview], word: str, *, exact: bool) -> tuple[str, str] | None:
+    found = [
+        (review.path, hunk.id)
+        for review in reviews
+        for hunk in review.hunks
+        if hunk.id == word or (not exact and word and hunk.id.startswith(word))
+    ]
+    if len(found) > 1:
+        names = ", ".join(name for _, name in found[:NAMED])
+        more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
+        raise UnknownHunk(
+            f"{len(found)} hunks begin with {word}: {names}{more}. Say more of the one you mean."
+        )
+    return found[0] if found else None
+
+
+def _why(reviews: Sequence[FileReview], word: str) -> str:
+    for review in reviews:
+        if any(one.id == word for one in review.applied):
+            return f"that hunk stands in {review.path} already, and `newel undo` takes it back"
+    return "`newel review` lists hunks and files"
+
+
+def _picked(choice: Choice, review: FileReview, named: Collection[str], *, is_whole: bool) -> Iterator[Hunk]:
+    for hunk in review.hunks:
+        if hunk.id in named:
+            if choice.verdict == "keep" or hunk.state != "rejected":
+                yield _checked(choice, review, hunk)
+        elif not is_whole or hunk.state == "rejected":
+            continue
+        elif choice.verdict == "keep" and hunk.conflict and hunk.state == "pending":
+            reason = f"hunk {hunk.id} is a conflict; to keep it all the same, name it"
+            choice.left.append(Problem(review.path, reason))
+        elif choice.verdict == "reject" and is_users(hunk):
+            reason = f"hunk {hunk.id} is all your own; to drop it all the same, name it"
+            choice.left.append(Problem(review.path, reason))
+        else:
+            yield _checked(choice, review, hunk)
+
+
+def _checked(choice: Choice, review: FileReview, hunk: Hunk) -> Hunk:
+    if choice.verdict == "reject" and hunk.has_user_layer and choice.mine is None:
+        raise NeedsChoice(
+            f"Hunk {hunk.id} of {review.path} has lines of your own. Say --mine peel to drop only those, or --mine base to "
+            "drop all of it. Nothing was changed."
+        )
+    return hunk
+
+
+# -- deciding -----------------------------------------------------------------------------------------
+
+
+async def decide(project: Project, choice: Choice) -> list[FileReview]:
+    """Put a verdict down, file by file. Raises ``StaleRevision`` for a file whose review has changed since it was looked at."""
+    return [
+        await decide_hunks(project, review, [hunk.id for hunk in hunks], choice.verdict, choice.mine)
+        for review, hunks in choice.picks.values()
+    ]
+
+
+async def decide_hunks(
+    project: Project,
+    review: FileReview,
+    ids: Sequence[str],
+    verdict: Verdict | Literal["later"],
+    mine: Mine | None = None,
+) -> FileReview:
+    """Decide on hunks of a file, in one change; ``later`` takes a decision back. Raises as ``reject`` does, and
+    ``StaleRevision``.
+    """
+
+    def make(now: FileReview) -> FileReview:
+        for name in ids:
+            now = _decided(now, name, verdict, mine)
+        return now
+
+    kind: Kind = "peel" if verdict == "reject" and mine == "peel" else _KINDS[verdict]
+    change = partial(project.ledger.change, review.path, kind, make, rev=review.rev, hunks=tuple(ids))
+    return (await anyio.to_thread.run_sync(change)).review
+
+
+_KINDS: Final[dict[str, Kind]] = {"keep": "accept", "reject": "reject", "later": "reopen"}
+
+
+def _decided(
+    review: FileReview, hunk_id: str, verdict: Verdict | Literal["later"], mine: Mine | None
+) -> FileReview:
+    hunk = review.hunk(hunk_id)
+    match verdict:
+        case "keep":
+            return review if hunk.state == "accepted" else accept(review, hunk_id)
+        case "reject":
+            return reject(review, hunk_id, mine if hunk.has_user_layer else None)
+        case "later":
+            return review if hunk.state == "pending" else reopen(review, hunk_id)
+
+
+def kept_hunks(reviews: Sequence[FileReview]) -> dict[str, list[str]]:
+    """The hunks of each file that were kept and are not written yet."""
+    kept = {review.path: [hunk.id for hunk in review.hunks if hunk.state == "accepted"] for review in reviews}
+    return {path: ids for path, ids in kept.items() if ids}
+
+
+async def write(
+    project: Project, reviews: Sequence[FileReview], hunks: Mapping[str, Sequence[str]]
+) -> Written:
+    """Write hunks that were kept, by their files, to the disk, each file as a whole. One that is not as its review any more,
+    or cannot be written, is a problem, and keeps none of the others back. Raises ``LedgerError``.
+    """
+    written = Written([], [])
+    for review in reviews:
+        if ids := hunks.get(review.path):
+            try:
+                written.saved.extend(
+                    await project.saver.save({review.path: ids}, revs={review.path: review.rev})
+                )
+            except LedgerError:
+                raise
+            except (ReviewError, WorkspaceError) as error:
+                written.problems.append(Problem(review.path, str(error)))
+    return written

@@ -1,0 +1,131 @@
+"""Hunks under review in words for a terminal. All that is returned is inert."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from newel.review.deciding import is_users, patch_of, run_of
+from newel.terminal.diffs import changed_lines
+from newel.terminal.review import shortened, title_of
+from newel.terminal.words import one_line, plural
+
+if TYPE_CHECKING:
+    from newel.review.deciding import Choice, Found, Problem, Written
+    from newel.review.ledger import FileReview, Hunk
+    from newel.review.store import Checkpoint
+
+LISTED = 20
+"""Files that are listed for their rejected hunks alone."""
+
+STATES = {"pending": "waiting", "accepted": "kept, not written yet", "rejected": "rejected"}
+
+Runs = Mapping[str, "Checkpoint"]
+"""The checkpoints of runs, by the run."""
+
+
+def hunk_diff(review: FileReview, hunk: Hunk) -> str:
+    """What a hunk changes: its lines with those around them, and what becomes of the file itself."""
+    lines = patch_of(review, [hunk]).split("\n")[1:]  # without the names, which stand above it
+    first = next((n for n, line in enumerate(lines) if line.startswith("@@")), len(lines))
+    head = [line for line in lines[:first] if not line.startswith(("--- ", "+++ "))]
+    return shortened("\n".join([*head, *lines[first:]])).rstrip("\n")
+
+
+def whose(hunk: Hunk, runs: Runs) -> str:
+    """Who wrote a hunk: the run by its title, or the user."""
+    if is_users(hunk):
+        return "yours"
+    run = run_of(hunk)
+    known = runs.get(run)
+    name = one_line(title_of(known.title), 60) if known and known.title else f"run {one_line(run, 40)}"
+    return f"{name}, edited by you" if hunk.has_user_layer else name
+
+
+def hunk_facts(hunk: Hunk, runs: Runs) -> str:
+    """``waiting · rename the option``: what a person must know of a hunk before its lines."""
+    state = "conflict" if hunk.conflict and hunk.state == "pending" else STATES[hunk.state]
+    return " · ".join([state, whose(hunk, runs), *(["large"] if hunk.oversized else [])])
+
+
+def describe_waiting(found: Found, runs: Runs) -> str:
+    """What waits for a decision, by file and hunk; nothing if nothing does."""
+    blocks: list[str] = []
+    rejected: list[str] = []
+    for review in found.reviews:
+        gone = [hunk.id for hunk in review.hunks if hunk.state == "rejected"]
+        if gone:
+            rejected.append(f"  {one_line(review.path)}  {', '.join(gone)}")
+        for hunk in review.hunks:
+            if hunk.state != "rejected":
+                where = f"  {one_line(review.path)}  {hunk.id}  {hunk_facts(hunk, runs)}"
+                blocks.append(f"{where}\n{hunk_diff(review, hunk)}\n")
+    lines = [f"{plural(len(blocks), 'hunk')} to decide: newel decide\n", *blocks] if blocks else []
+    lines += describe_problems(found.problems)
+    if rejected:
+        lines += ["Rejected; newel keep HUNK brings one back:", *rejected[:LISTED]]
+        lines += [f"  … and {plural(len(rejected) - LISTED, 'file')} more"] if len(rejected) > LISTED else []
+    return "\n".join([*lines, ""]) if lines else ""
+
+
+def describe_choice(choice: Choice) -> str:
+    """What a verdict would be on, with the diff of each file, and what it leaves alone."""
+    lines: list[str] = []
+    for review, hunks in choice.picks.values():
+        lines.append(shortened(patch_of(review, hunks)).rstrip("\n"))
+    verb = "kept and written" if choice.verdict == "keep" else "rejected"
+    if choice.picks:
+        counts = {path: len(hunks) for path, (_, hunks) in choice.picks.items()}
+        lines.append(f"{_counted(counts)} would be {verb}:")
+        lines += [
+            f"  {one_line(path)}  {', '.join(hunk.id for hunk in hunks)}"
+            for path, (_, hunks) in choice.picks.items()
+        ]
+    return "\n".join([*lines, *describe_problems(choice.left)])
+
+
+def to_be_written(reviews: Sequence[FileReview], hunks: Mapping[str, Sequence[str]]) -> str:
+    """The files that would be written, and how much of them."""
+    rows = [
+        f"  {one_line(review.path)}  {plural(len(ids), 'hunk')}  "
+        + changed_lines(patch_of(review, [hunk for hunk in review.hunks if hunk.id in ids]))
+        for review in reviews
+        if (ids := hunks.get(review.path))
+    ]
+    return "\n".join(["To be written:", *(row.rstrip() for row in rows)])
+
+
+def describe_written(written: Written) -> str:
+    """What was written, and what was not."""
+    lines: list[str] = []
+    if written.saved:
+        names = ", ".join(one_line(one.path) for one in written.saved)
+        lines.append(f"Kept {_counted({one.path: one.applied for one in written.saved})}: {names}.")
+    lines += describe_problems(written.problems)
+    if written.problems:
+        lines.append("What you kept there stays kept: newel decide offers to write it.")
+    return "\n".join(lines)
+
+
+def describe_rejected(counts: Mapping[str, int]) -> str:
+    """That so many hunks of files were rejected; nothing if none was."""
+    names = ", ".join(one_line(path) for path in counts)
+    return f"Rejected {_counted(counts)}: {names}. newel keep HUNK brings one back." if counts else ""
+
+
+def describe_peeled(counts: Mapping[str, int]) -> str:
+    """That the user's own lines were dropped in so many hunks of files; nothing if in none."""
+    return (
+        f"Dropped your own lines in {_counted(counts)}; what the agent proposed waits again."
+        if counts
+        else ""
+    )
+
+
+def describe_problems(problems: Sequence[Problem]) -> list[str]:
+    """What was left as it is, a line each."""
+    return [f"Left as it is: {one_line(each.path)}: {one_line(each.reason, 400)}" for each in problems]
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    return f"{plural(sum(counts.values()), 'hunk')} in {plural(len(counts), 'file')}"

@@ -1,0 +1,52 @@
+"""What a person should hear once a prompt was answered: that something waits for their decision."""
+
+from __future__ import annotations
+
+import anyio.to_thread
+
+from newel.agent.events import AgentEvent, AgentStart, ToolExecutionStart
+from newel.review.ledger import ReviewError
+from newel.review.recording import RecordingWorkspace
+from newel.session.coding_agent import CodingAgent
+from newel.terminal.words import plural
+
+
+class Reminder:
+    """Watches an agent from its making on until ``close``. ``how`` is the command by which a person decides."""
+
+    def __init__(self, agent: CodingAgent, how: str = "newel decide") -> None:
+        self._agent = agent
+        self._how = how
+        self._since = ""
+        self._has_acted = False
+        self.close = agent.subscribe(self._see)
+
+    def _see(self, event: AgentEvent) -> None:
+        match event:
+            case AgentStart():
+                self._since = self._since or event.timestamp
+            case ToolExecutionStart():
+                tools = self._agent.state.tools
+                self._has_acted |= any(
+                    tool.spec.name == event.tool_name and not tool.read_only for tool in tools
+                )
+            case _:
+                pass
+
+    async def words(self) -> str:
+        """A line about the runs since it was last asked for; empty if nothing of them waits."""
+        since, has_acted = self._since, self._has_acted
+        self._since, self._has_acted = "", False
+        workspace = self._agent.workspace
+        if not has_acted or not isinstance(workspace, RecordingWorkspace):
+            return ""
+        from newel.review.deciding import files_to_decide
+
+        try:
+            ledger = (await workspace.recorder()).project.ledger
+            session = self._agent.session.get_id()
+            files = await anyio.to_thread.run_sync(files_to_decide, ledger, session, since)
+        except ReviewError:  # a ledger that cannot be used was told of during the run
+            return ""
+        verb = "waits" if len(files) == 1 else "wait"
+        return f"{plural(len(files), 'file')} {verb} for your review: {self._how}" if files else ""

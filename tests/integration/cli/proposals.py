@@ -1,0 +1,89 @@
+"""Proposals that wait in the ledger of a real project, put there as reviews put them."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+
+from newel.review.checkpoints import Checkpoints
+from newel.review.edits import edit
+from newel.review.ledger import FileReview, Layer
+from newel.review.proposal import propose
+from newel.review.recording import ledger_folder
+from newel.review.saving import Saver
+from newel.review.store import Ledger
+from newel.tools.project.edits import ProposedEdit
+from newel.workspace.local import LocalWorkspace
+
+IDS = count(0xA0)
+
+
+def replace(start: int, end: int, new: str) -> dict[str, Any]:
+    return {"operation": "replace", "start_line": start, "end_line": end, "new_text": new}
+
+
+def insert(start: int, new: str) -> dict[str, Any]:
+    return {"operation": "insert", "start_line": start, "new_text": new}
+
+
+def hunk_id() -> str:
+    return f"h_{next(IDS):02x}"
+
+
+class Proposals:
+    """The ledger of ``project`` in the Newel folder ``home``."""
+
+    def __init__(self, home: Path, project: Path) -> None:
+        self.project = project
+        self._folder = ledger_folder(home, str(project))
+
+    def propose(
+        self, title: str, files: dict[str, list[dict[str, Any]]], *, run: str = "", session: str = ""
+    ) -> list[str]:
+        """A run proposes edits; returns the ids of the hunks under review in these files."""
+        run = run or f"run_{title}"
+
+        async def make(ledger: Ledger, saver: Saver) -> list[str]:
+            points = Checkpoints(ledger, saver)
+            point = await points.begin(run, title=title, session=session)
+            for path, raw in files.items():
+                await points.touch(point.id, path)
+                edits = [{"edit_id": f"e_{n}", "file_path": path} | each for n, each in enumerate(raw)]
+                made = partial(
+                    propose, edits=msgspec.convert(edits, list[ProposedEdit]), run=run, new_id=hunk_id
+                )
+                ledger.change(path, "propose", made, run=run)
+            return [hunk.id for path in files for hunk in ledger.get(path).hunks]
+
+        return self._with(make)
+
+    def write(self, path: str, start: int, end: int, text: str) -> None:
+        """The user edits lines ``start:end`` of the buffer, the head counted."""
+        lines = tuple(text.splitlines(keepends=True))
+
+        async def make(ledger: Ledger, _: Saver) -> None:
+            layer = Layer(origin="user", lines=lines)
+            ledger.change(path, "user_edit", lambda now: edit(now, start, end, layer, hunk_id))
+
+        self._with(make)
+
+    def get(self, path: str) -> FileReview:
+        async def read(ledger: Ledger, saver: Saver) -> FileReview:
+            return await saver.refresh(path)
+
+        return self._with(read)
+
+    def states(self, path: str) -> list[str]:
+        return [hunk.state for hunk in self.get(path).hunks]
+
+    def _with(self, make: Any) -> Any:
+        async def run() -> Any:
+            with Ledger.open(self._folder) as ledger:
+                return await make(ledger, Saver(ledger, LocalWorkspace(str(self.project))))
+
+        return anyio.run(run)

@@ -1,0 +1,528 @@
+"""If these fail, a person at a terminal cannot say what of an agent's proposals reaches their files."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from newel.terminal.diffs import MINUS
+from tests.integration.cli.proposals import Proposals, insert, replace
+from tests.integration.terminal.conftest import Terminal
+from tests.support import BIN, Newel, scenario
+
+Make = Callable[..., Newel]
+
+APP = "one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine\n"
+
+
+WRITES = {
+    "tool_calls": [{"function": {"name": "write", "arguments": {"file_path": "a.txt", "content": "a\n"}}}]
+}
+EDITS = {
+    "tool_calls": [
+        {
+            "function": {
+                "name": "edit",
+                "arguments": {"file_path": "app.py", "old_string": "two", "new_string": "TWO"},
+            }
+        }
+    ]
+}
+
+
+@pytest.fixture
+def newel(with_model: Make) -> Newel:
+    """A project, and a model that changes two files when told to go, and says Oh to thanks."""
+    steps = scenario("go", WRITES, EDITS, {"content": "I did."})
+    steps["scenarios"] += scenario("thanks", {"content": "Oh."})["scenarios"]
+    newel = with_model(steps)
+    (newel.project / "app.py").write_text(APP)
+    (newel.project / "b.txt").write_text("b\n")
+    return newel
+
+
+@pytest.fixture
+def proposals(newel: Newel) -> Proposals:
+    return Proposals(newel.home / ".newel", newel.project)
+
+
+@pytest.fixture
+def three(proposals: Proposals) -> list[str]:
+    """Hunks that wait: two in app.py, one that makes new.txt."""
+    files = {"app.py": [replace(2, 2, "TWO\n"), replace(8, 8, "EIGHT\n")], "new.txt": [insert(1, "new\n")]}
+    return proposals.propose("shout", files)
+
+
+@pytest.fixture
+def decide(newel: Newel) -> Iterator[Callable[..., Terminal]]:
+    opened: list[Terminal] = []
+
+    def start(*words: str, columns: int = 80, **environ: str) -> Terminal:
+        env = newel.environ | {"TERM": "xterm-256color"} | environ
+        command = [str(BIN / "newel"), *(words or ("decide",))]
+        opened.append(Terminal(command, newel.project, columns, 40, env))
+        return opened[-1]
+
+    yield start
+    for terminal in opened:
+        terminal.close()
+
+
+def answer(terminal: Terminal, *steps: tuple[str, str]) -> None:
+    """Wait for each text, and type what belongs to it once the question after it stands there."""
+    for expected, keys in steps:
+        terminal.wait_for(lambda expected=expected: is_asked(terminal, expected))
+        terminal.send(keys)
+
+
+def is_asked(terminal: Terminal, about: str) -> bool:
+    """Whether the last question on the screen comes after a text."""
+    text = terminal.screen.text
+    return about in text and text.endswith(("?", "]", ")"))
+
+
+def app(newel: Newel) -> str:
+    return (newel.project / "app.py").read_text()
+
+
+# -- seeing what waits --------------------------------------------------------------------------------
+
+
+def test_a_review_begins_with_what_waits_and_whose_it_is(newel: Newel, three: list[str]) -> None:
+    told = newel("review").stdout
+    for part in (*three, "waiting · shout", "\n-two\n+TWO\n", "new file mode", "newel decide"):
+        assert part in told, part
+    assert told.index("+TWO") < told.index("cp_")
+
+
+def test_a_script_reads_what_waits_and_git_takes_each_hunk_of_it(newel: Newel, three: list[str]) -> None:
+    pending = json.loads(newel("review", "--json").stdout)["pending"]
+    assert [file["file_path"] for file in pending] == ["app.py", "new.txt"]
+    hunks = [hunk for file in pending for hunk in file["hunks"]]
+    assert [hunk["hunk_id"] for hunk in hunks] == three
+    assert {(hunk["state"], hunk["origin"], hunk["run"]) for hunk in hunks} == {
+        ("pending", "agent", "run_shout")
+    }
+    for hunk in hunks:
+        subprocess.run(["git", "apply"], cwd=newel.project, input=hunk["patch"], text=True, check=True)
+    assert app(newel) == APP.replace("two", "TWO").replace("eight", "EIGHT")
+    assert (newel.project / "new.txt").read_text() == "new\n"
+
+
+def test_what_was_rejected_is_still_named_so_that_it_can_be_brought_back(
+    newel: Newel, three: list[str]
+) -> None:
+    assert newel("reject", three[0], "--yes").returncode == 0
+    told = newel("review").stdout
+    assert f"app.py  {three[0]}" in told[told.index("Rejected") :]
+    assert newel("keep", three[0], "--yes").returncode == 0
+    assert app(newel) == APP.replace("two", "TWO")
+
+
+# -- scripts ------------------------------------------------------------------------------------------
+
+
+def test_what_is_kept_is_written_and_the_rest_waits(
+    newel: Newel, proposals: Proposals, three: list[str]
+) -> None:
+    done = newel("keep", three[1], "--yes")
+    assert done.returncode == 0, done.stderr
+    assert "+EIGHT" in done.stdout
+    assert "Kept 1 hunk in 1 file: app.py." in done.stdout
+    assert app(newel) == APP.replace("eight", "EIGHT")
+    assert proposals.states("app.py") == ["pending"]
+    assert not (newel.project / "new.txt").exists()
+
+
+def test_files_and_all_stand_for_what_waits_in_them(
+    newel: Newel, proposals: Proposals, three: list[str]
+) -> None:
+    assert newel("reject", "new.txt", "--yes").returncode == 0
+    assert newel("keep", "--all", "--yes").returncode == 0
+    assert app(newel) == APP.replace("two", "TWO").replace("eight", "EIGHT")
+    assert not (newel.project / "new.txt").exists()
+    assert proposals.states("new.txt") == ["rejected"]
+    nothing = newel("keep", "--all", "--yes")
+    assert nothing.returncode == 1
+    assert "Nothing waits" in nothing.stdout
+
+
+def test_nothing_is_decided_without_a_yes(newel: Newel, proposals: Proposals, three: list[str]) -> None:
+    for command in ("keep", "reject"):
+        done = newel(command, "--all")
+        assert done.returncode == 2
+        assert "--yes" in done.stderr
+        assert "app.py" in done.stdout
+    assert proposals.states("app.py") == ["pending", "pending"]
+    assert app(newel) == APP
+    assert newel("decide").returncode == 2
+
+
+@pytest.mark.parametrize("words", [["h_"], ["h_none"], ["../etc/passwd"], [""], ["h_a\x1b[2J"]])
+def test_a_name_that_is_of_no_hunk_or_of_several_changes_nothing(
+    words: list[str], newel: Newel, proposals: Proposals, three: list[str]
+) -> None:
+    done = newel("keep", three[0], *words, "--yes")
+    assert done.returncode == 1
+    assert "\x1b" not in done.stderr
+    assert "Traceback" not in done.stderr
+    assert proposals.states("app.py") == ["pending", "pending"]
+    assert app(newel) == APP
+
+
+def test_a_conflict_is_kept_only_by_its_own_name(
+    newel: Newel, proposals: Proposals, three: list[str]
+) -> None:
+    (newel.project / "app.py").write_text(APP.replace("two", "mine"))
+    done = newel("keep", "app.py", "--yes")
+    assert done.returncode == 1
+    assert f"hunk {three[0]} is a conflict" in done.stdout
+    assert app(newel) == APP.replace("two", "mine").replace("eight", "EIGHT")
+    assert newel("keep", three[0], "--yes").returncode == 0
+    assert app(newel) == APP.replace("two", "TWO").replace("eight", "EIGHT")
+
+
+def test_my_own_lines_are_dropped_only_as_i_say(newel: Newel, proposals: Proposals, three: list[str]) -> None:
+    proposals.write("app.py", 2, 3, "TWO and mine\n")
+    undecided = newel("reject", "app.py", "--yes")
+    assert undecided.returncode == 1
+    assert "--mine peel" in undecided.stderr
+    assert proposals.states("app.py") == ["pending", "pending"]
+    assert newel("reject", three[0], "--mine", "peel", "--yes").returncode == 0
+    assert proposals.get("app.py").hunks[0].top.lines == ("TWO\n",)
+    assert proposals.states("app.py") == ["pending", "pending"]
+    proposals.write("app.py", 2, 3, "TWO and mine\n")
+    assert newel("reject", three[0], "--mine", "base", "--yes").returncode == 0
+    assert proposals.states("app.py") == ["rejected", "pending"]
+    assert app(newel) == APP
+
+
+def test_what_i_alone_wrote_is_rejected_only_by_its_name(newel: Newel, proposals: Proposals) -> None:
+    proposals.get("b.txt")
+    proposals.write("b.txt", 1, 2, "mine\n")
+    done = newel("reject", "--all", "--yes")
+    assert done.returncode == 1
+    assert "all your own" in done.stdout
+    assert proposals.states("b.txt") == ["pending"]
+    assert newel("keep", "--all", "--yes").returncode == 0
+    assert (newel.project / "b.txt").read_text() == "mine\n"
+
+
+def test_a_file_that_cannot_be_written_keeps_no_other_one_back(
+    newel: Newel, proposals: Proposals, three: list[str]
+) -> None:
+    proposals.propose("more", {"sub/x.txt": [insert(1, "x\n")]})
+    (newel.project / "sub").write_text("a file where a folder should be")
+    done = newel("keep", "--all", "--yes")
+    assert done.returncode == 1
+    assert "sub/x.txt" in done.stdout
+    assert app(newel) == APP.replace("two", "TWO").replace("eight", "EIGHT")
+    (newel.project / "sub").unlink()
+    assert newel("keep", "--all", "--yes").returncode == 0
+    assert (newel.project / "sub" / "x.txt").read_text() == "x\n"
+
+
+def test_what_was_kept_is_taken_back_and_brought_again(newel: Newel, three: list[str]) -> None:
+    newel("keep", "--all", "--yes")
+    kept = APP.replace("two", "TWO").replace("eight", "EIGHT")
+    assert newel("undo", "--yes").returncode == 0
+    assert app(newel) == APP
+    assert not (newel.project / "new.txt").exists()
+    assert newel("undo", "--yes").returncode == 0
+    assert app(newel) == kept
+    assert (newel.project / "new.txt").read_text() == "new\n"
+    assert newel("undo", "--yes").returncode == 0
+    assert app(newel) == APP
+
+
+def test_undoing_again_and_again_does_not_grow_the_names_of_runs(newel: Newel, three: list[str]) -> None:
+    newel("keep", "--all", "--yes")
+    for _ in range(3):
+        newel("undo", "--yes")
+    titles = [line.split("  ")[2] for line in newel("checkpoints").stdout.splitlines()]
+    assert titles == ["Undo of shout", "Redo of shout", "Undo of shout", "shout"]
+
+
+def test_hostile_text_cannot_act_on_the_screen(newel: Newel, proposals: Proposals) -> None:
+    proposals.propose("\x1b]0;title\x07go", {"a\x1b[2Jb": [insert(1, "\x1b[31mred\x1b]52;c;QQ==\x07\n")]})
+    for words in (["review"], ["keep", "--all", "--yes"]):
+        done = newel(*words)
+        assert "\x1b" not in done.stdout
+        assert "\x07" not in done.stdout
+
+
+# -- one by one ---------------------------------------------------------------------------------------
+
+
+def test_a_person_decides_hunk_by_hunk_and_it_is_written_at_the_end(
+    newel: Newel, proposals: Proposals, three: list[str], decide: Callable[..., Terminal]
+) -> None:
+    terminal = decide()
+    answer(
+        terminal,
+        ("1 of 3 · app.py · shout", "r\r"),
+        ("2 of 3 · app.py · shout", "k\r"),
+        ("3 of 3 · new.txt · shout", "k\r"),
+        (f"To be written:\n  app.py  1 hunk  +1 {MINUS}1\n  new.txt  1 hunk  +1\n", ""),
+    )
+    assert app(newel) == APP
+    terminal.wait_for("Write this?")
+    terminal.send("\r")
+    assert terminal.end() == 0
+    assert app(newel) == APP.replace("eight", "EIGHT")
+    assert (newel.project / "new.txt").read_text() == "new\n"
+    assert proposals.states("app.py") == ["rejected"]
+    assert "Kept 2 hunks in 2 files: app.py, new.txt." in terminal.screen.text
+
+
+def test_who_leaves_before_the_end_has_written_nothing_and_loses_no_decision(
+    newel: Newel, proposals: Proposals, three: list[str], decide: Callable[..., Terminal]
+) -> None:
+    terminal = decide()
+    answer(terminal, ("1 of 3", "k\r"), ("2 of 3", ""))
+    os.kill(terminal.process.pid, signal.SIGINT)
+    assert terminal.end() == 130
+    assert app(newel) == APP
+    assert proposals.states("app.py") == ["accepted", "pending"]
+    again = decide()
+    answer(again, ("1 of 2", "q\r"), ("Write this?", "\r"))
+    assert again.end() == 0
+    assert app(newel) == APP.replace("two", "TWO")
+    assert "2 hunks left to decide" in again.screen.text
+
+
+def test_the_rest_of_a_file_is_decided_at_once_but_for_what_needs_its_own_answer(
+    newel: Newel, proposals: Proposals, three: list[str], decide: Callable[..., Terminal]
+) -> None:
+    (newel.project / "app.py").write_text(APP.replace("eight", "mine"))
+    terminal = decide()
+    answer(
+        terminal,
+        ("1 of 3", "f\r"),
+        ("2 of 3 · app.py · conflict", "k\r"),
+        ("Overwrite what stands there", "\r"),
+    )
+    terminal.wait_for(lambda: terminal.screen.text.count("2 of 3") == 2)
+    terminal.send("s\r")
+    answer(terminal, ("3 of 3", "d\r"), ("Write this?", "\r"))
+    assert terminal.end() == 0
+    assert app(newel) == APP.replace("eight", "mine").replace("two", "TWO")
+    assert proposals.states("app.py") == ["pending"]
+    assert proposals.states("new.txt") == ["rejected"]
+
+
+def test_a_decision_can_be_gone_back_to(
+    newel: Newel, proposals: Proposals, three: list[str], decide: Callable[..., Terminal]
+) -> None:
+    terminal = decide()
+    answer(terminal, ("1 of 3", "k\r"), ("2 of 3", "b\r"), ("app.py · kept, not written yet", "r\r"))
+    terminal.wait_for(lambda: terminal.screen.text.count("2 of 3") == 2)
+    terminal.send("q\r")
+    assert terminal.end() == 0
+    assert proposals.states("app.py") == ["rejected", "pending"]
+    assert app(newel) == APP
+
+
+def test_my_own_lines_are_asked_for_and_what_is_below_them_is_decided_after(
+    newel: Newel, proposals: Proposals, decide: Callable[..., Terminal]
+) -> None:
+    proposals.propose("shout", {"app.py": [replace(2, 2, "TWO\n")]})
+    proposals.write("app.py", 2, 3, "TWO and mine\n")
+    terminal = decide()
+    answer(terminal, ("shout, edited by you", "r\r"), ("Drop only your lines (m)", "m\r"))
+    terminal.wait_for(lambda: terminal.screen.text.count("1 of 1") == 2)
+    terminal.send("k\r")
+    answer(terminal, ("Write this?", "y\r"))
+    assert terminal.end() == 0
+    assert app(newel) == APP.replace("two", "TWO")
+
+
+def test_a_file_that_changes_while_i_decide_is_not_overwritten(
+    newel: Newel, proposals: Proposals, three: list[str], decide: Callable[..., Terminal]
+) -> None:
+    terminal = decide()
+    answer(terminal, ("1 of 3", "f\r"), ("3 of 3", "k\r"))
+    terminal.wait_for("Write this?")
+    (newel.project / "app.py").write_text(APP.replace("two", "mine"))
+    terminal.send("y\r")
+    assert terminal.end() == 1
+    assert app(newel) == APP.replace("two", "mine")
+    assert (newel.project / "new.txt").read_text() == "new\n"
+    assert "app.py changed on the disk" in terminal.screen.text.replace("\n", " ")
+
+
+def test_an_answer_that_is_none_shows_what_can_be_answered(
+    three: list[str], decide: Callable[..., Terminal]
+) -> None:
+    terminal = decide(columns=40)
+    answer(terminal, ("1 of 3", "?\r"), ("reject it", "x\r"))
+    terminal.wait_for(lambda: terminal.screen.text.count("reject it") == 2)
+    assert all(len(line) <= 40 for line in terminal.screen.lines)
+    terminal.send("\x04")
+    assert terminal.end() == 1
+    assert "Nothing was written." in terminal.screen.text
+
+
+def test_added_and_removed_lines_stand_out_unless_colours_are_off(
+    three: list[str], decide: Callable[..., Terminal]
+) -> None:
+    for environ, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
+        terminal = decide(**environ)
+        terminal.wait_for("Keep this hunk?")
+        terminal.send("q\r")
+        terminal.end()
+        assert ("\x1b[38;5;33m+TWO" in terminal.raw) == coloured
+
+
+def test_hostile_text_is_inert_while_deciding(
+    newel: Newel, proposals: Proposals, decide: Callable[..., Terminal]
+) -> None:
+    proposals.propose("\x1b]0;title\x07go", {"a\x1b[2Jb\nc": [insert(1, "\x1b]52;c;QQ==\x07red\n")]})
+    terminal = decide()
+    answer(terminal, ("1 of 1", "k\r"), ("Write this?", "y\r"))
+    assert terminal.end() == 0
+    assert "\x1b]" not in terminal.raw
+    assert "\x1b[2J" not in terminal.raw
+    assert "\x07" not in terminal.raw
+    assert Path(newel.project, "a\x1b[2Jb\nc").read_text() == "\x1b]52;c;QQ==\x07red\n"
+
+
+# -- after a run, and in a conversation ---------------------------------------------------------------
+
+
+def test_a_run_whose_changes_wait_says_so_and_what_to_do(newel: Newel) -> None:
+    done = newel("--approve", "review", "go")
+    assert done.returncode == 0
+    assert done.stderr == "newel: 2 files wait for your review: newel decide\n"
+    assert app(newel) == APP
+    assert newel("--approve", "review", "thanks").stderr == ""
+
+
+def test_a_program_that_reads_events_gets_no_other_line(newel: Newel) -> None:
+    done = newel("--approve", "review", "--json", "go")
+    assert all(json.loads(line)["type"] != "error" for line in done.stdout.splitlines())
+
+
+def test_a_run_that_nothing_is_recorded_of_says_so_once(newel: Newel) -> None:
+    (newel.home / ".newel").mkdir()
+    (newel.home / ".newel" / "config.toml").write_text("[review]\nrecord = false\n")
+    done = newel("go", "thanks")
+    assert done.stderr.count("Recording is off") == 1
+    assert "Recording" not in done.stdout
+
+
+def test_the_plainest_conversation_tells_what_waits(newel: Newel) -> None:
+    done = newel("--approve", "review", stdin="go\nthanks\n", command="lsimons-agent")
+    assert done.stdout.count("2 files wait for your review: newel decide") == 1
+
+
+@pytest.mark.parametrize("screen", ["rich", "console"])
+def test_a_conversation_decides_and_the_model_is_told(
+    screen: str, newel: Newel, decide: Callable[..., Terminal]
+) -> None:
+    terminal = decide("--renderer", screen, "--approve", "review", columns=100)
+    terminal.wait_for("Enter sends" if screen == "rich" else "newel ")
+    terminal.send("go\r")
+    terminal.wait_for("2 files wait for your review: /decide")
+    terminal.send("/review\r")
+    terminal.wait_for("2 hunks to decide")
+    terminal.send("/decide\r")
+    terminal.wait_for("1 of 2 · a.txt · go")
+    terminal.wait_for("Keep this hunk?")
+    terminal.send("r\r")
+    terminal.wait_for("2 of 2 · app.py · go")
+    terminal.wait_for("Keep this hunk?")
+    terminal.send("k\r")
+    terminal.wait_for("Write this?")
+    terminal.send("y\r")
+    terminal.wait_for("Kept 1 hunk in 1 file: app.py.")
+    terminal.wait_for("Rejected 1 hunk in 1 file: a.txt.")
+    assert app(newel) == APP.replace("two", "TWO")
+    assert not (newel.project / "a.txt").exists()
+    terminal.send("thanks\r")
+    terminal.wait_for("Oh.")
+    terminal.send("\x04")
+    assert terminal.end() == 0
+    told = newel.requests[-1]["messages"][-2]["content"]
+    assert "in the files now:\n- app.py (1 hunk)" in told
+    assert "not in the files:\n- a.txt (1 hunk)" in told
+
+
+def test_in_a_conversation_hunks_and_files_can_be_named(
+    newel: Newel, decide: Callable[..., Terminal]
+) -> None:
+    terminal = decide("--approve", "review", columns=100)
+    terminal.wait_for("Enter sends")
+    terminal.send("go\r")
+    terminal.wait_for("2 files wait for your review: /decide")
+    terminal.send("/keep app.py\r")
+    terminal.wait_for("Keep and write these?")
+    terminal.send("y\r")
+    terminal.wait_for("Kept 1 hunk")
+    terminal.send("/reject --all --yes\r")
+    terminal.wait_for("Rejected 1 hunk in 1 file: a.txt.")
+    for words, expected in (
+        ("/keep", "Name what you mean"),
+        ("/reject --mine none", "--mine is not understood"),
+        ("/keep 'x", "A quote is not closed"),
+        ("/decide", "Nothing waits for your decision."),
+    ):
+        terminal.send(f"{words}\r")
+        terminal.wait_for(expected)
+    terminal.send("\x04")
+    assert terminal.end() == 0
+    assert app(newel) == APP.replace("two", "TWO")
+
+
+def test_a_conversation_that_is_stopped_while_deciding_goes_on_and_has_written_nothing(
+    newel: Newel, decide: Callable[..., Terminal]
+) -> None:
+    terminal = decide("--approve", "review", columns=100)
+    terminal.wait_for("Enter sends")
+    terminal.send("go\r")
+    terminal.wait_for("2 files wait for your review: /decide")
+    terminal.send("/decide\r")
+    terminal.wait_for("1 of 2 · a.txt · go")
+    terminal.wait_for("Keep this hunk?")
+    terminal.send("r\r")
+    terminal.wait_for("2 of 2 · app.py · go")
+    terminal.wait_for("Keep this hunk?")
+    terminal.send("\x1b")
+    terminal.wait_for("Nothing was written.")
+    terminal.send("thanks\r")
+    terminal.wait_for("Oh.")
+    terminal.send("\x04")
+    assert terminal.end() == 0
+    assert app(newel) == APP
+    assert "not in the files:\n- a.txt (1 hunk)" in newel.requests[-1]["messages"][-2]["content"]
+
+
+def test_a_rollback_in_a_conversation_brings_files_back_as_they_were(
+    newel: Newel, decide: Callable[..., Terminal]
+) -> None:
+    terminal = decide("--approve", "auto", columns=100)
+    terminal.wait_for("Enter sends")
+    terminal.send("go\r")
+    terminal.wait_for("I did.")
+    terminal.wait_for(lambda: app(newel) == APP.replace("two", "TWO"))
+    (newel.project / "app.py").write_text("all mine\n")
+    terminal.send("/rollback\r")
+    terminal.wait_for("Go back to before which run")
+    terminal.wait_for("Number")
+    terminal.send("1\r")
+    terminal.wait_for("Take this back?")
+    terminal.send("y\r")
+    terminal.wait_for("Taken back in 2 files")
+    assert app(newel) == APP
+    assert not (newel.project / "a.txt").exists()
+    terminal.send("thanks\r")
+    terminal.wait_for("Oh.")
+    terminal.send("\x04")
+    assert terminal.end() == 0
+    assert "- app.py" in newel.requests[-1]["messages"][-2]["content"]
