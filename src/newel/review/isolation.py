@@ -70,7 +70,9 @@ class IsolatedWorkspace:
         self._inner.attend(agent)
 
     def _see(self, event: AgentEvent) -> None:
-        self._is_stale |= isinstance(event, AgentStart)
+        if isinstance(event, AgentStart):
+            self._is_stale = True
+            self._mirror.begin()  # while the model thinks
 
     async def of(self, workspace: Workspace) -> Recorder:
         """The recorder of the copy, whose changes are proposals in the project's ledger. Raises ``LedgerError``."""

@@ -80,7 +80,9 @@ class Mirror:
         self.limits = MirrorLimits()
         self._notices: list[str] = []
         self._working = threading.Lock()
-        self.close = weakref.finalize(self, _let_go, place, lock)
+        self._has_begun = False
+        self._gone = threading.Event()
+        self.close = weakref.finalize(self, _let_go, place, lock, self._gone)
 
     @classmethod
     def open(
@@ -99,6 +101,12 @@ class Mirror:
             raise WorkspaceError(f"Cannot make a copy of {project} in {folder}: {error.strerror}.") from error
         mirror.limits = limits or mirror.limits
         return mirror
+
+    def begin(self) -> None:
+        """Begin to copy, in a thread of its own; ``update`` waits for it. What goes wrong is said there."""
+        if not self._has_begun:
+            self._has_begun = True
+            threading.Thread(target=_begun, args=(weakref.ref(self), self._gone), daemon=True).start()
 
     def touched(self, path: str) -> None:
         """A file of the copy, relative to the root, is no longer what it was made: the next update makes it so again."""
@@ -305,7 +313,14 @@ def _place_in(folder: Path, name: str) -> tuple[Path, int]:
     return place, descriptor
 
 
-def _let_go(place: Path, lock: int) -> None:
+def _begun(mirror: weakref.ref[Mirror], gone: threading.Event) -> None:
+    with contextlib.suppress(WorkspaceError):
+        if (there := mirror()) is not None:
+            there.update({}, gone.is_set)
+
+
+def _let_go(place: Path, lock: int, gone: threading.Event) -> None:
+    gone.set()
     _remove_soon(place)
     os.close(lock)
 

@@ -285,3 +285,31 @@ def test_an_update_that_was_ended_early_is_made_up_for(project: Path, mirrored: 
     mirror.update({}, lambda: next(looks))
     update(mirror)
     assert tree(mirror.root) == tree(project)
+
+
+def test_a_copy_that_was_begun_is_whole_after_the_next_update(project: Path, mirrored: Open) -> None:
+    for number in range(300):
+        (project / f"{number}").write_text(f"{number}")
+    mirror = mirrored()
+    mirror.begin()
+    mirror.begin()
+    update(mirror)
+    assert tree(mirror.root) == tree(project)
+
+
+def test_a_copy_that_is_let_go_while_it_is_begun_leaves_nothing(project: Path, tmp_path: Path) -> None:
+    for number in range(2000):
+        (project / f"{number}").write_text(f"{number}")
+    words = (
+        "import sys; from pathlib import Path; from newel.workspace.mirror import Mirror\n"
+        "m = Mirror.open(Path(sys.argv[1]), sys.argv[2]); m.begin()"
+    )
+    for _ in range(3):
+        done = subprocess.run(
+            [sys.executable, "-c", words, str(tmp_path / "copies"), str(project)],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        assert done.stderr == ""
+    assert list((tmp_path / "copies").iterdir()) == []
