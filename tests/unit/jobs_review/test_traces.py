@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 from pathlib import Path
 from typing import Any, cast
@@ -21,7 +22,7 @@ from newel.jobs.review.limits import ReviewLimits
 from newel.jobs.review.payloads import RollbackRequest, RunRequest
 from newel.jobs.review.showing import job_view
 from newel.jobs.review.trace import GIVEN_UP, BadTrace, read_trace, replay, without_keys
-from newel.jobs.review.traced import MAX_TRACES
+from newel.jobs.review.traced import MAX_BYTES, MAX_TRACES
 from newel.providers.encode import to_json
 from newel.providers.scripted import Answer, Scripted
 from newel.review.ledger import Conflict
@@ -203,7 +204,8 @@ def test_a_trace_that_a_process_left_torn_is_whole_when_the_job_is_looked_at_aga
     import anyio
 
     place, job, trace = whole
-    left = trace[: data.draw(st.integers(0, len(trace)), label="cut")]
+    ends = [at for at, byte in enumerate(trace, 1) if byte == ord("\n")]
+    left = trace[: data.draw(st.integers(0, len(trace)) | st.sampled_from(ends), label="cut")]
     lines = left.splitlines(keepends=True)
     match data.draw(st.sampled_from(["", "rubbish", "spoilt", "twice", "gone"]), label="harm"):
         case "rubbish":
@@ -237,11 +239,12 @@ async def test_a_trace_that_somebody_removed_meanwhile_is_written_anew_as_a_whol
         await desk.clarify(view.id, view.question.question_id, "Yes")
         await place.settled(view.id)
         await same(place, view.id)
+        assert "trace.failed" not in await place.types(view.id)
 
 
 @pytest.mark.anyio
 async def test_a_disk_that_fails_ends_no_job_is_told_once_and_made_good_later(tmp_path: Path) -> None:
-    place = at(tmp_path, says("1"), says("2"), calls("clarify_user", question="?"), says("3"))
+    place = at(tmp_path, says("1"), says("2"), calls("clarify_user", question="?"), says("3"), says("4"))
     place.traces.write_text("a file in the way")
     async with place.open() as desk:
         first = await place.start("1")
@@ -259,6 +262,10 @@ async def test_a_disk_that_fails_ends_no_job_is_told_once_and_made_good_later(tm
         for job in (first.id, second.id, third.id):
             await desk.job(job)
             await same(place, job)
+        shutil.rmtree(place.traces)
+        place.traces.write_text("in the way again")
+        last = await place.start("4", first.session_id)
+        assert "trace.failed" in await place.types(last.id)
 
 
 @pytest.mark.anyio
@@ -298,15 +305,17 @@ async def test_nobody_else_can_read_a_trace_and_no_key_stands_in_it(tmp_path: Pa
     assert stat.S_IMODE(place.path(view.id).stat().st_mode) == 0o600
 
 
+SHORT = st.text(max_size=12)
+"""Too short for a key."""
 JSON = st.recursive(
     st.none()
     | st.booleans()
     | st.integers(-9, 9)
-    | st.text()
+    | SHORT
     | st.sampled_from([KEY, f'"\n{KEY}\\', f"{KEY}\\"]),
     lambda inner: (
         st.lists(inner, max_size=4)
-        | st.dictionaries(st.text() | st.sampled_from(["file_path", KEY]), inner, max_size=4)
+        | st.dictionaries(SHORT | st.sampled_from(["file_path", KEY]), inner, max_size=4)
     ),
     max_leaves=12,
 )
@@ -336,20 +345,25 @@ def test_a_key_is_masked_in_json_within_json(before: str) -> None:
 
 
 @pytest.mark.anyio
-async def test_the_oldest_traces_make_room_and_no_other_file_does(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "size", "kept"), [(MAX_TRACES + 20, 0, MAX_TRACES - 1), (12, MAX_BYTES // 10, 10)]
+)
+async def test_the_oldest_traces_make_room_and_no_other_file_does(
+    tmp_path: Path, number: int, size: int, kept: int
+) -> None:
     place = at(tmp_path, says("Done."))
     place.traces.mkdir()
     (place.traces / "notes.txt").write_text("mine")
-    for number in range(MAX_TRACES + 20):
-        path = place.traces / f"old{number}.jsonl"
+    names = [f"old{each}.jsonl" for each in range(number)]
+    for age, name in enumerate(names):
+        path = place.traces / name
         path.touch()
-        os.utime(path, (number, number))
+        os.truncate(path, size)
+        os.utime(path, (age, age))
     async with place.open():
         view = await place.start()
-    kept = {path.name for path in place.traces.iterdir()}
-    assert len(kept) == MAX_TRACES + 1
-    assert {"notes.txt", f"{view.id}.jsonl", f"old{MAX_TRACES + 19}.jsonl"} <= kept
-    assert "old0.jsonl" not in kept
+    left = {path.name for path in place.traces.iterdir()}
+    assert left == {"notes.txt", f"{view.id}.jsonl", *names[-kept:]}
 
 
 # -- hostile files ------------------------------------------------------------------------------------

@@ -89,16 +89,16 @@ class Traces:
         known = self._known.get(job.id)
         return job.kind == KIND and (known is None or (job.state in FINAL and not known.is_over))
 
-    async def follow(self, job: str) -> None:
-        """Bring a job's trace up to its journal."""
+    async def follow(self, job: str, found: Job | None = None) -> None:
+        """Bring a job's trace up to its journal. ``found`` is the job as it stands, where that is known."""
         with anyio.CancelScope(shield=True):  # else the file and what is known of it could part
             async with self._lock:
                 try:
                     try:
-                        await self._bring_up(job)
+                        await self._bring_up(job, found)
                     except FileNotFoundError:  # somebody removed it
                         self.forget(job)
-                        await self._bring_up(job)
+                        await self._bring_up(job, found)
                 except OSError as error:
                     self.forget(job)
                     self._problem = (
@@ -110,20 +110,20 @@ class Traces:
                 else:
                     self._problem, self._is_told = "", False
 
-    async def _bring_up(self, job_id: str) -> None:
-        job = await self._engine.get(job_id)
-        if job is None or job.kind != KIND:
-            return
+    async def _bring_up(self, job_id: str, job: Job | None) -> None:
         path = self._folder / f"{job_id}{SUFFIX}"
         known = self._known.get(job_id)
         if known is None:
+            job = job or await self._engine.get(job_id)
+            if job is None or job.kind != KIND:
+                return
             known = await anyio.to_thread.run_sync(self._open, path, job)
             self._known[job_id] = known
             if len(self._known) > MAX_TRACES:
                 del self._known[next(iter(self._known))]
         while page := await self._engine.read(job_id, known.cursor):
             await anyio.to_thread.run_sync(self._write, path, page, known)
-        if job.state in FINAL and not known.is_over:
+        if job is not None and job.state in FINAL and not known.is_over:
             await anyio.to_thread.run_sync(_append, path, given_up_line(known.cursor, job))
             known.learn(known.cursor, GIVEN_UP)
 
@@ -242,7 +242,7 @@ class TracedEngine:
     async def get(self, job: str) -> Job | None:
         found = await self._engine.get(job)
         if found is not None and self._traces.lacks(found):
-            await self._traces.follow(job)
+            await self._traces.follow(job, found)
         return found
 
     async def find(
