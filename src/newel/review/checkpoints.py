@@ -31,8 +31,8 @@ from newel.review.ledger import (
     buffer,
 )
 from newel.review.patches import file_patch
-from newel.review.saving import Saver
-from newel.review.store import Before, Checkpoint, Ledger, LedgerError
+from newel.review.saving import Saver, saving_of
+from newel.review.store import Before, Checkpoint, Intent, Ledger, LedgerError
 from newel.review.takeback import Overlap, Step, restored_to, rewound, taken_back
 from newel.review.text import content_of, is_blob, lines_of
 
@@ -84,7 +84,7 @@ class Checkpoints:
     def __init__(self, ledger: Ledger, saver: Saver) -> None:
         self._ledger = ledger
         self._saver = saver
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     # -- taking them --------------------------------------------------------------------------------
 
@@ -200,20 +200,36 @@ class Checkpoints:
         found = (conflict for step in steps for conflict in step.conflicts)
         return msgspec.structs.replace(plan, files=files, conflicts=(*conflicts, *found))
 
-    async def rollback(self, plan: Plan) -> list[FileReview]:
+    async def rollback(self, plan: Plan, *, save: bool = False) -> list[FileReview]:
         """Do what a plan says, in the buffers; ``Saver.save`` brings it to the disk. Raises ``StaleRevision`` if a file's
         review has changed since the plan; then nothing has been changed.
+
+        ``save``: the caller does that at once, and ends the intent ``plan.run``; if it dies, ``Saver.recover`` does.
         """
-        checkpoint = await anyio.to_thread.run_sync(self.get, plan.checkpoint)
-        await anyio.to_thread.run_sync(self._check, plan)
-        if not plan.files:
-            return []
-        title = f"Rollback to before {checkpoint.title or checkpoint.id}"
-        own = await self.begin(plan.run, session=checkpoint.session, title=title)
-        await self.touch(own.id, *(file.path for file in plan.files), as_known=True)
-        return [
-            await anyio.to_thread.run_sync(self._roll_back, plan, checkpoint, file) for file in plan.files
-        ]
+        return await anyio.to_thread.run_sync(self._roll_back_all, plan, save)
+
+    def _roll_back_all(self, plan: Plan, save: bool) -> list[FileReview]:
+        with self._lock, self._ledger.batch():
+            checkpoint = self.get(plan.checkpoint)
+            self._check(plan)
+            if not plan.files:
+                return []
+            title = f"Rollback to before {checkpoint.title or checkpoint.id}"
+            own = self._begin(plan.run, checkpoint.session, title)
+            self._touch(own.id, [file.path for file in plan.files])
+            reviews = [self._roll_back(plan, checkpoint, file) for file in plan.files]
+            if save:
+                files = [saving_of(review, self.taken_back(plan, review)) for review in reviews]
+                self._ledger.begin_saving(Intent(id=plan.run, files=tuple(files)))
+            return reviews
+
+    def taken_back(self, plan: Plan, review: FileReview) -> list[str]:
+        """The hunks that a rollback has put into a file's review, for a save to bring them to the disk."""
+        swaps = [each.forward.hunks for each in self._ledger.entries(run=plan.run)]
+        made = {hunk.id for swap in swaps for hunk in swap.new} - {
+            hunk.id for swap in swaps for hunk in swap.old
+        }
+        return [hunk.id for hunk in review.hunks if hunk.id in made and hunk.state == "accepted"]
 
     def _check(self, plan: Plan) -> None:
         for file in plan.files:

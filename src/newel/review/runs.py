@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from functools import partial
 
+import anyio
 import anyio.to_thread
 
 from newel.agent.errors import WorkspaceError
@@ -61,18 +61,22 @@ class Project:
         """Take back what a plan says, on the disk. What cannot be written stays as it was, and can be tried again. Raises
         what ``Saver.save`` does.
         """
-        reviews = await self.checkpoints.rollback(plan)
-        entries = await anyio.to_thread.run_sync(partial(self.ledger.entries, run=plan.run))
-        made = made_by(entries)
-        chosen = {
-            review.path: [hunk.id for hunk in review.hunks if hunk.id in made and hunk.state == "accepted"]
-            for review in reviews
-        }
-        try:
-            return await self.saver.save(chosen)
-        except (ReviewError, WorkspaceError):
-            await anyio.to_thread.run_sync(self._drop, chosen)
-            raise
+        saved: list[Saved] = []
+        with anyio.CancelScope(shield=True):  # what was begun comes to its end, or is taken back
+            reviews = await self.checkpoints.rollback(plan, save=True)
+            chosen = await anyio.to_thread.run_sync(
+                lambda: {review.path: self.checkpoints.taken_back(plan, review) for review in reviews}
+            )
+            try:
+                saved += await self.saver.save(chosen)
+            except LedgerError:
+                raise  # nobody knows now what was marked as written: `Saver.recover` brings it to its end
+            except (ReviewError, WorkspaceError):
+                await anyio.to_thread.run_sync(self._drop, chosen)
+                await anyio.to_thread.run_sync(self.ledger.end_saving, plan.run)
+                raise
+            await anyio.to_thread.run_sync(self.ledger.end_saving, plan.run)
+        return saved
 
     def _drop(self, chosen: dict[str, list[str]]) -> None:
         for path, ids in chosen.items():

@@ -163,6 +163,11 @@ def _plan(review: FileReview, ids: Sequence[str]) -> _Plan:
     return _Plan(saving, before, after, content.blob if content else "")
 
 
+def saving_of(review: FileReview, ids: Sequence[str]) -> Saving:
+    """What an intent says of hunks that are about to be saved. Raises ``NotText``."""
+    return _plan(review, ids).saving
+
+
 def _has_all(review: FileReview, ids: Collection[str]) -> bool:
     return {hunk.id for hunk in review.hunks}.issuperset(ids)
 

@@ -1,0 +1,113 @@
+"""A program whose process dies, or whose system fails it, at a chosen one of the steps that it does to the disk."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+STRACE = shutil.which("strace")
+CALLS = (
+    "openat,write,pwrite64,fsync,fdatasync,rename,renameat,renameat2,link,linkat,unlink,unlinkat,ftruncate,"
+    "mkdir,mkdirat,fchmod"
+)
+ALL = "NEWEL_TESTS_ALL_STEPS" in os.environ
+KILLED = "signal=SIGKILL"
+
+needs_strace = pytest.mark.skipif(
+    STRACE is None and "NEWEL_TESTS_NEED_ALL" not in os.environ,
+    reason="strace is not here (Debian: apt-get install strace)",
+)
+
+_CALL = re.compile(r"^(\d+) +(\w+)\((.*)")
+
+
+class Step(NamedTuple):
+    """The ``number``-th ``call`` of a thread."""
+
+    call: str
+    number: int
+
+
+class Ran(NamedTuple):
+    """How a program ended: what it said, and whether the fault came to pass within the folder that it works on."""
+
+    said: str
+    complained: str
+    killed: bool
+    at: str
+
+    @contextlib.contextmanager
+    def noted(self, fault: str) -> Generator[None]:
+        """What goes wrong within says where the fault was."""
+        try:
+            yield
+        except Exception as error:
+            error.add_note(f"{fault}\n{self.at}\n{self.said}\n{self.complained[-3000:]}")
+            raise
+
+
+def steps(folder: Path, module: str, *words: str) -> list[Step]:
+    """What a program does to files below a folder, in its order."""
+    trace = folder.parent / "steps.trace"
+    ran = _run(folder, trace, [], module, *words)
+    assert ran.returncode == 0, ran.stderr
+    return list(_found(trace, folder))
+
+
+def _found(trace: Path, folder: Path) -> dict[Step, str]:
+    count: Counter[tuple[str, str]] = Counter()
+    found: dict[Step, str] = {}
+    for line in trace.read_text(errors="replace").splitlines():
+        if match := _CALL.match(line):
+            thread, call, rest = match.groups()
+            count[thread, call] += 1
+            if f"{folder}/" in rest or f"{folder}>" in rest:
+                found.setdefault(Step(call, count[thread, call]), line)
+    return found
+
+
+def some(found: Sequence[Step], most: int) -> list[Step]:
+    """So many of the steps, from the whole way; all of them if the environment says so."""
+    if ALL or len(found) <= most:
+        return list(found)
+    return [found[number * len(found) // most] for number in range(most)]
+
+
+def ran_with(fault: str, step: Step, folder: Path, module: str, *words: str) -> Ran:
+    """Run a program with a fault at one of its steps; ``fault`` is in the words of strace."""
+    trace = folder.parent / "fault.trace"
+    inject = ["-e", f"inject={step.call}:{fault}:when={step.number}"]
+    ended = _run(folder, trace, inject, module, *words)
+    killed = ended.returncode in {-9, 137}
+    lines = trace.read_text(errors="replace").splitlines()
+    hit = [line for line in lines if "(INJECTED)" in line] or (lines[-3:] if killed else [])
+    return Ran(ended.stdout, ended.stderr, killed, "\n".join(hit))
+
+
+def _run(
+    folder: Path, trace: Path, inject: Sequence[str], module: str, *words: str
+) -> subprocess.CompletedProcess[str]:
+    assert STRACE is not None
+    return subprocess.run(
+        [
+            *(STRACE, "-f", "-y", "-qq", "-o", str(trace), "-e", f"trace={CALLS}", *inject),
+            *(sys.executable, "-m", module, str(folder), *words),
+        ],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=25,
+    )

@@ -1,0 +1,129 @@
+"""If these fail, a crash or a disk that fails, at one certain step, leaves files and ledger apart or loses what was said."""
+
+from __future__ import annotations
+
+import shutil
+from functools import partial
+from pathlib import Path
+
+import anyio
+import pytest
+
+from newel.review.text import content_of, lines_of
+from tests.faults import review_child
+from tests.faults.review_child import NEW, OLD, ONE_BACK, Files, files
+from tests.faults.stepping import KILLED, Ran, needs_strace, ran_with, some, steps
+from tests.review_place import Place
+
+pytestmark = [pytest.mark.anyio, needs_strace]
+
+CHILD = "tests.faults.review_child"
+WAYS: dict[str, tuple[Files, Files]] = {
+    "apply": (OLD, NEW),
+    "rollback": (NEW, OLD),
+    "scoped": (NEW, ONE_BACK),
+    "undo": (NEW, OLD),
+}
+MOST = 10
+"""Steps of each way that are tried in the suite; `NEWEL_TESTS_ALL_STEPS=1` tries all."""
+
+
+@pytest.fixture(scope="session")
+def origins(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A job that awaits review, and one that was applied."""
+    folder = tmp_path_factory.mktemp("origins").resolve()
+    for name in ("waiting", "applied"):
+        (folder / name).mkdir()
+        anyio.run(partial(review_child.prepare, folder / name, applied=name == "applied"))
+    return folder
+
+
+def copied(origins: Path, folder: Path, what: str) -> Path:
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(origins / ("waiting" if what == "apply" else "applied"), folder)
+    return folder
+
+
+def assert_whole(project: Path, what: str) -> None:
+    start, end = WAYS[what]
+    for name, there in files(project).items():
+        assert there in {start[name], end[name]}, name
+
+
+def assert_agrees(at: Place) -> None:
+    """What the ledger takes for the files' content is their content."""
+    for name, there in files(at.root).items():
+        lines = lines_of(*there) if there else ()
+        assert content_of(at.ledger.get(name).base) == content_of(lines), name
+
+
+def assert_nothing_left(project: Path) -> None:
+    assert [path.name for path in project.rglob("*") if path.name.startswith(".")] == []
+
+
+async def assert_goes_on(folder: Path, what: str, *, died: bool) -> None:
+    """The next process finds all in order, the request made again comes to the same end, and that can be undone."""
+    start, end = WAYS[what]
+    at = review_child.place(folder)
+    async with at.open(working=False) as desk:
+        there = files(at.root)
+        assert_whole(at.root, what)
+        assert_agrees(at)
+        assert at.ledger.intents() == []
+        if died:  # what was begun has been finished; where it failed, that was told
+            assert there in (start, end)
+        if what == "apply":
+            status = (await desk.job((await at.engine.find(kind="review"))[-1].id)).status
+            assert status == "awaiting_review" or there == end
+            assert status == "completed" or there == start or not died
+    if what in {"apply", "rollback"} or there == start:
+        await review_child.do(folder, what)
+        there = files(at.root)
+    # An undo that could write some of the files only is a run of its own: the rest is taken back by name, as below.
+    assert there == end or (what == "undo" and not died)
+    async with at.open(working=False) as desk:
+        assert_agrees(at)
+        run = (await desk.checkpoints())[-1]
+        await desk.rollback(run.checkpoint_id, review_child.ALL_BACK)
+        await desk.save(list(OLD))
+        assert files(at.root) == OLD
+        assert_agrees(at)
+    assert_nothing_left(at.root)
+
+
+async def each_step(origins: Path, folder: Path, what: str, fault: str) -> list[Ran]:
+    """A process with the fault at one of its steps, and at another one, and so on; each on a project of its own."""
+    all_steps = steps(copied(origins, folder, what), CHILD, what)
+    assert files(folder / "project") == WAYS[what][1]
+    every: list[Ran] = []
+    for step in some(all_steps, MOST):
+        ran = ran_with(fault, step, copied(origins, folder, what), CHILD, what)
+        with ran.noted(f"{fault} at {step}"):
+            assert_whole(folder / "project", what)
+            assert ran.killed or ran.said
+            if "done" in ran.said:
+                assert files(folder / "project") == WAYS[what][1]
+            await assert_goes_on(folder, what, died=ran.killed)
+        every.append(ran)
+    return every
+
+
+@pytest.mark.slow  # forty processes are killed
+@pytest.mark.timeout(1000)
+@pytest.mark.parametrize("what", WAYS)
+async def test_a_process_that_dies_at_any_step_leaves_what_the_next_one_brings_to_its_end(
+    tmp_path: Path, origins: Path, what: str
+) -> None:
+    assert [ran for ran in await each_step(origins, tmp_path / "copy", what, KILLED) if ran.killed]
+
+
+@pytest.mark.slow  # eighty processes
+@pytest.mark.timeout(1000)
+@pytest.mark.parametrize("fault", ["error=ENOSPC", "error=EIO"])
+@pytest.mark.parametrize("what", WAYS)
+async def test_a_disk_that_fails_at_any_step_is_told_and_the_request_can_be_made_again(
+    tmp_path: Path, origins: Path, what: str, fault: str
+) -> None:
+    told = [ran for ran in await each_step(origins, tmp_path / "copy", what, fault) if "done" not in ran.said]
+    assert told
+    assert not any(ran.killed for ran in told)
