@@ -35,7 +35,7 @@ from newel.terminal import hunks as words
 from newel.terminal.words import listing, one_line, plural
 
 NOTHING_WAITS: Final = "Nothing waits for your decision."
-STOPPED: Final = "Nothing was written. What you decided stays decided; newel decide goes on."
+STOPPED: Final = "Nothing was written. What you decided stays decided; {call}decide goes on."
 
 QUESTION: Final = "Keep this hunk? [k,r,f,d,s,b,q,?] "
 HELP: Final = (
@@ -47,9 +47,10 @@ HELP: Final = (
     ("b", "back to the hunk before"),
     ("q", "stop here, and write what was kept"),
 )
-OVERRIDE: Final = "The file changed here since. Overwrite what stands there now? [y/N] "
-DROP: Final = "These lines are your own. Drop them? [y/N] "
-WHICH: Final = "You edited this. Drop only your lines (m), or all of it (a)? (Enter: neither) "
+OVERRIDE: Final = "Overwrite what stands there? [y/N] "
+DROP: Final = "Drop your own lines? [y/N] "
+WHICH: Final = "Drop only yours (m), or all (a)? [m,a] "
+"""Questions fit into 40 columns; what they are about is said before them."""
 
 Show = Callable[[str, str], None]
 """Shows a text; its second argument says what it is about, ``diff`` for one with a diff in it."""
@@ -111,9 +112,14 @@ def understood(verdict: Verdict, text: str) -> Wish:
 
 
 async def settle(
-    project: Project, choice: Choice, show: Show, confirm: Callable[[str], Awaitable[bool]]
+    project: Project,
+    choice: Choice,
+    show: Show,
+    confirm: Callable[[str], Awaitable[bool]],
+    *,
+    call: str = "newel ",
 ) -> Outcome:
-    """Carry a verdict out, if it is confirmed. Raises ``StaleRevision`` and ``LedgerError``."""
+    """Carry a verdict out, if it is confirmed; ``call`` stands before the commands that are named. Raises ``StaleRevision`` and ``LedgerError``."""
     about = words.describe_choice(choice)
     if not choice.picks:
         show(about or NOTHING_WAITS, "note")
@@ -124,11 +130,11 @@ async def settle(
     reviews = await decide(project, choice)
     if choice.verdict == "reject":
         gone, peeled = _rejected(choice)
-        parts = [words.describe_rejected(gone), words.describe_peeled(peeled)]
+        parts = [words.describe_rejected(gone, call), words.describe_peeled(peeled)]
         show("\n".join(part for part in parts if part), "note")
         return Outcome({}, gone, is_done=not choice.left)
     written = await write(project, reviews, choice.hunks)
-    show(words.describe_written(written), "note")
+    show(words.describe_written(written, call), "note")
     kept = {one.path: one.applied for one in written.saved}
     return Outcome(kept, {}, is_done=not (choice.left or written.problems))
 
@@ -146,11 +152,14 @@ def _rejected(choice: Choice) -> tuple[Counter[str], Counter[str]]:
 class Walk:
     """The way through what waits in a project. Use ``run``."""
 
-    def __init__(self, project: Project, show: Show, ask: Ask, *, columns: int = 80) -> None:
+    def __init__(
+        self, project: Project, show: Show, ask: Ask, *, columns: int = 80, call: str = "newel "
+    ) -> None:
         self._project = project
         self._show = show
         self._ask = ask
         self._columns = columns
+        self._call = call
         self._runs: Mapping[str, Checkpoint] = {}
         self._hunks: list[tuple[str, str]] = []
         self._kept: Mapping[str, int] = {}
@@ -181,10 +190,10 @@ class Walk:
         try:
             wanted = await self._decided()
         except anyio.get_cancelled_exc_class():
-            self._show(STOPPED, "note")
+            self._show(STOPPED.format(call=self._call), "note")
             raise
         if wanted is None:
-            self._show(STOPPED, "note")
+            self._show(STOPPED.format(call=self._call), "note")
         else:
             await self._write(wanted)
 
@@ -209,9 +218,9 @@ class Walk:
         self._is_done = not written.problems and (self._has_decided or bool(written.saved))
         left = sum(hunk.state == "pending" for review in found.reviews for hunk in review.hunks)
         parts = [
-            words.describe_written(written),
-            words.describe_rejected(self.outcome.rejected),
-            f"{plural(left, 'hunk')} left to decide: newel decide." if left else "",
+            words.describe_written(written, self._call),
+            words.describe_rejected(self.outcome.rejected, self._call),
+            f"{plural(left, 'hunk')} left to decide: {self._call}decide." if left else "",
         ]
         self._show("\n".join(part for part in parts if part) or "Nothing was decided.", "note")
 
@@ -267,8 +276,10 @@ class Walk:
     async def _verdict(self, verdict: Verdict, review: FileReview, hunk: Hunk) -> bool:
         """Decide on one hunk, with the question that it may need; False if it is still to be decided."""
         mine: Mine | None = None
-        if verdict == "keep" and hunk.conflict and not is_yes(await self._ask(OVERRIDE, "")):
-            return False
+        if verdict == "keep" and hunk.conflict:
+            self._show("The file changed here since this was proposed.", "note")
+            if not is_yes(await self._ask(OVERRIDE, "")):
+                return False
         if verdict == "reject" and hunk.has_user_layer:
             mine = await self._which(hunk)
             if mine is None:
@@ -279,6 +290,7 @@ class Walk:
     async def _which(self, hunk: Hunk) -> Mine | None:
         if is_users(hunk):
             return "base" if is_yes(await self._ask(DROP, "")) else None
+        self._show("You have edited what was proposed here.", "note")
         match (await self._ask(WHICH, "") or "").strip().lower():
             case "m":
                 return "peel"

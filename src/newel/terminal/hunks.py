@@ -48,8 +48,8 @@ def hunk_facts(hunk: Hunk, runs: Runs) -> str:
     return " · ".join([state, whose(hunk, runs), *(["large"] if hunk.oversized else [])])
 
 
-def describe_waiting(found: Found, runs: Runs) -> str:
-    """What waits for a decision, by file and hunk; nothing if nothing does."""
+def describe_waiting(found: Found, runs: Runs, call: str) -> str:
+    """What waits for a decision, by file and hunk; nothing if nothing does. ``call`` stands before commands."""
     blocks: list[str] = []
     rejected: list[str] = []
     for review in found.reviews:
@@ -60,10 +60,10 @@ def describe_waiting(found: Found, runs: Runs) -> str:
             if hunk.state != "rejected":
                 where = f"  {one_line(review.path)}  {hunk.id}  {hunk_facts(hunk, runs)}"
                 blocks.append(f"{where}\n{hunk_diff(review, hunk)}\n")
-    lines = [f"{plural(len(blocks), 'hunk')} to decide: newel decide\n", *blocks] if blocks else []
+    lines = [f"{plural(len(blocks), 'hunk')} to decide: {call}decide\n", *blocks] if blocks else []
     lines += describe_problems(found.problems)
     if rejected:
-        lines += ["Rejected; newel keep HUNK brings one back:", *rejected[:LISTED]]
+        lines += [f"Rejected; {call}keep HUNK brings one back:", *rejected[:LISTED]]
         lines += [f"  … and {plural(len(rejected) - LISTED, 'file')} more"] if len(rejected) > LISTED else []
     return "\n".join([*lines, ""]) if lines else ""
 
@@ -95,7 +95,7 @@ def to_be_written(reviews: Sequence[FileReview], hunks: Mapping[str, Sequence[st
     return "\n".join(["To be written:", *(row.rstrip() for row in rows)])
 
 
-def describe_written(written: Written) -> str:
+def describe_written(written: Written, call: str) -> str:
     """What was written, and what was not."""
     lines: list[str] = []
     if written.saved:
@@ -103,14 +103,14 @@ def describe_written(written: Written) -> str:
         lines.append(f"Kept {_counted({one.path: one.applied for one in written.saved})}: {names}.")
     lines += describe_problems(written.problems)
     if written.problems:
-        lines.append("What you kept there stays kept: newel decide offers to write it.")
+        lines.append(f"What you kept there stays kept: {call}decide offers to write it.")
     return "\n".join(lines)
 
 
-def describe_rejected(counts: Mapping[str, int]) -> str:
+def describe_rejected(counts: Mapping[str, int], call: str) -> str:
     """That so many hunks of files were rejected; nothing if none was."""
     names = ", ".join(one_line(path) for path in counts)
-    return f"Rejected {_counted(counts)}: {names}. newel keep HUNK brings one back." if counts else ""
+    return f"Rejected {_counted(counts)}: {names}. {call}keep HUNK brings one back." if counts else ""
 
 
 def describe_peeled(counts: Mapping[str, int]) -> str:

@@ -17,7 +17,7 @@ from newel.terminal.words import one_line, plural
 if TYPE_CHECKING:
     from newel.review.checkpoints import Plan
     from newel.review.deciding import Verdict
-    from newel.review.runs import Project, RunView
+    from newel.review.runs import Project, RunFile, RunView
     from newel.review.saving import Saved
     from newel.review.store import Checkpoint
     from newel.terminal.commands import Context
@@ -69,14 +69,16 @@ def describe_runs(runs: Sequence[RunView], left_out: Sequence[str] = ()) -> str:
     return "\n".join([*map(_describe_run, runs), *notes]) or NOTHING
 
 
-async def describe_project(project: Project, limit: int) -> str:
-    """What waits in a project, and its latest runs. Raises ``LedgerError``."""
+async def describe_project(project: Project, limit: int, *, call: str = "newel ") -> str:
+    """What waits in a project, and its latest runs; ``call`` is what stands before the commands that it names. Raises
+    ``LedgerError``.
+    """
     from newel.review.deciding import look, run_names
     from newel.review.runs import look_back
     from newel.terminal.hunks import describe_waiting
 
     runs = await anyio.to_thread.run_sync(run_names, project.ledger)
-    waiting = describe_waiting(await look(project), runs)
+    waiting = describe_waiting(await look(project), runs, call)
     told = describe_runs(await look_back(project, limit=limit), project.left_out)
     return "\n".join(part for part in (waiting, told) if part).rstrip("\n")
 
@@ -90,9 +92,12 @@ def _describe_run(run: RunView) -> str:
     if not run.files:
         lines.append("  nothing is left of it")
     # What waits altogether stands above, hunk by hunk.
-    waiting = {file.file_path for file in run.files if {hunk.state for hunk in file.hunks} == {"pending"}}
-    decided = (file for file in run.files if file.file_path not in waiting)
-    return "\n".join(lines) + "\n\n" + shortened("".join(file.patch for file in decided))
+    patches = [file.patch for file in run.files if not _is_all_waiting(file)]
+    return "\n".join(lines) + "\n\n" + shortened("".join(patches))
+
+
+def _is_all_waiting(file: RunFile) -> bool:
+    return bool(file.hunks) and all(hunk.state in {"pending", "accepted"} for hunk in file.hunks)
 
 
 def describe_plan(plan: Plan) -> str:
@@ -128,8 +133,14 @@ async def take_back(project: Project, plan: Plan, confirm: Confirm) -> list[Save
 
 
 def describe_saved(saved: Sequence[Saved]) -> str:
-    names = ", ".join(one_line(one.path) for one in saved)
-    return f"Taken back in {plural(len(saved), 'file')}: {names}."
+    """What was taken back on the disk, and where only what waited there was rejected."""
+    done = [one_line(one.path) for one in saved if one.applied]
+    waited = [one_line(one.path) for one in saved if not one.applied]
+    lines = [f"Taken back in {plural(len(done), 'file')}: {', '.join(done)}."] if done else []
+    lines += (
+        [f"Rejected what waited in {plural(len(waited), 'file')}: {', '.join(waited)}."] if waited else []
+    )
+    return "\n".join(lines)
 
 
 def for_the_model(title: str, saved: Sequence[Saved]) -> str:
@@ -159,7 +170,7 @@ def decided_for_the_model(outcome: Outcome) -> str:
 async def show_review(context: Context, _: str) -> None:
     """``/review``"""
     if project := await _project(context):
-        context.desk.renderer.note(await describe_project(project, LISTED), "diff")
+        context.desk.renderer.note(await describe_project(project, LISTED, call="/"), "diff")
 
 
 async def decide(context: Context, _: str) -> None:
@@ -169,7 +180,8 @@ async def decide(context: Context, _: str) -> None:
         return
     from newel.terminal.deciding import Walk
 
-    walk = Walk(project, context.desk.renderer.note, context.desk.ask, columns=context.desk.columns())
+    desk = context.desk
+    walk = Walk(project, desk.renderer.note, desk.ask, columns=desk.columns(), call="/")
     try:
         await walk.run()
     finally:  # who stops midway has decided so far all the same
@@ -201,7 +213,7 @@ async def _settle(context: Context, verdict: Verdict, text: str) -> None:
         return wish.yes or is_yes(await context.desk.ask(QUESTIONS[verdict], ""))
 
     choice = chosen(await look(project), wish.names, verdict, every=wish.every, mine=wish.mine)
-    await _tell_decided(context, await settle(project, choice, context.desk.renderer.note, confirm))
+    await _tell_decided(context, await settle(project, choice, context.desk.renderer.note, confirm, call="/"))
 
 
 async def _tell_decided(context: Context, outcome: Outcome) -> None:

@@ -100,7 +100,10 @@ class RichRenderer:
             self._draw()
 
     def note(self, text: str, code: str = "", /) -> None:
-        self._print("note", paint.with_diff(text) if code == "diff" else paint.Text(safe(text)))
+        if code == "diff":
+            self._print("text", paint.with_diff(text))
+        else:
+            self._print("note", paint.Text(safe(text)))
         self._draw()
 
     def echo(self, text: str) -> None:
