@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import socket
 
@@ -79,3 +80,21 @@ def test_ipv6_listens_too() -> None:
     listener = listen("::1", 0)
     assert listener.port > 0
     listener.close()
+
+
+@pytest.mark.anyio
+async def test_an_answer_is_sent_at_once_and_not_with_the_next_acknowledgement() -> None:
+    """Else every answer on a connection that is kept waits 40 ms, and so does every token of a stream."""
+    listener = listen("127.0.0.1", 0)
+    made: list[int] = []
+
+    def connected(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        taken: socket.socket = writer.get_extra_info("socket")
+        made.append(taken.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        writer.close()
+
+    async with await asyncio.start_server(connected, sock=listener.bound):
+        reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+        await reader.read()
+        writer.close()
+    assert made == [1]
