@@ -36,7 +36,7 @@ KINDS: Final[list[type]] = [
 """The structs that the routes name."""
 
 Id = Annotated[str, Path(max_length=64)]
-FilePath = Annotated[str, Query(description="Relative to the project.")]
+FilePath = Annotated[str, Query(max_length=4096, description="Relative to the project.")]
 T = TypeVar("T")
 
 

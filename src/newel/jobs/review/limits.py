@@ -25,7 +25,7 @@ class ReviewLimits(msgspec.Struct, frozen=True, kw_only=True):
     max_instruction_bytes: int = 256 << 10
     max_context_rows: int = 200
     max_context_bytes: int = 2 << 20
-    max_splices: int = 10_000
+    max_splices: int = 1_000
     max_edit_bytes: int = 2 << 20
     tools: ProjectLimits = ProjectLimits()
     hunks: HunkSize = HunkSize()

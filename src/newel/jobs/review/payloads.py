@@ -15,6 +15,8 @@ JobStatus = Literal["queued", "running", "waiting_for_user", "awaiting_review", 
 SessionStatus = Literal["active", "archived"]
 RollbackMode = Literal["hard_all", "scoped_selected"]
 
+Name = Annotated[str, Meta(max_length=4096)]
+"""A path, or an id, that somebody sends."""
 MAX_IDS = 100_000
 """Hunks that one request may name."""
 MAX_FILES = 10_000
@@ -35,9 +37,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class ContextRow(msgspec.Struct, frozen=True, kw_only=True):
     """Something that the model is shown with the instruction: a selection or a file, as the user saw it."""
 
-    id: str
+    id: Name
     kind: str = "selection"
-    file_path: str | None = None
+    file_path: Name | None = None
     start_line: int | None = None
     end_line: int | None = None
     content: str = ""
@@ -48,7 +50,7 @@ class ToolConfig(Request, frozen=True):
 
 
 class RunRequest(Request, frozen=True):
-    session_id: str
+    session_id: Name
     instruction: str
     context_rows: list[ContextRow] = []
     tool_config: ToolConfig = ToolConfig()
@@ -57,7 +59,7 @@ class RunRequest(Request, frozen=True):
 class ClarifyRequest(Request, frozen=True):
     """An answer to a question. None, or ``no_user_answer``, skips it."""
 
-    question_id: str
+    question_id: Name
     answer: str | None
 
 
@@ -68,9 +70,9 @@ class NoFields(Request, frozen=True):
 class ApplyRequest(Request, frozen=True):
     """The hunks of a job that are to be kept. All others of it are rejected."""
 
-    session_id: str
-    job_id: str
-    accepted_hunk_ids: Annotated[list[str], Meta(max_length=MAX_IDS)]
+    session_id: Name
+    job_id: Name
+    accepted_hunk_ids: Annotated[list[Name], Meta(max_length=MAX_IDS)]
 
 
 class Decision(Request, frozen=True):
@@ -79,10 +81,10 @@ class Decision(Request, frozen=True):
     ``rev`` is the revision that the decision was made on.
     """
 
-    file_path: str
+    file_path: Name
     rev: int
     action: Literal["accept", "reject", "reopen", "peel", "accept_all_file"]
-    hunk_id: str = ""
+    hunk_id: Name = ""
     mine: Mine | None = None
 
 
@@ -97,7 +99,7 @@ class Splice(Request, frozen=True):
 class EditRequest(Request, frozen=True):
     """What the user typed. All splices count in the buffer of revision ``rev``; they are apart from each other."""
 
-    file_path: str
+    file_path: Name
     rev: int
     splices: list[Splice]
 
@@ -105,14 +107,14 @@ class EditRequest(Request, frozen=True):
 class UndoRequest(Request, frozen=True):
     """The latest change of a file's buffer, which has revision ``rev``, is taken back, or made again."""
 
-    file_path: str
+    file_path: Name
     rev: int
 
 
 class SaveFile(Request, frozen=True):
     """``rev`` is the revision that was looked at; without one the file is saved as it is reviewed now."""
 
-    file_path: str
+    file_path: Name
     rev: int | None = None
 
 
@@ -126,7 +128,7 @@ class RollbackRequest(Request, frozen=True):
     """With ``dry_run`` nothing is changed: the answer says what would be, for the user to confirm."""
 
     mode: RollbackMode
-    hunk_ids: Annotated[list[str], Meta(max_length=MAX_IDS)] = []
+    hunk_ids: Annotated[list[Name], Meta(max_length=MAX_IDS)] = []
     dry_run: bool = False
 
 
