@@ -9,6 +9,7 @@ import stat
 from pathlib import Path
 from typing import Any, cast
 
+import anyio
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -177,14 +178,26 @@ async def test_a_trace_stays_when_its_job_is_forgotten(tmp_path: Path) -> None:
     assert replay(place.trace(first.id)).summary == "1"
 
 
+@pytest.mark.anyio
+async def test_a_trace_that_lacked_the_end_is_made_whole_before_its_job_is_forgotten(tmp_path: Path) -> None:
+    place = at(tmp_path, says("1"))
+    async with place.open():
+        job = (await place.start("First")).id
+    whole = place.path(job).read_bytes()
+    place.path(job).write_bytes(whole[: len(whole) // 2])
+    later = at(tmp_path, limits=ReviewLimits(completed_ttl_hours=0.0))
+    async with later.open() as desk:
+        with pytest.raises(NoSuchJob):
+            await desk.job(job)
+    assert place.path(job).read_bytes() == whole
+
+
 # -- the file -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[TracedPlace, str, bytes]:
     """A job that is over, and its trace."""
-    import anyio
-
     place = at(tmp_path_factory.mktemp("whole"), calls("read_file", file_path="a.md"), says("Done."))
 
     async def make() -> str:
@@ -201,8 +214,6 @@ def test_a_trace_that_a_process_left_torn_is_whole_when_the_job_is_looked_at_aga
     whole: tuple[TracedPlace, str, bytes], data: st.DataObject
 ) -> None:
     """Cut anywhere, with or without rubbish behind it, a byte spoilt, a line twice, or all of it gone."""
-    import anyio
-
     place, job, trace = whole
     ends = [at for at, byte in enumerate(trace, 1) if byte == ord("\n")]
     left = trace[: data.draw(st.integers(0, len(trace)) | st.sampled_from(ends), label="cut")]

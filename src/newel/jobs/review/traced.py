@@ -94,15 +94,11 @@ class Traces:
         with anyio.CancelScope(shield=True):  # else the file and what is known of it could part
             async with self._lock:
                 try:
-                    try:
-                        await self._bring_up(job, found)
-                    except FileNotFoundError:  # somebody removed it
-                        self.forget(job)
-                        await self._bring_up(job, found)
+                    await self._bring_up(job, found)
                 except OSError as error:
                     self.forget(job)
                     self._problem = (
-                        f"The trace of job {job} cannot be written to {self._folder}: {error.strerror}. "
+                        f"The trace of job {job} cannot be written to {self._folder}: {error.strerror or error}. "
                         "The job goes on without it; it is tried again with what happens next."
                     )
                 except EngineError:
@@ -231,6 +227,7 @@ class TracedEngine:
         return seq
 
     async def purge(self, job: str) -> bool:
+        await self.get(job)  # the last chance to see how it ended
         self._traces.forget(job)
         return await self._engine.purge(job)
 
