@@ -94,15 +94,20 @@ class Entry(Wire, frozen=True, kw_only=True):
 
 def delta(before: FileReview, after: FileReview) -> Delta:
     spans = [] if before.base is after.base else diff(before.base, after.base)
-    hunks, applied = _swap(before.hunks, after.hunks), _swap(before.applied, after.applied)
+    hunks = _swap(before.hunks, after.hunks)
     return Delta(
         base=tuple(
             Swap(a=span.a0, old=before.base[span.a0 : span.a1], new=after.base[span.b0 : span.b1])
             for span in spans
         ),
         hunks=HunksSwap(at=hunks[0], old=hunks[1], new=hunks[2]),
-        applied=AppliedSwap(at=applied[0], old=applied[1], new=applied[2]),
+        applied=applied_swap(before.applied, after.applied),
     )
+
+
+def applied_swap(before: tuple[Applied, ...], after: tuple[Applied, ...]) -> AppliedSwap:
+    at, old, new = _swap(before, after)
+    return AppliedSwap(at=at, old=old, new=new)
 
 
 def _swap(before: tuple[T, ...], after: tuple[T, ...]) -> tuple[int, tuple[T, ...], tuple[T, ...]]:
@@ -194,6 +199,15 @@ def entry(
         run=run,
         of=of,
     )
+
+
+def made_by(entries: Sequence[Entry]) -> set[str]:
+    """The hunks that came about by some changes."""
+    made: set[str] = set()
+    for each in entries:
+        for swap in (each.forward.hunks, each.forward.applied):
+            made |= {one.id for one in swap.new} - {one.id for one in swap.old}
+    return made
 
 
 def undo(review: FileReview, entries: Sequence[Entry], hash_before: str = "") -> tuple[FileReview, Entry]:

@@ -15,7 +15,7 @@ import anyio.to_thread
 
 from newel.agent.errors import WorkspaceError
 from newel.review.checkpoints import Checkpoints, Diff3, Plan, UnknownCheckpoint
-from newel.review.history import Entry, NothingToUndo
+from newel.review.history import NothingToUndo, made_by
 from newel.review.ledger import FileReview, ReviewError
 from newel.review.saving import Saved, Saver
 from newel.review.store import Checkpoint, Ledger, LedgerError
@@ -83,15 +83,6 @@ class Project:
             if any(hunk.id in ids for hunk in self.ledger.get(path).hunks):
                 with contextlib.suppress(NothingToUndo):  # the file changed meanwhile: it is left in review
                     self.ledger.undo(path)
-
-
-def made_by(entries: Sequence[Entry]) -> set[str]:
-    """The hunks that came about by some changes."""
-    made: set[str] = set()
-    for each in entries:
-        for swap in (each.forward.hunks, each.forward.applied):
-            made |= {one.id for one in swap.new} - {one.id for one in swap.old}
-    return made
 
 
 def hunk_ids(ledger: Ledger, checkpoint: Checkpoint) -> list[str]:

@@ -11,10 +11,10 @@ the same transaction, so that to read one costs nothing however long its history
 from __future__ import annotations
 
 import contextlib
-import hashlib
+import fcntl
+import os
 import sqlite3
 import threading
-import zlib
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,51 +25,12 @@ import msgspec
 
 from newel.agent.messages import Wire, new_id
 from newel.review.history import MOVES_BASE, Entry, Kind, entry, redo, undo
-from newel.review.ledger import FileReview, ReviewError, StaleRevision
-from newel.session.database import Format, connect, make_file, roll_back
+from newel.review.ledger import FileReview, StaleRevision
+from newel.review.tables import FILE, LEDGER, LedgerError, blob, hashes_in, pack, put, read_entry, unpack
+from newel.session.database import PRIVATE_FILE, connect, make_file, roll_back
 from newel.session.locate import make_private
 
-FILE = "ledger.db"
-
-MIGRATIONS: tuple[Sequence[str], ...] = (
-    (
-        # A review's base stands apart, as lines: it changes seldom, and may be long. `base` is its name, which no other has.
-        """
-        CREATE TABLE files (
-            path TEXT PRIMARY KEY, rev INTEGER NOT NULL, base TEXT NOT NULL, review BLOB NOT NULL
-        ) WITHOUT ROWID
-        """,
-        "CREATE TABLE entries (n INTEGER PRIMARY KEY, path TEXT NOT NULL, run TEXT NOT NULL, data BLOB NOT NULL)",
-        "CREATE INDEX entries_by_path ON entries (path, n)",
-        "CREATE INDEX entries_by_run ON entries (run, n)",
-        "CREATE TABLE checkpoints (n INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, data BLOB NOT NULL)",
-        "CREATE TABLE intents (id TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID",
-        "CREATE TABLE blobs (sha256 TEXT PRIMARY KEY, size INTEGER NOT NULL, data BLOB NOT NULL)",
-    ),
-    (
-        # Of a base that was saved over nothing is needed: the journal knows what it was.
-        "CREATE TABLE bases (path TEXT PRIMARY KEY, name TEXT NOT NULL, data BLOB NOT NULL)",
-        "INSERT INTO bases SELECT path, base, data FROM files JOIN blobs ON sha256 = base",
-        "ALTER TABLE entries ADD COLUMN kind TEXT NOT NULL DEFAULT ''",
-        "UPDATE entries SET kind = json_extract(CAST(data AS TEXT), '$.kind')",
-    ),
-)
-
-PACKED: Final = 4096
-"""Bytes from which on a piece of JSON is compressed."""
-
-
-class LedgerError(ReviewError):
-    """The ledger's file cannot be used."""
-
-
-LEDGER = Format(
-    "review ledger",
-    0x6E65776D,
-    MIGRATIONS,
-    error=LedgerError,
-    kept="your files stay as they are",
-)
+LOCK: Final = "ledger.lock"
 
 
 class Before(Wire, frozen=True, kw_only=True):
@@ -122,37 +83,58 @@ class _Read(NamedTuple):
     hash: str = ""
 
 
+_NOTHING: Final = _Read(FileReview(path=""), "")
+
+
 class Ledger:
     """Use ``open``. Methods block for as long as the disk takes; any thread may call them. Raise ``LedgerError``."""
 
-    def __init__(self, connection: sqlite3.Connection, path: str) -> None:
+    def __init__(self, connection: sqlite3.Connection, folder: Path | None, user: int | None) -> None:
+        self.folder = folder
         self._connection = connection
-        self._path = path
+        self._path = str(folder / FILE) if folder else "in memory"
+        self._user = user
         self._lock = threading.RLock()
+        self._claims: set[str] | None = None
         self._is_batch = False
-        self._last = _Read(FileReview(path=""), "")
+        self._last = _NOTHING
 
     @classmethod
     def open(cls, folder: Path | None) -> Self:
         """The ledger in a folder, which is made if need be; of memory alone for None."""
         path = folder / FILE if folder else None
-        try:
-            if folder is not None and path is not None:
-                make_private(folder)
-                make_file(path)
-            connection = connect(path)
-            LEDGER.migrate(connection, str(path))
-        except sqlite3.Error as error:
-            raise LEDGER.failure(str(path), error) from error
-        except OSError as error:
-            raise LedgerError(
-                f"{path} cannot be used: {error.strerror}. Set NEWEL_HOME to another folder."
-            ) from error
-        return cls(connection, str(path))
+        user: int | None = None
+        with contextlib.ExitStack() as opened:
+            try:
+                if folder is not None and path is not None:
+                    make_private(folder)
+                    make_file(path)
+                    user = os.open(
+                        folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE
+                    )
+                    opened.callback(os.close, user)
+                    fcntl.flock(user, fcntl.LOCK_SH)  # before anything is read: see `is_alone`
+                connection = connect(path)
+                opened.callback(connection.close)
+                connection.execute(
+                    "PRAGMA auto_vacuum = INCREMENTAL"
+                )  # says nothing of a file that has tables
+                LEDGER.migrate(connection, str(path))
+            except sqlite3.Error as error:
+                raise LEDGER.failure(str(path), error) from error
+            except OSError as error:
+                raise LedgerError(
+                    f"{path} cannot be used: {error.strerror}. Set NEWEL_HOME to another folder."
+                ) from error
+            opened.pop_all()
+        return cls(connection, folder, user)
 
     def close(self) -> None:
         with self._lock:
             self._connection.close()
+            if self._user is not None:
+                os.close(self._user)
+                self._user = None
 
     def __enter__(self) -> Self:
         return self
@@ -167,7 +149,7 @@ class Ledger:
     def paths(self) -> list[str]:
         """The files that the ledger knows of, by their names."""
         with self.reading() as connection:
-            return [row[0] for row in connection.execute("SELECT path FROM files ORDER BY path")]
+            return [row[0] for row in connection.execute("SELECT DISTINCT path FROM entries ORDER BY path")]
 
     def get(self, path: str) -> FileReview:
         """A file's review; one that was never heard of has no base yet, and revision 0."""
@@ -245,18 +227,24 @@ class Ledger:
                 return Changed(before, None)
             if after.base is not before.base or not base:
                 base = new_id()
-                lines = pack(msgspec.json.encode(after.base))
+                lines = self._packed(after.base)
                 connection.execute("INSERT OR REPLACE INTO bases VALUES (?, ?, ?)", (path, base, lines))
-            small = pack(msgspec.json.encode(msgspec.structs.replace(after, base=())))
+            small = self._packed(msgspec.structs.replace(after, base=()))
             connection.execute(
                 "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)", (path, after.rev, base, small)
             )
             connection.execute(
                 "INSERT INTO entries (path, run, kind, data) VALUES (?, ?, ?, ?)",
-                (path, made.run, made.kind, pack(msgspec.json.encode(made))),
+                (path, made.run, made.kind, self._packed(made)),
             )
             self._last = _Read(after, base, made.hash_after)
         return Changed(after, made)
+
+    def _packed(self, value: object) -> bytes:
+        data = msgspec.json.encode(value)
+        if self._claims is not None:
+            self._claims |= hashes_in(data)
+        return pack(data)
 
     def _get(self, connection: sqlite3.Connection, path: str) -> _Read:
         last = self._last
@@ -281,19 +269,19 @@ class Ledger:
         with self.writing() as connection:
             connection.execute(
                 "INSERT INTO checkpoints (id, data) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET data = excluded.data",
-                (checkpoint.id, msgspec.json.encode(checkpoint)),
+                (checkpoint.id, self._packed(checkpoint)),
             )
 
     def checkpoints(self) -> list[Checkpoint]:
         """All of them, the latest first."""
         with self.reading() as connection:
             rows = connection.execute("SELECT data FROM checkpoints ORDER BY n DESC")
-            return [msgspec.json.decode(row[0], type=Checkpoint) for row in rows]
+            return [msgspec.json.decode(unpack(row[0]), type=Checkpoint) for row in rows]
 
     def begin_saving(self, intent: Intent) -> None:
         """Say what is about to be written, before it is."""
         with self.writing() as connection:
-            connection.execute("INSERT INTO intents VALUES (?, ?)", (intent.id, msgspec.json.encode(intent)))
+            connection.execute("INSERT INTO intents VALUES (?, ?)", (intent.id, self._packed(intent)))
 
     def end_saving(self, intent_id: str) -> None:
         with self.writing() as connection:
@@ -303,19 +291,54 @@ class Ledger:
         """Saves that were begun and not ended."""
         with self.reading() as connection:
             rows = connection.execute("SELECT data FROM intents ORDER BY id")
-            return [msgspec.json.decode(row[0], type=Intent) for row in rows]
+            return [msgspec.json.decode(unpack(row[0]), type=Intent) for row in rows]
 
     # -- blobs ------------------------------------------------------------------------------------
 
     def put_blobs(self, blobs: Sequence[bytes]) -> list[str]:
         """Keep pieces of data, in one transaction; returns their SHA-256 in hexadecimal."""
         with self.writing() as connection:
-            return [_put(connection, data) for data in blobs]
+            names = [put(connection, data) for data in blobs]
+            if self._claims is not None:
+                self._claims.update(names)
+            return names
 
     def blob(self, sha256: str) -> bytes:
         """Raises ``LedgerError`` if there is none of that hash."""
         with self.reading() as connection:
-            return _blob(connection, sha256)
+            return blob(connection, sha256)
+
+    # -- for those who clear away what nothing refers to --------------------------------------------
+
+    @contextmanager
+    def claims(self) -> Generator[set[str]]:
+        """The hashes that this process puts into the ledger, or names in it, while the body runs."""
+        with self._lock:
+            self._claims = set()
+        try:
+            yield self._claims
+        finally:
+            self._claims = None
+
+    def is_alone(self) -> bool:
+        """Whether no other process has the ledger open. To be asked within ``writing``: then whoever opens it meanwhile
+        sees what is done there before they can rely on anything.
+        """
+        if self._user is None:
+            return True
+        try:
+            # For a moment the lock is nobody's; but only those ask who write, which is one at a time.
+            fcntl.flock(self._user, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        finally:
+            fcntl.flock(self._user, fcntl.LOCK_SH)
+        return True
+
+    def forget_last(self) -> None:
+        """Read the review anew that was read last."""
+        with self._lock:
+            self._last = _NOTHING
 
     # -- transactions -----------------------------------------------------------------------------
 
@@ -347,7 +370,7 @@ class Ledger:
                 yield self._connection
                 self._connection.execute("COMMIT")
             except BaseException:
-                self._last = _Read(FileReview(path=""), "")
+                self._last = _NOTHING
                 roll_back(self._connection)
                 raise
 
@@ -359,33 +382,3 @@ class Ledger:
             raise LedgerError(f"The review ledger {self._path} was closed.") from error
         except sqlite3.Error as error:
             raise LEDGER.failure(self._path, error) from error
-
-
-def pack(data: bytes) -> bytes:
-    """JSON as it is kept: what is long is compressed."""
-    return data if len(data) < PACKED else zlib.compress(data, 1)
-
-
-def unpack(data: bytes) -> bytes:
-    return data if data[:1] in {b"{", b"["} else zlib.decompress(data)
-
-
-def read_entry(data: bytes) -> Entry:
-    return msgspec.json.decode(unpack(data), type=Entry)
-
-
-def _put(connection: sqlite3.Connection, data: bytes) -> str:
-    name = hashlib.sha256(data).hexdigest()
-    if connection.execute("SELECT 1 FROM blobs WHERE sha256 = ?", (name,)).fetchone() is None:
-        packed = zlib.compress(data, 1)
-        connection.execute("INSERT INTO blobs VALUES (?, ?, ?)", (name, len(data), packed))
-    return name
-
-
-def _blob(connection: sqlite3.Connection, sha256: str) -> bytes:
-    row = connection.execute("SELECT data FROM blobs WHERE sha256 = ?", (sha256,)).fetchone()
-    if row is None:
-        raise LedgerError(f"The review ledger has no data of the hash {sha256}.")
-    with contextlib.suppress(zlib.error):
-        return zlib.decompress(row[0])
-    raise LedgerError(f"The data of the hash {sha256} in the review ledger is damaged.")

@@ -16,9 +16,6 @@ from newel.review.edits import edit
 from newel.review.history import NothingToUndo
 from newel.review.ledger import FileReview, Layer, StaleRevision, UnknownHunk, buffer
 from newel.review.store import (
-    FILE,
-    LEDGER,
-    MIGRATIONS,
     Before,
     Checkpoint,
     Intent,
@@ -26,6 +23,7 @@ from newel.review.store import (
     LedgerError,
     Saving,
 )
+from newel.review.tables import FILE, LEDGER, MIGRATIONS
 from newel.review.text import lines_of
 from newel.session.database import Format, connect
 
