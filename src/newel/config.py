@@ -15,7 +15,7 @@ name another server, but it never gets your key.
 **A stranger's server does not drive your machine.** Where only the project's ``.env`` names the server, and it is not
 this machine, ``approve`` is ``ask`` unless the command line says otherwise.
 
-**How much a review may use is yours to say.** Its limits (``ReviewLimits``) come from the environment
+**How much a review may use is yours to say.** Its limits (``ReviewSettings``) come from the environment
 (``NEWEL_REVIEW_MAX_SESSIONS`` is ``max_sessions`` of ``[review]``) and your ``config.toml``, never from a project's ``.env``.
 """
 
@@ -80,7 +80,7 @@ class Caps(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="came
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)]
 
 
-class ReviewLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ReviewSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The limits of review jobs that a user may set, by the names that they have everywhere; None is unsaid.
 
     What each of them bounds, and the defaults, stand in ``newel.jobs.review.limits``.
@@ -102,7 +102,7 @@ class ReviewLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     completed_ttl_hours: Annotated[float, msgspec.Meta(gt=0, le=1_000_000)] | None = None
 
 
-class ReviewFile(ReviewLimits, frozen=True, forbid_unknown_fields=True):
+class ReviewFile(ReviewSettings, frozen=True, forbid_unknown_fields=True):
     """``[review]``. ``record`` stands in the user's own file alone: no project switches recording off."""
 
     record: bool = True
@@ -155,7 +155,7 @@ class Settings(msgspec.Struct, frozen=True):
     models: dict[str, ModelFacts]
     origins: dict[str, str]
     record: bool = True
-    review: ReviewLimits = ReviewLimits()
+    review: ReviewSettings = ReviewSettings()
 
 
 def load(flags: Flags, *, cwd: Path, environ: Mapping[str, str]) -> Settings:
@@ -237,10 +237,10 @@ def _variables(place: str, environ: Mapping[str, str]) -> list[tuple[str, dict[s
 
 def _review_limits(
     environ: Mapping[str, str], file: ReviewFile, path: str, origins: dict[str, str]
-) -> ReviewLimits:
+) -> ReviewSettings:
     """The limits of reviews: each from the environment, else from the file."""
     found: dict[str, Any] = {}
-    for name in ReviewLimits.__struct_fields__:
+    for name in ReviewSettings.__struct_fields__:
         if (value := getattr(file, name)) is not None:
             found[name], origins[f"review.{name}"] = value, path
     for variable, text in environ.items():
@@ -248,19 +248,19 @@ def _review_limits(
             continue
         name = variable.removeprefix(REVIEW_PREFIX).lower()
         try:
-            given = msgspec.convert({name: text.strip()}, ReviewLimits, strict=False)
+            given = msgspec.convert({name: text.strip()}, ReviewSettings, strict=False)
         except msgspec.ValidationError as error:
             raise ConfigError(_bad_limit(variable, name, text)) from error
         found[name], origins[f"review.{name}"] = getattr(given, name), "environment"
-    return ReviewLimits(**found)
+    return ReviewSettings(**found)
 
 
 def _bad_limit(variable: str, name: str, text: str) -> str:
     """What is wrong with a variable, and what is allowed."""
-    if name not in ReviewLimits.__struct_fields__:
-        known = ", ".join(f"{REVIEW_PREFIX}{each.upper()}" for each in ReviewLimits.__struct_fields__)
+    if name not in ReviewSettings.__struct_fields__:
+        known = ", ".join(f"{REVIEW_PREFIX}{each.upper()}" for each in ReviewSettings.__struct_fields__)
         return f"environment: there is no setting {variable[:80]!r}. Unset it; there are {known}."
-    annotated, _ = get_args(get_type_hints(ReviewLimits, include_extras=True)[name])
+    annotated, _ = get_args(get_type_hints(ReviewSettings, include_extras=True)[name])
     kind, bounds = get_args(annotated)
     allowed = (
         f"a whole number from {bounds.ge} to {bounds.le:,}"

@@ -13,7 +13,7 @@ from newel.agent.errors import ConfigError
 from newel.app.review_limits import HUNKS, review_limits
 from newel.jobs.review.limits import ReviewLimits
 
-NAMES = config.ReviewLimits.__struct_fields__
+NAMES = config.ReviewSettings.__struct_fields__
 README = (Path(__file__).resolve().parents[3] / "README.md").read_text()
 
 
