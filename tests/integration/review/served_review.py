@@ -102,10 +102,16 @@ def review(folder: Path, *options: str) -> Generator[Review]:
     with running(SCENARIOS, strict=True) as model:
         newel = Newel(folder, model)
         make_traps(newel.project, folder / "outside")
-        with served(newel, "go", *options) as server:
-            made = Review(newel, server)
+        with served_review(newel, *options) as made:
             made.write(a=TEXT, b=TEXT)
             yield made
+
+
+@contextmanager
+def served_review(newel: Newel, *options: str, **environ: str) -> Generator[Review]:
+    """A server in a project as it is."""
+    with served(newel, "go", *options, **environ) as server:
+        yield Review(newel, server)
 
 
 def make_traps(project: Path, outside: Path) -> None:
