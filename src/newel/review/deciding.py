@@ -10,6 +10,7 @@ A decision is a change of the ledger; the files come after it. What cannot be wr
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, Literal, NamedTuple
@@ -204,8 +205,8 @@ def chosen(
     for word in words:
         if hunk := _by_id(found.reviews, word, exact=True):
             named.setdefault(hunk[0], set()).add(hunk[1])
-        elif word in paths:
-            whole.add(word)
+        elif (path := posixpath.normpath(word)) in paths:
+            whole.add(path)
         elif hunk := _by_id(found.reviews, word, exact=False):
             named.setdefault(hunk[0], set()).add(hunk[1])
         else:

@@ -148,8 +148,8 @@ def diff_block(diff: str, width: int) -> list[Text]:
 
 
 def with_diff(text: str) -> Text:
-    """Words with unified diffs among them, whose changed lines stand out."""
-    painted = Text(overflow="fold")
+    """Words with unified diffs among them, whose changed lines stand out. Lines stay whole, so that they can be copied."""
+    painted = Text(no_wrap=True, overflow="ignore")
     for number, line in enumerate(safe(text).split("\n")):
         style = ADDED if line.startswith("+") else REMOVED if line.startswith("-") else ""
         painted.append("\n" if number else "").append(line, style=DIM if line.startswith("@@") else style)

@@ -284,6 +284,19 @@ def test_a_person_who_says_no_keeps_the_files(with_model: Make) -> None:
     assert (newel.project / "a").exists()
 
 
+def test_ctrl_c_at_the_question_ends_the_command_at_once_and_changes_nothing(with_model: Make) -> None:
+    newel = with_model(scenario("go", bash("echo a > a"), {"content": "Done."}))
+    ran(newel, "go")
+    terminal = Terminal([str(BIN / "newel"), "undo"], newel.project, 100, 30, newel.environ)
+    try:
+        terminal.wait_for("Take this back?")
+        os.kill(terminal.process.pid, signal.SIGINT)
+        assert terminal.end() == 130
+    finally:
+        terminal.close()
+    assert (newel.project / "a").exists()
+
+
 def test_a_stopped_command_is_recorded(with_model: Make) -> None:
     newel = with_model(
         scenario("go", call("bash", command="echo a > a; sleep 30", timeout=1), {"content": "Done."})

@@ -102,7 +102,8 @@ def test_a_hunk_that_is_named_is_kept_whatever_its_state(name: str) -> None:
 def test_a_name_means_the_hunk_then_the_file_then_the_beginning_of_an_id() -> None:
     assert names(FOUND, ["h_10"], "keep") == ["h_10"]
     assert names(FOUND, ["h_1"], "keep") == ["h_10", "h_100"]
-    for unclear in ("h_", "", "h_7", "a", "a/b.py/", "/a/b.py"):
+    assert names(FOUND, ["./h_1"], "keep") == ["h_10", "h_100"]
+    for unclear in ("h_", "", "h_7", "a", "a/b.pyc", "/a/b.py", "../a/b.py"):
         with pytest.raises(UnknownHunk):
             names(FOUND, ["h_10", unclear], "keep")
 
