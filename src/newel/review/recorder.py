@@ -23,6 +23,7 @@ from newel.agent.messages import new_id, now
 from newel.review.bases import rebased
 from newel.review.interrupted import INDEX, Known, Note, Notes, touched
 from newel.review.ledger import Applied, FileReview, Hunk, Layer, Lines, ReviewError, render
+from newel.review.purging import in_background
 from newel.review.runs import Project
 from newel.review.saving import LARGEST, OutsideProject, checked_path
 from newel.review.store import Before, Checkpoint, Ledger
@@ -40,6 +41,9 @@ CLOCK: Final = 20_000_000
 
 IN_MEMORY: Final = 64 << 20
 """Bytes of copies that a ledger in memory may take for commands."""
+
+BATCH: Final = 200
+"""Changes of files that are put down at once; other processes wait for so long."""
 
 
 class TooLarge(ReviewError):
@@ -86,6 +90,8 @@ class Recorder:
         self._notes = notes
         self._snapshots = snapshots
         self._is_taken = False
+        self.untold: list[str] = []
+        """What a person should know, to be told with the next effect."""
         self._running: list[Effect] = []
         self._lock = anyio.Lock()
         """Held while files are looked at, and while one is written: what is found then is no command's doing."""
@@ -111,6 +117,7 @@ class Recorder:
         except BaseException:
             recorder.close()
             raise
+        in_background(ledger, recorder.untold.append)
         return recorder
 
     def close(self) -> None:
@@ -121,6 +128,7 @@ class Recorder:
     def let_go(self) -> None:
         """Watch no longer."""
         self._snapshots.close()
+        self._notes.close()
 
     # -- effects ------------------------------------------------------------------------------------
 
@@ -164,6 +172,8 @@ class Recorder:
             finally:
                 self._lock.release()
         self._notes.drop(effect.note)
+        while self.untold:
+            effect.notices.append(self.untold.pop())
         return effect.notices
 
     async def _look(self) -> None:
@@ -328,13 +338,18 @@ class Done:
         return []
 
     def _put(self, run: str, changes: Sequence[FileChange]) -> None:
-        for change in changes:
-            before = lines_of_state(self._ledger, change.before)
-            after = lines_of_state(self._ledger, change.after)
-            # What others did to the file until then is no part of what the run did.
-            self._ledger.change(change.path, "rebase", partial(rebased, base=before))
-            made = partial(recorded, before=before, after=after, run=run)
-            self._ledger.change(change.path, "record", made, run=run)
+        for at in range(0, len(changes), BATCH):
+            with self._ledger.batch():
+                for change in changes[at : at + BATCH]:
+                    self._put_one(run, change)
+
+    def _put_one(self, run: str, change: FileChange) -> None:
+        before = lines_of_state(self._ledger, change.before)
+        after = lines_of_state(self._ledger, change.after)
+        # What others did to the file until then is no part of what the run did.
+        self._ledger.change(change.path, "rebase", partial(rebased, base=before))
+        made = partial(recorded, before=before, after=after, run=run)
+        self._ledger.change(change.path, "record", made, run=run)
 
 
 def _hash(state: State | None) -> str:

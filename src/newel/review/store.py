@@ -344,13 +344,15 @@ class Ledger:
 
     @contextmanager
     def batch(self) -> Generator[None]:
-        """Several changes at once: all are on the disk with the end of the body, or none if it raises."""
+        """Several changes at once: all are on the disk with the end of the body, or none if it raises. A batch within
+        another one is part of it.
+        """
         with self.writing():
-            self._is_batch = True
+            outer, self._is_batch = self._is_batch, True
             try:
                 yield
             finally:
-                self._is_batch = False
+                self._is_batch = outer
 
     @contextmanager
     def reading(self) -> Generator[sqlite3.Connection]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -29,11 +30,13 @@ from newel.review.decisions import accept, reject
 from newel.review.history import patched
 from newel.review.ledger import FileReview, buffer
 from newel.review.purging import Keep, in_background, purge
+from newel.review.recorder import Recorder
 from newel.review.runs import hunk_ids
 from newel.review.store import LOCK, Before, Checkpoint, Ledger
 from newel.review.tables import LedgerError
 from newel.review.text import lines_of
 from newel.review.views import checkpoint_view
+from newel.workspace.local import LocalWorkspace
 from newel.workspace.snapshots import Snapshots
 from tests.unit.review.project import Project
 
@@ -431,3 +434,18 @@ async def test_what_waited_when_a_run_began_waits_again_after_its_rollback_whate
             ("early", "pending"),
             ("", "accepted"),
         }
+
+
+@pytest.mark.anyio
+async def test_a_project_that_is_opened_forgets_what_is_old(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    folder = tmp_path / "ledger"
+    with Ledger.open(folder) as ledger:
+        a_run(ledger, 1, created=later(-99))
+        for number in range(2, 202):
+            a_run(ledger, number, created=later(-50))
+    os.utime(folder / LOCK, (1, 1))
+    recorder = await Recorder.open(LocalWorkspace(str(tmp_path / "project")), folder)
+    ledger = recorder.project.ledger
+    assert await anyio.to_thread.run_sync(waited, lambda: len(ledger.checkpoints()) == 200)
+    recorder.close()
