@@ -81,9 +81,10 @@ Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)]
 
 
 class ReviewSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The limits of review jobs that a user may set, by the names that they have everywhere; None is unsaid.
+    """The limits of reviews that a user may set, by the names that they have everywhere; None is unsaid.
 
-    What each of them bounds, and the defaults, stand in ``newel.jobs.review.limits``.
+    What each of them bounds, and the defaults, stand in ``newel.jobs.review.limits``; those of the copy that an agent under
+    review works in, in ``newel.workspace.mirror``.
     """
 
     max_tool_calls_per_job: Count | None = None
@@ -100,6 +101,8 @@ class ReviewSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_jobs_per_session: Annotated[int, msgspec.Meta(ge=1, le=10_000)] | None = None
     max_events_per_job: Count | None = None
     completed_ttl_hours: Annotated[float, msgspec.Meta(gt=0, le=1_000_000)] | None = None
+    max_copy_files: Count | None = None
+    max_copy_bytes: Annotated[int, msgspec.Meta(ge=1)] | None = None
 
 
 class ReviewFile(ReviewSettings, frozen=True, forbid_unknown_fields=True):

@@ -12,9 +12,13 @@ from newel.agent.errors import ConfigError
 if TYPE_CHECKING:
     from newel.config import Settings
     from newel.jobs.review.limits import ReviewLimits
+    from newel.review.proposal import HunkSize
+    from newel.workspace.mirror import MirrorLimits
 
 HUNKS = {"max_hunk_lines": "lines", "max_hunk_bytes": "bytes"}
 """The size of a hunk, by the names that it has in settings."""
+COPY = {"max_copy_files": "files", "max_copy_bytes": "size"}
+"""The largest copy of a project, likewise."""
 
 
 def review_limits(settings: Settings) -> ReviewLimits:
@@ -22,12 +26,10 @@ def review_limits(settings: Settings) -> ReviewLimits:
     where two settings contradict each other.
     """
     from newel.jobs.review.limits import ReviewLimits
-    from newel.review.proposal import HunkSize
     from newel.tools.project import ProjectLimits
 
-    given = {
-        name: value for name, value in msgspec.structs.asdict(settings.review).items() if value is not None
-    }
+    given = _given(settings)
+    _taken(given, COPY)
     tools = ProjectLimits(**_taken(given, ProjectLimits.__struct_fields__))
     if tools.max_search_results_default > tools.max_search_results_cap:
         raise ConfigError(
@@ -37,10 +39,31 @@ def review_limits(settings: Settings) -> ReviewLimits:
     tools = msgspec.structs.replace(
         tools, max_read_bytes_cap=max(tools.max_read_bytes_cap, tools.max_read_bytes_default)
     )
-    sizes = {HUNKS[name]: value for name, value in _taken(given, HUNKS).items()}
-    limits = ReviewLimits(tools=tools, hunks=HunkSize(**sizes), **given)
+    _taken(given, HUNKS)
+    limits = ReviewLimits(tools=tools, hunks=hunk_size(settings), **given)
     cap = max(limits.max_tool_calls_cap, limits.max_tool_calls_per_job)
     return msgspec.structs.replace(limits, max_tool_calls_cap=cap)
+
+
+def hunk_size(settings: Settings) -> HunkSize:
+    """The largest hunk that is shown in one piece."""
+    from newel.review.proposal import HunkSize
+
+    given = _given(settings)
+    return HunkSize(**{HUNKS[name]: value for name, value in _taken(given, HUNKS).items()})
+
+
+def copy_limits(settings: Settings) -> MirrorLimits:
+    """The largest project that an agent under review gets a copy of."""
+    from newel.workspace.mirror import MirrorLimits
+
+    given = _given(settings)
+    return MirrorLimits(**{COPY[name]: value for name, value in _taken(given, COPY).items()})
+
+
+def _given(settings: Settings) -> dict[str, Any]:
+    said = msgspec.structs.asdict(settings.review)
+    return {name: value for name, value in said.items() if value is not None}
 
 
 def _taken(given: dict[str, Any], names: Collection[str]) -> dict[str, Any]:

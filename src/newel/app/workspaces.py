@@ -42,9 +42,16 @@ def open_workspaces(settings: Settings, model: Model, recorders: Recorders | Non
     recording = RecordingWorkspace(local, recorders)
     if not is_reviewed:
         return Workspaces(recording, recording, None)
+    from newel.app.review_limits import copy_limits, hunk_size
     from newel.review.isolation import IsolatedWorkspace
 
-    isolated = IsolatedWorkspace.open(recording, settings.home, limits=limits)
+    isolated = IsolatedWorkspace.open(
+        recording,
+        settings.home,
+        limits=limits,
+        copied=copy_limits(settings),
+        hunks=hunk_size(settings),
+    )
     return Workspaces(recording, recording, isolated)
 
 

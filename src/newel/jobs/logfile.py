@@ -31,7 +31,7 @@ HEAD, TAIL = 2_000, 6_000
 SHORTEST_SECRET = 6
 """Characters: what is shorter may be a part of any word."""
 
-_KEY = (
+KEY = (
     r"\b(?:sk|pk|rk|ghp|gho|ghs|ghu|github_pat|glpat|xox[abprs]|hf|AKIA|ASIA|AIza)[-_]?[A-Za-z0-9_-]{16,}"
     r"|(?i:bearer) +[A-Za-z0-9._~+/-]{16,}=*"
 )
@@ -108,7 +108,7 @@ class RunLog:
         """Without secrets, inert, and not too long."""
         for secret in self._secrets:
             text = text.replace(secret, masked(secret))
-        text = re.sub(_KEY, lambda found: masked(found[0]), text)
+        text = re.sub(KEY, lambda found: masked(found[0]), text)
         return inert(shorten(text, HEAD, TAIL))
 
 

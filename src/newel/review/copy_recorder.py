@@ -9,7 +9,7 @@ import anyio.to_thread
 from newel.agent.errors import WorkspaceError
 from newel.review.interrupted import Notes
 from newel.review.ledger import FileReview, ReviewError, buffer
-from newel.review.proposal import DEFAULT_SIZE
+from newel.review.proposal import HunkSize
 from newel.review.recorder import Recorder, hunk_id, lines_of_state
 from newel.review.runs import Project
 from newel.review.staging import staged
@@ -20,18 +20,19 @@ from newel.workspace.port import Workspace
 from newel.workspace.snapshots import FileChange, Snapshots
 
 
-def recorder_of_copy(workspace: Workspace, project: Project, mirror: Mirror) -> Recorder:
+def recorder_of_copy(workspace: Workspace, project: Project, mirror: Mirror, hunks: HunkSize) -> Recorder:
     """Watches the copy; what a killed process had not put down there is gone with the copy."""
     snapshots = Snapshots(workspace.root, project.ledger)
-    return Recorder(workspace, project, Proposed(project, mirror), snapshots, Notes(None))
+    return Recorder(workspace, project, Proposed(project, mirror, hunks), snapshots, Notes(None))
 
 
 class Proposed:
     """A change of the copy is a proposal for the project's file."""
 
-    def __init__(self, project: Project, mirror: Mirror) -> None:
+    def __init__(self, project: Project, mirror: Mirror, size: HunkSize) -> None:
         self._project = project
         self._mirror = mirror
+        self._size = size
 
     def new(self, changes: Sequence[FileChange], *, since: str) -> list[FileChange]:
         """All of them: the copy is one agent's alone."""
@@ -58,7 +59,7 @@ class Proposed:
 
         def make(review: FileReview) -> FileReview:
             nonlocal left_out
-            done = staged(review, before=before, after=after, run=run, new_id=hunk_id, size=DEFAULT_SIZE)
+            done = staged(review, before=before, after=after, run=run, new_id=hunk_id, size=self._size)
             left_out = done.left_out
             return done.review
 

@@ -29,6 +29,7 @@ from newel.workspace.port import Completed, Entry, FileInfo, OnOutput, Workspace
 from newel.workspace.process import Limits
 
 if TYPE_CHECKING:
+    from newel.review.proposal import HunkSize
     from newel.review.recorder import Recorder
     from newel.session.coding_agent import CodingAgent
 
@@ -42,9 +43,10 @@ LEAKED: Final = "A command named the project's own folder and changed files ther
 class IsolatedWorkspace:
     """Fulfils ``newel.workspace.port.Workspace`` over a copy of the project that ``outer`` is of. Use ``open``."""
 
-    def __init__(self, outer: RecordingWorkspace, mirror: Mirror, limits: Limits) -> None:
+    def __init__(self, outer: RecordingWorkspace, mirror: Mirror, limits: Limits, hunks: HunkSize) -> None:
         self._outer = outer
         self._mirror = mirror
+        self._hunks = hunks
         self._inner = RecordingWorkspace(LocalWorkspace(mirror.root, limits=limits), self)
         self._recorder: Recorder | None = None
         self._opening = anyio.Lock()
@@ -58,11 +60,14 @@ class IsolatedWorkspace:
         home: Path,
         *,
         limits: Limits,
-        mirror_limits: MirrorLimits | None = None,
+        copied: MirrorLimits,
+        hunks: HunkSize,
     ) -> IsolatedWorkspace:
-        """The copy is made with its first use, in Newel's folder ``home``. Raises ``WorkspaceError``."""
-        mirror = Mirror.open(home / "copies", outer.root, limits=mirror_limits, left_out=[str(home)])
-        return cls(outer, mirror, limits)
+        """The copy is made in Newel's folder ``home``, as soon as a run begins. ``limits`` are those of its commands, ``copied`` of
+        the project, ``hunks`` of what is proposed. Raises ``WorkspaceError``.
+        """
+        mirror = Mirror.open(home / "copies", outer.root, limits=copied, left_out=[str(home)])
+        return cls(outer, mirror, limits, hunks)
 
     def attend(self, agent: CodingAgent) -> None:
         """As ``RecordingWorkspace.attend``, which is called for the project's own files too."""
@@ -81,7 +86,7 @@ class IsolatedWorkspace:
                 from newel.review.copy_recorder import recorder_of_copy
 
                 project = (await self._outer.recorder()).project
-                self._recorder = recorder_of_copy(workspace, project, self._mirror)
+                self._recorder = recorder_of_copy(workspace, project, self._mirror, self._hunks)
                 weakref.finalize(self, self._recorder.let_go)
             return self._recorder
 

@@ -44,6 +44,9 @@ class MirrorLimits(msgspec.Struct, frozen=True, kw_only=True):
     size: int = 2 << 30
 
 
+DEFAULTS: Final = MirrorLimits()
+
+
 class Content(NamedTuple):
     """A file as it shall be, whatever the project has; ``mode`` are its permission bits."""
 
@@ -64,7 +67,10 @@ class _Signature(NamedTuple):
 class Mirror:
     """Use ``open``. ``update`` blocks. Methods raise ``WorkspaceError``."""
 
-    def __init__(self, project: str, place: Path, lock: int, left_out: Iterable[str]) -> None:
+    def __init__(
+        self, project: str, place: Path, lock: int, limits: MirrorLimits, left_out: Iterable[str]
+    ) -> None:
+        self._limits = limits
         top = top_of(project)
         self._project = project
         self._top = top
@@ -77,7 +83,6 @@ class Mirror:
         self._ignored: frozenset[str] = frozenset()
         self._cleared: set[str] = set()
         self._has_repository = False
-        self.limits = MirrorLimits()
         self._notices: list[str] = []
         self._working = threading.Lock()
         self._has_begun = False
@@ -86,7 +91,7 @@ class Mirror:
 
     @classmethod
     def open(
-        cls, folder: Path, project: str, *, limits: MirrorLimits | None = None, left_out: Iterable[str] = ()
+        cls, folder: Path, project: str, *, limits: MirrorLimits = DEFAULTS, left_out: Iterable[str] = ()
     ) -> Self:
         """An empty copy of the project in ``folder``; what dead processes have left there goes. ``left_out`` are absolute paths
         that are not copied, such as that of ``folder`` itself.
@@ -95,11 +100,10 @@ class Mirror:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             _sweep(folder)
             place, lock = _place_in(folder, Path(project).name)
-            mirror = cls(project, place, lock, [str(folder), *left_out])
+            mirror = cls(project, place, lock, limits, [str(folder), *left_out])
             Path(mirror.root).mkdir(parents=True)
         except OSError as error:
             raise WorkspaceError(f"Cannot make a copy of {project} in {folder}: {error.strerror}.") from error
-        mirror.limits = limits or mirror.limits
         return mirror
 
     def begin(self) -> None:
@@ -173,11 +177,12 @@ class Mirror:
         return found
 
     def _most(self) -> str:
-        return f"{self.limits.files:,} files or {self.limits.size >> 20:,} MiB"
+        return f"{self._limits.files:,} files or {self._limits.size >> 20:,} MiB"
 
     def _fits(self, found: Mapping[str, _Signature]) -> bool:
         return (
-            len(found) <= self.limits.files and sum(seen.size for seen in found.values()) <= self.limits.size
+            len(found) <= self._limits.files
+            and sum(seen.size for seen in found.values()) <= self._limits.size
         )
 
     def _asked_ignored(self) -> list[str]:

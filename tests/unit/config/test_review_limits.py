@@ -10,7 +10,7 @@ import pytest
 
 from newel import config
 from newel.agent.errors import ConfigError
-from newel.app.review_limits import HUNKS, review_limits
+from newel.app.review_limits import COPY, HUNKS, copy_limits, review_limits
 from newel.jobs.review.limits import ReviewLimits
 
 NAMES = config.ReviewSettings.__struct_fields__
@@ -26,11 +26,17 @@ def load(tmp_path: Path, toml: str = "", dotenv: str = "", **environ: str) -> co
     return config.load(config.Flags(), cwd=cwd, environ={"NEWEL_HOME": str(home), **environ})
 
 
-def in_force(limits: ReviewLimits, name: str) -> float:
+def in_force(settings: config.Settings, name: str) -> float:
     """A limit by the name that it has in settings."""
-    for part in (limits, limits.tools, limits.hunks):
-        if hasattr(part, HUNKS.get(name, name)):
-            return getattr(part, HUNKS.get(name, name))
+    limits, copied = review_limits(settings), copy_limits(settings)
+    for part, own in (
+        (limits, name),
+        (limits.tools, name),
+        (limits.hunks, HUNKS.get(name)),
+        (copied, COPY.get(name)),
+    ):
+        if own is not None and hasattr(part, own):
+            return getattr(part, own)
     raise AssertionError(name)
 
 
@@ -42,10 +48,10 @@ def test_nothing_said_means_the_documented_defaults(tmp_path: Path) -> None:
 def test_each_limit_can_be_set_in_the_file_and_the_environment_wins(tmp_path: Path, name: str) -> None:
     toml = f"[review]\n{name} = 31"
     settings = load(tmp_path, toml)
-    assert in_force(review_limits(settings), name) == 31
+    assert in_force(settings, name) == 31
     assert settings.origins[f"review.{name}"].endswith("config.toml")
     settings = load(tmp_path, toml, **{f"NEWEL_REVIEW_{name.upper()}": " 32 "})
-    assert in_force(review_limits(settings), name) == 32
+    assert in_force(settings, name) == 32
     assert settings.origins[f"review.{name}"] == "environment"
 
 
@@ -102,8 +108,9 @@ def test_a_default_above_a_fixed_cap_is_not_cut_silently(tmp_path: Path) -> None
     assert limits.tools.max_read_bytes_cap == 1_000_000
 
 
-def test_the_readme_names_each_limit_with_its_default() -> None:
+def test_the_readme_names_each_limit_with_its_default(tmp_path: Path) -> None:
+    settings = load(tmp_path)
     told = dict(re.findall(r"^\| `(\w+)` \| ([\d,.]+)", README, re.MULTILINE))
     told = {name: value.replace(",", "") for name, value in told.items() if name in NAMES}
-    assert told == {name: f"{in_force(ReviewLimits(), name):g}" for name in NAMES}
+    assert told == {name: f"{in_force(settings, name):.15g}" for name in NAMES}
     assert msgspec.structs.asdict(config.ReviewFile()).keys() == {*NAMES, "record"}

@@ -31,9 +31,7 @@ def mirrored(tmp_path: Path, project: Path) -> Iterator[Open]:
     opened: list[Mirror] = []
 
     def open_one(of: Path = project, **limits: int) -> Mirror:
-        opened.append(
-            Mirror.open(tmp_path / "copies", str(of), limits=MirrorLimits(**limits) if limits else None)
-        )
+        opened.append(Mirror.open(tmp_path / "copies", str(of), limits=MirrorLimits(**limits)))
         return opened[-1]
 
     yield open_one

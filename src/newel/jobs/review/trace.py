@@ -22,7 +22,7 @@ from newel.agent.errors import NewelError
 from newel.config import masked
 from newel.jobs.engine import Job
 from newel.jobs.logfile import (
-    _KEY,  # pyright: ignore[reportPrivateUsage] — one list of what keys look like, and it has no public name
+    KEY,
     SHORTEST_SECRET,
 )
 from newel.jobs.review.fold import JobState
@@ -210,7 +210,7 @@ def without_keys(text: bytes, secrets: Sequence[str]) -> bytes:
                 inert = inert.replace(secret, masked(secret))
         # A key begins where a word does, also behind an escape, whose letter is no part of the word.
         pieces = re.split(_ESCAPES, inert)
-        inert = "".join(re.sub(_KEY, lambda key: masked(key[0]), piece) for piece in pieces)
+        inert = "".join(re.sub(KEY, lambda key: masked(key[0]), piece) for piece in pieces)
         return found[0] if inert == string else to_json(inert)
 
     return re.sub(_STRINGS, mask, text)
