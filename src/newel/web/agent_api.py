@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from newel.agent.errors import NewelError
 from newel.jobs.review import payloads as p
-from newel.jobs.review.errors import BadRequest, Unprocessable, status_of
+from newel.jobs.review.errors import BadRequest, Unprocessable, problem
 from newel.jobs.review.limits import ReviewLimits
 from newel.review.views import CheckpointView, FileView
 from newel.tools.project.clarifying import NO_USER_ANSWER
@@ -72,7 +72,8 @@ async def _looked(desk: Desk, look: Callable[[ReviewDesk], Awaitable[object]]) -
     try:
         return Json(await look(await desk()))
     except NewelError as error:
-        return failed(status_of(error), error.code, str(error))
+        status, told = problem(error)
+        return failed(status, told.code, told.message)
 
 
 async def _done(

@@ -1,0 +1,160 @@
+"""docs/review-api.md says what /api/agent has: no endpoint, event, field or code is missing from it or invented by it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import get_args
+
+import anyio
+import pytest
+from fastapi import FastAPI
+from fastapi.routing import iter_route_contexts
+
+from newel.agent.errors import NewelError, StaleFile, WorkspaceError
+from newel.jobs.engine import EngineError
+from newel.jobs.review.desk import ReviewDesk
+from newel.jobs.review.errors import DeskError, status_of
+from newel.jobs.review.files import Action
+from newel.jobs.review.journal import HIDDEN, EventType
+from newel.jobs.review.payloads import Decision, EditRequest, JobView, RollbackRequest, Splice
+from newel.review.ledger import Conflict, ReviewError
+from newel.web.agent_api import agent_routes
+from tests.review_place import Place, calls, hunks, place, proposes, replace, says
+
+ROOT = Path(__file__).resolve().parents[3]
+TEXT = (ROOT / "docs" / "review-api.md").read_text()
+
+
+RAISERS = {
+    "newel.agent.errors",
+    "newel.jobs.engine",
+    "newel.jobs.review.errors",
+    *(
+        f"newel.review.{name}"
+        for name in ("checkpoints", "decisions", "history", "ledger", "saving", "store")
+    ),
+}
+"""Where the errors are that a desk raises."""
+
+
+def chapter(name: str) -> str:
+    return TEXT.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+
+
+def test_the_structures_are_what_the_types_say() -> None:
+    script = ROOT / "scripts" / "review_api_doc.py"
+    done = subprocess.run(
+        [sys.executable, str(script), "--check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_endpoints_are_those_that_are_served() -> None:
+    async def desk() -> ReviewDesk:
+        raise AssertionError  # nothing is asked
+
+    app = FastAPI()
+    app.include_router(agent_routes(desk, anyio.Event()))
+    served = {
+        f"{method} {route.path}"
+        for route in iter_route_contexts(app.routes)
+        for method in route.methods or ()
+        if (route.path or "").startswith("/api/agent/")
+    }
+    told = {each.partition("?")[0] for each in re.findall(r"`((?:GET|POST) /api/agent/[^`]*)`", TEXT)}
+    assert told == served
+
+
+def test_links_lead_to_structures_that_are_there() -> None:
+    anchors = {heading.lower() for heading in re.findall(r"^#+ (.*)$", TEXT, re.MULTILINE)}
+    links = set(re.findall(r"\]\(#([^)]*)\)", TEXT))
+    assert links <= {anchor.replace(" ", "-") for anchor in anchors}
+
+
+def test_the_actions_of_a_review_are_told() -> None:
+    words = chapter("Events").partition("The `action` of `review.updated` is ")[2]
+    assert set(re.findall(r"`(\w+)`", words)) == set(get_args(Action))
+
+
+def test_each_code_stands_under_its_status() -> None:
+    told: dict[str, int] = {}
+    statuses: list[str] = []
+    for row in re.findall(r"^\|(.*?)\| (.*) \|$", chapter("Errors"), re.MULTILINE):
+        statuses = re.findall(r"\d+", row[0]) or statuses
+        for code in re.findall(r"`(\w+)`", row[1]):
+            told[code] = int(statuses[0])
+    kinds = [*all_of(DeskError), *all_of(ReviewError), WorkspaceError, StaleFile, EngineError]
+    raised = {kind("").code: status_of(kind("")) for kind in kinds if kind.__module__ in RAISERS}
+    assert {code: status for code, status in raised.items() if told.get(code) != status} == {}
+
+
+def all_of(kind: type[NewelError]) -> set[type[NewelError]]:
+    """The errors below one; the base itself is never raised."""
+    below = set(kind.__subclasses__())
+    return below | {each for one in below for each in all_of(one)}
+
+
+def told_fields() -> dict[str, set[str]]:
+    """The fields of each event's data. What stands in brackets, or behind a colon, is about a field."""
+    rows = re.findall(r"^\| `([a-z.]+)` \| (.*) \|$", chapter("Events"), re.MULTILINE)
+    return {kind: set(re.findall(r"`(\w+)`", re.sub(r"\(.*?\)+|: [^;]*", "", words))) for kind, words in rows}
+
+
+def test_the_events_are_those_that_there_are() -> None:
+    assert set(told_fields()) == set(get_args(EventType)) - {HIDDEN}
+
+
+@pytest.mark.anyio
+async def test_the_events_of_a_review_have_the_fields_that_are_told(tmp_path: Path) -> None:
+    async with place(tmp_path, *SCRIPT) as at:
+        at.write(a="one\ntwo\nthree\n")
+        seen = await happened(at)
+    told = told_fields()
+    told["conflict.detected"] -= {"edit_ids"}  # this one is of an apply
+    rare = {"trace.failed", "checkpoint.rollback.failed"}
+    assert set(seen) == set(told) - rare
+    assert {kind: fields for kind, fields in seen.items() if fields != told[kind]} == {}
+
+
+SCRIPT = (
+    calls("clarify_user", question="Sure?"),
+    proposes(replace("a.md", 1, "eins\n"), replace("a.md", 3, "drei\n")),
+    says("In German."),
+    proposes(replace("a.md", 1, "EINS\n", expected_hash=None)),
+    says("Anew."),
+    says("Nothing to do."),
+)
+
+
+async def happened(at: Place) -> dict[str, set[str]]:
+    """The fields of all events of a review with everything in it."""
+    jobs: list[JobView] = [await at.start("Translate")]
+    (job,) = jobs
+    assert job.question is not None
+    await at.desk.clarify(job.id, job.question.question_id, None)
+    job = await at.settled(job.id)
+    rev = (await at.desk.file("a.md")).rev
+    splice = Splice(start_line=2, delete_lines=1, new_text="two, by me\n")
+    await at.desk.edit(EditRequest(file_path="a.md", rev=rev, splices=[splice]))
+    at.write(a="ONE\ntwo\nthree\n")
+    first = hunks(await at.desk.job(job.id))["a.md/0"].hunk_id
+    with pytest.raises(Conflict):
+        await at.desk.apply(job.session_id, job.id, [first])
+    again = await at.settled((await at.desk.rerun(job.id)).job_id)
+    await at.desk.apply(again.session_id, again.id, [hunks(again)["a.md/0"].hunk_id])
+    rev = (await at.desk.file("a.md")).rev
+    await at.desk.decide(Decision(file_path="a.md", rev=rev, action="accept_all_file"))
+    assert again.checkpoint_id is not None
+    await at.desk.rollback(again.checkpoint_id, RollbackRequest(mode="hard_all"))
+    nothing = await at.start("Look")
+    assert nothing.status == "completed"
+    failed = await at.start("Fail")
+    assert failed.status == "failed"
+    found: dict[str, set[str]] = {}
+    for each in (job, again, nothing, failed):
+        for event in (await at.desk.events(each.id)).events:
+            found.setdefault(event.type, set()).update(event.data)
+    return found
