@@ -6,7 +6,6 @@ search of theirs walks into it. Newel never removes one: what an agent did there
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import anyio
 from newel.agent.errors import NewelError, WorkspaceError
 from newel.agent.messages import Wire
 from newel.session.locate import make_private
-from newel.workspace.environment import child_env
+from newel.workspace.git import INERT, git_environment
 from newel.workspace.port import Completed
 from newel.workspace.process import Limits, run_process
 
@@ -23,9 +22,6 @@ TIMEOUT = 120.0
 """Seconds that git may take: a large repository is written to the disk."""
 
 MAX_OF_A_NAME = 1000
-
-INERT = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
-"""A repository's own programs are not run by being looked at."""
 
 
 class WorktreeError(NewelError):
@@ -115,16 +111,9 @@ async def _git(folder: Path, *words: str) -> Completed:
         return await run_process(
             ["git", *INERT, *words],
             cwd=str(folder),
-            env=_environment(),
+            env=git_environment(),
             limits=Limits(),
             timeout=TIMEOUT,
         )
     except WorkspaceError as error:
         raise WorktreeError(f"A worktree needs git. {error}") from error
-
-
-def _environment() -> dict[str, str]:
-    """Without what makes git look at another repository than the one that the folder is in."""
-    return {name: value for name, value in child_env(os.environ).items() if not name.startswith("GIT_")} | {
-        "GIT_TERMINAL_PROMPT": "0"
-    }

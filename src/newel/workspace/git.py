@@ -12,7 +12,7 @@ from newel.workspace.environment import child_env
 PATIENCE: Final = 60.0
 """Seconds for one question."""
 
-_INERT: Final = (
+INERT: Final = (
     "-c",
     "core.fsmonitor=false",
     "-c",
@@ -34,7 +34,7 @@ def ask_git(folder: str, *words: str, given: bytes = b"") -> bytes | None:
     """What git prints in a folder; None if it fails, or there is none. Blocks."""
     try:
         done = subprocess.run(
-            ["git", *_INERT, *words],
+            ["git", *INERT, *words],
             cwd=folder,
             env=git_environment(),
             input=given,
