@@ -362,10 +362,12 @@ def recorded(review: FileReview, *, before: Lines, after: Lines, run: str) -> Fi
     What the run changes where it has changed something already is one hunk, so that all it did can be taken back at once.
     """
     known = rebased(review, before)
+    mine = [one for one in known.applied if one.run == run and one.intact]
+    if not mine:
+        return rebased(known, after, run=run, new_id=hunk_id)
     done = rebased(known, after)
     if done is known:
         return known
-    mine = [one for one in known.applied if one.run == run and one.intact]
     without = render(known.base, [_undone(one) for one in sorted(mine, key=lambda one: (one.a, one.b))])
     names = {one.id for one in mine}
     others = (one for one in done.applied if one.id not in names)

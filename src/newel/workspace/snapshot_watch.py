@@ -92,7 +92,7 @@ class Watches:
         """The names that were touched since the last call, by directory; None if all have to be looked at."""
         found: defaultdict[str, set[str]] = defaultdict(set)
         known = True
-        waiting: int = _SIZE.unpack(fcntl.ioctl(self._descriptor, termios.FIONREAD, bytes(_SIZE.size)))[0]
+        waiting = self._waiting()
         while waiting > 0:  # and not what comes meanwhile, or a busy writer would hold us for ever
             block = os.read(self._descriptor, _BLOCK)
             waiting -= len(block)
@@ -110,6 +110,14 @@ class Watches:
                 elif path is not None and name:
                     found[path].add(os.fsdecode(name))
         return found if known and self._mounts == _MOUNTS.read_bytes() else None
+
+    def is_quiet(self) -> bool:
+        """Whether ``changes`` would answer that there are none."""
+        return not self._waiting() and self._mounts == _MOUNTS.read_bytes()
+
+    def _waiting(self) -> int:
+        """Bytes of events that were not read."""
+        return _SIZE.unpack(fcntl.ioctl(self._descriptor, termios.FIONREAD, bytes(_SIZE.size)))[0]
 
     def close(self) -> None:
         os.close(self._descriptor)
