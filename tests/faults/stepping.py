@@ -21,7 +21,7 @@ CALLS = (
     "openat,write,pwrite64,fsync,fdatasync,rename,renameat,renameat2,link,linkat,unlink,unlinkat,ftruncate,"
     "mkdir,mkdirat,fchmod"
 )
-ALL = "NEWEL_TESTS_ALL_STEPS" in os.environ
+ALL = "FAULTS_AT_EVERY_STEP" in os.environ
 KILLED = "signal=SIGKILL"
 
 needs_strace = pytest.mark.skipif(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from functools import partial
 from pathlib import Path
@@ -25,7 +26,7 @@ WAYS: dict[str, tuple[Files, Files]] = {
     "undo": (NEW, OLD),
 }
 MOST = 10
-"""Steps of each way that are tried in the suite; `NEWEL_TESTS_ALL_STEPS=1` tries all."""
+"""Steps of each way that are tried in the suite; `FAULTS_AT_EVERY_STEP=1` tries all."""
 
 
 @pytest.fixture(scope="session")
@@ -77,7 +78,8 @@ async def assert_goes_on(folder: Path, what: str, *, died: bool) -> None:
             assert status == "awaiting_review" or there == end
             assert status == "completed" or there == start or not died
     if what in {"apply", "rollback"} or there == start:
-        await review_child.do(folder, what)
+        with contextlib.suppress(review_child.LeftAlone):  # it was taken back in the buffer already
+            await review_child.do(folder, what)
         there = files(at.root)
     # An undo that could write some of the files only is a run of its own: the rest is taken back by name, as below.
     assert there == end or (what == "undo" and not died)
@@ -98,6 +100,8 @@ async def each_step(origins: Path, folder: Path, what: str, fault: str) -> list[
     every: list[Ran] = []
     for step in some(all_steps, MOST):
         ran = ran_with(fault, step, copied(origins, folder, what), CHILD, what)
+        if fault != KILLED and str(folder) not in ran.at:
+            continue  # another thread came first to so many of these calls, and its file is none of ours
         with ran.noted(f"{fault} at {step}"):
             assert_whole(folder / "project", what)
             assert ran.killed or ran.said

@@ -86,12 +86,14 @@ class Place(NamedTuple):
 
 @contextlib.contextmanager
 def held(path: str, *, resolved: bool, make: bool = False) -> Generator[Place]:
-    """The place that a path names, with its folder open; ``make``: folders that are missing are made.
+    """The place that a path names, with its folder open; ``make``: folders that are missing are made. What killed processes
+    left in the folder, of files that they were writing, is removed on this occasion.
 
     ``resolved``: no link was in the path when it was resolved; where one is now, ``StaleFile`` is raised. Raises ``OSError``.
     """
     folder = _walked(path, resolved=resolved, make=make)
     try:
+        _sweep(folder)
         yield Place(folder, PurePath(path).name or ".", path, resolved)
     finally:
         os.close(folder)
@@ -154,10 +156,8 @@ def _flush(folder: int) -> None:
 def beside(folder: int, mode: int) -> Generator[tuple[int, str]]:
     """A new file in a folder, open for writing, and its name, under which nothing is left afterwards.
 
-    It is locked while its process lives and works on it. Those that killed processes left are not, and are removed on this
-    occasion. Raises ``OSError``.
+    It is locked while its process lives and works on it; one that a killed process left is not. Raises ``OSError``.
     """
-    _sweep(folder)
     descriptor, name = _made_beside(folder, mode)
     try:
         yield descriptor, name

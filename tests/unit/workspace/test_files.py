@@ -339,10 +339,13 @@ class TestWhatKilledProcessesLeave:
 
     LEFT = ".newel-0123456789abcdef.tmp"
 
-    async def test_it_is_removed_by_the_next_write(self, workspace: LocalWorkspace) -> None:
+    async def test_it_is_removed_by_the_next_change_in_its_folder(self, workspace: LocalWorkspace) -> None:
         (root(workspace) / self.LEFT).write_bytes(b"half")
         await workspace.write_bytes(workspace.root + "/f", b"whole")
         assert names(root(workspace)) == ["f"]
+        (root(workspace) / self.LEFT).write_bytes(b"half")
+        await workspace.remove(workspace.root + "/f")
+        assert names(root(workspace)) == []
 
     async def test_that_of_a_process_that_lives_stays(self, workspace: LocalWorkspace) -> None:
         """Else two processes that write in one folder would fail each other's writes."""

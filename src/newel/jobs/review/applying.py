@@ -87,7 +87,7 @@ async def finish_if_settled(files: ReviewFiles, journal: JobJournal) -> None:
 
 async def _checked(files: ReviewFiles, journal: JobJournal, accepted: Sequence[str]) -> list[_Part]:
     state = journal.state
-    reviews = [await files.read(path) for path in state.hashes]
+    reviews = [await files.saver.refresh(path) for path in state.hashes]
     wanted = set(accepted)
     parts = [_part(review, journal.job, wanted) for review in reviews]
     found = {name for part in parts for name in (*part.accepted, *part.before)}
