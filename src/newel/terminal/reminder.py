@@ -12,11 +12,11 @@ from newel.terminal.words import plural
 
 
 class Reminder:
-    """Watches an agent from its making on until ``close``. ``how`` is the command by which a person decides."""
+    """Watches an agent from its making on until ``close``. ``in_place``: the person can decide where the words stand."""
 
-    def __init__(self, agent: CodingAgent, how: str = "newel decide") -> None:
+    def __init__(self, agent: CodingAgent, *, in_place: bool = False) -> None:
         self._agent = agent
-        self._how = how
+        self._in_place = in_place
         self._since = ""
         self._has_acted = False
         self.close = agent.subscribe(self._see)
@@ -48,5 +48,10 @@ class Reminder:
             files = await anyio.to_thread.run_sync(files_to_decide, ledger, session, since)
         except ReviewError:  # a ledger that cannot be used was told of during the run
             return ""
-        verb = "waits" if len(files) == 1 else "wait"
-        return f"{plural(len(files), 'file')} {verb} for your review: {self._how}" if files else ""
+        return self._about(len(files)) if files else ""
+
+    def _about(self, files: int) -> str:
+        if not self._in_place and self._agent.session.get_file_path() is None:
+            return f"What was proposed for {plural(files, 'file')} is forgotten, as --ephemeral keeps it in memory only."
+        how = "/decide" if self._in_place else "newel decide"
+        return f"{plural(files, 'file')} {'waits' if files == 1 else 'wait'} for your review: {how}"

@@ -45,7 +45,7 @@ async def run_repl(
     Returns 0, 1 if the terminal went away, 128 + N if signal N ended it.
     """
     desk = open_desk(agent, home, screen)
-    reminder = Reminder(agent, "/decide")
+    reminder = Reminder(agent, in_place=True)
     repl = _Repl(agent, desk, home, reminder)
     approver.attend(desk.ask)
     audience = Audience(desk.renderer, repl.leave)

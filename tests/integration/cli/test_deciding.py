@@ -402,6 +402,12 @@ def test_a_run_whose_changes_wait_says_so_and_what_to_do(newel: Newel) -> None:
     assert newel("--approve", "review", "thanks").stderr == ""
 
 
+def test_a_run_that_leaves_nothing_behind_does_not_promise_a_review(newel: Newel) -> None:
+    done = newel("--ephemeral", "--approve", "review", "go")
+    assert "newel decide" not in done.stderr
+    assert "2 files is forgotten" in done.stderr
+
+
 def test_a_program_that_reads_events_gets_no_other_line(newel: Newel) -> None:
     done = newel("--approve", "review", "--json", "go")
     assert all(json.loads(line)["type"] != "error" for line in done.stdout.splitlines())
