@@ -6,20 +6,30 @@ before the lines.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from newel.review.ledger import Hunk, Lines
+from newel.review.ledger import FileReview, Hunk, Lines
 from newel.review.text import MODE, head_of, is_blob
-from newel.tools.diff import Block, hunks
+from newel.tools.diff import CONTEXT, Block, hunks
 from newel.tools.patience import diff
 
 
-def hunk_patch(base: Lines, hunk: Hunk) -> str:
-    """One hunk as a piece of a unified diff against the base alone. Of a hunk that changes no line, but the file's head, it
-    is empty.
+def hunk_patch(base: Lines, hunk: Hunk, *, context: int = CONTEXT) -> str:
+    """One hunk as a piece of a unified diff against the base alone, with up to ``context`` lines around it. Of a hunk that
+    changes no line, but the file's head, it is empty.
     """
     block = _block(base, hunk.a, hunk.b, hunk.top.lines)
-    return "".join(hunks(_text(base), [block] if block else []))
+    return "".join(hunks(_text(base), [block] if block else [], context=context))
+
+
+def contexts(review: FileReview) -> Iterator[int]:
+    """How many lines around each hunk its patch may show: none that another hunk changes or shows, so that those of several
+    hunks of a file can stand one after the other; and as many before as behind, which tells tools that the file goes on.
+    """
+    ends = [-2 * CONTEXT, *(hunk.b for hunk in review.hunks)]
+    starts = [*(hunk.a for hunk in review.hunks[1:]), len(review.base) + 2 * CONTEXT]
+    for hunk, end, start in zip(review.hunks, ends, starts, strict=False):
+        yield min(CONTEXT, (hunk.a - end) // 2, (start - hunk.b) // 2)
 
 
 def file_patch(path: str, old: Lines, new: Lines) -> str:

@@ -11,8 +11,18 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from newel.review.history import Entry, Kind, patched
-from newel.review.ledger import Applied, FileReview, Hunk, Layer, Lines, Origin, buffer, placed
-from newel.review.patches import file_patch, hunk_patch
+from newel.review.ledger import (
+    Applied,
+    FileReview,
+    Hunk,
+    Layer,
+    Lines,
+    Origin,
+    accepted,
+    buffer,
+    placed,
+)
+from newel.review.patches import contexts, file_patch, hunk_patch
 from newel.review.store import Checkpoint
 from newel.review.text import head_of, text_hash
 
@@ -29,7 +39,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
 class BundleHunk(View, frozen=True):
     """A hunk. ``accepted`` is None until it is decided; ``patch`` is a piece of a unified diff against the base alone, empty
-    where only the file's permission bits change. ``start_line`` and ``end_line`` are its lines in the buffer; one that has
+    where only the file's permission bits change; it shows no line that another hunk changes. ``start_line`` and ``end_line`` are its lines in the buffer; one that has
     none there ends before it starts. ``mine``: the user has written in it, so rejecting it asks which part goes.
     """
 
@@ -47,11 +57,15 @@ class BundleHunk(View, frozen=True):
 
 
 class BundleFile(View, frozen=True):
-    """``base_file_hash`` is ``sha256:…`` of the file on the disk as the ledger knows it, ``none`` for no file."""
+    """``base_file_hash`` is ``sha256:…`` of the file on the disk as the ledger knows it, ``none`` for no file.
+    ``accepted_patch`` is all that is accepted in it and not saved yet, as one diff that ``git apply`` and ``patch`` take; it
+    is empty if nothing is.
+    """
 
     file_path: str
     base_file_hash: str
     rev: int
+    accepted_patch: str
     hunks: tuple[BundleHunk, ...]
 
 
@@ -124,6 +138,7 @@ def bundle(run: str, reviews: Iterable[FileReview]) -> DiffBundle:
             file_path=review.path,
             base_file_hash=text_hash(review.base),
             rev=review.rev,
+            accepted_patch=file_patch(review.path, review.base, accepted(review)),
             hunks=tuple(_hunks(review, run)),
         )
         for review in reviews
@@ -147,12 +162,12 @@ def file_view(review: FileReview) -> FileView:
 def _hunks(review: FileReview, run: str | None) -> Iterator[BundleHunk]:
     """The hunks of a run, or of all of them, with the user's own."""
     head = int(head_of(buffer(review)) is not None)
-    for hunk, start, end in placed(review):
+    for (hunk, start, end), context in zip(placed(review), contexts(review), strict=True):
         by_user = all(layer.origin == "user" for layer in hunk.layers)
         if run is None or by_user or is_of(hunk, run):
             yield BundleHunk(
                 hunk_id=hunk.id,
-                patch=hunk_patch(review.base, hunk),
+                patch=hunk_patch(review.base, hunk, context=context),
                 accepted=None if hunk.state == "pending" else hunk.state == "accepted",
                 edit_ids=tuple(dict.fromkeys(name for layer in hunk.layers for name in layer.edits)),
                 origin="user" if by_user else "agent",

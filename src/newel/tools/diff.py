@@ -57,17 +57,17 @@ def described(path: str, old: Sequence[bytes] | None, blocks: Sequence[Block[byt
     return f"{path}: no change" if old is not None else f"--- /dev/null\n+++ {path}\n(an empty file)"
 
 
-def hunks(old: Sequence[AnyStr], blocks: Sequence[Block[AnyStr]]) -> Iterator[str]:
-    """The lines of a unified diff below the names of the files."""
+def hunks(old: Sequence[AnyStr], blocks: Sequence[Block[AnyStr]], *, context: int = CONTEXT) -> Iterator[str]:
+    """The lines of a unified diff below the names of the files, with ``context`` lines around each change."""
     shift = 0
     first = 0
     while first < len(blocks):
         last = first
-        while last + 1 < len(blocks) and blocks[last + 1].start - blocks[last].end <= 2 * CONTEXT:
+        while last + 1 < len(blocks) and blocks[last + 1].start - blocks[last].end <= 2 * context:
             last += 1
         group = blocks[first : last + 1]
-        start = max(0, group[0].start - CONTEXT)
-        end = min(len(old), group[-1].end + CONTEXT)
+        start = max(0, group[0].start - context)
+        end = min(len(old), group[-1].end + context)
         grown = sum(len(block.new) - (block.end - block.start) for block in group)
         yield f"@@ -{_range(start, end - start)} +{_range(start + shift, end - start + grown)} @@\n"
         at = start
