@@ -258,7 +258,8 @@ async def _project(context: Context) -> Project | None:
 
 async def _take_back(context: Context, project: Project, plan: Plan) -> None:
     async def confirm(about: str) -> bool:
-        answer = await context.desk.ask("Take this back? [y/N] ", about)
+        context.desk.renderer.note(about, "diff")
+        answer = await context.desk.ask("Take this back? [y/N] ", "")
         return (answer or "").strip().lower() in {"y", "yes"}
 
     if not plan.files:

@@ -358,6 +358,18 @@ def test_a_file_that_changes_while_i_decide_is_not_overwritten(
     assert "app.py changed on the disk" in terminal.screen.text.replace("\n", " ")
 
 
+def test_an_answer_to_what_others_changed_meanwhile_is_asked_again(
+    newel: Newel, proposals: Proposals, three: list[str], decide: Callable[..., Terminal]
+) -> None:
+    terminal = decide()
+    answer(terminal, ("1 of 3 · app.py · shout", ""))
+    proposals.write("app.py", 2, 3, "TWO and mine\n")
+    answer(terminal, ("1 of 3 · app.py · shout", "k\r"))
+    answer(terminal, ("shout, edited by you", "k\r"), ("2 of 3", "q\r"), ("To be written:", "y\r"))
+    assert terminal.end() == 0
+    assert app(newel) == APP.replace("two", "TWO and mine")
+
+
 def test_an_answer_that_is_none_shows_what_can_be_answered(
     three: list[str], decide: Callable[..., Terminal]
 ) -> None:
