@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Literal
+from typing import Final, Literal
 
 import anyio.to_thread
 import msgspec
 
 from newel.agent.errors import WorkspaceError
 from newel.agent.messages import Wire, new_id, now
+from newel.review.folders import grown, missing
 from newel.review.history import Entry
 from newel.review.ledger import (
     FileReview,
@@ -37,6 +38,9 @@ from newel.review.takeback import Overlap, Step, restored_to, rewound, taken_bac
 from newel.review.text import content_of, is_blob, lines_of
 
 Mode = Literal["hard_all", "scoped_selected"]
+
+TITLE: Final = 80
+"""Characters of the title of a run in that of its rollback."""
 
 
 class UnknownCheckpoint(ReviewError):
@@ -116,8 +120,9 @@ class Checkpoints:
             known = {before.path for before in checkpoint.files}
             fresh = tuple(self._before(path) for path in dict.fromkeys(paths) if path not in known)
             if fresh:
-                grown = msgspec.structs.replace(checkpoint, files=(*checkpoint.files, *fresh))
-                self._ledger.add_checkpoint(grown)
+                root = self._saver.root
+                folders = [name for before in fresh if not before.blob for name in missing(root, before.path)]
+                self._ledger.add_checkpoint(grown(checkpoint, fresh, folders))
 
     def _before(self, path: str) -> Before:
         content = content_of(buffer(self._ledger.get(path)))
@@ -214,14 +219,23 @@ class Checkpoints:
             self._check(plan)
             if not plan.files:
                 return []
-            title = f"Rollback to before {checkpoint.title or checkpoint.id}"
-            own = self._begin(plan.run, checkpoint.session, title)
+            own = self._begin_rollback(plan.run, checkpoint)
             self._touch(own.id, [file.path for file in plan.files])
             reviews = [self._roll_back(plan, checkpoint, file) for file in plan.files]
             if save:
                 files = [saving_of(review, self.taken_back(plan, review)) for review in reviews]
                 self._ledger.begin_saving(Intent(id=plan.run, files=tuple(files)))
             return reviews
+
+    def _begin_rollback(self, run: str, of: Checkpoint) -> Checkpoint:
+        """The checkpoint of a rollback, whose title does not grow however often one is rolled back."""
+        about = of.about or of.title or of.id
+        about = about if len(about) <= TITLE else about[: TITLE - 1] + "…"
+        is_redo = bool(of.about) and not of.is_redo
+        title = f"{'Redo' if is_redo else 'Undo'} of {about}"
+        made = msgspec.structs.replace(self._begin(run, of.session, title), about=about, is_redo=is_redo)
+        self._ledger.add_checkpoint(made)
+        return made
 
     def taken_back(self, plan: Plan, review: FileReview) -> list[str]:
         """The hunks that a rollback has put into a file's review, for a save to bring them to the disk."""

@@ -21,6 +21,7 @@ import msgspec
 from newel.agent.errors import WorkspaceError
 from newel.agent.messages import new_id, now
 from newel.review.bases import rebased
+from newel.review.folders import grown, missing
 from newel.review.interrupted import INDEX, Known, Note, Notes, touched
 from newel.review.ledger import Applied, FileReview, Hunk, Layer, Lines, ReviewError, render
 from newel.review.purging import in_background
@@ -145,7 +146,8 @@ class Recorder:
         try:
             checked_path(self._workspace.root, path, resolve=self._workspace.resolve)
             effect.before = await self._state(path)
-            await self._remember(run, [FileChange(path, effect.before, None)])
+            folders = [] if effect.before else list(missing(self._workspace.root, path))
+            await self._remember(run, [FileChange(path, effect.before, None)], folders)
             self._put_note(effect)
         except OutsideProject:
             effect.is_left_out = True
@@ -191,7 +193,7 @@ class Recorder:
     async def _record_found(self, effect: Effect) -> None:
         found = await self._snapshots.changes()
         effect.notices += found.notices
-        await self._record(effect, found.files)
+        await self._record(effect, found.files, found.folders)
 
     async def _record_written(self, effect: Effect, path: str) -> None:
         after = await self._state(path)
@@ -270,14 +272,16 @@ class Recorder:
         blob = (await anyio.to_thread.run_sync(self._ledger.put_blobs, [data]))[0]
         return State(blob, info.mode & 0o777)
 
-    async def _remember(self, run: Run, changes: Sequence[FileChange]) -> None:
-        """Have the run's checkpoint name how files were, those that it does not name yet."""
+    async def _remember(self, run: Run, changes: Sequence[FileChange], folders: Sequence[str]) -> None:
+        """Have the run's checkpoint name how files were, those that it does not name yet, and which folders were not there."""
         if run.checkpoint is None:
             begin = self.project.checkpoints.begin
             run.checkpoint = await begin(run.id, session=run.session, title=run.title)
-        run.checkpoint = await anyio.to_thread.run_sync(self._grown, run.checkpoint, changes)
+        run.checkpoint = await anyio.to_thread.run_sync(self._grown, run.checkpoint, changes, folders)
 
-    def _grown(self, checkpoint: Checkpoint, changes: Sequence[FileChange]) -> Checkpoint:
+    def _grown(
+        self, checkpoint: Checkpoint, changes: Sequence[FileChange], folders: Sequence[str]
+    ) -> Checkpoint:
         known = {file.path for file in checkpoint.files}
         absent = State("", 0)
         files = [
@@ -287,11 +291,13 @@ class Recorder:
             for before in [change.before or absent]
         ]
         if files:
-            checkpoint = msgspec.structs.replace(checkpoint, files=(*checkpoint.files, *files))
+            checkpoint = grown(checkpoint, files, folders)
             self._ledger.add_checkpoint(checkpoint)
         return checkpoint
 
-    async def _record(self, effect: Effect, changes: Sequence[FileChange]) -> None:
+    async def _record(
+        self, effect: Effect, changes: Sequence[FileChange], folders: Sequence[str] = ()
+    ) -> None:
         """Put changes down as the run's, those that nobody has put down meanwhile."""
         fit: list[FileChange] = []
         for change in changes:
@@ -307,7 +313,7 @@ class Recorder:
             return
         new = await anyio.to_thread.run_sync(partial(self._meaning.new, fit, since=effect.began))
         if new:
-            await self._remember(effect.run, new)
+            await self._remember(effect.run, new, folders)
             effect.notices += await self._meaning.put(effect.run.id, new)
 
 

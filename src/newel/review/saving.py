@@ -11,10 +11,8 @@ A save says in the ledger what it is about to do, then writes and marks file by 
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
 import anyio
@@ -23,6 +21,7 @@ import anyio.to_thread
 from newel.agent.errors import StaleFile, WorkspaceError
 from newel.agent.messages import Wire, new_id
 from newel.review.bases import kept, rebased, saved
+from newel.review.folders import clear
 from newel.review.ledger import (
     Conflict,
     FileReview,
@@ -31,6 +30,7 @@ from newel.review.ledger import (
     StaleRevision,
     render,
 )
+from newel.review.paths import OutsideProject, checked_path
 from newel.review.store import Intent, Ledger, LedgerError, Saving
 from newel.review.text import content_of, head_of, is_blob, lines_of, text_hash
 from newel.workspace.port import ABSENT, Workspace
@@ -40,10 +40,6 @@ LARGEST: Final = 32 << 20
 
 ATTEMPTS: Final = 20
 """How often a file is looked at anew when somebody else changes its review meanwhile."""
-
-
-class OutsideProject(ReviewError):
-    """The path names no file of the project that a review may touch."""
 
 
 class NotAFile(ReviewError):
@@ -69,47 +65,6 @@ class Saved(Wire, frozen=True, kw_only=True):
     applied: int
     left: int
     review: FileReview
-
-
-def checked_path(root: str, path: str, *, resolve: Callable[[str], str] = os.path.realpath) -> str:
-    """The one name that a file of the project has in the ledger: relative to ``root``, in POSIX form, without ``.``, and
-    links within the project followed. It need not exist.
-
-    Raises ``OutsideProject`` for an absolute path, ``..``, NUL, what is no UTF-8, ``.git`` at any depth, the root itself,
-    and links that lead out of the project.
-    """
-    problem = _problem(path)
-    if not problem:
-        whole = resolve(f"{root}/{path}")
-        inside = os.path.relpath(whole, root)
-        leads = f"it leads to {whole} by a symbolic link"
-        problem = f"{leads}, and {reason}" if (reason := _problem(inside)) else ""
-        if not problem:
-            return inside
-    raise OutsideProject(
-        f"{path!r} cannot be reviewed: {problem}. Name a file in {root} by its relative path."
-    )
-
-
-def _problem(path: str) -> str:
-    """Why a path, by its words alone, is none that can be under review."""
-    parts = PurePosixPath(path).parts
-    if not parts:
-        return "it names no file"
-    if "\0" in path:
-        return "it holds a NUL character"
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return "its name is no UTF-8"
-    if parts[0].startswith("/"):
-        return "it is absolute"
-    if ".." in parts:
-        return "it leads out of its folder"
-    # Some file systems ignore the case of names, and dots and spaces at their end.
-    if any(part.casefold().rstrip(". ") == ".git" for part in parts):
-        return "it is of git's own folder"
-    return ""
 
 
 class _File(NamedTuple):
@@ -193,6 +148,10 @@ class Saver:
     def __init__(self, ledger: Ledger, workspace: Workspace) -> None:
         self._ledger = ledger
         self._workspace = workspace
+
+    @property
+    def root(self) -> str:
+        return self._workspace.root
 
     # -- from the disk ------------------------------------------------------------------------------
 
@@ -320,6 +279,7 @@ class Saver:
             if isinstance(error, WorkspaceError):
                 raise SaveFailed(_in_words(error, plans, done), done) from error
             raise
+        await anyio.to_thread.run_sync(self._clear, intent)
         await anyio.to_thread.run_sync(self._ledger.end_saving, intent.id)
         return done
 
@@ -362,6 +322,12 @@ class Saver:
 
         return self._ledger.change(plan.saving.path, "save", marked, rev=rev, hunks=ids).review
 
+    def _clear(self, intent: Intent) -> None:
+        """Remove the folders that a run made for files that are gone again."""
+        removed = [saving.path for saving in intent.files if saving.after == text_hash(())]
+        if removed:
+            clear(self.root, removed, self._ledger.checkpoints())
+
     # -- after a crash ------------------------------------------------------------------------------
 
     async def recover(self) -> list[Saved]:
@@ -378,6 +344,7 @@ class Saver:
                         raise
                     except (ReviewError, WorkspaceError):
                         continue  # the next look at the file says what is wrong with it
+                await anyio.to_thread.run_sync(self._clear, intent)
                 await anyio.to_thread.run_sync(self._ledger.end_saving, intent.id)
         return done
 

@@ -42,7 +42,10 @@ class Before(Wire, frozen=True, kw_only=True):
 
 
 class Checkpoint(Wire, frozen=True, kw_only=True):
-    """How files were before a run of an agent changed them. ``files`` grows as the run touches more."""
+    """How files were before a run of an agent changed them. ``files`` grows as the run touches more, and so do ``folders``,
+    those that were not there before it. Of a rollback, ``about`` is the title of the run that it is about in the end, and
+    ``is_redo`` says that it brings that back.
+    """
 
     id: str
     created: str
@@ -50,6 +53,9 @@ class Checkpoint(Wire, frozen=True, kw_only=True):
     session: str = ""
     title: str = ""
     files: tuple[Before, ...] = ()
+    folders: tuple[str, ...] = ()
+    about: str = ""
+    is_redo: bool = False
 
 
 class Intent(Wire, frozen=True, kw_only=True):

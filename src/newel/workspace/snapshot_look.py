@@ -255,6 +255,8 @@ class Look:
                 folder.left_out.pop(name, None)
                 folder.folders.add(name)
                 self._tree.folders[each.path] = Folder(folder.repository)
+                if self._report and not each.absorb:
+                    self._project.new_folders.add(each.path)
                 self._next.append(Visit(each.path, None, each.absorb))
             elif not self._adopt(each, self._project.remembered.get(parent, {}).get(name)):
                 self._new += 1

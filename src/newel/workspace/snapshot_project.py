@@ -39,8 +39,9 @@ class Project:
 
     ``fresh``: files written so shortly before they were read that their times do not tell whether they were written
     again. ``linked``: files with more than one name, which may be written under another. ``remembered``: the records
-    of an earlier process. ``changed``: how files were that have changed since, and were not reported yet. ``spent``:
-    bytes copied. ``slack_ns``: so old must a file be for its times to tell of any later write.
+    of an earlier process. ``changed``: how files were that have changed since, and ``new_folders``, the directories that
+    came into being, which were not reported yet. ``spent``: bytes copied. ``slack_ns``: so old must a file be for its
+    times to tell of any later write.
     """
 
     def __init__(self, root: str, blobs: Blobs, limits: SnapshotLimits, left_out: frozenset[str]) -> None:
@@ -56,6 +57,7 @@ class Project:
         self.linked: set[str] = set()
         self.remembered: dict[str, dict[str, bytes]] = {}
         self.changed: dict[str, State | None] = {}
+        self.new_folders: set[str] = set()
         self.ignored: set[str] = set()
         self.notices: dict[str, None] = {}
         self.untold = 0

@@ -51,9 +51,10 @@ class FileChange(msgspec.Struct, frozen=True):
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """``notices`` tell a user what else there is to know, once each."""
+    """``folders`` are those that came into being; ``notices`` tell a user what else there is to know, once each."""
 
     files: list[FileChange]
+    folders: list[str]
     notices: list[str]
 
 
@@ -115,9 +116,11 @@ class Snapshots:
                 for path, before in sorted(project.changed.items())
                 if before != (after := project.tree.state(path))
             ]
+            folders = sorted(path for path in project.new_folders if path in project.tree.folders)
             self._owed = False
             project.changed.clear()
-            return Changes(files, self._notices())
+            project.new_folders.clear()
+            return Changes(files, folders, self._notices())
 
     def note(self, path: str, state: State | None) -> None:
         """A file, relative to the root, that Newel itself wrote or removed and has accounted for: as long as it is

@@ -305,3 +305,19 @@ async def test_a_rollback_is_done_whole_also_if_an_undecided_hunk_looks_like_it(
     path.chmod(0o600)  # and so the deletion is in question again
     await hard(project, points, point)
     assert not path.exists()
+
+
+async def test_the_title_of_a_rollback_names_the_run_and_does_not_grow(
+    project: Project, points: Checkpoints
+) -> None:
+    project.file("a", b"1\n")
+    long = (await points.begin("r", title="word " * 40)).id
+    await points.touch(long, "a")
+    await project.saver.save({"a": [await project.propose("a", 1, 2, b"one\n")]})
+    titles: list[str] = []
+    point = long
+    for _ in range(3):
+        point = await hard(project, points, point)
+        titles.append(points.get(point).title)
+    short = "word " * 15 + "word…"
+    assert titles == [f"Undo of {short}", f"Redo of {short}", f"Undo of {short}"]

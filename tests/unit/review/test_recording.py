@@ -176,7 +176,7 @@ async def test_a_run_that_was_taken_back_leaves_nothing_to_undo_but_that(
     assert run.checkpoint is not None
     assert not hunk_ids(everything.ledger, run.checkpoint)
     latest, earlier = await look_back(everything, limit=2)
-    assert latest.title == "Rollback to before words"
+    assert latest.title == "Undo of words"
     assert [(file.file_path, file.state) for file in earlier.files] == [("a", "taken back")]
     recorder.close()
 
