@@ -1,0 +1,99 @@
+"""If these fail, a disk that is full, the project's or the ledger's, leaves files half changed or stops an agent's work."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.stepping import ROOT
+from tests.support import Newel, scenario
+
+MOUNTS = ("unshare", "--map-root-user", "--mount")
+
+
+def can_mount() -> bool:
+    if shutil.which("unshare") is None:
+        return False
+    command = [*MOUNTS, "mount", "-t", "tmpfs", "none", tempfile.gettempdir()]
+    return subprocess.run(command, check=False, capture_output=True).returncode == 0
+
+
+pytestmark = pytest.mark.skipif(not can_mount(), reason="nobody may mount a small disk of their own here")
+
+
+def alone(*command: str | Path, environ: dict[str, str] | None = None, cwd: Path = ROOT) -> Sequence[str]:
+    """What a command says that has mounts of its own."""
+    ended = subprocess.run(
+        [*MOUNTS, *map(str, command)],
+        cwd=cwd,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=25,
+    )
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("full", "refused"),
+    [
+        ("project", "Cannot write "),
+        ("review", "The review ledger "),
+        ("jobs", "The journal "),
+    ],
+)
+def test_without_room_nothing_is_changed_and_with_room_all_of_it(
+    tmp_path: Path, full: str, refused: str
+) -> None:
+    lines = alone(sys.executable, "-m", "tests.faults.full_disk_child", tmp_path, full)
+    told = [tuple(line.split(": ", 2)) for line in lines]
+    assert [(request, state) for request, state, _ in told[:4]] == [
+        ("apply without room", "old"),
+        ("apply with room", "new"),
+        ("roll_back without room", "new"),
+        ("roll_back with room", "old"),
+    ]
+    assert [words.startswith(refused) for _, _, words in told[:4:2]] == [True, True]
+    assert [words for _, _, words in told[1::2]] == ["done", "done", "done"]
+    if full != "jobs":  # an undo has no job
+        assert [(request, state) for request, state, _ in told[4:]] == [
+            ("undo without room", "old"),
+            ("undo with room", "new"),
+        ]
+        assert told[4][2].startswith(refused)
+
+
+RUNS = """
+set -e
+mkdir -p "$HOME/.newel/review"
+mount -t tmpfs -o size=1m none "$HOME/.newel/review"
+cat /dev/zero > "$HOME/.newel/review/filler" 2>/dev/null || true
+newel "write the first" 2>&1 | grep -c "not recorded" || true
+rm "$HOME/.newel/review/filler"
+newel "write the second" >/dev/null 2>&1
+newel undo --yes >/dev/null
+ls
+"""
+
+
+def test_an_agent_works_on_when_the_ledgers_disk_is_full_and_is_recorded_when_there_is_room(
+    newel_with: Callable[..., Newel],
+) -> None:
+    def writes(name: str) -> dict[str, Any]:
+        call = {"function": {"name": "write", "arguments": {"file_path": name, "content": "x\n"}}}
+        return scenario(f"write the {name}", {"tool_calls": [call]}, {"content": "Done."})
+
+    newel = newel_with(writes("first"), writes("second"))
+    lines = alone("sh", "-c", RUNS, environ=newel.environ, cwd=newel.project)
+    assert lines[0] == "1"
+    assert lines[1:] == ["first"]
