@@ -14,8 +14,10 @@ from pathlib import Path
 import pytest
 
 from newel.review.checkpoints import Checkpoints
+from newel.review.runs import Project as Runs
 from newel.review.saving import OutsideProject
 from newel.review.store import Ledger
+from newel.workspace.local import LocalWorkspace
 from tests.faults import saving_child
 from tests.unit.review.project import Project
 
@@ -115,6 +117,24 @@ def assert_saved_once(project: Project, what: str) -> None:
         review = project.ledger.get(name)
         assert review.hunks == ()
         assert len({one.id for one in review.applied}) == len(review.applied) == (1 if what == "save" else 2)
+
+
+async def test_an_undo_that_died_before_it_wrote_a_file_is_finished_and_not_undone(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path / "ledger") as ledger:
+        project = Project(tmp_path / "project", ledger)
+        await proposed(project)
+        await project.saver.save(dict.fromkeys(OLD))
+        undoing = Runs(ledger, LocalWorkspace(str(project.folder)))
+        await undoing.checkpoints.rollback(await undoing.undo(), save=True)
+        assert files(project) == NEW
+    with Ledger.open(tmp_path / "ledger") as ledger:
+        project = Project(tmp_path / "project", ledger)
+        assert {one.path for one in await project.saver.recover()} == set(OLD)
+        assert files(project) == OLD
+        again = Runs(ledger, LocalWorkspace(str(project.folder)))
+        await again.carry_out(await again.undo())
+        assert files(project) == NEW
+        assert ledger.intents() == []
 
 
 FULL = """
