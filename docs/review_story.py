@@ -179,6 +179,12 @@ def change_outside(api: Api, folder: Path, job: dict[str, Any], kept: Files) -> 
     check(api.post("/apply", **request) == applied, "the same request again applies nothing twice")
     kept = {**kept, "plan.md": PLAN.replace("measure", "MEASURE TWICE")}
     expect(folder, kept)
+
+    # The first job is still under review, with nothing left in it that is wanted: to apply no hunk ends it.
+    ended = api.post("/apply", session_id=job["session_id"], job_id=job["id"], accepted_hunk_ids=[])
+    check(ended["status"] == "completed", "a review without hunks to keep ends")
+    check(api.get("/pending")["files"] == [], "nothing is left to be decided")
+    expect(folder, kept)
     return kept
 
 

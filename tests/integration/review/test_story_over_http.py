@@ -34,7 +34,7 @@ def test_a_reader_of_the_documentation_can_do_all_of_it(newel: Newel, options: t
     assert kept == {"notes.md", "plan.md", "guide/index.md"}
 
 
-@pytest.mark.slow  # the server dies and comes back after each of its twenty requests
+@pytest.mark.slow  # the server dies and comes back after each of its twenty changes
 @pytest.mark.timeout(180)
 def test_it_ends_the_same_if_the_server_is_killed_after_each_request(newel: Newel) -> None:
     kills = 0
