@@ -62,13 +62,9 @@ def command_checkpoints(arguments: Sequence[str]) -> int:
         if not given.json:
             print(words.list_checkpoints(found))
             return DONE
-        from newel.review.views import checkpoint_view
+        from newel.review.runs import view_of
 
-        views = [
-            checkpoint_view(each, [project.ledger.get(file.path) for file in each.files])
-            for each in found
-            if project is not None
-        ]
+        views = [view_of(project.ledger, each) for each in found if project is not None]
         _print_json({"checkpoints": views})
         return DONE
 

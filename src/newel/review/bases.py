@@ -68,7 +68,7 @@ def saved(review: FileReview, ids: Collection[str] | None = None) -> FileReview:
         review,
         base=base,
         hunks=tuple(hunks),
-        applied=(*_carried(review.applied, spans), *applied),
+        applied=(*carried(review.applied, spans), *applied),
         rev=review.rev + 1,
     )
 
@@ -116,7 +116,7 @@ def rebased(
                 conflict=True,
             )
             hunks += tidied(base, conflict)
-    applied = _carried(review.applied, spans)
+    applied = carried(review.applied, spans)
     if run is not None and new_id is not None:
         applied += [
             Applied(id=new_id(), a=span.b0, b=span.b1, before=review.base[span.a0 : span.a1], run=run)
@@ -167,9 +167,9 @@ def _growth(spans: Iterable[Span]) -> int:
     return sum(span.b1 - span.b0 - (span.a1 - span.a0) for span in spans)
 
 
-def _carried(applied: Sequence[Applied], spans: Sequence[Span]) -> list[Applied]:
+def carried(applied: Sequence[Applied], spans: Sequence[Span]) -> list[Applied]:
     """Where the lines of hunks that were saved before are now; what was written over is not intact any more."""
-    carried: list[Applied] = []
+    moved: list[Applied] = []
     for one in applied:
         over = [span for span in spans if touch(one.a, one.b, span.a0, span.a1)]
         shift = _growth(span for span in spans if span.a1 <= one.a and span not in over)
@@ -177,5 +177,5 @@ def _carried(applied: Sequence[Applied], spans: Sequence[Span]) -> list[Applied]
         if over:
             a = min(a, over[0].b0)
             b = over[-1].b1 if over[-1].a1 > one.b else b
-        carried.append(msgspec.structs.replace(one, a=a, b=b, intact=one.intact and not over))
-    return carried
+        moved.append(msgspec.structs.replace(one, a=a, b=b, intact=one.intact and not over))
+    return moved

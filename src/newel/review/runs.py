@@ -19,7 +19,8 @@ from newel.review.history import NothingToUndo, made_by
 from newel.review.ledger import FileReview, ReviewError
 from newel.review.saving import Saved, Saver
 from newel.review.store import Checkpoint, Ledger, LedgerError
-from newel.review.views import CheckpointFile, CheckpointHunk, View, checkpoint_view, is_of
+from newel.review.takeback import mended
+from newel.review.views import CheckpointFile, CheckpointHunk, CheckpointView, View, checkpoint_view, is_of
 from newel.workspace.port import Workspace
 
 
@@ -87,7 +88,7 @@ class Project:
 
 def hunk_ids(ledger: Ledger, checkpoint: Checkpoint) -> list[str]:
     """The hunks of a run that are still there; none if nothing of them can be taken back any more."""
-    made = made_by(ledger.entries(run=checkpoint.run))
+    made = put_back(ledger, checkpoint)
     found: list[str] = []
     can_go = False
     for before in checkpoint.files:
@@ -96,11 +97,23 @@ def hunk_ids(ledger: Ledger, checkpoint: Checkpoint) -> list[str]:
             if hunk.is_shown and (hunk.id in made or is_of(hunk, checkpoint.run)):
                 found.append(hunk.id)
                 can_go = True
-        for one in review.applied:
-            if one.run == checkpoint.run or one.id in made:
-                found.append(one.id)
-                can_go |= one.intact
+        mine = {one.id for one in review.applied if one.run == checkpoint.run or one.id in made}
+        if mine and not can_go:
+            whole = mended(review, ledger.entries(path=before.path))
+            can_go = any(one.intact for one in whole.applied if one.id in mine)
+        found += [one.id for one in review.applied if one.id in mine]
     return found if can_go else []
+
+
+def put_back(ledger: Ledger, checkpoint: Checkpoint) -> set[str]:
+    """The hunks by which a run, if it is a rollback, put back what was before."""
+    return made_by([each for each in ledger.entries(run=checkpoint.run) if each.kind == "rollback"])
+
+
+def view_of(ledger: Ledger, checkpoint: Checkpoint) -> CheckpointView:
+    """A checkpoint with the hunks of its run as the ledger has them. Blocks."""
+    reviews = [ledger.get(before.path) for before in checkpoint.files]
+    return checkpoint_view(checkpoint, reviews, put_back(ledger, checkpoint))
 
 
 class RunFile(View, frozen=True):
@@ -151,7 +164,8 @@ async def _run(project: Project, checkpoint: Checkpoint) -> RunView:
 def _files(
     project: Project, checkpoint: Checkpoint, reviews: Sequence[FileReview], problems: dict[str, str]
 ) -> Iterator[RunFile]:
-    for file in sorted(checkpoint_view(checkpoint, reviews).files, key=lambda file: file.file_path):
+    view = checkpoint_view(checkpoint, reviews, put_back(project.ledger, checkpoint))
+    for file in sorted(view.files, key=lambda file: file.file_path):
         compared = project.checkpoints.diff3(checkpoint.id, file.file_path)
         if compared.proposed_patch:
             yield RunFile(

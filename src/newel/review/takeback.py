@@ -9,10 +9,11 @@ from typing import NamedTuple
 import msgspec
 
 from newel.agent.messages import Wire, new_id
-from newel.review.bases import kept
+from newel.review.bases import carried, kept
 from newel.review.edits import tidied
 from newel.review.history import Entry, patched, reverse
 from newel.review.ledger import (
+    Applied,
     Conflict,
     FileReview,
     Hunk,
@@ -25,6 +26,7 @@ from newel.review.ledger import (
 from newel.review.rollback import restored, reverted
 from newel.review.store import Before, Checkpoint
 from newel.review.text import content_of, text_hash
+from newel.tools.patience import Span, diff
 
 
 class Overlap(Wire, frozen=True, kw_only=True):
@@ -150,11 +152,12 @@ def taken_back(review: FileReview, entries: Sequence[Entry], run: str, ids: Sequ
     ``entries`` is the journal up to ``review``.
     """
     made = _made(entries, run)
+    whole = mended(review, entries)
     proposed = {
         hunk.id for hunk in review.hunks if hunk.id in made or any(layer.run == run for layer in hunk.layers)
     }
     standing = {one.id for one in review.applied if one.run == run or one.id in made} - proposed
-    after = review
+    after = whole
     gone: list[str] = []
     conflicts: list[Overlap] = []
 
@@ -175,6 +178,7 @@ def taken_back(review: FileReview, entries: Sequence[Entry], run: str, ids: Sequ
         tried(name, partial(reverted, after, [name], _hunk_id))
     if free := [name for name in saved if name in gone]:
         after = reverted(after, free, _hunk_id)
+    after = msgspec.structs.replace(after, applied=review.applied) if gone else review
     return Step(review, after, tuple(gone), tuple(conflicts))
 
 
@@ -196,3 +200,57 @@ def _withdrawn(review: FileReview, hunk_id: str, run: str, made: Hunk | None) ->
         new = tidied(review.base, msgspec.structs.replace(hunk, layers=left, state="pending"))
     hunks = tuple(each for old in review.hunks for each in (new if old.id == hunk_id else (old,)))
     return msgspec.structs.replace(review, hunks=hunks, rev=review.rev + 1)
+
+
+# -- whose lines are there again ----------------------------------------------------------------------
+
+
+def mended(review: FileReview, entries: Sequence[Entry]) -> FileReview:
+    """With those applied hunks intact again that were written over since, and whose lines stand there now as they did:
+    what wrote over them was taken back. ``entries`` is the journal up to ``review``.
+    """
+    broken = {one.id for one in review.applied if not one.intact}
+    again: dict[str, Applied] = {}
+    earliest: dict[str, tuple[Lines, Applied]] = {}
+    now = review
+    for each in reversed(entries):
+        if not broken:
+            break
+        now = patched(now, reverse(each.forward))
+        known = {one.id: one for one in now.applied if one.id in broken}
+        for name, one in known.items():
+            if one.intact:
+                # Tried as it was last, whenever the file was what it is now, and, below, as it was at first.
+                if (name not in earliest or now.base == review.base) and (
+                    found := _found_again(now.base, review.base, one)
+                ):
+                    again[name] = found
+                earliest[name] = (now.base, one)
+        broken -= again.keys() | {name for name in broken if name not in known}
+    for name, (lines, one) in earliest.items():
+        if name not in again and (found := _found_again(lines, review.base, one)):
+            again[name] = found
+    if not again:
+        return review
+    return msgspec.structs.replace(review, applied=tuple(again.get(one.id, one) for one in review.applied))
+
+
+def _found_again(then: Lines, now: Lines, one: Applied) -> Applied | None:
+    """Where the lines of an applied hunk are now; None if they are not, or if it may be others that are like them."""
+    spans = diff(then, now)
+    if any(touch(one.a, one.b, *_reach(span, then, now)) for span in spans):
+        return None
+    return carried([one], spans)[0]
+
+
+def _reach(span: Span, then: Lines, now: Lines) -> tuple[int, int]:
+    """The lines of ``then`` that a change may be about: lines that came or went beside others like them may be any of those."""
+    if span.a0 < span.a1 and span.b0 < span.b1:
+        return span.a0, span.a1
+    lines, start, end = (now, span.b0, span.b1) if span.a0 == span.a1 else (then, span.a0, span.a1)
+    up = down = 0
+    while start - up and lines[start - up - 1] == lines[end - up - 1]:
+        up += 1
+    while end + down < len(lines) and lines[start + down] == lines[end + down]:
+        down += 1
+    return span.a0 - up, span.a1 + down

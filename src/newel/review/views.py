@@ -5,7 +5,7 @@ Field names are as they stand on the wire. Lines count from 1 and leave a file's
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -270,8 +270,12 @@ def _status(now: FileReview, ids: Sequence[str]) -> ChangeStatus:
 # -- checkpoints --------------------------------------------------------------------------------------
 
 
-def checkpoint_view(checkpoint: Checkpoint, reviews: Iterable[FileReview]) -> CheckpointView:
-    """A checkpoint with the hunks of its run, and what takes each of them back. ``reviews`` are those of its files."""
+def checkpoint_view(
+    checkpoint: Checkpoint, reviews: Iterable[FileReview], made: Collection[str] = ()
+) -> CheckpointView:
+    """A checkpoint with the hunks of its run, and what takes each of them back. ``reviews`` are those of its files, ``made``
+    the hunks by which the run, a rollback, put back what was before.
+    """
     now = {review.path: review for review in reviews}
     return CheckpointView(
         checkpoint_id=checkpoint.id,
@@ -284,20 +288,20 @@ def checkpoint_view(checkpoint: Checkpoint, reviews: Iterable[FileReview]) -> Ch
             CheckpointFile(
                 file_path=before.path,
                 base_snapshot_hash=f"sha256:{before.blob}" if before.blob else ABSENT,
-                hunks=tuple(_reverses(now.get(before.path, FileReview(path=before.path)), checkpoint.run)),
+                hunks=tuple(_reverses(now[before.path], checkpoint.run, made)) if before.path in now else (),
             )
             for before in checkpoint.files
         ),
     )
 
 
-def _reverses(review: FileReview, run: str) -> Iterator[CheckpointHunk]:
+def _reverses(review: FileReview, run: str, made: Collection[str]) -> Iterator[CheckpointHunk]:
     text = buffer(review)
     for hunk, start, end in placed(review):
-        if is_of(hunk, run):
+        if is_of(hunk, run) or hunk.id in made:
             back = _patch(text, start, end, review.base[hunk.a : hunk.b]) if hunk.is_shown else ""
             yield CheckpointHunk(hunk_id=hunk.id, state=hunk.state, reverse_patch=back)
     for one in review.applied:
-        if one.run == run:
+        if one.run == run or one.id in made:
             back = _patch(review.base, one.a, one.b, one.before)
             yield CheckpointHunk(hunk_id=one.id, state="applied", reverse_patch=back)

@@ -13,6 +13,7 @@ from newel.review.bases import rebased
 from newel.review.checkpoints import Checkpoints, UnknownCheckpoint
 from newel.review.decisions import reject
 from newel.review.ledger import StaleRevision, UnknownHunk, buffer
+from newel.review.runs import hunk_ids, view_of
 from newel.review.store import Before, Ledger
 from newel.review.text import lines_of
 from tests.unit.review.project import Project
@@ -321,3 +322,23 @@ async def test_the_title_of_a_rollback_names_the_run_and_does_not_grow(
         titles.append(points.get(point).title)
     short = "word " * 15 + "word…"
     assert titles == [f"Undo of {short}", f"Redo of {short}", f"Undo of {short}"]
+
+
+async def test_the_hunks_of_an_undo_are_named_and_one_of_them_can_be_taken_back(
+    project: Project, points: Checkpoints
+) -> None:
+    path = project.file("a", b"1\n2\n3\n4\n5\n")
+    point = await begun(points, "a")
+    names = [await project.propose("a", line, line + 1, b"%d!\n" % line) for line in (1, 5)]
+    await project.saver.save({"a": names})
+    plan = await points.plan(point, "scoped_selected", names)
+    await points.rollback(plan)
+    await project.saver.save({"a": None})
+    own = await points.begin(plan.run)
+    (file,) = view_of(project.ledger, own).files
+    assert [hunk.state for hunk in file.hunks] == ["applied", "applied"]
+    assert [hunk.reverse_patch.splitlines()[-1] for hunk in file.hunks] == [" 4", "+5!"]
+    assert set(hunk_ids(project.ledger, own)) == {hunk.hunk_id for hunk in file.hunks}
+    await points.rollback(await points.plan(own.id, "scoped_selected", [file.hunks[1].hunk_id]))
+    await project.saver.save({"a": None})
+    assert path.read_bytes() == b"1\n2\n3\n4\n5!\n"

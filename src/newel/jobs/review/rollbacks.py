@@ -20,9 +20,10 @@ from newel.jobs.review.payloads import (
     RollbackView,
 )
 from newel.review.checkpoints import Checkpoints, Diff3, Plan
+from newel.review.runs import view_of
 from newel.review.saving import checked_path
 from newel.review.store import Checkpoint, Ledger
-from newel.review.views import CheckpointView, FileView, checkpoint_view, file_view
+from newel.review.views import CheckpointView, FileView, file_view
 
 Tell = Callable[[str, JobEvent], Awaitable[None]]
 """Takes a run's id, and what happened to it."""
@@ -47,7 +48,7 @@ class Rollbacks:
         return await anyio.to_thread.run_sync(lambda: self._view(self._checkpoints.get(checkpoint_id)))
 
     def _view(self, checkpoint: Checkpoint) -> CheckpointView:
-        return checkpoint_view(checkpoint, [self._ledger.get(before.path) for before in checkpoint.files])
+        return view_of(self._ledger, checkpoint)
 
     async def diff3(self, checkpoint_id: str, path: str) -> Diff3View:
         """Raises ``UnknownCheckpoint``, also where it has no such file."""

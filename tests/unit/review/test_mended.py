@@ -1,0 +1,96 @@
+"""If these fail, a run cannot be taken back although its lines stand there as it left them, or somebody else's go with it."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from newel.review.bases import rebased, saved
+from newel.review.ledger import Lines
+from newel.review.recorder import recorded
+from newel.review.store import Ledger
+from newel.review.takeback import Step, taken_back
+from newel.review.text import lines_of
+
+TEXTS = st.one_of(
+    st.none(),
+    st.lists(st.sampled_from(["a\n", "b\n", "c\r\n", "d\n", "\n"]), max_size=7).map("".join),
+    st.lists(st.sampled_from(["a\n", "b\n", "c"]), max_size=4).map("\n".join),
+)
+
+
+def made(text: str | None) -> Lines:
+    return lines_of(None if text is None else text.encode())
+
+
+def wrote(ledger: Ledger, text: str | None, run: str) -> None:
+    """A run makes this of the file."""
+    change = partial(recorded, before=ledger.get("f").base, after=made(text), run=run)
+    ledger.change("f", "record", change, run=run)
+
+
+def taking_back(ledger: Ledger, run: str) -> Step:
+    review = ledger.get("f")
+    ids = [one.id for one in review.applied if one.run == run]
+    return taken_back(review, ledger.entries(path="f"), run, ids)
+
+
+def took_back(ledger: Ledger, run: str) -> None:
+    """All of a run is taken back, and saved."""
+    step = taking_back(ledger, run)
+    assert step.conflicts == ()
+    if step.after is not step.before:
+        ledger.change("f", "rollback", lambda _: step.after, run=f"rollback of {run}")
+        ledger.change("f", "save", saved)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(TEXTS, min_size=3, max_size=6))
+def test_runs_can_be_taken_back_one_after_the_other_the_latest_first(texts: list[str | None]) -> None:
+    with Ledger.open(None) as ledger:
+        for number, text in enumerate(texts):
+            wrote(ledger, text, f"r{number}")
+        for number in reversed(range(1, len(texts))):
+            took_back(ledger, f"r{number}")
+            assert ledger.get("f").base == made(texts[number - 1])
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    mine=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9)), min_size=1, max_size=4),
+    later=st.lists(st.tuples(st.integers(0, 5), st.integers(10, 19)), min_size=1, max_size=4),
+    others=st.lists(st.tuples(st.integers(0, 5), st.integers(20, 29)), max_size=3),
+)
+def test_what_others_wrote_beside_it_stays(
+    mine: list[tuple[int, int]], later: list[tuple[int, int]], others: list[tuple[int, int]]
+) -> None:
+    """Two runs write in the same lines, the later one is taken back, and others write in lines apart from these."""
+    texts = [f"{number}\n" for number in range(24)]
+    kept = list(texts)
+    with Ledger.open(None) as ledger:
+        wrote(ledger, "".join(texts), "start")
+        for run, steps in (("mine", mine), ("later", later)):
+            for line, word in steps:
+                texts[line * 4] = f"{run} {word}\n"
+            wrote(ledger, "".join(texts), run)
+        took_back(ledger, "later")
+        texts = list(ledger.get("f").base[1:])
+        for line, word in others:
+            texts[line * 4 + 2] = kept[line * 4 + 2] = f"other {word}\n"
+        ledger.change("f", "rebase", lambda now: rebased(now, made("".join(texts))))
+        took_back(ledger, "mine")
+        assert ledger.get("f").base == made("".join(kept))
+
+
+def test_a_line_that_may_be_another_one_is_not_taken() -> None:
+    """Of two lines that are alike one went: it may be this one."""
+    with Ledger.open(None) as ledger:
+        wrote(ledger, "x\n1\n", "start")
+        wrote(ledger, "x\ny\n1\nx\ny\nx\n", "mine")
+        for text in ("x\n1\nx\ny\nx\n", "x\ny\nx\n"):
+            ledger.change("f", "rebase", lambda now, text=text: rebased(now, made(text)))
+        step = taking_back(ledger, "mine")
+        assert len(step.conflicts) == 2
+        assert step.after is step.before
