@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from newel.review.deciding import is_users, patch_of, run_of
 from newel.terminal.diffs import changed_lines
-from newel.terminal.review import shortened, title_of
+from newel.terminal.review import shortened
 from newel.terminal.words import one_line, plural
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def whose(hunk: Hunk, runs: Runs) -> str:
         return "yours"
     run = run_of(hunk)
     known = runs.get(run)
-    name = one_line(title_of(known.title), 60) if known and known.title else f"run {one_line(run, 40)}"
+    name = one_line(known.title, 60) if known and known.title else f"run {one_line(run, 40)}"
     return f"{name}, edited by you" if hunk.has_user_layer else name
 
 

@@ -41,18 +41,7 @@ Confirm = Callable[[str], Awaitable[bool]]
 def run_line(checkpoint_id: str, created: str, title: str) -> str:
     """A run in a line: what it can be taken back by, when it began, and its prompt."""
     when = datetime.fromisoformat(created).astimezone().strftime("%Y-%m-%d %H:%M")
-    return f"{checkpoint_id}  {when}  {one_line(title_of(title), 80) or '(no words)'}"
-
-
-def title_of(title: str) -> str:
-    """The name of a run; of one that took another one back, and of one that took that back, in words that do not grow."""
-    words, count = title, 0
-    while words.startswith(_BACK):
-        words, count = words.removeprefix(_BACK), count + 1
-    return f"{'Undo' if count % 2 else 'Redo'} of {words}" if count else title
-
-
-_BACK = "Rollback to before "
+    return f"{checkpoint_id}  {when}  {one_line(title, 80) or '(no words)'}"
 
 
 def list_checkpoints(checkpoints: Sequence[Checkpoint]) -> str:
@@ -147,7 +136,7 @@ def for_the_model(title: str, saved: Sequence[Saved]) -> str:
     """What the model is told of it with the next message."""
     names = "\n".join(f"- {one.path}" for one in saved)
     return (
-        f"I have taken back what was changed in these files by the run “{title_of(title)}”. They are not as you left them; read "
+        f"I have taken back what was changed in these files by the run “{title}”. They are not as you left them; read "
         f"them before you go on with them:\n{names}"
     )
 
