@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from newel.review.deciding import is_users, patch_of, run_of
 from newel.terminal.diffs import changed_lines
 from newel.terminal.review import shortened
-from newel.terminal.words import one_line, plural
+from newel.terminal.words import one_line, plural, some
 
 if TYPE_CHECKING:
     from newel.review.deciding import Choice, Found, Problem, Written
@@ -99,7 +99,7 @@ def describe_written(written: Written, call: str) -> str:
     """What was written, and what was not."""
     lines: list[str] = []
     if written.saved:
-        names = ", ".join(one_line(one.path) for one in written.saved)
+        names = some(one.path for one in written.saved)
         lines.append(f"Kept {_counted({one.path: one.applied for one in written.saved})}: {names}.")
     lines += describe_problems(written.problems)
     if written.problems:
@@ -109,8 +109,7 @@ def describe_written(written: Written, call: str) -> str:
 
 def describe_rejected(counts: Mapping[str, int], call: str) -> str:
     """That so many hunks of files were rejected; nothing if none was."""
-    names = ", ".join(one_line(path) for path in counts)
-    return f"Rejected {_counted(counts)}: {names}. {call}keep HUNK brings one back." if counts else ""
+    return f"Rejected {_counted(counts)}: {some(counts)}. {call}keep HUNK brings one back." if counts else ""
 
 
 def describe_peeled(counts: Mapping[str, int]) -> str:

@@ -12,7 +12,7 @@ from newel.agent.messages import UserMessage
 from newel.review.recording import RecordingWorkspace
 from newel.terminal.diffs import changed_lines
 from newel.terminal.safe import safe
-from newel.terminal.words import one_line, plural
+from newel.terminal.words import one_line, plural, some
 
 if TYPE_CHECKING:
     from newel.review.checkpoints import Plan
@@ -123,12 +123,10 @@ async def take_back(project: Project, plan: Plan, confirm: Confirm) -> list[Save
 
 def describe_saved(saved: Sequence[Saved]) -> str:
     """What was taken back on the disk, and where only what waited there was rejected."""
-    done = [one_line(one.path) for one in saved if one.applied]
-    waited = [one_line(one.path) for one in saved if not one.applied]
-    lines = [f"Taken back in {plural(len(done), 'file')}: {', '.join(done)}."] if done else []
-    lines += (
-        [f"Rejected what waited in {plural(len(waited), 'file')}: {', '.join(waited)}."] if waited else []
-    )
+    done = [one.path for one in saved if one.applied]
+    waited = [one.path for one in saved if not one.applied]
+    lines = [f"Taken back in {plural(len(done), 'file')}: {some(done)}."] if done else []
+    lines += [f"Rejected what waited in {plural(len(waited), 'file')}: {some(waited)}."] if waited else []
     return "\n".join(lines)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from newel.agent.events import EndReason, Retry
@@ -21,6 +21,13 @@ def one_line(text: str, limit: int = 160) -> str:
     """A text on one line of at most ``limit`` characters, inert."""
     line = safe(text[: limit * 4], keep_newlines=False).replace("\t", " ").strip("↵ ")
     return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def some(names: Iterable[str], *, shown: int = 8) -> str:
+    """The first of some names, inert, and how many more there are."""
+    lines = [one_line(name) for name in names]
+    more = len(lines) - shown
+    return ", ".join(lines[:shown] if more > 1 else lines) + (f" and {more:,} more" if more > 1 else "")
 
 
 def clause(text: str) -> str:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from newel.agent.messages import Usage
 from newel.terminal.calls import last_lines
 from newel.terminal.diffs import Change, changed_lines, changes
-from newel.terminal.words import count, describe_call, duration, listing, meter, money, one_line, size
+from newel.terminal.words import count, describe_call, duration, listing, meter, money, one_line, size, some
 
 
 @pytest.mark.parametrize(
@@ -108,3 +108,10 @@ def test_a_change_that_looks_like_a_header_is_still_a_change() -> None:
         Change("+", 5, "++ i", 0),
         Change("-", 20, "z", 1),
     ]
+
+
+def test_of_many_files_the_first_are_named_and_the_others_counted() -> None:
+    assert some(["a", "b"]) == "a, b"
+    assert some([str(number) for number in range(9)]).endswith("7, 8")
+    assert some([str(number) for number in range(1300)]) == "0, 1, 2, 3, 4, 5, 6, 7 and 1,292 more"
+    assert "\x1b" not in some(["\x1b[31m"])
