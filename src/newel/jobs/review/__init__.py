@@ -10,6 +10,7 @@ fold        what a job has come to: the fold of its journal
 sessions    the sessions, kept
 upkeep      what is forgotten, and when
 files       decisions, edits and saves of files under review
+splicing    what the user typed becomes hunks
 showing     sessions and jobs as clients see them
 overview    what there is to look at, in short
 paging      the events of a job, page by page

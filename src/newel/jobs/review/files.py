@@ -7,20 +7,18 @@ from functools import partial
 from typing import Final, Literal, NamedTuple, TypeVar
 
 import anyio.to_thread
-import msgspec
 
-from newel.jobs.review.errors import BadRequest, TooLarge, Unprocessable
+from newel.jobs.review.errors import BadRequest, TooLarge
 from newel.jobs.review.limits import ReviewLimits
-from newel.jobs.review.payloads import Decision, EditRequest, SavedFile, Splice
-from newel.jobs.review.proposing import hunk_id
+from newel.jobs.review.payloads import Decision, EditRequest, SavedFile
 from newel.jobs.review.requests import size_of
+from newel.jobs.review.splicing import spliced
 from newel.review.decisions import Mine, accept, peel, reject, reopen
-from newel.review.edits import edit
 from newel.review.history import Kind
-from newel.review.ledger import BadRange, FileReview, Layer, Lines, buffer
+from newel.review.ledger import FileReview
 from newel.review.saving import Saved, Saver, checked_path
 from newel.review.store import Ledger
-from newel.review.text import head_of, is_blob, text_hash
+from newel.review.text import text_hash
 from newel.review.views import Change, change_log
 
 T = TypeVar("T")
@@ -171,39 +169,6 @@ def _peel(review: FileReview, *, hunk_id: str, mine: Mine | None) -> FileReview:
 
 
 _DECISIONS: Final = {"accept": _accept, "reject": _reject, "reopen": _reopen, "peel": _peel}
-
-
-def spliced(review: FileReview, splices: Sequence[Splice]) -> FileReview:
-    """The review with the user's splices in its buffer. Raises ``BadRange`` where lines do not exist or splices overlap, and
-    ``Unprocessable`` of a file that is kept as one piece.
-    """
-    text = buffer(review)
-    if is_blob(text):
-        raise Unprocessable(f"{review.path} is no UTF-8 text; its lines cannot be edited.")
-    head = int(head_of(text) is not None)
-    end_of_last = 0
-    for each in sorted(splices, key=lambda one: (one.start_line, one.delete_lines)):
-        start, end = each.start_line - 1, each.start_line - 1 + each.delete_lines
-        if each.start_line < 1 or each.delete_lines < 0 or end > len(text) - head:
-            raise BadRange(
-                f"{review.path} has {len(text) - head} lines; {each.delete_lines} from line {each.start_line} on are not there."
-            )
-        if start < end_of_last:
-            raise BadRange(f"{review.path}: two splices overlap at line {each.start_line}.")
-        end_of_last = end
-    after = review
-    # From the end to the beginning, so that the numbers of those that are left stay right.
-    for each in sorted(splices, key=lambda one: (one.start_line, one.delete_lines), reverse=True):
-        layer = Layer(origin="user", lines=_lines(each.new_text))
-        start = each.start_line - 1 + head
-        after = edit(after, start, start + each.delete_lines, layer, hunk_id)
-    return msgspec.structs.replace(after, rev=review.rev + 1) if after is not review else review
-
-
-def _lines(text: str) -> Lines:
-    parts = text.split("\n")
-    last = parts.pop()
-    return (*(part + "\n" for part in parts), *([last] if last else []))
 
 
 def _check_text(text: str) -> None:

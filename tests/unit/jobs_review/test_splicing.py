@@ -1,0 +1,78 @@
+"""If these fail, what the user typed in many places comes out otherwise than if it had been typed one by one."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from newel.jobs.review.payloads import Splice
+from newel.jobs.review.splicing import spliced
+from newel.review.decisions import reject
+from newel.review.edits import edit
+from newel.review.ledger import FileReview, Layer, ReviewError, buffer
+from newel.review.text import lines_of
+
+LINE = st.sampled_from(["a\n", "b\n", "c\r\n", "\n", "end"])
+TEXT = st.lists(LINE, max_size=30).map("".join)
+PLACE = st.tuples(st.integers(0, 30), st.integers(0, 2), st.lists(LINE, max_size=3).map("".join))
+
+
+def reviewed(text: str, places: list[tuple[int, int, str]]) -> FileReview:
+    """A file with hunks of an agent in it, each other one rejected."""
+    names = count()
+    review = FileReview(path="f", base=lines_of(text.encode()), rev=1)
+    for number, (start, size, lines) in enumerate(places):
+        end = min(start + 1 + size, len(buffer(review)))
+        layer = Layer(origin="agent", lines=lines_of(lines.encode())[1:] if lines else (), run="r")
+        try:
+            after = edit(review, min(start + 1, end), end, layer, lambda: f"old{next(names)}")
+            made = [hunk.id for hunk in after.hunks if hunk.id not in {each.id for each in review.hunks}]
+            review = reject(after, made[0]) if made and number % 2 else after
+        except ReviewError:
+            continue
+    return review
+
+
+def apart(review: FileReview, places: list[tuple[int, int, str]]) -> list[Splice]:
+    """Splices of lines that are there, none over another."""
+    size = len(buffer(review)) - 1
+    found: list[Splice] = []
+    at = 1
+    for start, length, text in sorted(places):
+        first = max(at, min(start + 1, size + 1))
+        gone = min(length, size + 1 - first)
+        found.append(Splice(start_line=first, delete_lines=gone, new_text=text))
+        at = first + gone
+    return found
+
+
+@settings(max_examples=300, deadline=None)
+@given(TEXT.filter(bool), st.lists(PLACE, max_size=4), st.lists(PLACE, min_size=1, max_size=8))
+def test_part_by_part_is_the_same_as_one_by_one(
+    text: str, hunks: list[tuple[int, int, str]], places: list[tuple[int, int, str]]
+) -> None:
+    review = reviewed(text, hunks)
+    splices = apart(review, places)
+    found, wanted = (shape(spliced(review, splices, part=part)) for part in (1, 1_000))
+    assert found == wanted
+
+
+def shape(review: FileReview) -> FileReview:
+    """The review, in which the ids of new hunks do not count."""
+    hunks = tuple(
+        msgspec.structs.replace(hunk, id=hunk.id if hunk.id.startswith("old") else "new")
+        for hunk in review.hunks
+    )
+    return msgspec.structs.replace(review, hunks=hunks)
+
+
+def test_a_word_that_is_replaced_all_over_a_long_file_is_a_hunk_at_each_place() -> None:
+    text = "".join(f"line {n}\n" for n in range(40_000))
+    review = FileReview(path="f", base=lines_of(text.encode()), rev=1)
+    splices = [Splice(start_line=4 * n + 1, delete_lines=1, new_text="new\n") for n in range(10_000)]
+    after = spliced(review, splices)
+    assert len(after.hunks) == 10_000
+    assert buffer(after)[1::4] == ("new\n",) * 10_000
