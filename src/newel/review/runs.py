@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import anyio
 import anyio.to_thread
@@ -24,6 +25,13 @@ from newel.review.views import CheckpointFile, CheckpointHunk, CheckpointView, V
 from newel.workspace.port import Workspace
 
 
+class Refreshed(NamedTuple):
+    """``problems`` say in words, by file, why it could not be looked at."""
+
+    reviews: list[FileReview]
+    problems: dict[str, str]
+
+
 class Project:
     """A project's ledger, with what brings it and the files into agreement. ``left_out`` says in words which files it does
     not cover.
@@ -37,11 +45,39 @@ class Project:
         self.checkpoints = Checkpoints(ledger, self.saver)
 
     async def undo(self) -> Plan:
-        """How the latest run that left something is taken back. Raises ``NothingToUndo``."""
+        """How the latest run that changed files is taken back. Raises ``NothingToUndo``, also where others have taken it back
+        already: nobody means the run before that one then.
+        """
         for checkpoint in await anyio.to_thread.run_sync(self.ledger.checkpoints):
+            await self.refreshed(checkpoint)
             if hunks := await anyio.to_thread.run_sync(hunk_ids, self.ledger, checkpoint):
                 return await self.checkpoints.plan(checkpoint.id, "scoped_selected", hunks)
+            if await anyio.to_thread.run_sync(self._changed_files, checkpoint):
+                raise NothingToUndo(
+                    f"Nothing of the last run is left to be undone: {checkpoint.title or checkpoint.id}. What it changed was "
+                    "changed since. `newel checkpoints` lists the runs before it, `newel rollback CHECKPOINT` goes back to one."
+                )
         raise NothingToUndo(f"Nothing that was recorded in {self.workspace.root} is left to be undone.")
+
+    def _changed_files(self, checkpoint: Checkpoint) -> bool:
+        """Whether a run left files of the disk otherwise than it found them."""
+        wrote = any(each.kind in {"record", "rollback"} for each in self.ledger.entries(run=checkpoint.run))
+        return wrote and any(
+            self.checkpoints.diff3(checkpoint.id, before.path).proposed_patch for before in checkpoint.files
+        )
+
+    async def refreshed(self, checkpoint: Checkpoint) -> Refreshed:
+        """A run's files with the disk as it is now. Raises ``LedgerError``."""
+        reviews: list[FileReview] = []
+        problems: dict[str, str] = {}
+        for before in checkpoint.files:
+            try:
+                reviews.append(await self.saver.refresh(before.path))
+            except LedgerError:
+                raise
+            except (ReviewError, WorkspaceError) as error:
+                problems[before.path] = str(error)
+        return Refreshed(reviews, problems)
 
     async def rollback(self, checkpoint: Checkpoint, hunks: Sequence[str] = ()) -> Plan:
         """How the files of a run become what they were before it, or only some of its hunks are taken back."""
@@ -142,15 +178,7 @@ async def look_back(project: Project, *, limit: int) -> list[RunView]:
 
 
 async def _run(project: Project, checkpoint: Checkpoint) -> RunView:
-    problems: dict[str, str] = {}
-    reviews: list[FileReview] = []
-    for before in checkpoint.files:
-        try:
-            reviews.append(await project.saver.refresh(before.path))
-        except LedgerError:
-            raise
-        except (ReviewError, WorkspaceError) as error:
-            problems[before.path] = str(error)
+    reviews, problems = await project.refreshed(checkpoint)
     files = await anyio.to_thread.run_sync(_files, project, checkpoint, reviews, problems)
     return RunView(
         checkpoint_id=checkpoint.id,

@@ -311,3 +311,42 @@ def test_an_ephemeral_run_leaves_no_ledger(with_model: Make) -> None:
     newel = with_model(scenario("go", bash("echo a > a"), {"content": "Done."}))
     ran(newel, "--ephemeral", "go")
     assert not (newel.home / ".newel" / "review").exists()
+
+
+def test_an_undo_of_what_git_has_taken_back_already_leaves_the_run_before_it_alone(with_model: Make) -> None:
+    steps = [
+        scenario("first", bash("echo first > first.txt"), {"content": "Done."}),
+        scenario("second", bash("echo second >> tracked.txt"), {"content": "Done."}),
+    ]
+    newel = with_model({"scenarios": [each for one in steps for each in one["scenarios"]]})
+    (newel.project / "tracked.txt").write_text("was\n")
+    git(newel.project, "init", "-q")
+    git(newel.project, "add", "tracked.txt")
+    git(newel.project, "commit", "-q", "-m", "first")
+    ran(newel, "first")
+    ran(newel, "second")
+    git(newel.project, "stash")
+    before = files(newel.project)
+    done = newel("undo", "--yes")
+    assert done.returncode == 1
+    assert "second" in done.stderr
+    assert "newel rollback" in done.stderr
+    assert files(newel.project) == before
+    git(newel.project, "stash", "pop")
+    ran(newel, "undo", "--yes")
+    assert (newel.project / "tracked.txt").read_text() == "was\n"
+    assert (newel.project / "first.txt").exists()
+
+
+def test_an_undo_after_a_run_that_left_nothing_is_of_the_run_before_it(with_model: Make) -> None:
+    steps = [
+        scenario("first", bash("echo first > first.txt"), {"content": "Done."}),
+        scenario(
+            "second", bash("touch t; mv first.txt f"), bash("mv f first.txt; rm t"), {"content": "Done."}
+        ),
+    ]
+    newel = with_model({"scenarios": [each for one in steps for each in one["scenarios"]]})
+    ran(newel, "first")
+    ran(newel, "second")
+    ran(newel, "undo", "--yes")
+    assert list(newel.project.iterdir()) == []
