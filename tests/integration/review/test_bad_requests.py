@@ -35,6 +35,8 @@ class Case(NamedTuple):
     def filled(self, value: Any) -> Any:
         """The value with the ids of this case in it."""
         match value:
+            case "<rev>":
+                return self.rev
             case str():
                 names = {
                     "<session>": self.job["session_id"],
@@ -49,11 +51,7 @@ class Case(NamedTuple):
                 items = cast("dict[str, Any]", value).items()
                 return {name: self.filled(each) for name, each in items}
             case _:
-                return self.rev if value is REV else value
-
-
-REV = object()
-"""Stands for the revision of ``a.md``."""
+                return value
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +154,7 @@ def test_what_was_decided_on_another_revision_changes_nothing(case: Case, rev: i
 
 
 APPLY: dict[str, Any] = {"session_id": "<session>", "job_id": "<job>", "accepted_hunk_ids": []}
-DECIDE: dict[str, Any] = {"file_path": "a.md", "rev": REV, "action": "accept", "hunk_id": "<hunk>"}
+DECIDE: dict[str, Any] = {"file_path": "a.md", "rev": "<rev>", "action": "accept", "hunk_id": "<hunk>"}
 RUN: dict[str, Any] = {"session_id": "<session>", "instruction": "Do it"}
 SCOPED: dict[str, Any] = {"mode": "scoped_selected", "hunk_ids": ["h_0"]}
 CHECKPOINT = "/checkpoints/<checkpoint>/rollback"
@@ -199,7 +197,7 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[int, str]]] = [
     ("/decide", DECIDE | {"action": "burn"}, (422, "unprocessable")),
     ("/decide", DECIDE | {"mine": "all"}, (422, "unprocessable")),
     ("/decide", DECIDE | {"file_path": LONG}, (422, "unprocessable")),
-    ("/redo", {"file_path": "a.md", "rev": REV}, (409, "nothing_to_undo")),
+    ("/redo", {"file_path": "a.md", "rev": "<rev>"}, (409, "nothing_to_undo")),
     ("/save", {"files": []}, (422, "unprocessable")),
     ("/save", {"files": [{"file_path": "a.md"}] * 10_001}, (422, "unprocessable")),
     ("/save", {"files": ["a.md"]}, (422, "unprocessable")),
