@@ -304,7 +304,7 @@ class Ledger:
     def put_blobs(self, blobs: Sequence[bytes]) -> list[str]:
         """Keep pieces of data, in one transaction; returns their SHA-256 in hexadecimal."""
         with self.writing() as connection:
-            names = [put(connection, data) for data in blobs]
+            names = put(connection, blobs)
             if self._claims is not None:
                 self._claims.update(names)
             return names

@@ -84,12 +84,15 @@ def read_entry(data: bytes) -> Entry:
     return msgspec.json.decode(unpack(data), type=Entry)
 
 
-def put(connection: sqlite3.Connection, data: bytes) -> str:
-    name = hashlib.sha256(data).hexdigest()
-    if connection.execute("SELECT 1 FROM blobs WHERE sha256 = ?", (name,)).fetchone() is None:
-        packed = zlib.compress(data, 1)
-        connection.execute("INSERT INTO blobs VALUES (?, ?, ?)", (name, len(data), packed))
-    return name
+def put(connection: sqlite3.Connection, blobs: Sequence[bytes]) -> list[str]:
+    """Keep pieces of data; returns their names."""
+    names = [hashlib.sha256(data).hexdigest() for data in blobs]
+    query = "SELECT sha256 FROM blobs WHERE sha256 IN (SELECT value FROM json_each(?))"
+    known = {row[0] for row in connection.execute(query, (msgspec.json.encode(names).decode(),))}
+    new = {name: data for name, data in zip(names, blobs, strict=True) if name not in known}
+    rows = ((name, len(data), zlib.compress(data, 1)) for name, data in new.items())
+    connection.executemany("INSERT INTO blobs VALUES (?, ?, ?)", rows)
+    return names
 
 
 def blob(connection: sqlite3.Connection, sha256: str) -> bytes:

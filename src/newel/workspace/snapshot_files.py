@@ -41,18 +41,30 @@ def open_folder(root: int, path: str) -> int:
     return here
 
 
-def read_file(root: int, path: str, limit: int) -> Reading:
-    """A file's bytes as they were at one moment, if its writers let that be. Raises ``OSError``."""
-    folder, _, name = path.rpartition("/")
-    parent = open_folder(root, folder)
-    try:
-        descriptor = os.open(name, _FILE, dir_fd=parent)
-    finally:
-        os.close(parent)
-    try:
-        return _read(descriptor, limit)
-    finally:
-        os.close(descriptor)
+class Reader:
+    """Reads files below an open directory, quickest those of one directory one after the other. To be closed."""
+
+    def __init__(self, root: int) -> None:
+        self._root = root
+        self._path = ""
+        self._folder = -1
+
+    def read(self, path: str, limit: int) -> Reading:
+        """A file's bytes as they were at one moment, if its writers let that be. Raises ``OSError``."""
+        folder, _, name = path.rpartition("/")
+        if self._folder < 0 or folder != self._path:
+            self.close()
+            self._folder, self._path = open_folder(self._root, folder), folder
+        descriptor = os.open(name, _FILE, dir_fd=self._folder)
+        try:
+            return _read(descriptor, limit)
+        finally:
+            os.close(descriptor)
+
+    def close(self) -> None:
+        if self._folder >= 0:
+            os.close(self._folder)
+            self._folder = -1
 
 
 def _read(descriptor: int, limit: int) -> Reading:
@@ -74,9 +86,10 @@ def _bytes(descriptor: int, size: int, limit: int) -> bytes:
     pieces: list[bytes] = []
     offset = 0
     while offset <= limit:
-        piece = os.pread(descriptor, min(max(size - offset, 0) + 1, limit + 1 - offset), offset)
-        if not piece:
-            break
+        wanted = min(max(size - offset, 0) + 1, limit + 1 - offset)
+        piece = os.pread(descriptor, wanted, offset)
         pieces.append(piece)
         offset += len(piece)
+        if len(piece) < wanted:  # of a regular file: its end
+            break
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from newel.workspace.snapshot_files import GONE, open_folder, open_root, read_file
+from newel.workspace.snapshot_files import GONE, Reader, open_folder, open_root
 from newel.workspace.snapshot_project import Project
 from newel.workspace.snapshot_rules import is_never_covered
 from newel.workspace.snapshot_tree import (
@@ -85,6 +85,7 @@ class Look:
     def run(self, visits: Iterable[Visit]) -> None:
         """Raises ``Stopped``, ``OSError`` if the root is not there, and what the store raises."""
         self._root = open_root(self._project.root)
+        self._reader = Reader(self._root)
         try:
             level = list(visits)
             while level:
@@ -95,13 +96,20 @@ class Look:
                 level, self._next = self._next, []
             for path in [*self._project.fresh, *(path for path in self._noted if self._tree.state(path))]:
                 self._to_read.setdefault(path, (0, False))
-            # The small ones first: should there be no room for all, sources go before data.
-            for path, (_, absorb) in sorted(self._to_read.items(), key=lambda item: (item[1][0], item[0])):
+            for path, (_, absorb) in self._in_order():
                 self._go_on()
                 self._read(path, absorb=absorb)
             self._put_batch()
         finally:
+            self._reader.close()
             os.close(self._root)
+
+    def _in_order(self) -> list[tuple[str, tuple[int, bool]]]:
+        """What to read, by directory; but the small ones first where there may be no room for all: sources go before data."""
+        room = self._limits.total - self._project.spent
+        if sum(size for size, _ in self._to_read.values()) < room // 2:
+            return sorted(self._to_read.items())
+        return sorted(self._to_read.items(), key=lambda item: (item[1][0], item[0]))
 
     def _go_on(self) -> None:
         if self._stopped():
@@ -285,7 +293,7 @@ class Look:
             return
         now = time.time_ns()
         try:
-            data, found, torn = read_file(self._root, path, self._limits.file)
+            data, found, torn = self._reader.read(path, self._limits.file)
         except OSError as error:
             if error.errno in GONE:
                 self._file_gone(path)

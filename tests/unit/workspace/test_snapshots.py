@@ -97,7 +97,8 @@ async def test_every_way_a_command_can_change_a_file_is_known(
                 ledger.blob(state.blob)
     before = {change.path: change.before for change in changes.files}
     assert ledger.blob((before["a/b/f2"] or State("", 0)).blob) == b"2\n"
-    assert await looked.changes() == Changes([], [])
+    assert changes.folders == ["a/renamed", "c", "c/d"]
+    assert await looked.changes() == Changes([], [], [])
 
 
 async def test_a_change_in_place_a_mode_and_a_swap_are_told_as_what_they_are(
