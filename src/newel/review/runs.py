@@ -61,8 +61,14 @@ class Project:
 
     def _changed_files(self, checkpoint: Checkpoint) -> bool:
         """Whether a run left files of the disk otherwise than it found them."""
-        wrote = any(each.kind in {"record", "rollback"} for each in self.ledger.entries(run=checkpoint.run))
-        return wrote and any(
+        wrote = [
+            each for each in self.ledger.entries(run=checkpoint.run) if each.kind in {"record", "rollback"}
+        ]
+        # An undo that could not write its files is dropped again, and has changed nothing.
+        dropped = {
+            each.of for path in {each.path for each in wrote} for each in self.ledger.entries(path=path)
+        }
+        return any(each.id not in dropped for each in wrote) and any(
             self.checkpoints.diff3(checkpoint.id, before.path).proposed_patch for before in checkpoint.files
         )
 
