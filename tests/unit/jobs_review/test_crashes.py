@@ -16,6 +16,7 @@ from newel.jobs.review.journal import JobJournal, event
 from newel.jobs.review.limits import ReviewLimits
 from newel.jobs.review.payloads import RunRequest
 from newel.providers.scripted import Answer, Scripted
+from newel.review.ledger import Conflict
 from newel.review.proposal import propose
 from newel.review.store import Intent, Saving
 from newel.review.text import lines_of, text_hash
@@ -168,3 +169,25 @@ async def test_a_job_that_the_engine_gave_up_has_failed_and_says_why(tmp_path: P
     async with place.open() as desk:
         view = await desk.job(job.job_id)
         assert (view.status, view.error) == ("failed", "the disk was full")
+
+
+async def test_a_hunk_that_was_applied_and_then_deleted_from_outside_is_not_said_to_be_applied(
+    tmp_path: Path,
+) -> None:
+    made = {"file_path": "c.md", "operation": "insert", "start_line": 1}
+    place = at(
+        tmp_path,
+        proposes({**made, "new_text": "one\n"}),
+        says("Done."),
+        proposes({**made, "new_text": "zero\n"}),
+        says("Done."),
+    )
+    async with place.open() as desk:
+        first = await place.start()
+        second = await place.start()
+        (hunk,) = hunks(second).values()  # both have written in it
+        await desk.apply(first.session_id, first.id, [hunk.hunk_id])
+        (place.root / "c.md").unlink()
+        with pytest.raises(Conflict):
+            await desk.apply(second.session_id, second.id, [hunk.hunk_id])
+        assert (await desk.job(second.id)).status == "awaiting_review"

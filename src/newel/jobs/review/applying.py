@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import anyio
+import anyio.to_thread
 import msgspec
 
 from newel.jobs.engine import Outcome
@@ -13,6 +15,7 @@ from newel.jobs.review.errors import WrongState
 from newel.jobs.review.files import ReviewFiles
 from newel.jobs.review.journal import JobJournal, event
 from newel.jobs.review.payloads import Applied, AppliedFile
+from newel.review.history import MOVES_BASE
 from newel.review.ledger import Conflict, FileReview, Hunk, NeedsChoice, ReviewError, UnknownHunk
 from newel.review.text import text_hash
 from newel.review.views import is_of
@@ -95,8 +98,7 @@ async def _checked(files: ReviewFiles, journal: JobJournal, accepted: Sequence[s
     changed = [
         part.review.path
         for part in parts
-        # What this application itself has written already is no change from outside.
-        if not part.before and text_hash(part.review.base) != state.hashes[part.review.path]
+        if text_hash(part.review.base) != state.hashes[part.review.path] and not await _wrote(files, part)
     ]
     if changed:
         words = f"{', '.join(changed)} changed on the disk since the review was shown. Nothing was applied."
@@ -116,6 +118,13 @@ async def _checked(files: ReviewFiles, journal: JobJournal, accepted: Sequence[s
                     "only those go (peel) or all of it (base)."
                 )
     return parts
+
+
+async def _wrote(files: ReviewFiles, part: _Part) -> bool:
+    """Whether the file is as a save of the hunks that are asked for has left it: this is no change from outside."""
+    entries = await anyio.to_thread.run_sync(partial(files.ledger.entries, path=part.review.path))
+    moved = [each for each in entries if each.kind in MOVES_BASE]
+    return bool(moved) and moved[-1].kind == "save" and not set(moved[-1].hunks).isdisjoint(part.before)
 
 
 def _part(review: FileReview, job: str, wanted: set[str]) -> _Part:
