@@ -48,6 +48,12 @@ class Change(Look):
         return f"change {arguments['what']}"
 
 
+class Other(Change):
+    """Changes what nobody reviews."""
+
+    spec = ToolSpec("other", "Changes elsewhere.", {"type": "object"})
+
+
 class Person:
     """Answers with the given answers in turn and remembers the questions."""
 
@@ -135,3 +141,19 @@ async def test_arguments_that_no_file_could_hold_can_be_decided_on() -> None:
     rules = policy("ask", ask=Person(Approval("always")), folder="/src")
     assert (await decide(rules, Change(), what="\ud800")).allow
     assert (await decide(rules, Change(), what="\ud800")).allow
+
+
+async def test_under_review_what_is_decided_afterwards_runs_and_all_else_is_asked_about() -> None:
+    person = Person(Approval("no"))
+    rules = policy("review", ask=person, folder="/src", reviewed=["change"])
+    assert (await decide(rules, Change(), what="it")).allow
+    assert person.asked == []
+    assert not (await decide(rules, Other(), what="it")).allow
+    assert len(person.asked) == 1
+
+
+async def test_only_review_lets_run_what_is_decided_afterwards() -> None:
+    presets: tuple[Preset, ...] = ("ask", "read-only")
+    for preset in presets:
+        rules = policy(preset, ask=None, folder="/src", reviewed=["change"])
+        assert not (await decide(rules, Change(), what="it")).allow
