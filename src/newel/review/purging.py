@@ -25,7 +25,7 @@ from newel.review.forgetting import Shortened, needed_from, shortened
 from newel.review.history import Entry, made_by
 from newel.review.ledger import Applied, FileReview, StaleRevision
 from newel.review.store import LOCK, Checkpoint, Ledger
-from newel.review.tables import FILE, HASH, hashes_in, pack, read_entry, unpack
+from newel.review.tables import FILE, HASH, LEDGER, hashes_in, pack, read_entry, unpack
 from newel.session.database import connect
 from newel.workspace.snapshot_tree import promised
 
@@ -77,9 +77,9 @@ def in_background(ledger: Ledger, tell: Callable[[str], None], keep: Keep | None
     if folder is None:
         return
     lock, wanted = folder / LOCK, keep or Keep()
-    if time.time() - lock.stat().st_mtime < EVERY:
-        return
-
+    with contextlib.suppress(OSError):  # somebody removed it
+        if time.time() - lock.stat().st_mtime < EVERY:
+            return
     claims = contextlib.ExitStack()
     claimed = claims.enter_context(ledger.claims())  # from now on, and not from when the thread gets to run
 
@@ -118,7 +118,7 @@ def _purged(steps: _Purge, keep: Keep, now: datetime) -> Purged:
         if n < keep.runs or each.created >= old or each.id in pinned
     ]
     done = steps.all_but(kept, since=old)
-    while done.size > keep.size:
+    while done.size > keep.size and done.is_alone:  # else nothing is gained by forgetting
         spare = [each for each in kept if each.created < recent and each.id not in pinned]
         if not spare:
             break
@@ -281,17 +281,21 @@ class _Purge:
     def _named(self) -> set[str]:
         """The blobs that something names."""
         names: set[str] = set()
-        with contextlib.closing(
-            connect(self._folder / FILE, read_only=True)
-        ) as connection:  # it keeps nobody waiting
-            for table, column, pattern in _NAMING:
-                rows = connection.execute(f"SELECT {column} FROM {table}")  # noqa: S608 — words of ours
-                names.update(found.decode() for (data,) in rows for found in pattern.findall(unpack(data)))
+        where = self._folder / FILE
+        try:
+            with contextlib.closing(connect(where, read_only=True)) as connection:  # it keeps nobody waiting
+                for table, column, pattern in _NAMING:
+                    rows = connection.execute(f"SELECT {column} FROM {table}")  # noqa: S608 — words of ours
+                    names.update(
+                        found.decode() for (data,) in rows for found in pattern.findall(unpack(data))
+                    )
+        except sqlite3.Error as error:
+            raise LEDGER.failure(str(where), error) from error
         for path in self._folder.iterdir():
-            if path.suffix in {".index", ".known"}:
-                names |= promised(path)
-            elif path.suffix == ".running":
-                with contextlib.suppress(OSError):
+            with contextlib.suppress(FileNotFoundError):  # its process has ended
+                if path.suffix in {".index", ".known"}:
+                    names |= promised(path)
+                elif path.suffix == ".running":
                     names |= hashes_in(path.read_bytes())
         return names
 

@@ -154,24 +154,24 @@ def save(index: Path, root: str, tree: Tree, without: set[str]) -> None:
 
 def load(index: Path, root: str) -> dict[str, dict[str, bytes]]:
     """The records that ``save`` kept, by directory and name; none if there are none for this root, or none whole."""
-    of, folders = _read(index)
-    if of != os.fsencode(root):
-        return {}
-    return {
-        os.fsdecode(path): {os.fsdecode(name): made for name, made in files.items()}
-        for path, files in folders.items()
-    }
+    with contextlib.suppress(OSError):
+        of, folders = _read(index.read_bytes())
+        if of == os.fsencode(root):
+            return {
+                os.fsdecode(path): {os.fsdecode(name): made for name, made in files.items()}
+                for path, files in folders.items()
+            }
+    return {}
 
 
 def promised(index: Path) -> set[str]:
-    """The contents that whoever reads an index takes to be in the store, by their hashes."""
-    return {state_of(made).blob for files in _read(index)[1].values() for made in files.values()}
+    """The contents that whoever reads an index takes to be in the store, by their hashes. Raises ``OSError``."""
+    return {state_of(made).blob for files in _read(index.read_bytes())[1].values() for made in files.values()}
 
 
-def _read(index: Path) -> tuple[bytes, dict[bytes, dict[bytes, bytes]]]:
-    """Whose an index is, and its records."""
-    with contextlib.suppress(OSError, msgspec.MsgspecError):
-        data = index.read_bytes()
+def _read(data: bytes) -> tuple[bytes, dict[bytes, dict[bytes, bytes]]]:
+    """Whose an index is, and its records; none if it is not whole."""
+    with contextlib.suppress(msgspec.MsgspecError):
         if hashlib.sha256(data[32:]).digest() == data[:32]:
             version, of, folders = msgspec.msgpack.decode(
                 data[32:], type=tuple[int, bytes, dict[bytes, dict[bytes, bytes]]]

@@ -312,8 +312,10 @@ def test_nothing_is_taken_from_another_process(tmp_path: Path) -> None:
         child = context.Process(target=_use, args=(tmp_path, is_open, is_over))
         child.start()
         assert is_open.wait(30)
-        done = purge(ledger, NOTHING)
+        a_run(ledger, 1, created=later(-5))
+        done = purge(ledger, Keep(size=1))
         assert (done.is_alone, has(ledger, loose)) == (False, True)
+        assert len(ledger.checkpoints()) == 1  # to forget it would not have made room
         is_over.set()
         child.join(30)
         assert purge(ledger, NOTHING).is_alone
