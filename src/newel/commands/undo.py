@@ -29,6 +29,8 @@ def command_undo(arguments: Sequence[str]) -> int:
             from newel.review.history import NothingToUndo
 
             raise NothingToUndo(words.NOTHING)
+        if _is_finished(project):
+            return DONE
         return await _take_back(project, await project.undo(), yes=given.yes)
 
     return with_ledger(parser, given, undo)
@@ -58,10 +60,21 @@ def command_rollback(arguments: Sequence[str]) -> int:
             from newel.review.checkpoints import UnknownCheckpoint
 
             raise UnknownCheckpoint(f"There is no checkpoint {given.checkpoint}. {words.NOTHING}")
+        if _is_finished(project):
+            return DONE
         plan = await project.rollback(await project.find(given.checkpoint), given.hunks)
         return await _take_back(project, plan, yes=given.yes)
 
     return with_ledger(parser, given, rollback)
+
+
+def _is_finished(project: Project) -> bool:
+    """Whether what is asked for was asked for before, of a process that was killed over it, and has just been done. To do it
+    again would take that back.
+    """
+    for each in project.finished:
+        print(f"{words.one_line(each.title)}: it was interrupted, and has been brought to its end now.")
+    return bool(project.finished)
 
 
 async def _take_back(project: Project, plan: Plan, *, yes: bool) -> int:

@@ -188,6 +188,9 @@ class Checkpoints:
         steps = [self._step(plan, checkpoint, path) for path in paths]
         if plan.mode == "scoped_selected":
             known = {name for step in steps for name in step.known}
+            for conflict in conflicts:  # what is in those files may be named, and is left alone
+                review = self._ledger.get(conflict.path)
+                known |= {one.id for one in (*review.hunks, *review.applied)}
             if unknown := [name for name in plan.hunk_ids if name not in known]:
                 raise UnknownHunk(
                     f"Checkpoint {plan.checkpoint} has no hunk {', '.join(unknown)} now. Read it anew."

@@ -8,9 +8,9 @@ import anyio.to_thread
 
 from newel.agent.errors import WorkspaceError
 from newel.review.interrupted import Notes
-from newel.review.ledger import FileReview, ReviewError, buffer
+from newel.review.ledger import FileReview, ReviewError, buffer, new_hunk_id
 from newel.review.proposal import HunkSize
-from newel.review.recorder import Recorder, hunk_id, lines_of_state
+from newel.review.recorder import Recorder, lines_of_state
 from newel.review.runs import Project
 from newel.review.staging import staged
 from newel.review.store import LedgerError
@@ -59,7 +59,7 @@ class Proposed:
 
         def make(review: FileReview) -> FileReview:
             nonlocal left_out
-            done = staged(review, before=before, after=after, run=run, new_id=hunk_id, size=self._size)
+            done = staged(review, before=before, after=after, run=run, new_id=new_hunk_id, size=self._size)
             left_out = done.left_out
             return done.review
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from newel.agent.errors import NewelError
-from newel.agent.messages import Wire
+from newel.agent.messages import Wire, new_id
 
 Origin = Literal["agent", "user"]
 HunkState = Literal["pending", "accepted", "rejected"]
@@ -139,6 +139,11 @@ def placed(review: FileReview) -> Iterator[Placed]:
         size = len(hunk.top.lines) if hunk.is_shown else hunk.b - hunk.a
         shift += size - (hunk.b - hunk.a)
         yield Placed(hunk, start, start + size)
+
+
+def new_hunk_id() -> str:
+    """A name for a hunk that comes into being."""
+    return f"h_{new_id()[:16]}"
 
 
 def is_head(line: str) -> bool:

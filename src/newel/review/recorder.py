@@ -19,11 +19,11 @@ import anyio.to_thread
 import msgspec
 
 from newel.agent.errors import WorkspaceError
-from newel.agent.messages import new_id, now
+from newel.agent.messages import now
 from newel.review.bases import rebased
 from newel.review.folders import grown, missing
 from newel.review.interrupted import INDEX, Known, Note, Notes, touched
-from newel.review.ledger import Applied, FileReview, Hunk, Layer, Lines, ReviewError, render
+from newel.review.ledger import Applied, FileReview, Hunk, Layer, Lines, ReviewError, new_hunk_id, render
 from newel.review.purging import in_background
 from newel.review.runs import Project
 from newel.review.saving import LARGEST, OutsideProject, checked_path
@@ -113,7 +113,7 @@ class Recorder:
         snapshots = Snapshots(workspace.root, ledger, limits=limits, index=index, left_out=left_out)
         recorder = cls(workspace, project, Done(ledger), snapshots, notes)
         try:
-            await project.saver.recover()
+            await project.recover()
             await recorder.recover()
         except BaseException:
             recorder.close()
@@ -370,7 +370,7 @@ def recorded(review: FileReview, *, before: Lines, after: Lines, run: str) -> Fi
     known = rebased(review, before)
     mine = [one for one in known.applied if one.run == run and one.intact]
     if not mine:
-        return rebased(known, after, run=run, new_id=hunk_id)
+        return rebased(known, after, run=run, new_id=new_hunk_id)
     done = rebased(known, after)
     if done is known:
         return known
@@ -378,7 +378,7 @@ def recorded(review: FileReview, *, before: Lines, after: Lines, run: str) -> Fi
     names = {one.id for one in mine}
     others = (one for one in done.applied if one.id not in names)
     fresh = (
-        Applied(id=hunk_id(), a=span.b0, b=span.b1, before=without[span.a0 : span.a1], run=run)
+        Applied(id=new_hunk_id(), a=span.b0, b=span.b1, before=without[span.a0 : span.a1], run=run)
         for span in diff(without, after)
     )
     return msgspec.structs.replace(done, applied=(*others, *fresh), rev=review.rev + 1)
@@ -386,8 +386,3 @@ def recorded(review: FileReview, *, before: Lines, after: Lines, run: str) -> Fi
 
 def _undone(one: Applied) -> Hunk:
     return Hunk(id=one.id, a=one.a, b=one.b, layers=(Layer(origin="agent", lines=one.before),))
-
-
-def hunk_id() -> str:
-    """A name for a new hunk."""
-    return f"h_{new_id()[:16]}"

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import anyio
 import anyio.to_thread
+import msgspec
 
 from newel.agent.errors import WorkspaceError
 from newel.review.checkpoints import Checkpoints, Diff3, Plan, UnknownCheckpoint
@@ -41,16 +42,30 @@ class Project:
         self.ledger = ledger
         self.workspace = workspace
         self.left_out: list[str] = []
+        self.finished: list[Checkpoint] = []
+        """The rollbacks that a process died over, and which were brought to their end when the ledger was opened."""
         self.saver = Saver(ledger, workspace)
         self.checkpoints = Checkpoints(ledger, self.saver)
+
+    async def recover(self) -> None:
+        """Bring to its end what a process that died has begun to write. Raises ``LedgerError``."""
+        begun = {intent.id for intent in await anyio.to_thread.run_sync(self.ledger.intents)}
+        await self.saver.recover()
+        if begun:
+            found = await anyio.to_thread.run_sync(self.ledger.checkpoints)
+            self.finished = [each for each in found if each.run in begun]
 
     async def undo(self) -> Plan:
         """How the latest run that changed files is taken back. Raises ``NothingToUndo``, also where others have taken it back
         already: nobody means the run before that one then.
         """
+        is_rest = False
         for checkpoint in await anyio.to_thread.run_sync(self.ledger.checkpoints):
+            if checkpoint.is_partial:
+                is_rest = True  # of what that was about, the rest is still to be undone
+                continue
             await self.refreshed(checkpoint)
-            if hunks := await anyio.to_thread.run_sync(hunk_ids, self.ledger, checkpoint):
+            if hunks := await anyio.to_thread.run_sync(hunk_ids, self.ledger, checkpoint, is_rest):
                 return await self.checkpoints.plan(checkpoint.id, "scoped_selected", hunks)
             if await anyio.to_thread.run_sync(self._changed_files, checkpoint):
                 raise NothingToUndo(
@@ -116,20 +131,31 @@ class Project:
                 raise  # nobody knows now what was marked as written: `Saver.recover` brings it to its end
             except (ReviewError, WorkspaceError):
                 await anyio.to_thread.run_sync(self._drop, chosen)
+                await anyio.to_thread.run_sync(self._leave_the_rest, plan)
                 await anyio.to_thread.run_sync(self.ledger.end_saving, plan.run)
                 raise
+            if any(not conflict.hunk for conflict in plan.conflicts):
+                await anyio.to_thread.run_sync(self._leave_the_rest, plan)
             await anyio.to_thread.run_sync(self.ledger.end_saving, plan.run)
         return saved
 
+    def _leave_the_rest(self, plan: Plan) -> None:
+        """A file could not be looked at, or not be written: the next undo is to do that."""
+        for own in [each for each in self.ledger.checkpoints() if each.run == plan.run]:
+            self.ledger.add_checkpoint(msgspec.structs.replace(own, is_partial=True))
+
     def _drop(self, chosen: dict[str, list[str]]) -> None:
+        """Take what could not be written out of the buffers."""
         for path, ids in chosen.items():
             if any(hunk.id in ids for hunk in self.ledger.get(path).hunks):
                 with contextlib.suppress(NothingToUndo):  # the file changed meanwhile: it is left in review
                     self.ledger.undo(path)
 
 
-def hunk_ids(ledger: Ledger, checkpoint: Checkpoint) -> list[str]:
-    """The hunks of a run that are still there; none if nothing of them can be taken back any more."""
+def hunk_ids(ledger: Ledger, checkpoint: Checkpoint, is_rest: bool = False) -> list[str]:
+    """The hunks of a run that are still there; none if nothing of them can be taken back any more. Of what ``is_rest``, only
+    those that can.
+    """
     made = put_back(ledger, checkpoint)
     found: list[str] = []
     can_go = False
@@ -140,9 +166,11 @@ def hunk_ids(ledger: Ledger, checkpoint: Checkpoint) -> list[str]:
                 found.append(hunk.id)
                 can_go = True
         mine = {one.id for one in review.applied if one.run == checkpoint.run or one.id in made}
-        if mine and not can_go:
+        if mine and (is_rest or not can_go):
             whole = mended(review, ledger.entries(path=before.path))
-            can_go = any(one.intact for one in whole.applied if one.id in mine)
+            intact = {one.id for one in whole.applied if one.id in mine and one.intact}
+            can_go |= bool(intact)
+            mine = intact if is_rest else mine
         found += [one.id for one in review.applied if one.id in mine]
     return found if can_go else []
 

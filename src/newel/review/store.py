@@ -43,8 +43,8 @@ class Before(Wire, frozen=True, kw_only=True):
 
 class Checkpoint(Wire, frozen=True, kw_only=True):
     """How files were before a run of an agent changed them. ``files`` grows as the run touches more, and so do ``folders``,
-    those that were not there before it. Of a rollback, ``about`` is the title of the run that it is about in the end, and
-    ``is_redo`` says that it brings that back.
+    those that were not there before it. Of a rollback, ``about`` is the title of the run that it is about in the end,
+    ``is_redo`` says that it brings that back, and ``is_partial`` that a file could not be written, which is left to do.
     """
 
     id: str
@@ -56,6 +56,7 @@ class Checkpoint(Wire, frozen=True, kw_only=True):
     folders: tuple[str, ...] = ()
     about: str = ""
     is_redo: bool = False
+    is_partial: bool = False
 
 
 class Intent(Wire, frozen=True, kw_only=True):
@@ -338,11 +339,6 @@ class Ledger:
         finally:
             fcntl.flock(self._user, fcntl.LOCK_SH)
         return True
-
-    def forget_last(self) -> None:
-        """Read the review anew that was read last."""
-        with self._lock:
-            self._last = _NOTHING
 
     # -- transactions -----------------------------------------------------------------------------
 

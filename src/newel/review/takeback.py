@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from newel.agent.messages import Wire, new_id
+from newel.agent.messages import Wire
 from newel.review.bases import carried, kept
 from newel.review.edits import tidied
 from newel.review.history import Entry, patched, reverse
@@ -20,6 +20,7 @@ from newel.review.ledger import (
     Layer,
     Lines,
     buffer,
+    new_hunk_id,
     placed,
     touch,
 )
@@ -51,10 +52,6 @@ class Step(NamedTuple):
         return {*self.hunks, *(conflict.hunk for conflict in self.conflicts)}
 
 
-def _hunk_id() -> str:
-    return f"h_{new_id()[:16]}"
-
-
 # -- hard: all of the file ----------------------------------------------------------------------------
 
 
@@ -70,7 +67,7 @@ def restored_to(
 ) -> Step:
     """All of a file as a checkpoint has it, whose ``lines`` are these. ``entries`` is the journal up to ``review``."""
     then = _then(review, entries, checkpoint, before)
-    after = _as_then(review, then) if then else restored(review, lines, _hunk_id)
+    after = _as_then(review, then) if then else restored(review, lines, new_hunk_id)
     names = tuple(hunk.id for hunk in review.hunks if hunk not in after.hunks)
     return Step(review, review if _is_same(review, after) else after, names)
 
@@ -112,7 +109,7 @@ def _as_then(review: FileReview, then: FileReview) -> FileReview:
     """The review with the buffer that it had then; what had not been decided then is not decided by it."""
     if review.base == then.base:
         return msgspec.structs.replace(review, hunks=then.hunks, rev=review.rev + 1)
-    after = restored(review, buffer(then), _hunk_id)
+    after = restored(review, buffer(then), new_hunk_id)
     decided = {hunk.id for hunk in kept(then)}
     open_then = [each for each in placed(then) if each.hunk.is_shown and each.hunk.id not in decided]
     hunks: list[Hunk] = []
@@ -175,9 +172,9 @@ def taken_back(review: FileReview, entries: Sequence[Entry], run: str, ids: Sequ
             after = tried(name, partial(_withdrawn, after, name, run, made.get(name)))
     saved = [name for name in dict.fromkeys(ids) if name in standing]
     for name in saved:
-        tried(name, partial(reverted, after, [name], _hunk_id))
+        tried(name, partial(reverted, after, [name], new_hunk_id))
     if free := [name for name in saved if name in gone]:
-        after = reverted(after, free, _hunk_id)
+        after = reverted(after, free, new_hunk_id)
     after = msgspec.structs.replace(after, applied=review.applied) if gone else review
     return Step(review, after, tuple(gone), tuple(conflicts))
 
@@ -210,8 +207,9 @@ def mended(review: FileReview, entries: Sequence[Entry]) -> FileReview:
     what wrote over them was taken back. ``entries`` is the journal up to ``review``.
     """
     broken = {one.id for one in review.applied if not one.intact}
-    again: dict[str, Applied] = {}
-    earliest: dict[str, tuple[Lines, Applied]] = {}
+    same: dict[str, Applied] = {}
+    last: dict[str, tuple[Lines, Applied]] = {}
+    first: dict[str, tuple[Lines, Applied]] = {}
     now = review
     for each in reversed(entries):
         if not broken:
@@ -220,16 +218,19 @@ def mended(review: FileReview, entries: Sequence[Entry]) -> FileReview:
         known = {one.id: one for one in now.applied if one.id in broken}
         for name, one in known.items():
             if one.intact:
-                # Tried as it was last, whenever the file was what it is now, and, below, as it was at first.
-                if (name not in earliest or now.base == review.base) and (
-                    found := _found_again(now.base, review.base, one)
-                ):
-                    again[name] = found
-                earliest[name] = (now.base, one)
-        broken -= again.keys() | {name for name in broken if name not in known}
-    for name, (lines, one) in earliest.items():
-        if name not in again and (found := _found_again(lines, review.base, one)):
-            again[name] = found
+                last.setdefault(name, (now.base, one))
+                first[name] = now.base, one
+                if now.base == review.base:
+                    same.setdefault(name, one)
+        broken -= same.keys() | {name for name in broken if name not in known}
+    again = dict(same)  # where the file was what it is now, it is known where everything stood
+    for seen in (last, first):
+        for name, (lines, one) in seen.items():
+            found = None if name in again else _found_again(lines, review.base, one)
+            if found is not None and not any(
+                touch(found.a, found.b, other.a, other.b) for other in again.values()
+            ):
+                again[name] = found
     if not again:
         return review
     return msgspec.structs.replace(review, applied=tuple(again.get(one.id, one) for one in review.applied))

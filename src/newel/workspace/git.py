@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
@@ -30,8 +31,8 @@ def git_environment() -> dict[str, str]:
     return environ | {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
 
 
-def ask_git(folder: str, *words: str, given: bytes = b"") -> bytes | None:
-    """What git prints in a folder; None if it fails, or there is none. Blocks."""
+def ask_git(folder: str, *words: str, given: bytes = b"", good: Collection[int] = (0,)) -> bytes | None:
+    """What git prints in a folder; None if it ends with another code than a ``good`` one, or there is no git. Blocks."""
     try:
         done = subprocess.run(
             ["git", *INERT, *words],
@@ -45,7 +46,7 @@ def ask_git(folder: str, *words: str, given: bytes = b"") -> bytes | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout if done.returncode == 0 else None
+    return done.stdout if done.returncode in good else None
 
 
 def top_of(folder: str) -> str | None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import bisect
 import os
-import subprocess
 from collections import defaultdict
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Final
 
-from newel.workspace.environment import child_env
+from newel.workspace.git import ask_git, top_of
 from newel.workspace.handles import is_beside
 from newel.workspace.snapshot_tree import split
 
@@ -36,12 +34,6 @@ MADE_ANEW: Final = frozenset(
     }
 )
 
-_PATIENCE: Final = 60.0
-"""Seconds for one question to git."""
-
-# A project's settings name programs: none of those is run. Its index is never written.
-_GIT: Final = ("git", "-c", "core.fsmonitor=false", "-c", "core.untrackedCache=false")
-
 
 def is_never_covered(name: str) -> bool:
     """Whether nothing of this name is covered, by whatever rules; nor is a file that is just being written."""
@@ -53,19 +45,15 @@ class Rules:
 
     def __init__(self, root: str) -> None:
         self._root = root
-        environ = {
-            name: value for name, value in child_env(os.environ).items() if not name.startswith("GIT_")
-        }
-        self._environ = environ | {"GIT_OPTIONAL_LOCKS": "0"}
         self._tracked: dict[str, list[bytes]] = {}
 
     def repository_of_root(self) -> str | None:
         """The empty path if the root lies in a git repository whose rules do not ignore all of it, else None."""
-        for folder in (self._root, *map(str, Path(self._root).parents)):
-            if os.path.lexists(os.path.join(folder, ".git")):  # noqa: PTH118 — a root may be any bytes
-                inside = os.path.relpath(self._root, folder)
-                return None if inside != "." and self._ignored(folder, [inside]) else ""
-        return None
+        top = top_of(self._root)
+        if top is None:
+            return None
+        inside = os.path.relpath(self._root, top)
+        return None if inside != "." and self._ignored(top, [inside]) else ""
 
     def left_out(self, paths: Iterable[tuple[str, str | None]]) -> set[str]:
         """Of paths that exist, each with the repository it lies in (see ``Folder``), those that are not covered."""
@@ -92,7 +80,8 @@ class Rules:
     def _ignored(self, folder: str, paths: list[str]) -> set[str] | None:
         # A name that begins with a colon would be read as a command to git. Without --no-index it compares each path with each one that it tracks.
         given = b"\0".join(b"./" + os.fsencode(path) for path in paths) + b"\0"
-        answer = self._run(folder, ("check-ignore", "--no-index", "-z", "--stdin"), given)
+        words = ("check-ignore", "--no-index", "-z", "--stdin")
+        answer = ask_git(folder, *words, given=given, good=(0, 1))  # 1: it ignores none of them
         if answer is None:
             return None
         names = [name.removeprefix(b"./") for name in answer.split(b"\0")[:-1]]
@@ -101,26 +90,10 @@ class Rules:
     def _is_tracked(self, folder: str, name: bytes) -> bool:
         """Whether git tracks the file, or one below it, whatever its rules say of new ones."""
         if folder not in self._tracked:
-            self._tracked[folder] = sorted((self._run(folder, ("ls-files", "-z"), b"") or b"").split(b"\0"))
+            self._tracked[folder] = sorted((ask_git(folder, "ls-files", "-z") or b"").split(b"\0"))
         tracked = self._tracked[folder]
         for wanted in (name, name + b"/"):
             at = bisect.bisect_left(tracked, wanted)
             if at < len(tracked) and (tracked[at] == wanted or tracked[at].startswith(name + b"/")):
                 return True
         return False
-
-    def _run(self, folder: str, arguments: tuple[str, ...], given: bytes) -> bytes | None:
-        try:
-            done = subprocess.run(
-                [*_GIT, *arguments],
-                cwd=folder,
-                env=self._environ,
-                input=given,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                timeout=_PATIENCE,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-        return done.stdout if done.returncode in {0, 1} else None  # 1: it ignores none of them

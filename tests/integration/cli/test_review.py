@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from newel.review.recording import ledger_folder
+from newel.review.store import Ledger
 from tests.integration.terminal.conftest import Terminal
 from tests.support import BIN, Newel, bash, scenario
 
@@ -350,3 +352,35 @@ def test_an_undo_after_a_run_that_left_nothing_is_of_the_run_before_it(with_mode
     ran(newel, "second")
     ran(newel, "undo", "--yes")
     assert list(newel.project.iterdir()) == []
+
+
+def test_an_undo_that_could_not_write_a_file_can_be_repeated_and_does_the_rest(with_model: Make) -> None:
+    newel = with_model(scenario("first", bash("echo new > a.txt; echo new > b.txt"), {"content": "Done."}))
+    for name in "ab":
+        (newel.project / f"{name}.txt").write_text("old\n")
+    ran(newel, "first")
+    (newel.project / "b.txt").unlink()
+    (newel.project / "b.txt").mkdir()
+    done = newel("undo", "--yes")
+    assert done.returncode == 1
+    assert "b.txt" in done.stdout + done.stderr
+    (newel.project / "b.txt").rmdir()
+    (newel.project / "b.txt").write_text("new\n")
+    ran(newel, "undo", "--yes")
+    assert [(newel.project / f"{name}.txt").read_text() for name in "ab"] == ["old\n", "old\n"]
+
+
+def test_an_undo_that_was_killed_is_finished_by_the_next_one_and_not_undone(newel: Newel) -> None:
+    before = files(newel.project)
+    ran(newel, "do all of it")
+    folder = newel.home / ".newel"
+    words = [
+        *("strace", "-f", "-o", "/dev/null", "-e", "trace=renameat,rename,renameat2"),
+        *("-e", "inject=renameat,rename,renameat2:signal=KILL:when=2"),
+        *(str(BIN / "newel"), "undo", "--yes"),
+    ]
+    subprocess.run(words, cwd=newel.project, env=newel.environ, capture_output=True, check=False, timeout=60)
+    with Ledger.open(ledger_folder(folder, str(newel.project))) as ledger:
+        assert ledger.intents()
+    assert "interrupted" in ran(newel, "undo", "--yes")
+    assert files(newel.project) == before

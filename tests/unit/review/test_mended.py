@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from newel.review.bases import rebased, saved
@@ -48,6 +48,9 @@ def took_back(ledger: Ledger, run: str) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(TEXTS, min_size=3, max_size=6))
+@example(
+    ["\n", "b\n\nb\n", "\nb\n\n", None]
+)  # lines that may be two of them, until one looks where all is as it was
 def test_runs_can_be_taken_back_one_after_the_other_the_latest_first(texts: list[str | None]) -> None:
     with Ledger.open(None) as ledger:
         for number, text in enumerate(texts):

@@ -10,22 +10,17 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from newel.agent.messages import new_id
 from newel.jobs.review.bench import Bench
 from newel.jobs.review.journal import JobEvent, JobJournal, event
 from newel.jobs.review.staged import StagedWorkspace
 from newel.review.history import Entry, NothingToUndo
-from newel.review.ledger import Conflict, Contested, FileReview, ReviewError, StaleRevision
+from newel.review.ledger import Conflict, Contested, FileReview, ReviewError, StaleRevision, new_hunk_id
 from newel.review.proposal import propose
 from newel.review.saving import checked_path
 from newel.review.store import Ledger
 from newel.review.text import text_hash
 from newel.review.views import is_of
 from newel.tools.project import ProposedEdit
-
-
-def hunk_id() -> str:
-    return f"h_{new_id()[:16]}"
 
 
 class Proposed(NamedTuple):
@@ -101,11 +96,11 @@ class Proposer:
             raise Conflict(
                 f"{path} has changed since it was read in this job. Read it anew and propose edits of what it says now."
             )
-        propose(review, edits, run=self._journal.job, new_id=hunk_id, size=self._size)
+        propose(review, edits, run=self._journal.job, new_id=new_hunk_id, size=self._size)
         return review
 
     def _put(self, path: str, edits: Sequence[ProposedEdit], rev: int) -> list[Entry]:
-        make = partial(propose, edits=edits, run=self._journal.job, new_id=hunk_id, size=self._size)
+        make = partial(propose, edits=edits, run=self._journal.job, new_id=new_hunk_id, size=self._size)
         made = self._ledger.change(path, "propose", make, rev=rev, run=self._journal.job).entry
         return [made] if made is not None else []
 

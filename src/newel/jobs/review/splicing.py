@@ -14,9 +14,8 @@ import msgspec
 
 from newel.jobs.review.errors import Unprocessable
 from newel.jobs.review.payloads import Splice
-from newel.jobs.review.proposing import hunk_id
 from newel.review.edits import edit
-from newel.review.ledger import BadRange, FileReview, Hunk, Layer, Lines, buffer, placed
+from newel.review.ledger import BadRange, FileReview, Hunk, Layer, Lines, buffer, new_hunk_id, placed
 from newel.review.text import head_of, is_blob
 
 PART: Final = 16
@@ -53,7 +52,7 @@ def spliced(review: FileReview, splices: Sequence[Splice], *, part: int = PART) 
         # From the end to the beginning, so that the numbers of those that are left stay right.
         for each in reversed(piece.edits):
             layer = Layer(origin="user", lines=each.lines)
-            after = edit(after, each.start - piece.at, each.end - piece.at, layer, hunk_id)
+            after = edit(after, each.start - piece.at, each.end - piece.at, layer, new_hunk_id)
         hunks += [_moved(hunk, piece.base) for hunk in after.hunks]
     return msgspec.structs.replace(review, hunks=tuple(hunks), rev=review.rev + 1)
 
