@@ -7,6 +7,8 @@ proposing   its edits become hunks of the ledger
 staged      the workspace as it would be if all that is proposed were kept
 journal     what happened in a job, kept by the engine
 fold        what a job has come to: the fold of its journal
+trace       the trace of a job: its format, read and replayed
+traced      an engine whose jobs leave traces
 sessions    the sessions, kept
 upkeep      what is forgotten, and when
 files       decisions, edits and saves of files under review
