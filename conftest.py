@@ -1,6 +1,7 @@
 """What every test has: one event loop backend, no way out to a paid API, and no clock to race against."""
 
 import os
+import signal
 
 import pytest
 from hypothesis import settings
@@ -9,6 +10,10 @@ KEPT = {"NEWEL_TESTS_NEED_ALL", "NEWEL_CHROMIUM"}  # what the tests themselves a
 for name in [name for name in os.environ if name.startswith(("LLM_", "OPENAI_", "NEWEL_", "ANTHROPIC_"))]:
     if name not in KEPT:
         del os.environ[name]
+
+# Who starts the tests in the background has SIGINT ignored, and so would every program that they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How fast an example is says how busy the machine is, not whether the code is right.
 settings.register_profile("newel", deadline=None)

@@ -25,7 +25,7 @@ WAYS: dict[str, tuple[Files, Files]] = {
     "scoped": (NEW, ONE_BACK),
     "undo": (NEW, OLD),
 }
-MOST = 10
+MOST = 6
 """Steps of each way that are tried in the suite; `FAULTS_AT_EVERY_STEP=1` tries all."""
 
 
