@@ -6,7 +6,7 @@ import { counts } from "./tools.js";
 import { nextTheme, theme } from "./theme.js";
 
 export class Header {
-  constructor({ actions }) {
+  constructor({ actions, columns }) {
     this.project = h("span", { class: "project" });
     this.modelName = h("span", { class: "model-name" });
     this.model = h("button", { type: "button", class: "quiet model", title: "Choose a model", onclick: actions.chooseModel }, this.modelName, icon("down"));
@@ -26,6 +26,7 @@ export class Header {
     this.el = h("div", { class: "head" },
       h("h1", {}, "newel"), this.project, this.model, this.flags,
       h("span", { class: "spacer" }),
+      columns.files, columns.review,
       this.tools,
       adding("Chat", "New chat", actions.newChat),
       adding("Agent", "New agent", actions.newAgent),

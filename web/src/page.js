@@ -13,6 +13,8 @@ import { added, Pace } from "./pace.js";
 import { pick } from "./picker.js";
 import { moment, plain, plural } from "./format.js";
 import { Connection } from "./socket.js";
+import { hashOf, idOf } from "./review/places.js";
+import { Shell } from "./review/shell.js";
 import { createStore, isBusy } from "./store.js";
 import { emptyTalk } from "./talk.js";
 import { Tabs } from "./tabs.js";
@@ -43,6 +45,7 @@ export class Page {
       connection: this.connection, store: this.store, toasts: this.toasts,
       show: (tab) => this.#show(tab), refresh: () => this.#schedule(),
     });
+    this.shell = new Shell({ show: (id) => this.#show(id), changed: () => this.#schedule() });
     this.#build();
     this.store.subscribe(() => this.#schedule());
     addEventListener("hashchange", () => this.#route());
@@ -66,7 +69,7 @@ export class Page {
   // -- the parts ------------------------------------------------------------------------------------
 
   #build() {
-    const close = (tab) => this.#close(tab);
+    const close = (tab) => (this.shell.has(tab) ? this.shell.close(tab) : this.#close(tab));
     this.does = {
       newChat: this.actions.newChat,
       newAgent: this.actions.newAgent,
@@ -76,12 +79,16 @@ export class Page {
       palette: () => openPalette(this.#commands()),
       keys: showKeys,
       write: () => this.#view()?.focus(),
-      showNth: (index) => this.#show(this.store.get().tabs[index]?.id ?? null),
+      showNth: (index) => this.#show(this.#all()[index]?.id ?? null),
+      toggleFiles: () => this.shell.toggle("files"),
+      toggleReview: () => this.shell.toggle("review"),
       escape: () => this.#escape(),
       chooseModel: () => this.#chooseModel(),
     };
-    this.header = new Header({ actions: this.does });
-    this.tabs = new Tabs({ show: (id) => this.#show(id), close, rename: (id) => this.#rename(id) });
+    this.header = new Header({ actions: this.does, columns: this.shell.buttons });
+    this.tabs = new Tabs({
+      show: (id) => this.#show(id), close, rename: (id) => this.shell.has(id) || this.#rename(id),
+    });
     this.tools = new ToolsPanel({ actions: this.actions, close: () => this.#tools(false) });
     this.panel = h("div", { id: "panel", class: "panel-frame", role: "tabpanel" });
     this.banner = h("div", { class: "banner", role: "status", hidden: true });
@@ -92,8 +99,9 @@ export class Page {
       h("header", {}, this.header.el),
       h("nav", { "aria-label": "Tabs" }, this.tabs.el),
       this.banner, this.asks,
-      h("main", {}, this.panel, this.tools.el),
+      h("main", {}, this.shell.left, this.panel, this.tools.el, this.shell.right),
       this.toasts.el,
+      this.shell.live,
     );
   }
 
@@ -104,6 +112,7 @@ export class Page {
     if (link === "denied") showDenied();
     if (link !== "open") return;
     for (const id of this.recent) this.#watch(id);
+    this.shell.connected();
     if (!this.hasBegun) this.actions.sayUnacknowledged();
     this.hasBegun = true;
     this.#route();
@@ -136,6 +145,13 @@ export class Page {
       location.reload(); // another server's URL was pasted into this page: begin again with it
       return;
     }
+    const place = idOf(location.hash);
+    if (place) {
+      if (!this.shell.has(place)) this.shell.open(place);
+      else this.store.dispatch({ type: "page/show", tab: place });
+      this.#schedule();
+      return;
+    }
     const wanted = /^#\/tab\/(.+)$/.exec(location.hash)?.[1];
     const { tabs } = this.store.get();
     const known = tabs.some((tab) => tab.id === wanted);
@@ -145,15 +161,25 @@ export class Page {
 
   #show(id) {
     this.wanted = id;
-    if (!this.store.get().tabs.some((tab) => tab.id === id)) return; // new: shown as soon as the list has it
+    if (!this.#all().some((tab) => tab.id === id)) return; // new: shown as soon as the list has it
     this.wanted = null;
     this.store.dispatch({ type: "page/show", tab: id });
-    if (location.hash !== `#/tab/${id}`) location.hash = `#/tab/${id}`;
+    if (location.hash !== this.#address(id)) location.hash = this.#address(id);
     this.wantsFocus = true;
   }
 
+  #address(id) {
+    return this.shell.has(id) ? hashOf(id) : `#/tab/${id}`;
+  }
+
+  /** The tabs of the server, and behind them the files and other places that are open here. */
+  #all() {
+    return [...this.store.get().tabs, ...this.shell.tabs()];
+  }
+
   /** The tab to show: the chosen one, or, if that is gone, the one that stands nearest to its place. */
-  #active({ tabs, active }) {
+  #active({ active }) {
+    const tabs = this.#all();
     const index = tabs.findIndex((tab) => tab.id === active);
     if (index >= 0) {
       this.lastIndex = index;
@@ -166,6 +192,10 @@ export class Page {
   // -- rendering --------------------------------------------------------------------------------------
 
   #take(frame) {
+    if (frame.type === "review") {
+      this.shell.ledgerChanged(frame.paths ?? []);
+      return;
+    }
     const characters = added(frame);
     if (characters !== null) this.pace.note(characters, performance.now());
     this.mayWait = characters !== null;
@@ -203,9 +233,9 @@ export class Page {
     const tab = this.#active(this.store.get());
     if (tab && tab.id !== this.store.get().active) {
       this.store.dispatch({ type: "page/show", tab: tab.id });
-      history.replaceState(null, "", `#/tab/${tab.id}`);
+      history.replaceState(null, "", this.#address(tab.id));
     }
-    if (tab && !state.talks[tab.id]) this.#read(tab.id);
+    if (tab && !this.shell.has(tab.id) && !state.talks[tab.id]) this.#read(tab.id);
     if (state.tabs !== this.shownTabs) this.#tabsChanged(state);
     this.#outside(tab, state);
     this.#panel(tab, this.store.get());
@@ -216,13 +246,14 @@ export class Page {
     const asks = state.tabs.filter((each) => each.status === "waiting" || state.talks[each.id]?.questions.length > 0);
     const toolsOpen = !this.tools.el.hidden;
     const { tabs, servers, stopping, hello } = state;
-    const seen = [tab, tabs, servers, stopping, hello, toolsOpen, document.hidden, asks.map((each) => each.id).join()];
+    const isPlace = this.shell.has(tab?.id);
+    const seen = [isPlace ? tab.id : tab, JSON.stringify(this.shell.tabs()), tabs, servers, stopping, hello, toolsOpen, document.hidden, asks.map((each) => each.id).join()];
     if (this.outside?.every((each, index) => each === seen[index])) return;
     this.outside = seen;
-    if (tab && !document.hidden) this.#seen(tab);
+    if (tab && !isPlace && !document.hidden) this.#seen(tab);
     this.header.update({ hello, tab, servers, toolsOpen });
     this.tabs.update({
-      tabs: tabs.map((each) => (asks.includes(each) ? { ...each, status: "waiting" } : each)),
+      tabs: this.#all().map((each) => (asks.includes(each) ? { ...each, status: "waiting" } : each)),
       active: tab?.id,
       stopping,
       isUnread: (each) => each.id !== tab?.id && each.activity > (kept.get(`seen:${each.id}`) ?? 0),
@@ -245,28 +276,28 @@ export class Page {
   }
 
   #view() {
-    return this.views.get(this.shown);
+    return this.shell.has(this.shown) ? this.shell.view(this.shown) : this.views.get(this.shown);
   }
 
   #panel(tab, state) {
-    if ((tab?.id ?? "") !== this.shown || (tab && !this.views.has(tab.id))) this.#mount(tab);
+    const isPlace = this.shell.has(tab?.id);
+    if ((tab?.id ?? "") !== this.shown || (tab && !isPlace && !this.views.has(tab.id))) this.#mount(tab);
     if (!tab) return;
     const view = this.#view();
-    const talk = state.talks[tab.id] ?? emptyTalk();
-    view.update({ tab, talk, state });
+    if (!isPlace) view.update({ tab, talk: state.talks[tab.id] ?? emptyTalk(), state });
     if (this.wantsFocus) view.focus();
     this.wantsFocus = false;
   }
 
   #mount(tab) {
     this.#view()?.hidden();
-    this.shown = tab?.id ?? "";
+    this.shown = this.shell.shown = tab?.id ?? "";
     if (!tab) {
       this.panel.removeAttribute("aria-labelledby");
       fill(this.panel, this.#nothing());
       return;
     }
-    if (!this.views.has(tab.id)) {
+    if (!this.shell.has(tab.id) && !this.views.has(tab.id)) {
       const View = tab.kind === "agent" ? AgentView : ChatView;
       this.views.set(tab.id, new View({ tab: tab.id, actions: this.page }));
     }
@@ -308,7 +339,8 @@ export class Page {
   // -- commands ---------------------------------------------------------------------------------------
 
   #commands() {
-    const { tabs, active } = this.store.get();
+    const { active } = this.store.get();
+    const tabs = this.#all();
     const tab = tabs.find((each) => each.id === active);
     const busy = tab && isBusy(tab);
     const other = tabs.filter((each) => each.id !== active);
@@ -319,8 +351,12 @@ export class Page {
       busy && { title: "Stop the run", keys: "Esc", run: () => this.actions.stop(active, false) },
       busy && { title: "Stop the run now", run: () => this.actions.stop(active, true) },
       tab?.kind === "chat" && { title: "Choose a model", run: this.does.chooseModel },
-      tab && { title: "Rename the tab", keys: "F2", run: () => this.#rename(active) },
+      tab && !this.shell.has(active) && { title: "Rename the tab", keys: "F2", run: () => this.#rename(active) },
       tab && { title: "Close the tab", keys: "Alt+W", run: this.does.close },
+      { title: "Files", keys: "Alt+F", run: this.does.toggleFiles },
+      { title: "Review", keys: "Alt+R", run: this.does.toggleReview },
+      { title: "Everything that waits for review", run: () => this.shell.open("pending") },
+      { title: "Checkpoints: what runs changed, and back", run: () => this.shell.open("checkpoints") },
       { title: "MCP tools", keys: "Alt+T", run: this.does.toggleTools },
       ...other.map((each) => ({ title: `Go to ${plain(each.title)}`, detail: each.kind, run: () => this.#show(each.id) })),
       ...["light", "dark", "auto"].map((name) => ({

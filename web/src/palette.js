@@ -11,6 +11,8 @@ const KEYS = [
   ["Alt+A", "New agent"],
   ["Alt+O", "Open an earlier conversation"],
   ["Alt+T", "MCP tools"],
+  ["Alt+F", "Files"],
+  ["Alt+R", "Review"],
   ["Alt+1 … Alt+9", "Show a tab"],
   ["Alt+W", "Close the tab"],
   ["Delete, F2 on a tab", "Close, rename it"],
@@ -45,7 +47,7 @@ const isTyping = (element) => element?.matches?.("input, textarea, select, [cont
 
 /** Listen to the keyboard; `does` has a function for each command. */
 export function listen(does) {
-  const alt = { KeyN: does.newChat, KeyA: does.newAgent, KeyO: does.openSession, KeyT: does.toggleTools, KeyW: does.close };
+  const alt = { KeyN: does.newChat, KeyA: does.newAgent, KeyO: does.openSession, KeyT: does.toggleTools, KeyW: does.close, KeyF: does.toggleFiles, KeyR: does.toggleReview };
   document.addEventListener("keydown", (event) => {
     const hasDialog = document.querySelector("dialog[open]") !== null;
     const command = commandOf(event, hasDialog);

@@ -75,11 +75,12 @@ export class Tabs {
   }
 
   #show(button, tab, { isActive, stopping, unread }) {
-    const key = JSON.stringify([tab.title, tab.status, stopping, unread, isActive]);
+    const key = JSON.stringify([tab.title, tab.status, tab.isDirty, tab.waits, stopping, unread, isActive]);
     if (key === button.shown) return;
     button.shown = key;
     button.title.textContent = plain(tab.title);
-    fill(button.state, badge(tab, stopping), unread && h("span", { class: "unread" }, h("span", { class: "sr-only" }, "unread")));
+    fill(button.state, tab.isDirty && h("span", { class: "dirty" }, h("span", { class: "sr-only" }, "not saved")),
+      tab.waits > 0 && h("span", { class: "count", title: `${tab.waits} to review` }, String(tab.waits)), badge(tab, stopping), unread && h("span", { class: "unread" }, h("span", { class: "sr-only" }, "unread")));
     set(button.el, "aria-selected", isActive);
     button.el.tabIndex = isActive ? 0 : -1;
     if (isActive) button.el.scrollIntoView({ block: "nearest", inline: "nearest" });

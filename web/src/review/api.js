@@ -1,0 +1,90 @@
+// The requests of docs/review-api.md, one method each.
+
+const TRIES = 5;
+const FIRST_WAIT = 300; // ms before a request is made again whose answer was lost
+
+/** A request that was not done: `code` is the server's, or "connection"; `status` is 0 then. */
+export class ApiError extends Error {
+  constructor(status, code, message) {
+    super(message);
+    this.status = status;
+    this.code = code;
+  }
+}
+
+export class ReviewApi {
+  /** `onLink(isUp)` is told when the server does not answer any more, and when it does again. */
+  constructor({ onLink = () => {} } = {}) {
+    this.onLink = onLink;
+    this.isUp = true;
+  }
+
+  limits = () => this.#get("limits");
+  sessions = () => this.#get("sessions").then(({ sessions }) => sessions);
+  session = (id) => this.#get(`sessions/${encodeURIComponent(id)}`);
+  createSession = () => this.#post("sessions", {});
+  archive = (id) => this.#post(`sessions/${encodeURIComponent(id)}/archive`, {});
+
+  /** Not asked again by itself when its answer is lost: it would be a second job. */
+  run = (body) => this.#post("run", body, { again: false });
+  job = (id) => this.#get(`jobs/${encodeURIComponent(id)}`);
+  events = (id, cursor, { wait = 0, limit = 200, signal } = {}) =>
+    this.#get(`jobs/${encodeURIComponent(id)}/events`, { cursor, limit, wait }, { signal });
+  clarify = (id, question, answer) => this.#post(`jobs/${encodeURIComponent(id)}/clarify`, { question_id: question, answer });
+  rerun = (id) => this.#post(`jobs/${encodeURIComponent(id)}/rerun`, {}, { again: false });
+  cancel = (id) => this.#post(`jobs/${encodeURIComponent(id)}/cancel`, {});
+  apply = (session, job, hunks) => this.#post("apply", { session_id: session, job_id: job, accepted_hunk_ids: hunks });
+
+  pending = () => this.#get("pending").then(({ files }) => files);
+  file = (path) => this.#get("file", { file_path: path });
+  changeLog = (path) => this.#get("change_log", { file_path: path });
+  // What is made for a revision is done once: a second time the revision is another one, and it is refused.
+  edit = (path, rev, splices) => this.#post("edit", { file_path: path, rev, splices });
+  decide = (path, rev, action, { hunk = "", mine = null } = {}) =>
+    this.#post("decide", { file_path: path, rev, action, hunk_id: hunk, ...(mine && { mine }) });
+  undo = (path, rev) => this.#post("undo", { file_path: path, rev });
+  redo = (path, rev) => this.#post("redo", { file_path: path, rev });
+  /** `files`: [{path, rev}]. */
+  save = (files) => this.#post("save", { files: files.map(({ path, rev }) => ({ file_path: path, rev })) });
+
+  tree = (folder) => this.#get("tree", { folder });
+  find = (query) => this.#get("find", { query });
+  checkpoints = (limit = 100) => this.#get("checkpoints", { limit }).then(({ checkpoints }) => checkpoints);
+  checkpoint = (id) => this.#get(`checkpoints/${encodeURIComponent(id)}`);
+  diff3 = (id, path) => this.#get(`checkpoints/${encodeURIComponent(id)}/diff3`, { file_path: path });
+  rollback = (id, { mode, hunks = [], dryRun = false }) =>
+    this.#post(`checkpoints/${encodeURIComponent(id)}/rollback`, { mode, hunk_ids: hunks, dry_run: dryRun }, { again: dryRun });
+
+  #get(path, query = {}, how = {}) {
+    const words = new URLSearchParams(query).toString();
+    return this.#ask(`/api/agent/${path}${words && `?${words}`}`, { method: "GET" }, how);
+  }
+
+  #post(path, body, how = {}) {
+    const init = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+    return this.#ask(`/api/agent/${path}`, init, how);
+  }
+
+  async #ask(url, init, { again = true, signal } = {}) {
+    for (let left = again ? TRIES : 1, wait = FIRST_WAIT; ; left -= 1, wait *= 2) {
+      try {
+        const answer = await fetch(url, { ...init, signal });
+        const body = await answer.json();
+        this.#link(true);
+        if (answer.ok) return body;
+        throw new ApiError(answer.status, body.error?.code ?? "unknown", body.error?.message ?? `The server answered ${answer.status}.`);
+      } catch (error) {
+        if (error instanceof ApiError || signal?.aborted) throw error;
+        this.#link(false);
+        if (left <= 1) throw new ApiError(0, "connection", "There is no connection to Newel at the moment.");
+        await new Promise((resolve) => setTimeout(resolve, wait));
+      }
+    }
+  }
+
+  #link(isUp) {
+    if (isUp === this.isUp) return;
+    this.isUp = isUp;
+    this.onLink(isUp);
+  }
+}

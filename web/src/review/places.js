@@ -1,0 +1,36 @@
+// The places of the page that are no chats and no agents: a file, a comparison, all that waits, the checkpoints.
+// Each has an id, which is its address too: "file/src/a.py", "compare/cp_1/src/a.py", "pending", "checkpoints".
+
+const NAMES = { pending: "Everything that waits", checkpoints: "Checkpoints" };
+
+export const fileId = (path) => `file/${path}`;
+export const compareId = (checkpoint, path) => `compare/${checkpoint}/${path}`;
+
+/** {kind, path, checkpoint} of an id; null for one that is none. */
+export function placeOf(id) {
+  if (NAMES[id]) return { kind: id };
+  const [kind, ...rest] = id.split("/");
+  if (kind === "file" && rest.join("/")) return { kind, path: rest.join("/") };
+  const [checkpoint, ...path] = rest;
+  return kind === "compare" && checkpoint && path.length ? { kind, checkpoint, path: path.join("/") } : null;
+}
+
+/** What the tab of a place is called. */
+export function titleOf(id) {
+  const { kind, path } = placeOf(id);
+  if (NAMES[kind]) return NAMES[kind];
+  const name = path.split("/").at(-1);
+  return kind === "compare" ? `${name} ⇄` : name;
+}
+
+export const hashOf = (id) => `#/${id.split("/").map(encodeURIComponent).join("/")}`;
+
+/** The id that an address names; null if it names none. */
+export function idOf(hash) {
+  try {
+    const id = hash.replace(/^#\//, "").split("/").map(decodeURIComponent).join("/");
+    return hash.startsWith("#/") && placeOf(id) ? id : null;
+  } catch {
+    return null; // no proper encoding
+  }
+}

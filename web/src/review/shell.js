@@ -1,0 +1,173 @@
+// The review's part of the page: the files on the left, the review on the right, and the places between them.
+
+import { confirm } from "../dialog.js";
+import { fill, h, icon, iconButton, say, set } from "../dom.js";
+import { plural } from "../format.js";
+import { kept } from "../kept.js";
+import { ReviewApi } from "./api.js";
+import { Compare } from "./compare.js";
+import { FileEditor } from "./editor.js";
+import { compareId, fileId, placeOf, titleOf } from "./places.js";
+import { PendingDiff } from "./pendingdiff.js";
+import { Sidebar } from "./sidebar.js";
+import { counts, createReview } from "./state.js";
+import { Timeline } from "./timeline.js";
+import { Tree } from "./tree.js";
+
+const WIDE = matchMedia("(min-width: 900.02px)"); // below that the columns are sheets
+
+export class Shell {
+  /** `show(id)` shows a tab or a place, `changed()` says that the row of tabs is another one. */
+  constructor({ show, changed }) {
+    Object.assign(this, { show, changed });
+    this.places = (kept.get("places") ?? []).filter((id) => placeOf(id));
+    this.views = new Map(); // by the place's id
+    this.live = h("p", { class: "sr-only", role: "status" });
+    this.announce = (text) => say(this.live, text);
+    this.api = new ReviewApi();
+    this.review = createReview({ api: this.api });
+    const openFile = (path, place) => this.openFile(path, place);
+    const parts = { api: this.api, review: this.review, announce: this.announce, openFile };
+    parts.compare = (checkpoint, path) => this.open(compareId(checkpoint, path));
+    parts.open = (id) => this.open(id);
+    parts.selection = () => this.selection();
+    this.parts = parts;
+    this.tree = new Tree(parts);
+    this.sidebar = new Sidebar(parts);
+    this.left = this.#column("files", "Files", this.tree.el);
+    this.right = this.#column("review", "Review", this.sidebar.el);
+    this.buttons = {
+      files: this.#toggle("files", "Files"),
+      review: this.#toggle("review", "Review"),
+    };
+    this.count = h("span", { class: "count" });
+    this.buttons.review.append(this.count);
+    this.review.subscribe(() => this.#count());
+    WIDE.addEventListener("change", () => this.#columns());
+    addEventListener("beforeunload", (event) => this.#unsaved().length && event.preventDefault());
+    this.#columns();
+  }
+
+  // -- the columns ----------------------------------------------------------------------------------
+
+  #column(name, title, content) {
+    const close = iconButton("close", `Close ${title.toLowerCase()}`, () => this.toggle(name, false));
+    return h("aside", { class: `column column-${name}`, id: `column-${name}`, "aria-label": title },
+      h("div", { class: "column-head" }, h("h2", {}, title), close), content);
+  }
+
+  #toggle(name, words) {
+    return h("button", { type: "button", "aria-controls": `column-${name}`, onclick: () => this.toggle(name) }, words);
+  }
+
+  get #open() {
+    return WIDE.matches ? (kept.get("columns") ?? []) : [this.sheet].filter(Boolean);
+  }
+
+  /** Open or close a column; its button has the focus when it was closed, and it itself when it was opened. */
+  toggle(name, open = !this.#open.includes(name)) {
+    if (WIDE.matches) kept.set("columns", [...this.#open.filter((each) => each !== name), ...(open ? [name] : [])]);
+    else this.sheet = open ? name : null;
+    this.#columns();
+    if (!open) this.buttons[name].focus();
+    else if (name === "review") this.sidebar.focus();
+    else this.tree.focus();
+  }
+
+  #columns() {
+    const open = this.#open;
+    for (const [name, column] of [["files", this.left], ["review", this.right]]) {
+      column.hidden = !open.includes(name);
+      set(this.buttons[name], "aria-expanded", open.includes(name));
+    }
+    if (open.includes("files")) this.tree.update();
+    if (open.includes("review")) this.sidebar.update();
+  }
+
+  #count() {
+    const { files, conflicts } = counts(this.review.get().pending);
+    fill(this.count, files > 0 && [String(files), h("span", { class: "sr-only" }, ` ${plural(files, "file")} to review`)],
+      conflicts > 0 && [icon("warn"), h("span", { class: "sr-only" }, plural(conflicts, "conflict"))]);
+    this.changed();
+  }
+
+  // -- the socket -----------------------------------------------------------------------------------
+
+  /** The server says that the ledger changed: in these files, or in more than it names. */
+  ledgerChanged(paths) {
+    this.review.touch(paths.length ? paths : null);
+  }
+
+  /** There is a connection again: what was missed meanwhile is looked at. */
+  connected() {
+    this.review.touch();
+  }
+
+  // -- the places -----------------------------------------------------------------------------------
+
+  has = (id) => this.places.includes(id);
+
+  /** The places as tabs of the row. */
+  tabs() {
+    const waiting = new Map((this.review.get().pending ?? []).map((file) => [fileId(file.file_path), file]));
+    return this.places.map((id) => ({
+      id, kind: "place", title: titleOf(id), status: "idle", activity: 0, queued: 0, model: null,
+      isDirty: this.views.get(id)?.isDirty ?? false,
+      waits: waiting.get(id)?.pending ?? 0,
+    }));
+  }
+
+  open(id) {
+    if (!this.has(id)) this.#keep([...this.places, id]);
+    if (!WIDE.matches) this.toggle(this.sheet ?? "files", false);
+    this.show(id);
+  }
+
+  /** Show a file, at a hunk or a line if `place` names one: {hunk} or {line}. */
+  openFile(path, place = null) {
+    const id = fileId(path);
+    this.open(id);
+    if (place) this.view(id).reveal?.(place);
+  }
+
+  async close(id) {
+    const view = this.views.get(id);
+    const sure = !view?.isDirty || (await confirm({
+      title: `Close ${titleOf(id)}?`,
+      words: "What you wrote is kept with its review, but it is not saved to the file yet.",
+      yes: "Close",
+    }));
+    if (!sure) return;
+    view?.destroy?.();
+    this.views.delete(id);
+    this.#keep(this.places.filter((each) => each !== id));
+  }
+
+  #keep(places) {
+    this.places = places;
+    kept.set("places", places);
+    this.changed();
+  }
+
+  /** The view of a place: {el, shown(), hidden(), focus()}. */
+  view(id) {
+    if (!this.views.has(id)) {
+      const { kind, path, checkpoint } = placeOf(id);
+      const View = { file: FileEditor, compare: Compare, pending: PendingDiff, checkpoints: Timeline }[kind];
+      const view = new View({ ...this.parts, path, checkpoint });
+      view.onState?.(() => this.changed());
+      this.views.set(id, view);
+      view.load?.();
+    }
+    return this.views.get(id);
+  }
+
+  /** What is selected in the file that is shown: {path, startLine, endLine, text}; null for nothing. */
+  selection() {
+    const view = this.views.get(this.shown);
+    const selected = view?.selection;
+    return selected ? { path: placeOf(this.shown).path, ...selected } : null;
+  }
+
+  #unsaved = () => [...this.views.values()].filter((view) => view.isDirty);
+}
