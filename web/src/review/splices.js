@@ -1,0 +1,116 @@
+// Between the text in an editor and the lines of a file.
+//
+// The editor has lines without their ends. A file is lines with them: "\n" ends one, and a "\r" before it belongs to the end;
+// nothing else ends a line, no "\r" alone and no U+2028. So each line of a file keeps the end it has, whatever the others have.
+
+import { ChangeSet, Text } from "@codemirror/state";
+import { diff } from "../patience.js";
+
+/** A file as an editor has it: its text, and which of its lines end with "\r\n". */
+export function fileOf(content) {
+  const lines = content.split("\n");
+  const last = lines.length - 1;
+  const returns = new Uint8Array(lines.length);
+  let count = 0;
+  for (let at = 0; at < last; at += 1) {
+    if (!lines[at].endsWith("\r")) continue;
+    lines[at] = lines[at].slice(0, -1);
+    returns[at] = 1;
+    count += 1;
+  }
+  return { text: Text.of(lines), returns, usual: count * 2 > last ? "\r\n" : "\n" };
+}
+
+/** What makes the text `b` of the text `a`, cut where their lines differ. */
+export function changesBetween(a, b) {
+  const [before, after] = [a.toJSON(), b.toJSON()];
+  const changes = diff(before, after).map(([a0, a1, b0, b1]) => {
+    const lines = after.slice(b0, b1);
+    if (a1 < before.length) return narrowed(a, a.line(a0 + 1).from, a.line(a1 + 1).from, [...lines, ""].join("\n"));
+    if (a0 === 0) return narrowed(a, 0, a.length, lines.join("\n"));
+    return narrowed(a, a.line(a0).to, a.length, ["", ...lines].join("\n"));
+  });
+  return ChangeSet.of(changes.map((each) => ({ ...each, insert: Text.of(each.insert.split("\n")) })), a.length);
+}
+
+const isHalf = (text, at) => /[\udc00-\udfff]/.test(text[at] ?? "");
+
+/** A change without what stays at its two ends; no sign of two halves is torn. */
+function narrowed(text, from, to, insert) {
+  const old = text.sliceString(from, to, "\n");
+  const most = Math.min(old.length, insert.length);
+  let head = 0;
+  while (head < most && old[head] === insert[head]) head += 1;
+  if (head > 0 && (isHalf(old, head) || isHalf(insert, head))) head -= 1;
+  let tail = 0;
+  while (tail < most - head && old.at(-1 - tail) === insert.at(-1 - tail)) tail += 1;
+  if (tail > 0 && isHalf(old, old.length - tail)) tail -= 1;
+  return { from: from + head, to: to - tail, insert: insert.slice(head, insert.length - tail) };
+}
+
+/** The first `count` pieces of a change, and the others as a change that comes after it. */
+export function parted(changes, count) {
+  const pieces = [];
+  changes.iterChanges((from, to, _, __, insert) => pieces.push({ from, to, insert }), true);
+  if (pieces.length <= count) return [changes, ChangeSet.empty(changes.newLength)];
+  const first = ChangeSet.of(pieces.slice(0, count), changes.length);
+  const by = first.newLength - first.length;
+  const rest = pieces.slice(count).map(({ from, to, insert }) => ({ from: from + by, to: to + by, insert }));
+  return [first, ChangeSet.of(rest, first.newLength)];
+}
+
+/** The splices of lines, `{start_line, delete_lines, new_text}`, that do to a file what `changes` do to its text. */
+export function splicesOf(file, changes) {
+  const { text, returns, usual } = file;
+  const doc = changes.apply(text);
+  const cameFrom = originsOf(changes);
+  const old = (at) => {
+    const line = text.line(at + 1).text;
+    return at === text.lines - 1 ? line : line + (returns[at] ? "\r\n" : "\n");
+  };
+  const now = (at) => {
+    const line = doc.line(at + 1);
+    if (at === doc.lines - 1) return line.text;
+    const origin = cameFrom(line.to);
+    if (origin === null) return line.text + usual;
+    return line.text + (returns[text.lineAt(origin).number - 1] ? "\r\n" : "\n");
+  };
+  return lineSpans(text, changes, doc).flatMap(([a0, a1, b0, b1]) => {
+    while (a0 < a1 && b0 < b1 && old(a0) === now(b0)) a0++, b0++;
+    while (a0 < a1 && b0 < b1 && old(a1 - 1) === now(b1 - 1)) a1--, b1--;
+    let added = "";
+    for (let at = b0; at < b1; at += 1) added += now(at);
+    // Behind the last end of a line the editor has one more line, an empty one, and the file has none.
+    const removed = a1 - a0 - (a1 > a0 && a1 === text.lines && old(a1 - 1) === "" ? 1 : 0);
+    return removed || added ? [{ start_line: a0 + 1, delete_lines: removed, new_text: added }] : [];
+  });
+}
+
+/** The lines that a change touches, before and after it, counted from 0; apart by a line at least. */
+function lineSpans(text, changes, doc) {
+  const spans = [];
+  changes.iterChangedRanges((fromA, toA, fromB, toB) => {
+    const [a0, a1] = [text.lineAt(fromA).number - 1, text.lineAt(toA).number];
+    const [b0, b1] = [doc.lineAt(fromB).number - 1, doc.lineAt(toB).number];
+    const last = spans.at(-1);
+    if (last && a0 <= last[1]) [last[1], last[3]] = [a1, b1];
+    else spans.push([a0, a1, b0, b1]);
+  }, true);
+  return spans;
+}
+
+/** Where the sign at a place after a change stood before it; null for one that came in by it. */
+function originsOf(changes) {
+  const gaps = [];
+  changes.iterGaps((a, b, length) => gaps.push({ a, b, length }));
+  return (place) => {
+    let [low, high] = [0, gaps.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (gaps[middle].b + gaps[middle].length <= place) low = middle + 1;
+      else high = middle;
+    }
+    const gap = gaps[low];
+    return gap && gap.b <= place ? gap.a + place - gap.b : null;
+  };
+}
