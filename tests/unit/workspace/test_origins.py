@@ -6,8 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -28,6 +30,8 @@ def running(*marks: str, other: str = "") -> Generator[subprocess.Popen[bytes]]:
     environ = {"SOME_RUN": other, "NEWEL_RUN": " ".join(marks)}
     with subprocess.Popen(["/bin/sleep", "60"], env=environ, start_new_session=True) as process:
         try:
+            while not Path(f"/proc/{process.pid}/environ").read_bytes():
+                time.sleep(0.001)  # it is told to have begun a moment before the system knows its environment
             yield process
         finally:
             process.kill()

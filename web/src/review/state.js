@@ -1,7 +1,7 @@
 // What the page knows of the project's reviews: what waits, and the files that are open.
 //
 //   pending   the files of GET /pending, in the order of their names; null until they are known
-//   files     by path: the latest FileView of each file that somebody holds
+//   files     by path: the latest FileView of each file that somebody holds; with a `problem`, in words, if it could not be read
 //   problem   why the list could not be read, in words; "" if it could
 //   isUp      whether the server answers
 
@@ -24,13 +24,17 @@ export function createReview({ api }) {
   async function refresh() {
     const paths = [...stale].filter((path) => held.has(path));
     stale.clear();
-    try {
-      const [pending, ...views] = await Promise.all([api.pending(), ...paths.map((path) => api.file(path))]);
-      change({ pending, problem: "", files: { ...state.files, ...Object.fromEntries(views.map((view) => [view.file_path, view])) } });
-    } catch (error) {
-      for (const path of paths) stale.add(path);
-      change({ problem: error.message });
-    }
+    const read = (request) => request.then((value) => ({ value }), (error) => ({ problem: error.message }));
+    const [list, ...views] = await Promise.all([read(api.pending()), ...paths.map((path) => read(api.file(path)))]);
+    const files = { ...state.files };
+    views.forEach(({ value, problem }, at) => {
+      if (value) files[paths[at]] = value;
+      else {
+        files[paths[at]] = { ...files[paths[at]], file_path: paths[at], problem };
+        stale.add(paths[at]); // with the next look
+      }
+    });
+    change({ pending: list.value ?? state.pending, problem: list.problem ?? "", files });
   }
 
   const review = {
@@ -63,7 +67,7 @@ export function createReview({ api }) {
     /** What an answer of the server says a file is now; an older one changes nothing. */
     take(view) {
       const known = state.files[view.file_path];
-      if (known && known.rev > view.rev) return;
+      if (known?.rev > view.rev) return;
       change({ files: { ...state.files, [view.file_path]: view } });
       review.touch([]);
     },

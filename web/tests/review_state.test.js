@@ -1,0 +1,72 @@
+// If these fail, a window shows a review as it was, or asks the server more than it need.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { counts, createReview } from "../src/review/state.js";
+
+/** A server with files, and what it was asked for. */
+function server(files) {
+  const asked = [];
+  return {
+    asked,
+    files,
+    pending: async () => {
+      asked.push("pending");
+      return Object.values(files).map(({ file_path }) => ({ file_path, pending: 1, conflicts: 0 }));
+    },
+    file: async (path) => {
+      asked.push(path);
+      if (!files[path]) throw new Error(`${path} is gone.`);
+      return files[path];
+    },
+  };
+}
+
+const settled = () => new Promise((resolve) => setTimeout(resolve, 120));
+
+test("a change is read once, and only of files that somebody holds", async () => {
+  const api = server({ a: { file_path: "a", rev: 1 }, b: { file_path: "b", rev: 1 } });
+  const review = createReview({ api });
+  const release = review.hold("a");
+  review.touch(["a", "b"]);
+  review.touch(["a"]);
+  await settled();
+  assert.deepEqual(api.asked, ["pending", "a"]);
+  assert.equal(review.get().files.a.rev, 1);
+  release();
+  review.touch();
+  await settled();
+  assert.deepEqual(api.asked, ["pending", "a", "pending"]);
+});
+
+test("an answer that comes late does not bring an older state back", () => {
+  const review = createReview({ api: server({}) });
+  review.take({ file_path: "a", rev: 3 });
+  review.take({ file_path: "a", rev: 2 });
+  assert.equal(review.get().files.a.rev, 3);
+});
+
+test("a file that cannot be read says so, keeps what was known, and is read as soon as it can be", async () => {
+  const api = server({ a: { file_path: "a", rev: 1, content: "known" } });
+  const review = createReview({ api });
+  review.hold("a");
+  await settled();
+  const file = api.files.a;
+  delete api.files.a;
+  review.touch();
+  await settled();
+  assert.match(review.get().files.a.problem, /gone/);
+  assert.equal(review.get().files.a.content, "known");
+  assert.deepEqual(review.get().pending, []);
+  api.files.a = file;
+  api.onLink(true);
+  await settled();
+  assert.deepEqual(review.get().files.a, file);
+});
+
+test("what waits is counted", () => {
+  const files = [{ pending: 2, conflicts: 1 }, { pending: 3, conflicts: 0 }];
+  assert.deepEqual(counts(files), { files: 2, hunks: 5, conflicts: 1 });
+  assert.deepEqual(counts(null), { files: 0, hunks: 0, conflicts: 0 });
+});
