@@ -34,6 +34,9 @@ class Proposed:
         self._mirror = mirror
         self._size = size
 
+    def not_covered(self, words: str) -> str:
+        return f"{words} It is not proposed: it stays in the copy, and goes with it."
+
     def new(self, changes: Sequence[FileChange], *, since: str) -> list[FileChange]:
         """All of them: the copy is one agent's alone."""
         del since

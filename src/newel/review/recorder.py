@@ -67,6 +67,10 @@ class Effect:
 class Meaning(Protocol):
     """What a change of a file means to the ledger."""
 
+    def not_covered(self, words: str) -> str:
+        """What a person is told of something that is not covered, and why it is not."""
+        ...
+
     def new(self, changes: Sequence[FileChange], *, since: str) -> list[FileChange]:
         """Those that nobody has put down since a moment, in ISO 8601. Blocks."""
         ...
@@ -192,7 +196,7 @@ class Recorder:
 
     async def _record_found(self, effect: Effect) -> None:
         found = await self._snapshots.changes()
-        effect.notices += found.notices
+        effect.notices += map(self._meaning.not_covered, found.notices)
         await self._record(effect, found.files, found.folders)
 
     async def _record_written(self, effect: Effect, path: str) -> None:
@@ -327,6 +331,9 @@ class Done:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
+
+    def not_covered(self, words: str) -> str:
+        return words
 
     def new(self, changes: Sequence[FileChange], *, since: str) -> list[FileChange]:
         """Without what somebody else of ours, in another process perhaps, has written and put down meanwhile."""

@@ -179,6 +179,13 @@ def test_a_path_of_the_project_means_its_copy(with_model: Make, tmp_path: Path) 
     assert proposed(newel) == {"a.txt": b"new\n"}
 
 
+def test_what_cannot_be_proposed_is_said(with_model: Make) -> None:
+    newel = with_model(scenario("make a link", bash("ln -s nowhere link"), {"content": "Done."}))
+    done = newel("--approve", "review", "make a link")
+    assert "link" in done.stdout + done.stderr
+    assert "not proposed" in done.stdout + done.stderr
+
+
 def test_no_copy_is_left_behind(newel: Newel) -> None:
     newel("--approve", "review", "do all of it")
     copies = newel.home / ".newel" / "copies"
