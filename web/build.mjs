@@ -21,6 +21,7 @@ async function make(folder) {
   const common = { absWorkingDir: HERE, bundle: true, minify: true, charset: "utf8", legalComments: "none", target: ["es2023"] };
   const app = await build({
     ...common, format: "esm", entryPoints: { app: join(SOURCE, "main.js") }, outdir: folder, metafile: true,
+    splitting: true, chunkNames: "[name]-[hash]", // the editor is loaded with the first file
   });
   await build({ ...common, format: "iife", entryPoints: [join(SOURCE, "early.js")], outdir: folder });
   await build({ ...common, entryPoints: { app: join(SOURCE, "styles", "app.css") }, outdir: folder, target: ["chrome123"] });

@@ -6,7 +6,7 @@ import { plural } from "../format.js";
 import { kept } from "../kept.js";
 import { ReviewApi } from "./api.js";
 import { Compare } from "./compare.js";
-import { FileEditor } from "./editor.js";
+import { Later } from "./later.js";
 import { compareId, fileId, placeOf, titleOf } from "./places.js";
 import { PendingDiff } from "./pendingdiff.js";
 import { Sidebar } from "./sidebar.js";
@@ -153,8 +153,14 @@ export class Shell {
   view(id) {
     if (!this.views.has(id)) {
       const { kind, path, checkpoint } = placeOf(id);
-      const View = { file: FileEditor, compare: Compare, pending: PendingDiff, checkpoints: Timeline }[kind];
-      const view = new View({ ...this.parts, path, checkpoint });
+      const given = { ...this.parts, path, checkpoint };
+      const make = {
+        file: () => new Later(() => import("./editor.js").then(({ FileEditor }) => new FileEditor(given))),
+        compare: () => new Compare(given),
+        pending: () => new PendingDiff(given),
+        checkpoints: () => new Timeline(given),
+      };
+      const view = make[kind]();
       view.onState?.(() => this.changed());
       this.views.set(id, view);
       view.load?.();

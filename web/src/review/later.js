@@ -1,0 +1,60 @@
+// A view whose code is large and loaded when it is first wanted: until then an empty place stands there.
+
+import { fill, h } from "../dom.js";
+
+export class Later {
+  /** `load()` resolves to the view: {el, load(), shown(), hidden(), focus(), destroy(), reveal()}. */
+  constructor(load) {
+    this.el = h("div", { class: "panel" }, h("p", { class: "empty dim" }, "Loading…"));
+    this.isShown = false;
+    this.wanted = []; // calls that wait for the view
+    this.begin = load;
+  }
+
+  async load() {
+    try {
+      this.view = await this.begin();
+    } catch {
+      const again = h("button", { type: "button", onclick: () => this.load() }, "Try again");
+      fill(this.el, h("p", { class: "empty" }, "This part of the page could not be loaded. Is Newel still running? "), again);
+      return;
+    }
+    if (this.isOver) return;
+    fill(this.el, this.view.el);
+    if (this.isShown) this.view.shown();
+    for (const call of this.wanted.splice(0)) call(this.view);
+    await this.view.load?.();
+  }
+
+  #when(call) {
+    if (this.view) call(this.view);
+    else this.wanted.push(call);
+  }
+
+  shown() {
+    this.isShown = true;
+    this.view?.shown();
+  }
+
+  hidden() {
+    this.isShown = false;
+    this.view?.hidden();
+  }
+
+  focus = () => this.#when((view) => this.isShown && view.focus());
+  reveal = (place) => this.#when((view) => view.reveal?.(place));
+  onState = (reader) => this.#when((view) => view.onState?.(reader));
+
+  destroy() {
+    this.isOver = true;
+    this.view?.destroy?.();
+  }
+
+  get isDirty() {
+    return this.view?.isDirty ?? false;
+  }
+
+  get selection() {
+    return this.view?.selection ?? null;
+  }
+}
