@@ -1,12 +1,115 @@
-// The agent's side of a review.
+// The agent's side of a review: its question, its job, what it proposed, and what it is to do next.
 
-import { h } from "../dom.js";
+import { fill, h, icon, say } from "../dom.js";
+import { kept } from "../kept.js";
+import { ClarifyCard } from "./clarify.js";
+import { ContextRows } from "./context.js";
+import { HunkList } from "./hunklist.js";
+import { isLive, JobCard } from "./job.js";
+import { SessionChat } from "./sidebarchat.js";
+import { Work } from "./sidebarwork.js";
+
+const DRAFT = "review-draft"; // the instruction that is being written
 
 export class Sidebar {
-  constructor() {
-    this.el = h("div", { class: "review-sidebar" });
+  /** `asked(question)` is told which question waits for the user: its words, "" for none. */
+  constructor({ review, api, selection, openFile, announce, asked = () => {} }) {
+    Object.assign(this, { review, asked });
+    const work = new Work({ api, review, announce, changed: () => this.#schedule() });
+    this.work = work;
+    this.clarify = new ClarifyCard({ answer: (question, text) => work.answer(question, text) });
+    this.job = new JobCard({ cancel: work.cancel, rerun: work.rerun, again: work.again, end: work.end });
+    this.hunks = new HunkList({ api, review, openFile, announce });
+    this.context = new ContextRows({ api, selection, announce });
+    this.chat = new SessionChat({ newSession: work.newSession });
+    this.problem = h("p", { class: "problem bad-text", role: "alert" });
+    this.el = h("div", { class: "review-sidebar", onkeydown: (event) => this.#key(event) },
+      this.clarify.el, this.job.el, this.hunks.el, this.context.el, this.#box(), this.problem, this.chat.el);
+    review.subscribe(() => {
+      this.#schedule();
+      work.hint();
+    });
+    work.start();
   }
 
-  update() {}
-  focus() {}
+  #box() {
+    this.area = h("textarea", {
+      rows: "3", "aria-label": "Instruction", placeholder: "What should change?", dir: "auto", value: kept.get(DRAFT) ?? "",
+      oninput: () => this.#drafted(),
+      onkeydown: (event) => {
+        if (event.key !== "Enter" || event.shiftKey || event.altKey || event.isComposing) return;
+        event.preventDefault();
+        this.#send();
+      },
+    });
+    this.go = h("button", { type: "submit", class: "primary" }, "Propose");
+    this.hint = h("span", { class: "dim" });
+    return h("form", {
+      class: "instruction", "aria-label": "Next instruction",
+      onsubmit: (event) => {
+        event.preventDefault();
+        this.#send();
+      },
+    }, this.area, h("div", { class: "row" }, this.go, this.hint));
+  }
+
+  /** Show what is known now: the sidebar was opened, or something changed. */
+  update() {
+    const { session, job, problem, trouble, isBusy } = this.work.state;
+    const state = this.review.get();
+    const { isUp, pending } = state;
+    const question = job?.question ?? null;
+    const isUnderWay = job !== null && isLive(job.status);
+    this.clarify.update({ question, isUp });
+    this.job.update({ job, files: pending, isUp, isBusy });
+    this.hunks.update(state);
+    if (session !== undefined) this.context.update(session);
+    this.chat.update({ session, isFree: isUp && !isBusy && !isUnderWay });
+    this.isReady = isUp && !isBusy && session !== undefined;
+    this.#ready();
+    const keys = isUnderWay ? "Enter queues it behind the job" : "Enter sends · Shift+Enter begins a line";
+    say(this.hint, isUp ? keys : "No connection to Newel. What you write is kept.");
+    const words = problem || trouble;
+    if (words !== this.said) fill(this.problem, words && [icon("warn"), words]);
+    this.said = words;
+    if ((question?.question ?? "") !== this.question) this.asked((this.question = question?.question ?? ""));
+  }
+
+  /** To the question that waits, else to what is to be written. */
+  focus() {
+    if (this.clarify.el.hidden) this.area.focus();
+    else this.clarify.focus();
+  }
+
+  /** Once per frame; a page in the background has no frames, but its title tells of a question. */
+  #schedule() {
+    const next = document.hidden ? setTimeout : requestAnimationFrame;
+    this.frame ??= next(() => {
+      this.frame = null;
+      this.update();
+    });
+  }
+
+  async #send() {
+    const text = this.area.value;
+    if (!text.trim() || !this.isReady) return;
+    if (!(await this.work.send(text, () => this.context.toSend())) || this.area.value !== text) return;
+    this.area.value = "";
+    this.#drafted();
+  }
+
+  #drafted() {
+    kept.set(DRAFT, this.area.value);
+    this.#ready();
+  }
+
+  #ready() {
+    this.go.disabled = !this.isReady || !this.area.value.trim();
+  }
+
+  #key(event) {
+    if (event.key.toLowerCase() !== "s" || !(event.ctrlKey || event.metaKey) || event.altKey) return;
+    event.preventDefault();
+    this.hunks.saveAccepted();
+  }
 }

@@ -1,0 +1,74 @@
+"""The story of docs/review_story.py as the browser tests tell it: its files, its model, and its steps on the page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.bench import Workbench
+
+INSTRUCTION: Final = "Put the notes in order"
+QUESTION: Final = "In capitals?"
+NOTES: Final = "# Notes\n\nfirst\n\nsecond\n\nthird\n"
+PLAN: Final = "plan\r\n1. measure\r\n2. cut\r\n"
+
+
+def story() -> dict[str, Any]:
+    """What the model says."""
+    path = Path(__file__).resolve().parents[2] / "docs" / "review_story.json"
+    return json.loads(path.read_text())
+
+
+def write_files(bench: Workbench) -> None:
+    """The files as they are before the story."""
+    (bench.newel.project / "notes.md").write_bytes(NOTES.encode())
+    (bench.newel.project / "plan.md").write_bytes(PLAN.encode())
+
+
+def sidebar(page: Page) -> Locator:
+    """The review's column, opened if it is not."""
+    column = page.get_by_role("complementary", name="Review", exact=True)
+    if not column.is_visible():
+        page.get_by_role("banner").get_by_role("button", name="Review").click()
+    return column
+
+
+def instruct(page: Page, instruction: str = INSTRUCTION) -> None:
+    box = sidebar(page).get_by_role("textbox", name="Instruction")
+    box.fill(instruction)
+    box.press("Enter")
+
+
+def answer(page: Page, words: str = "Yes") -> None:
+    """Answers the agent's question by keys."""
+    expect(sidebar(page).get_by_role("form", name="The agent asks")).to_contain_text(QUESTION)
+    box = sidebar(page).get_by_role("textbox", name="Your answer")
+    box.focus()
+    page.keyboard.type(words)
+    page.keyboard.press("Enter")
+
+
+def propose(page: Page) -> None:
+    """From the instruction to the proposal over three files."""
+    instruct(page)
+    answer(page)
+    expect(files(page)).to_have_count(3)
+
+
+def files(page: Page) -> Locator:
+    return sidebar(page).locator(".file")
+
+
+def file(page: Page, path: str) -> Locator:
+    return sidebar(page).locator(".file", has=page.locator(f'.file-name[title="{path}"]'))
+
+
+def hunks(page: Page, path: str) -> Locator:
+    """The hunks of a file, unfolded."""
+    head = file(page, path).locator(".file-head")
+    if head.get_attribute("aria-expanded") == "false":
+        head.click()
+    return file(page, path).locator(".hunk")

@@ -1,0 +1,224 @@
+// The list of what waits for a decision, by file. J and K go through it, A and R decide where the focus is.
+
+import { confirm } from "../dialog.js";
+import { fill, h, icon, say, set } from "../dom.js";
+import { plain, plural } from "../format.js";
+import { Decisions } from "./sidebardecide.js";
+import { FileRow } from "./sidebarfile.js";
+import { placeWords } from "./sidebarhunk.js";
+import { counts } from "./state.js";
+
+const FEW = 40; // hunks of a project that are unfolded by themselves
+const AT_ONCE = 100; // files that are laid out, until more are asked for
+
+export class HunkList {
+  constructor({ api, review, openFile, announce }) {
+    Object.assign(this, { api, review, openFile, announce });
+    this.decisions = new Decisions({ api, review });
+    this.rows = new Map(); // by path
+    this.folds = new Map(); // path → whether the user unfolded or folded it
+    this.shown = AT_ONCE;
+    const button = (words, act, props = {}) => h("button", { type: "button", onclick: act, ...props }, words);
+    this.title = h("span", {}, "To review");
+    this.accept = button("Accept all", () => this.#allFiles("accept"));
+    this.reject = button("Reject all", () => this.#allFiles("reject"));
+    this.save = button("Save accepted", () => this.saveAccepted(), { class: "primary", title: "Write what is accepted to the files (Ctrl+S)" });
+    this.problem = h("p", { class: "problem bad-text" });
+    this.note = h("p", { class: "dim" });
+    this.list = h("ul", { class: "files-to-review", "aria-label": "Files to review", onkeydown: (event) => this.#key(event) });
+    this.more = button("", () => {
+      this.shown += AT_ONCE;
+      this.update(this.review.get());
+    }, { class: "quiet", hidden: true });
+    this.el = h("section", { class: "to-review", "aria-label": "To review" },
+      h("div", { class: "section-head" }, this.title, h("span", { class: "row" }, this.accept, this.reject)),
+      this.save, this.problem, this.note, this.list, this.more);
+  }
+
+  /** `state` as in state.js. */
+  update(state) {
+    const { pending, files, problem, isUp } = state;
+    this.files = pending ?? [];
+    const { hunks, files: count, conflicts } = counts(pending);
+    const toSave = this.files.filter((file) => file.accepted > 0);
+    say(this.title, count > 0 ? `To review · ${plural(count, "file")}` : "To review");
+    const isOff = !isUp || this.isBusy;
+    this.accept.hidden = this.reject.hidden = hunks === 0;
+    this.accept.disabled = isOff || hunks - conflicts <= 0;
+    this.reject.disabled = isOff;
+    this.save.hidden = toSave.length === 0;
+    this.save.disabled = isOff;
+    say(this.save, `Save what is accepted in ${plural(toSave.length, "file")}`);
+    const empty = pending === null ? "" : "Nothing waits for a decision.";
+    say(this.note, problem || (count === 0 ? empty : ""));
+    set(this.note, "class", problem ? "bad-text" : "dim");
+    this.#rows(this.files.slice(0, this.shown), files, { isUp, isBusy: this.isBusy, unfold: hunks <= FEW });
+    this.more.hidden = count <= this.shown;
+    say(this.more, `Show more of ${plural(count, "file")}`);
+  }
+
+  #rows(shown, views, { isUp, isBusy, unfold }) {
+    const wanted = new Set(shown.map((file) => file.file_path));
+    const hadFocus = this.list.contains(document.activeElement);
+    for (const [path, row] of this.rows) {
+      if (wanted.has(path)) continue;
+      row.destroy();
+      this.rows.delete(path);
+    }
+    for (const [index, file] of shown.entries()) {
+      const path = file.file_path;
+      let row = this.rows.get(path);
+      if (!row) {
+        row = this.#row(path);
+        this.rows.set(path, row);
+        row.fold(this.folds.get(path) ?? unfold);
+      }
+      row.update({ file, view: views[path], isUp, isBusy });
+      if (this.list.children[index] !== row.el) this.list.insertBefore(row.el, this.list.children[index] ?? null);
+    }
+    if (hadFocus && !this.list.contains(document.activeElement)) this.#items()[0]?.focus();
+  }
+
+  #row(path) {
+    return new FileRow({
+      path, review: this.review,
+      actions: {
+        open: (at, hunk) => this.openFile(at, hunk && { hunk: hunk.hunk_id }),
+        decide: (at, hunk, action, mine) => this.#decide(at, hunk, action, mine),
+        all: (file, action) => this.#all([file], action),
+        toggled: (at, isOpen) => {
+          this.folds.set(at, isOpen);
+          this.update(this.review.get());
+        },
+      },
+    });
+  }
+
+  // -- deciding -------------------------------------------------------------------------------------
+
+  /** Resolves to why it could not be done, or "". */
+  async #decide(path, hunk, action, mine) {
+    try {
+      await this.decisions.hunk(path, hunk, action, mine);
+      this.announce(`${DONE[action]} ${plain(path)}, ${placeWords(hunk)}.`);
+      return "";
+    } catch (error) {
+      this.review.touch([path]);
+      this.announce(error.message);
+      return error.message;
+    }
+  }
+
+  async #allFiles(action) {
+    const { hunks, files, conflicts } = counts(this.files);
+    const sure = action === "accept" || (await confirm({
+      title: "Reject all?",
+      words: `${plural(hunks, "hunk")} in ${plural(files, "file")} would be rejected. Each can be brought back in its file.`,
+      yes: "Reject all",
+    }));
+    if (!sure) return;
+    await this.#all(this.files, action);
+    if (action === "accept" && conflicts > 0) this.announce(`${plural(conflicts, "conflict")} left: decide on each by itself.`);
+  }
+
+  async #all(files, action) {
+    this.#busy(true);
+    for (const file of files) {
+      const row = this.rows.get(file.file_path);
+      if (file.pending === 0) continue;
+      try {
+        row?.say("");
+        const left = await (action === "accept" ? this.decisions.acceptFile(file) : this.decisions.rejectFile(file));
+        if (left > 0) row?.say(`${plural(left, "hunk")} with lines of yours: say for each what goes.`);
+        this.announce(`${DONE[action]} ${plain(file.file_path)}.`);
+      } catch (error) {
+        row?.say(error.message);
+        this.announce(error.message);
+      }
+    }
+    this.#busy(false);
+    this.review.touch();
+  }
+
+  /** Write what is accepted to the files. */
+  async saveAccepted() {
+    const files = this.files.filter((file) => file.accepted > 0).map(({ file_path: path, rev }) => ({ path, rev }));
+    if (files.length === 0 || this.isBusy) return;
+    this.#busy(true);
+    fill(this.problem);
+    try {
+      const { saved_files: saved } = await this.api.save(files);
+      const hunks = saved.reduce((sum, file) => sum + file.saved_hunks, 0);
+      this.announce(`Saved ${plural(hunks, "hunk")} in ${plural(saved.length, "file")}.`);
+    } catch (error) {
+      const again = error.code === "stale_revision" ? " Look at what changed, and save again." : "";
+      fill(this.problem, icon("warn"), error.message + again);
+      this.announce(error.message);
+    }
+    this.#busy(false);
+    this.review.touch();
+  }
+
+  #busy(isBusy) {
+    this.isBusy = isBusy;
+    set(this.el, "aria-busy", isBusy);
+    this.update(this.review.get());
+  }
+
+  // -- the keyboard -----------------------------------------------------------------------------------
+
+  #items = () => [...this.list.querySelectorAll("[data-item]")].filter((each) => each.offsetParent !== null);
+
+  focus() {
+    const item = this.#items()[0];
+    item?.focus();
+    return item !== undefined;
+  }
+
+  #key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const act = { j: () => this.#go(1), k: () => this.#go(-1), a: () => this.#verdict("accept"), r: () => this.#verdict("reject") }[event.key.toLowerCase()];
+    if (!act) return;
+    event.preventDefault();
+    event.stopPropagation();
+    act();
+  }
+
+  /** The thing of the list that the focus is in. */
+  #current() {
+    const element = document.activeElement?.closest(".hunk, .file");
+    return element && this.list.contains(element) ? element : null;
+  }
+
+  #go(by) {
+    const items = this.#items();
+    const index = items.indexOf(this.#current()?.querySelector("[data-item]"));
+    items[Math.max(0, Math.min(items.length - 1, index + by))]?.focus();
+  }
+
+  /** Decide where the focus is, and go on to what is not decided yet. */
+  async #verdict(action) {
+    const row = this.#current()?.row;
+    if (!row) return;
+    if (row instanceof FileRow) {
+      const button = row[action];
+      if (!button.disabled) button.click();
+      return;
+    }
+    const button = row[action];
+    if (button.hidden || button.disabled) return;
+    if (action === "accept" && row.hunk.conflict) {
+      this.announce("A conflict: press Accept anyway if it is to overwrite what stands there now.");
+      button.focus();
+      return;
+    }
+    const items = this.#items();
+    const rest = items.slice(items.indexOf(row.main) + 1).concat(items);
+    const next = rest.find((item) => item !== row.main && item.dataset.item === "hunk" && item.closest(".hunk").row.isOpen);
+    const done = row.decide(action);
+    if (row.choice.hidden) (next ?? row.main).focus();
+    await done;
+  }
+}
+
+const DONE = { accept: "Accepted", reject: "Rejected", reopen: "Undecided again:" };

@@ -1,0 +1,36 @@
+// What was said in the session: each instruction, and what came of it.
+
+import { h } from "../dom.js";
+import { moment, plain, plural } from "../format.js";
+
+const SHOWN = 40; // entries that are laid out at once: the latest
+
+export class SessionChat {
+  constructor({ newSession }) {
+    this.list = h("ol", { class: "session-chat" });
+    this.fresh = h("button", { type: "button", onclick: newSession }, "New session");
+    this.el = h("section", { class: "session", "aria-label": "Session" },
+      h("div", { class: "section-head" }, h("span", {}, "Session"), this.fresh), this.list);
+  }
+
+  /** `isFree`: whether no job is under way, and nothing else stands in the way of a new session. */
+  update({ session, isFree }) {
+    const chat = session?.chat ?? [];
+    this.fresh.disabled = !isFree || chat.length === 0;
+    this.el.hidden = chat.length === 0;
+    const key = JSON.stringify(chat);
+    if (key === this.shown) return;
+    this.shown = key;
+    const left = chat.length - SHOWN;
+    this.list.replaceChildren(
+      ...(left > 0 ? [h("li", { class: "dim" }, `${plural(left, "message")} before these`)] : []),
+      ...chat.slice(-SHOWN).map(entry),
+    );
+  }
+}
+
+const entry = ({ role, text, ts, tool_calls: calls }) =>
+  h("li", { class: `said-by-${role}` },
+    h("span", { class: "who" }, [role === "user" ? "You" : "Agent", moment(Date.parse(ts) / 1_000), calls > 0 && plural(calls, "tool call")]
+      .filter(Boolean).join(" · ")),
+    h("div", { class: "words" }, plain(text)));

@@ -1,0 +1,114 @@
+// A file in the list of what waits: its counts, and unfolded its hunks.
+
+import { fill, h, icon, say, set } from "../dom.js";
+import { plain, plural } from "../format.js";
+import { HunkRow } from "./sidebarhunk.js";
+
+const AT_ONCE = 50; // hunks that are laid out, until more are asked for
+
+/** What waits in a file, in words: "2 to decide · 1 to save · 1 conflict". */
+export const countWords = ({ pending, accepted, conflicts }) =>
+  [pending > 0 && `${pending} to decide`, accepted > 0 && `${accepted} to save`, conflicts > 0 && plural(conflicts, "conflict")]
+    .filter(Boolean).join(" · ");
+
+/** How many lines the hunks of a view add and take away: "+3 −1". */
+export function lineWords(hunks) {
+  let [added, removed] = [0, 0];
+  for (const { patch } of hunks) {
+    for (const line of patch.split("\n")) {
+      if (line.startsWith("+")) added += 1;
+      else if (line.startsWith("-")) removed += 1;
+    }
+  }
+  return [added && `+${added}`, removed && `−${removed}`].filter(Boolean).join(" ");
+}
+
+export class FileRow {
+  /** `actions`: open(path, hunk), decide(path, hunk, action, mine), all(file, action), toggled(path, isOpen). */
+  constructor({ path, review, actions }) {
+    Object.assign(this, { path, review, actions });
+    this.name = h("span", { class: "file-name", title: plain(path) }, plain(path));
+    this.count = h("span", { class: "aside" });
+    this.lines = h("span", { class: "aside" });
+    this.head = h("button", {
+      type: "button", class: "file-head", "aria-expanded": "false", "data-item": "file", onclick: () => this.fold(!this.isUnfolded, true),
+    }, icon("right"), this.name, this.lines, this.count);
+    const button = (words, label, act) => h("button", { type: "button", "aria-label": `${label} in ${plain(path)}`, onclick: act }, words);
+    this.accept = button("Accept file", "Accept all", () => actions.all(this.file, "accept"));
+    this.reject = button("Reject file", "Reject all", () => actions.all(this.file, "reject"));
+    this.open = button("Open", "Show what changed", () => actions.open(path, null));
+    this.note = h("p", { class: "hunk-note", hidden: true });
+    this.list = h("ul", { class: "hunks", "aria-label": `Hunks of ${plain(path)}` });
+    this.more = h("button", { type: "button", class: "quiet", hidden: true, onclick: () => this.#showMore() });
+    this.body = h("div", { class: "file-body", hidden: true }, this.list, this.more);
+    this.el = h("li", { class: "file" }, this.head, h("div", { class: "row" }, this.accept, this.reject, this.open), this.note, this.body);
+    this.el.row = this;
+    this.rows = new Map(); // by hunk id
+    this.shown = AT_ONCE;
+  }
+
+  /** `file` as in the list of what waits, `view` its FileView or undefined. */
+  update({ file, view, isUp, isBusy }) {
+    this.file = file;
+    this.isUp = isUp;
+    say(this.count, countWords(file));
+    set(this.el, "data-conflict", file.conflicts > 0);
+    this.accept.disabled = !isUp || isBusy || file.pending - file.conflicts <= 0;
+    this.reject.disabled = !isUp || isBusy || file.pending === 0;
+    if (!this.isUnfolded || !view) return;
+    if (view !== this.view) say(this.lines, lineWords(view.hunks.filter((hunk) => hunk.state !== "applied" && hunk.state !== "rejected")));
+    this.view = view;
+    this.#hunks();
+  }
+
+  fold(isOpen, byHand = false) {
+    if (isOpen === this.isUnfolded) return;
+    this.isUnfolded = isOpen;
+    this.body.hidden = !isOpen;
+    set(this.head, "aria-expanded", isOpen);
+    if (isOpen) this.release = this.review.hold(this.path);
+    else this.release?.();
+    if (byHand) this.actions.toggled(this.path, isOpen);
+  }
+
+  /** Words about the whole file, until others come. */
+  say(words) {
+    this.note.hidden = words === "";
+    fill(this.note, icon("warn"), h("span", {}, words));
+  }
+
+  destroy() {
+    if (this.isUnfolded) this.release?.();
+    this.el.remove();
+  }
+
+  #showMore() {
+    this.shown += AT_ONCE;
+    this.#hunks();
+  }
+
+  #hunks() {
+    const all = this.view.hunks.filter((hunk) => hunk.state !== "applied");
+    const hunks = all.slice(0, this.shown);
+    this.more.hidden = all.length <= hunks.length;
+    say(this.more, `Show ${Math.min(AT_ONCE, all.length - hunks.length)} more of ${all.length}`);
+    const wanted = new Set(hunks.map((hunk) => hunk.hunk_id));
+    for (const [id, row] of this.rows) {
+      if (wanted.has(id)) continue;
+      row.el.remove();
+      this.rows.delete(id);
+    }
+    for (const [index, hunk] of hunks.entries()) {
+      let row = this.rows.get(hunk.hunk_id);
+      if (!row) {
+        row = new HunkRow({
+          open: (each) => this.actions.open(this.path, each),
+          decide: (each, action, mine) => this.actions.decide(this.path, each, action, mine),
+        });
+        this.rows.set(hunk.hunk_id, row);
+      }
+      row.update({ hunk, isUp: this.isUp });
+      if (this.list.children[index] !== row.el) this.list.insertBefore(row.el, this.list.children[index] ?? null);
+    }
+  }
+}

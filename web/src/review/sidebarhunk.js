@@ -1,0 +1,95 @@
+// A hunk in the list: where it is, how it begins, and what can be decided.
+
+import { fill, h, icon, say, set } from "../dom.js";
+import { cut, diffLines, plural, reveal } from "../format.js";
+
+const LINES = 5; // lines of a hunk that are shown
+const WIDTH = 160; // characters of a line
+
+/** The first changed lines of a hunk's patch, and how many more there are: {lines: [{kind, text}], more}. */
+export function beginning(patch) {
+  const all = diffLines(patch).filter(({ kind }) => kind === "add" || kind === "del");
+  const lines = all.slice(0, LINES).map(({ kind, text }) => ({ kind, text: cut(reveal(text.replace(/\r$/, "")), WIDTH) }));
+  return { lines, more: all.length - lines.length };
+}
+
+/** Where a hunk is in the buffer: "line 5", "lines 5–7"; of one that only takes away: "at line 5". */
+export function placeWords({ start_line: first, end_line: last }) {
+  if (last < first) return `at line ${Math.max(first, 1)}`;
+  return first === last ? `line ${first}` : `lines ${first}–${last}`;
+}
+
+const STATES = { pending: "", accepted: "accepted, not saved", rejected: "rejected", applied: "saved" };
+
+export class HunkRow {
+  /** `actions`: open(hunk), decide(hunk, action, mine), which resolves to why that could not be done, or "". */
+  constructor(actions) {
+    this.actions = actions;
+    this.where = h("span", { class: "hunk-where" });
+    this.peek = h("span", { class: "peek mono" });
+    this.main = h("button", { type: "button", class: "hunk-main", "data-item": "hunk", onclick: () => actions.open(this.hunk) }, this.where, this.peek);
+    const button = (words, act) => h("button", { type: "button", onclick: act }, words);
+    this.accept = button("Accept", () => this.decide("accept"));
+    this.reject = button("Reject", () => this.decide("reject"));
+    this.reopen = button("Undecided", () => this.decide("reopen"));
+    this.note = h("p", { class: "hunk-note", hidden: true });
+    this.choice = h("div", { class: "row", hidden: true }, h("span", {}, "It holds lines of yours. Take back"),
+      button("only mine", () => this.decide("reject", "peel")), button("all of it", () => this.decide("reject", "base")));
+    this.el = h("li", { class: "hunk" }, this.main,
+      h("div", { class: "row" }, this.accept, this.reject, this.reopen), this.choice, this.note);
+    this.el.row = this;
+  }
+
+  get isOpen() {
+    return this.hunk.state === "pending";
+  }
+
+  update({ hunk, isUp }) {
+    const { state, conflict, mine, origin } = hunk;
+    const isOff = !isUp || this.isBusy;
+    for (const each of [this.accept, this.reject, this.reopen]) each.disabled = isOff;
+    if (hunk === this.hunk) return;
+    if (this.hunk && this.hunk.state !== state) this.choice.hidden = true;
+    this.hunk = hunk;
+    const words = [
+      placeWords(hunk), conflict && "conflict", hunk.oversized_hunk && "large",
+      origin === "user" ? "yours" : mine && "edited by you", STATES[state],
+    ];
+    say(this.where, words.filter(Boolean).join(" · "));
+    set(this.el, "data-state", state);
+    set(this.el, "data-conflict", conflict);
+    const { lines, more } = beginning(hunk.patch);
+    fill(this.peek,
+      lines.length === 0 && h("span", { class: "same" }, "Its permissions change."),
+      ...lines.map(({ kind, text }) => h("span", { class: kind }, text)),
+      more > 0 && h("span", { class: "same" }, `… ${plural(more, "more line")}`));
+    this.accept.hidden = state !== "pending";
+    this.reject.hidden = state !== "pending" && state !== "accepted";
+    this.reopen.hidden = state !== "rejected" && state !== "accepted";
+    say(this.accept, conflict ? "Accept anyway" : "Accept");
+    this.#note(conflict && state === "pending" ? "The file changed here. Accepting overwrites what stands there now." : "");
+  }
+
+  /** Resolves to whether it was done. */
+  async decide(action, mine = null) {
+    if (action === "reject" && this.hunk.mine && mine === null) {
+      this.choice.hidden = false;
+      this.choice.querySelector("button").focus();
+      return false;
+    }
+    this.isBusy = true;
+    set(this.el, "aria-busy", true);
+    const problem = await this.actions.decide(this.hunk, action, mine);
+    this.isBusy = false;
+    set(this.el, "aria-busy", false);
+    for (const each of [this.accept, this.reject, this.reopen]) each.disabled = false;
+    if (problem) this.#note(problem);
+    else this.choice.hidden = true;
+    return !problem;
+  }
+
+  #note(words) {
+    this.note.hidden = words === "";
+    fill(this.note, icon("warn"), h("span", {}, words));
+  }
+}
