@@ -1,28 +1,276 @@
-// A file under review in a tab.
+// A file in a tab: its text with the hunks in it.
+//
+// The editor has no history of its own. What is typed goes to the file's journal after a pause, decisions go there as well, and
+// undo takes the latest of both back: docs/adr/0016.
 
+import { Annotation } from "@codemirror/state";
+import { EditorView } from "@codemirror/view";
 import { fill, h } from "../dom.js";
+import { plain } from "../format.js";
+import { EditorBar } from "./editor-bar.js";
+import { Deciding } from "./editor-deciding.js";
+import { editorKeys, pageKey } from "./editor-keys.js";
+import { createEditor } from "./editor-setup.js";
+import { EditorSync } from "./editor-sync.js";
+import { decorationsOf, setHunks } from "./hunks.js";
+import { isPiece, placeOf, stateOf, tally } from "./hunks-patch.js";
+
+const fromElsewhere = Annotation.define();
+const EMPTY = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"; // of no bytes
 
 export class FileEditor {
-  constructor({ path, review }) {
-    Object.assign(this, { path, review });
-    this.el = h("div", { class: "panel file" });
+  /** A view of the page: {el, load(), shown(), hidden(), focus(), destroy()}; `announce(text)` speaks to a screen reader. */
+  constructor({ path, review, api, announce }) {
+    Object.assign(this, { path, review, api, announce });
+    this.el = h("section", { class: "panel file-editor", tabindex: "-1", "aria-label": plain(path) });
+    this.readers = new Set();
+    this.opened = new Set(); // ids of the hunks whose text is unfolded
+    this.current = null; // the id of the hunk that keys are about
+    this.onKey = (event) => pageKey(event, this);
   }
 
-  load() {
-    this.release = this.review.hold(this.path);
-    this.end = this.review.subscribe(({ files }) => this.#show(files[this.path]));
+  // -- a view of the page ---------------------------------------------------------------------------
+
+  async load() {
+    this.#say("Loading…");
+    try {
+      const view = await this.api.file(this.path);
+      if (!this.isOver) this.#open(view);
+    } catch (error) {
+      this.#say(error.message, h("button", { type: "button", onclick: () => this.load() }, "Try again"));
+    }
   }
 
-  #show(view) {
-    if (view) fill(this.el, h("pre", {}, view.content ?? ""));
+  shown() {
+    document.addEventListener("keydown", this.onKey);
+    this.view?.requestMeasure();
   }
 
-  shown() {}
-  hidden() {}
-  focus() {}
+  hidden() {
+    document.removeEventListener("keydown", this.onKey);
+    this.sync?.send();
+  }
+
+  focus() {
+    (this.view ?? this.el).focus();
+  }
 
   destroy() {
+    this.isOver = true;
+    this.hidden();
+    this.#close();
+  }
+
+  /** Whether something is typed and not sent, or decided and not saved. */
+  get isDirty() {
+    return Boolean(this.sync) && (this.sync.isTyped || tally(this.deciding.hunks).toSave > 0);
+  }
+
+  /** The lines of which something is selected: {startLine, endLine, text}; null for none. */
+  get selection() {
+    const { state } = this.view ?? {};
+    if (!state || state.selection.main.empty) return null;
+    const [from, to] = [state.doc.lineAt(state.selection.main.from), state.doc.lineAt(state.selection.main.to)];
+    return { startLine: from.number, endLine: to.number, text: state.sliceDoc(from.from, to.to) };
+  }
+
+  /** Call a function whenever something is another that a tab shows. */
+  onState(reader) {
+    this.readers.add(reader);
+  }
+
+  /** Go to a hunk or a line: {hunk} or {line}. */
+  reveal(place) {
+    this.wanted = place;
+    const hunk = this.deciding?.hunks.find((each) => each.hunk_id === place.hunk);
+    if (!this.view || (place.hunk && !hunk)) return;
+    this.wanted = null;
+    if (hunk) this.#goTo(hunk);
+    else this.#scrollTo(this.view.state.doc.line(Math.min(place.line, this.view.state.doc.lines)).from);
+  }
+
+  // -- what keys and buttons do ---------------------------------------------------------------------
+
+  save = () => this.deciding?.save();
+
+  async step(kind) {
+    this.isFollowing = true;
+    await this.deciding?.step(kind);
+    this.isFollowing = false;
+  }
+
+  /** The next hunk, or with -1 the one before; those that are rejected are passed over. */
+  move(by) {
+    const hunks = this.deciding?.hunks.filter((hunk) => hunk.state !== "rejected") ?? [];
+    if (hunks.length === 0) return;
+    const at = hunks.findIndex((hunk) => hunk.hunk_id === this.current);
+    const first = by > 0 ? 0 : hunks.length - 1;
+    this.#goTo(hunks[at < 0 ? first : (at + by + hunks.length) % hunks.length]);
+  }
+
+  /** Decide on the current hunk, and go to the next that is undecided. */
+  async decideCurrent(action) {
+    const hunk = this.deciding?.hunks.find((each) => each.hunk_id === this.current);
+    if (!hunk) this.move(1);
+    else if (hunk.state === "pending" && this.review.get().isUp) await this.decide(hunk, action);
+  }
+
+  async decide(hunk, action, mine) {
+    const hadFocus = this.el.contains(document.activeElement) && !this.view.hasFocus;
+    const next = this.#nextAfter(hunk);
+    const done = this.deciding.decide(hunk, action, mine);
+    if (hadFocus) this.el.focus({ preventScroll: true });
+    if (this.deciding.asking === hunk.hunk_id) this.#focusHunk(hunk);
+    else if (action !== "reopen" && next) this.#goTo(next, { isQuiet: true });
+    await done;
+  }
+
+  fold(hunk) {
+    if (!this.opened.delete(hunk.hunk_id)) this.opened.add(hunk.hunk_id);
+    this.#draw();
+    this.#focusHunk(hunk);
+  }
+
+  // -- within -----------------------------------------------------------------------------------------
+
+  #say(words, ...more) {
+    fill(this.el, h("div", { class: "file-empty" }, h("p", { class: "dim" }, plain(words)), ...more));
+  }
+
+  #open(view) {
+    const isOne = view.content === "" && view.hunks.length === 0 && ![EMPTY, "none"].includes(view.base_file_hash);
+    if (isOne || isPiece(view)) {
+      this.#say(`${this.path} is no UTF-8 text, or larger than 2 MiB. It is reviewed as one piece, in the review beside.`);
+    } else {
+      this.#edit(view);
+    }
+    this.release = this.review.hold(this.path);
+    this.end = this.review.subscribe((state) => this.#heard(state));
+  }
+
+  #edit(view) {
+    const edit = async (...words) => {
+      const next = await this.api.edit(...words);
+      this.review.take(next);
+      return next;
+    };
+    this.sync = new EditorSync({
+      path: this.path, view, api: { file: this.api.file, edit },
+      onText: (changes) => this.#takeText(changes),
+      onChange: () => this.#state(),
+      onTyped: (error) => (this.typedError = error),
+    });
+    this.deciding = new Deciding({
+      path: this.path, api: this.api, review: this.review, sync: this.sync, announce: this.announce, changed: () => this.#draw(),
+    });
+    const on = this.deciding;
+    this.bar = new EditorBar({
+      path: this.path,
+      does: {
+        next: () => this.move(1), previous: () => this.move(-1), acceptAll: () => on.acceptAll(), rejectAll: () => on.rejectAll(),
+        save: this.save, rerun: () => on.rerun(), keepMine: () => on.keepMine(), takeTheirs: () => on.takeTheirs(),
+        resend: () => this.sync.send(),
+      },
+    });
+    this.view = createEditor({
+      path: plain(this.path), text: this.sync.known.text, keys: editorKeys(this),
+      onUpdate: (update) => this.#updated(update), onStep: (kind) => this.step(kind),
+    });
+    fill(this.el, this.bar.el, this.view.dom);
+    this.#draw();
+    if (this.wanted) this.reveal(this.wanted);
+  }
+
+  #close() {
     this.release?.();
     this.end?.();
+    this.sync?.send();
+    this.sync?.end();
+    this.view?.destroy();
+  }
+
+  #heard({ files, isUp }) {
+    const view = files[this.path];
+    if (view && this.sync) this.sync.heard(view);
+    if (isUp !== this.isUp) this.#draw();
+    else this.#state();
+    if (this.wanted) this.reveal(this.wanted);
+  }
+
+  #updated(update) {
+    const isOurs = update.transactions.some((each) => each.annotation(fromElsewhere));
+    if (update.docChanged && !isOurs) this.sync.typed(update.changes);
+    else if (update.selectionSet) this.#state();
+  }
+
+  #takeText(changes) {
+    const effects = [setHunks.of(this.#decorations())];
+    const spec = { changes, effects, annotations: fromElsewhere.of(true) };
+    if (this.isFollowing && !changes.empty) {
+      changes.iterChangedRanges((_, __, from, to) => (spec.selection ??= { anchor: to }));
+      spec.scrollIntoView = true;
+    }
+    this.view.dispatch(spec);
+  }
+
+  #draw() {
+    if (!this.view || this.isOver) return;
+    this.view.dispatch({ effects: setHunks.of(this.#decorations()), annotations: fromElsewhere.of(true) });
+    this.#state();
+  }
+
+  /** The hunks of the server's text, in the text of the editor. */
+  #decorations() {
+    this.isUp = this.review.get().isUp;
+    const { hunks, asking, isBusy } = this.deciding;
+    const shownOf = (hunk, index) => ({
+      hunk, number: index + 1, total: hunks.length, isOpen: this.opened.has(hunk.hunk_id), isBusy: isBusy(hunk),
+      isFrozen: !this.isUp, isAsking: asking === hunk.hunk_id, isCurrent: this.current === hunk.hunk_id,
+    });
+    const does = { decide: (...words) => this.decide(...words), fold: (hunk) => this.fold(hunk), ask: (hunk) => this.deciding.ask(hunk) };
+    const { sync } = this;
+    return decorationsOf(sync.known.text, hunks, shownOf, does).map(sync.local);
+  }
+
+  #state() {
+    if (!this.bar) return;
+    const { hunks, problem, progress, job } = this.deciding;
+    this.bar.update({
+      tally: tally(hunks), isTyped: this.sync.isTyped, isAbsent: this.sync.known.view.content === null && !this.sync.isTyped,
+      hasHunks: hunks.length > 0, isUp: this.review.get().isUp && !this.sync.isWaiting, isBusy: Boolean(progress), progress,
+      typedError: this.typedError, problem, hasJob: Boolean(job?.id),
+    });
+    this.deciding.findJob();
+    for (const reader of this.readers) reader();
+  }
+
+  #nextAfter(hunk) {
+    const { hunks } = this.deciding;
+    const at = hunks.findIndex((each) => each.hunk_id === hunk.hunk_id);
+    return [...hunks.slice(at + 1), ...hunks.slice(0, Math.max(at, 0))].find((each) => each.state === "pending" && each.origin !== "user");
+  }
+
+  #goTo(hunk, { isQuiet = false } = {}) {
+    this.current = hunk.hunk_id;
+    this.#draw();
+    this.#scrollTo(this.#placeIn(hunk));
+    if (isQuiet) return;
+    const { hunks } = this.deciding;
+    const number = hunks.findIndex((each) => each.hunk_id === hunk.hunk_id) + 1;
+    this.announce(`Hunk ${number} of ${hunks.length}, ${placeOf(hunk)}. ${stateOf(hunk) || "to be decided"}`);
+  }
+
+  #placeIn({ start_line: line }) {
+    const { text } = this.sync.known;
+    return this.sync.local.mapPos(line > text.lines ? text.length : text.line(line).from);
+  }
+
+  #scrollTo(place) {
+    this.view.dispatch({ selection: { anchor: place }, effects: EditorView.scrollIntoView(place, { y: "center" }), annotations: fromElsewhere.of(true) });
+  }
+
+  #focusHunk(hunk) {
+    const bar = [...this.el.querySelectorAll(".hunk")].find((each) => each.dataset.hunk === hunk.hunk_id);
+    bar?.querySelector("button:not(:disabled)")?.focus({ preventScroll: true });
   }
 }

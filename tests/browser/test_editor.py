@@ -1,0 +1,248 @@
+"""A file in a tab: what is typed, decided, undone and saved in it, up to the bytes on the disk."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.bench import Workbench, spills, violations
+from tests.browser.proposing import NOTES, ask, propose, proposing, replacing
+
+Make = Callable[..., Workbench]
+TITLE = replacing("notes.md", 1, "# NOTES\n")
+SECOND = replacing("notes.md", 5, "SECOND\n")
+WORDS = "Put the notes in order"
+
+
+def put(bench: Workbench, content: str = NOTES, name: str = "notes.md") -> Path:
+    """A file of the project."""
+    path = bench.newel.project / name
+    path.write_bytes(content.encode())
+    return path
+
+
+def open_file(bench: Workbench, page: Page, name: str = "notes.md") -> Locator:
+    """Opens a file's tab; returns its text."""
+    page.goto(f"{bench.url.partition('#')[0]}#/file/{name}")
+    text = page.get_by_role("textbox", name=f"Text of {name}")
+    expect(text).to_be_visible()
+    return text
+
+
+def proposed(make: Make, **options: str) -> tuple[Workbench, Page, Path, Locator]:
+    """A workbench with two hunks in notes.md, which is open."""
+    bench = make(proposing((WORDS, [TITLE, SECOND])))
+    path = put(bench)
+    page = bench.page(**options)
+    propose(page, WORDS)
+    return bench, page, path, open_file(bench, page)
+
+
+def summary(page: Page) -> Locator:
+    return page.locator(".file-summary")
+
+
+def content(page: Page, name: str = "notes.md") -> str:
+    """The buffer as the server has it."""
+    return ask(page, "GET", f"file?file_path={name}")["content"]
+
+
+def settled(page: Page) -> None:
+    """Wait until all that was typed is sent."""
+    expect(summary(page)).not_to_contain_text("sending")
+
+
+def were_refused(bench: Workbench) -> None:
+    """Requests of a page were refused, as is right: the browser itself writes that down."""
+    bench.complaints[:] = [each for each in bench.complaints if "409 (Conflict)" not in each]
+
+
+def on_disk(path: Path, wanted: str) -> None:
+    until = time.monotonic() + 8
+    while path.read_bytes().decode() != wanted and time.monotonic() < until:
+        time.sleep(0.02)
+    assert path.read_bytes().decode() == wanted
+
+
+def test_hunks_are_decided_typed_around_undone_and_saved(workbench: Make) -> None:
+    _, page, path, text = proposed(workbench)
+    expect(summary(page)).to_have_text("2 hunks to decide")
+    page.get_by_role("button", name="Accept hunk 1 of 2, line 1").click()
+    expect(summary(page)).to_have_text("1 hunk to decide · 1 accepted, not saved")
+    page.get_by_role("button", name="Reject hunk 2 of 2, line 5").click()
+    expect(summary(page)).to_contain_text("1 rejected")
+    assert content(page) == NOTES.replace("# Notes", "# NOTES")
+    page.get_by_role("button", name="of rejected hunk").click()
+    expect(page.locator(".hunk-rejected")).to_contain_text("SECOND")
+    page.get_by_role("button", name="Bring back hunk 2").click()
+    expect(text).to_contain_text("SECOND")
+    page.get_by_role("button", name="Reject hunk 2 of 2, line 5").click()
+    text.get_by_text("third").click()
+    page.keyboard.press("End")
+    page.keyboard.type(", by me")
+    page.keyboard.press("Control+s")
+    expect(summary(page)).to_have_text("1 rejected")
+    on_disk(path, "# NOTES\n\nfirst\n\nsecond\n\nthird, by me\n")
+
+
+def test_undo_takes_typing_and_decisions_back_in_their_order(workbench: Make) -> None:
+    _, page, _, text = proposed(workbench)
+    text.get_by_text("third").click()
+    page.keyboard.press("End")
+    page.keyboard.type(" one")
+    settled(page)
+    page.get_by_role("button", name="Accept hunk 1").click()
+    expect(summary(page)).to_contain_text("1 accepted")
+    text.get_by_text("third one").click()
+    page.keyboard.press("End")
+    page.keyboard.type(" two")
+    page.keyboard.press("Control+z")
+    expect(text).not_to_contain_text("two")
+    expect(summary(page)).to_contain_text("1 accepted")
+    page.keyboard.press("Control+z")
+    expect(summary(page)).not_to_contain_text("accepted")
+    expect(text).to_contain_text("third one")
+    page.keyboard.press("Control+z")
+    expect(text).not_to_contain_text("third one")
+    for _ in range(3):
+        page.keyboard.press("Control+Shift+z")
+    expect(text).to_contain_text("third one two")
+    expect(summary(page)).to_contain_text("1 accepted")
+    assert content(page).endswith("third one two\n")
+
+
+def test_what_is_typed_in_two_windows_at_once_is_in_both(workbench: Make) -> None:
+    bench, page, _, text = proposed(workbench)
+    other = bench.page()
+    there = open_file(bench, other)
+    text.get_by_text("first").click()
+    there.get_by_text("third").click()
+    for window in (page, other):
+        window.keyboard.press("End")
+    for letter in "abcdefghij":
+        page.keyboard.type(letter)
+        other.keyboard.type(letter.upper())
+    for here in (text, there):
+        expect(here).to_contain_text("firstabcdefghij")
+        expect(here).to_contain_text("thirdABCDEFGHIJ")
+    for window in (page, other):
+        settled(window)
+    wanted = "# NOTES\n\nfirstabcdefghij\n\nSECOND\n\nthirdABCDEFGHIJ\n"
+    assert content(page) == wanted
+    other.get_by_role("button", name="Accept hunk 1").click()
+    expect(summary(page)).to_contain_text("1 accepted")
+    were_refused(bench)
+
+
+def test_each_line_keeps_its_end_whatever_is_typed(workbench: Make) -> None:
+    bench = workbench(proposing())
+    path = put(bench, "one\r\ntwo\nthree \u2028 😀\r\nfour\r\nlast")
+    page = bench.page()
+    text = open_file(bench, page)
+    text.get_by_text("one").click()
+    page.keyboard.press("End")
+    page.keyboard.type("!\nnew")
+    text.get_by_text("last").click()
+    page.keyboard.press("End")
+    page.keyboard.type(" 😀")
+    page.keyboard.press("Control+s")
+    expect(summary(page)).to_have_text("Saved, nothing to decide")
+    on_disk(path, "one!\r\nnew\r\ntwo\nthree \u2028 😀\r\nfour\r\nlast 😀")
+
+
+def test_a_change_on_the_disk_is_a_conflict_with_three_ways_on(workbench: Make) -> None:
+    bench, page, path, _ = proposed(workbench)
+    page.get_by_role("button", name="Accept all").click()
+    expect(summary(page)).to_have_text("2 accepted, not saved")
+    outside = NOTES.replace("second", "second, from outside")
+    path.write_text(outside)
+    page.get_by_role("button", name="Save", exact=True).click()
+    trouble = page.locator(".file-trouble")
+    expect(trouble).to_contain_text("notes.md changed on disk")
+    expect(trouble.get_by_role("button", name="Re-run")).to_be_visible()
+    assert "second, from outside" in path.read_text()
+    trouble.get_by_role("button", name="Keep mine").click()
+    expect(trouble).to_be_hidden()
+    on_disk(path, NOTES.replace("# Notes", "# NOTES").replace("second", "SECOND"))
+    were_refused(bench)
+
+
+def test_theirs_can_be_taken_where_the_disk_changed(workbench: Make) -> None:
+    _, page, path, text = proposed(workbench)
+    outside = NOTES.replace("second", "second, from outside")
+    path.write_text(outside)
+    page.reload()
+    page.locator(".file-trouble").get_by_role("button", name="Take theirs").click()
+    expect(page.locator(".file-trouble")).to_be_hidden()
+    expect(text).to_contain_text("from outside")
+    expect(summary(page)).to_have_text("1 hunk to decide · 1 rejected")
+    assert path.read_text() == outside
+
+
+def test_what_is_typed_without_a_connection_is_sent_when_it_is_back(workbench: Make) -> None:
+    bench, page, _, text = proposed(workbench)
+    bench.kill()
+    text.get_by_text("third").click()
+    page.keyboard.press("End")
+    page.keyboard.type(" and more")
+    expect(page.locator(".file-trouble")).to_contain_text("no connection")
+    expect(page.get_by_role("button", name="Accept hunk 1")).to_be_disabled()
+    bench.start()
+    expect(page.locator(".file-trouble")).to_be_hidden(timeout=30_000)
+    expect(summary(page)).to_contain_text("1 of yours", timeout=30_000)
+    assert content(page).endswith("third and more\n")
+
+
+def test_a_hunk_with_lines_of_the_users_own_asks_which_of_it_is_dropped(workbench: Make) -> None:
+    _, page, _, text = proposed(workbench)
+    text.get_by_text("SECOND", exact=True).click()
+    page.keyboard.press("End")
+    page.keyboard.type(", really")
+    settled(page)
+    page.get_by_role("button", name="Reject hunk 2").click()
+    page.get_by_role("button", name="Drop only my lines").click()
+    expect(text).not_to_contain_text("really")
+    expect(text).to_contain_text("SECOND")
+    assert content(page) == NOTES.replace("# Notes", "# NOTES").replace("second", "SECOND")
+
+
+def test_all_is_done_with_keys_and_heard(workbench: Make) -> None:
+    _, page, path, text = proposed(workbench)
+    page.locator(".file-editor").focus()
+    page.keyboard.press("j")
+    expect(page.get_by_role("status").filter(has_text="Hunk 1 of 2, line 1")).to_have_count(1)
+    page.keyboard.press("r")
+    expect(summary(page)).to_contain_text("1 rejected")
+    text.focus()
+    page.keyboard.press("Alt+j")
+    page.keyboard.press("Alt+a")
+    expect(summary(page)).to_have_text("1 accepted, not saved · 1 rejected")
+    page.keyboard.press("Control+s")
+    on_disk(path, NOTES.replace("second", "SECOND"))
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 1280), ("light", 400)])
+def test_the_editor_is_accessible_and_fits(workbench: Make, scheme: str, width: int) -> None:
+    bench = workbench(proposing((WORDS, [TITLE, SECOND])))
+    put(bench)
+    page = bench.page(scheme=scheme, width=width)
+    propose(page, WORDS)
+    open_file(bench, page)
+    page.get_by_role("button", name="Reject hunk 1").click()
+    page.get_by_role("button", name="of rejected hunk").click()
+    page.get_by_role("button", name="Accept hunk 2").click()
+    expect(summary(page)).to_have_text("1 accepted, not saved · 1 rejected")
+    assert violations(page) == []
+    assert spills(page) == 0
+
+
+def test_a_file_that_is_no_text_says_so(workbench: Make) -> None:
+    bench = workbench(proposing())
+    (bench.newel.project / "data.bin").write_bytes(b"\0\1\2")
+    page = bench.page()
+    page.goto(f"{bench.url.partition('#')[0]}#/file/data.bin")
+    expect(page.locator(".file-empty")).to_contain_text("no UTF-8 text")

@@ -1,0 +1,77 @@
+// The bar above a file: what is to be decided and saved, what stands in the way, and the buttons for all of the file.
+
+import { fill, h, icon, iconButton, say, set } from "../dom.js";
+import { plain, plural } from "../format.js";
+
+/** "3 hunks to decide · 1 accepted, not saved"; what a file without hunks is, too. */
+export function summaryOf({ tally, isTyped, isAbsent, hasHunks }) {
+  const parts = [
+    isAbsent && (hasHunks ? "The file is removed here" : "There is no such file yet"),
+    tally.undecided > 0 && `${plural(tally.undecided, "hunk")} to decide`,
+    tally.conflicts > 0 && plural(tally.conflicts, "conflict"),
+    tally.accepted > 0 && `${tally.accepted} accepted, not saved`,
+    tally.mine > 0 && `${tally.mine} of yours, not saved`,
+    tally.rejected > 0 && `${tally.rejected} rejected`,
+    isTyped && "sending…",
+  ].filter(Boolean);
+  return parts.join(" · ") || "Saved, nothing to decide";
+}
+
+export class EditorBar {
+  /** `does`: {next, previous, acceptAll, rejectAll, save, rerun, keepMine, takeTheirs, resend}. */
+  constructor({ path, does }) {
+    this.path = path;
+    this.summary = h("p", { class: "file-summary" });
+    const button = (words, run, props = {}) => h("button", { type: "button", onclick: run, ...props }, words);
+    this.previous = iconButton("down", "Previous hunk (K)", does.previous, { class: "icon-button file-previous" });
+    this.next = iconButton("down", "Next hunk (J)", does.next);
+    this.acceptAll = button("Accept all", does.acceptAll, { "aria-label": "Accept all hunks of this file" });
+    this.rejectAll = button("Reject all", does.rejectAll, { "aria-label": "Reject all hunks of this file" });
+    this.save = button("Save", does.save, { class: "primary", title: "Save (Ctrl+S)" });
+    this.words = h("p", {});
+    this.rerun = button("Re-run", does.rerun);
+    this.keep = button("Keep mine", does.keepMine);
+    this.take = button("Take theirs", does.takeTheirs);
+    this.resend = button("Try again", does.resend);
+    this.trouble = h("div", { class: "file-trouble", role: "status" }, icon("warn"), this.words, this.rerun, this.keep, this.take, this.resend);
+    this.el = h("div", { class: "file-bar" },
+      h("div", { class: "file-row", role: "group", "aria-label": `Review of ${plain(path)}` },
+        this.summary, h("span", { class: "spacer" }), this.previous, this.next, this.acceptAll, this.rejectAll, this.save),
+      this.trouble);
+  }
+
+  /**
+   * `state`: {tally, isTyped, isAbsent, hasHunks, isUp, isBusy, progress, typedError, problem, hasJob}.
+   */
+  update(state) {
+    const { tally, isUp, isBusy, progress } = state;
+    say(this.summary, progress || summaryOf(state));
+    const isFrozen = !isUp || isBusy;
+    set(this.acceptAll, "disabled", isFrozen || tally.undecided === tally.conflicts);
+    set(this.rejectAll, "disabled", isFrozen || tally.undecided === 0);
+    set(this.previous, "disabled", !state.hasHunks);
+    set(this.next, "disabled", !state.hasHunks);
+    set(this.save, "disabled", isBusy || (tally.toSave === 0 && !state.isTyped));
+    this.#trouble(state, isFrozen);
+  }
+
+  #trouble({ isUp, typedError, problem, tally, hasJob }, isFrozen) {
+    const words = this.#words({ isUp, typedError, problem, tally });
+    this.trouble.hidden = !words;
+    if (words && this.words.textContent !== words) fill(this.words, words);
+    const isConflict = isUp && tally.conflicts > 0;
+    this.keep.hidden = this.take.hidden = !isConflict;
+    this.rerun.hidden = !isConflict || !hasJob;
+    this.resend.hidden = !isUp || !typedError;
+    for (const button of [this.keep, this.take, this.rerun, this.resend]) set(button, "disabled", isFrozen);
+  }
+
+  #words({ isUp, typedError, problem, tally }) {
+    if (!isUp) return "There is no connection to Newel. What you type is kept here and sent when it is back; decisions wait.";
+    if (typedError) return `What you typed was not taken: ${plain(typedError.message)}`;
+    if (tally.conflicts > 0) {
+      return `${plain(this.path)} changed on disk where ${tally.conflicts === 1 ? "a hunk stands" : `${tally.conflicts} hunks stand`}.`;
+    }
+    return problem ? plain(problem) : "";
+  }
+}

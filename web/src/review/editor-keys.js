@@ -1,0 +1,38 @@
+// The keys of a file. With Alt they work while the text is being typed in; elsewhere in the tab without it.
+
+const DOES = {
+  j: (editor) => editor.move(1),
+  k: (editor) => editor.move(-1),
+  a: (editor) => editor.decideCurrent("accept"),
+  r: (editor) => editor.decideCurrent("reject"),
+};
+
+/** Of the text itself; the page has other uses for some of them. */
+export const editorKeys = (editor) =>
+  Object.entries(DOES).map(([key, run]) => ({
+    key: `Alt-${key}`, run: () => (run(editor), true), stopPropagation: true, preventDefault: true,
+  }));
+
+/** "undo", "redo" or null. A capital tells nothing of Shift: Caps Lock makes one, too. */
+export function stepOf({ key, ctrlKey, metaKey, altKey, shiftKey }) {
+  const name = key.toLowerCase();
+  if (!(ctrlKey || metaKey) || altKey || (name !== "z" && name !== "y")) return null;
+  return name === "y" || shiftKey ? "redo" : "undo";
+}
+
+const isTyping = (element) => element.closest("input, textarea, select, [contenteditable='true']") !== null;
+
+/** Of the tab while it is shown. */
+export function pageKey(event, editor) {
+  const { key, target } = event;
+  if (event.defaultPrevented || document.querySelector("dialog[open]")) return;
+  const isChord = (event.ctrlKey || event.metaKey) && !event.altKey;
+  const name = key.toLowerCase();
+  const isHere = target === document.body || editor.el.contains(target);
+  if (isChord && name === "s") editor.save();
+  else if (!isHere || isTyping(target)) return;
+  else if (stepOf(event)) editor.step(stepOf(event));
+  else if (!isChord && !event.altKey && Object.hasOwn(DOES, name)) DOES[name](editor);
+  else return;
+  event.preventDefault();
+}

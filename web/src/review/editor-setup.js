@@ -1,0 +1,67 @@
+// The editor itself: CodeMirror, with what it needs here and nothing more. It keeps no history of its own: see editor.js.
+
+import { defaultKeymap, indentLess, indentMore } from "@codemirror/commands";
+import { css } from "@codemirror/lang-css";
+import { html } from "@codemirror/lang-html";
+import { javascript } from "@codemirror/lang-javascript";
+import { json } from "@codemirror/lang-json";
+import { markdown } from "@codemirror/lang-markdown";
+import { python } from "@codemirror/lang-python";
+import { bracketMatching, indentOnInput, indentUnit, syntaxHighlighting } from "@codemirror/language";
+import { classHighlighter } from "@lezer/highlight";
+import { highlightSelectionMatches, search, searchKeymap } from "@codemirror/search";
+import { EditorState } from "@codemirror/state";
+import { EditorView, highlightActiveLine, highlightSpecialChars, keymap, lineNumbers } from "@codemirror/view";
+import { StyleModule } from "style-mod";
+import { stepOf } from "./editor-keys.js";
+import { hunkField } from "./hunks.js";
+
+const LONGEST = 20_000; // characters of a line, beyond which a file has no colours
+
+const script = { js: {}, mjs: {}, cjs: {}, jsx: { jsx: true }, ts: { typescript: true }, tsx: { jsx: true, typescript: true } };
+
+function languageOf(path, text) {
+  for (const line of text.iterLines()) if (line.length > LONGEST) return [];
+  const kind = path.slice(path.lastIndexOf(".") + 1).toLowerCase();
+  if (script[kind]) return javascript(script[kind]);
+  const known = { py: python, pyi: python, json, md: markdown, html, htm: html, css };
+  return Object.hasOwn(known, kind) ? known[kind]() : [];
+}
+
+/**
+ * The page's policy lets no style element be put in, and CodeMirror puts its rules into one, except in a shadow tree, where
+ * it uses a constructed sheet. The document is given the set of such a tree.
+ */
+function adoptStyles() {
+  const tree = document.createElement("div").attachShadow({ mode: "open" });
+  StyleModule.mount(tree, []);
+  for (const name of Object.getOwnPropertySymbols(tree)) document[name] ??= tree[name];
+}
+
+/** Text that comes in at once, with one kind of line ends, and without what no text file can hold. */
+const cleaned = (text) => text.replace(/\r\n?/g, "\n").replaceAll("\0", "").toWellFormed();
+
+const indent = { key: "Mod-]", run: indentMore };
+const outdent = { key: "Mod-[", run: indentLess };
+
+const INPUTS = { historyUndo: "undo", historyRedo: "redo" }; // of a menu
+
+/** An editor of `text`. `keys` come first; `onUpdate` is told of each update, `onStep` of "undo" and "redo". */
+export function createEditor({ path, text, keys, onUpdate, onStep }) {
+  adoptStyles();
+  const step = (kind) => Boolean(kind) && (onStep(kind), true);
+  const extensions = [
+    EditorState.lineSeparator.of("\n"), // what else could end a line is a sign like others
+    EditorState.tabSize.of(4),
+    indentUnit.of("    "),
+    EditorView.clipboardInputFilter.of(cleaned),
+    EditorView.domEventHandlers({ keydown: (event) => step(stepOf(event)), beforeinput: ({ inputType }) => step(INPUTS[inputType]) }),
+    EditorView.contentAttributes.of({ "aria-label": `Text of ${path}`, spellcheck: "false" }),
+    EditorView.updateListener.of(onUpdate),
+    keymap.of([...keys, indent, outdent, ...searchKeymap, ...defaultKeymap]),
+    lineNumbers(), highlightSpecialChars(), highlightActiveLine(), bracketMatching(), indentOnInput(),
+    search({ top: true }), highlightSelectionMatches(), syntaxHighlighting(classHighlighter),
+    languageOf(path, text), hunkField,
+  ];
+  return new EditorView({ state: EditorState.create({ doc: text, extensions }) });
+}

@@ -1,0 +1,47 @@
+// What the patch of a hunk says, for showing it.
+
+const known = new WeakMap();
+
+/** The lines that a hunk takes away and puts in, without their ends. */
+export function linesOf(hunk) {
+  if (!known.has(hunk)) {
+    const lines = hunk.patch.split("\n").slice(1);
+    const having = (sign) => lines.filter((line) => line.startsWith(sign)).map((line) => line.slice(1).replace(/\r$/, ""));
+    known.set(hunk, { removed: having("-"), added: having("+") });
+  }
+  return known.get(hunk);
+}
+
+/** Whether a file, or what is proposed for it, is kept as one piece: it is no text, or a very long one. */
+export const isPiece = ({ hunks }) => hunks.some(({ patch }) => /^[-+ ]\0sha256:/m.test(patch));
+
+/** "line 41", "lines 41–43", "before line 41" for one that has no line of its own. */
+export function placeOf({ start_line: start, end_line: end }) {
+  if (end < start) return `before line ${start}`;
+  return start === end ? `line ${start}` : `lines ${start}–${end}`;
+}
+
+/** What a person is told of where a hunk stands. */
+export function stateOf(hunk) {
+  const words = [];
+  if (hunk.conflict) words.push("conflict: the file changed here");
+  if (hunk.state === "accepted") words.push("accepted, not saved");
+  if (hunk.state === "rejected") words.push("rejected");
+  if (hunk.origin === "user") words.push("yours");
+  else if (hunk.mine) words.push("with lines of yours");
+  if (hunk.oversized_hunk) words.push("large");
+  return words.join(" · ");
+}
+
+/** How many hunks stand where. `toSave` is what a save would write. */
+export function tally(hunks) {
+  const count = (is) => hunks.filter(is).length;
+  const pending = (hunk) => hunk.state === "pending";
+  const own = (hunk) => hunk.origin === "user" && pending(hunk) && !hunk.conflict;
+  const accepted = count((hunk) => hunk.state === "accepted");
+  const mine = count(own);
+  return {
+    undecided: count((hunk) => pending(hunk) && !own(hunk)), accepted, mine, toSave: accepted + mine,
+    rejected: count((hunk) => hunk.state === "rejected"), conflicts: count((hunk) => hunk.conflict && hunk.state !== "rejected"),
+  };
+}
