@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import anyio
 import anyio.to_thread
@@ -55,10 +55,13 @@ class BoardError(NewelError):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """Something that a screen shows has changed: read it anew. ``tab`` is empty where it belongs to none."""
+    """Something that a screen shows has changed: read it anew. ``tab`` is empty where it belongs to none. Of reviews, ``paths``
+    are the files; none of them stands for any file.
+    """
 
-    kind: What
+    kind: What | Literal["review"]
     tab: str = ""
+    paths: tuple[str, ...] = ()
 
 
 class Board:
@@ -110,8 +113,15 @@ class Board:
 
     def tell(self, kind: What, tab: str = "") -> None:
         """Let those who watch know of a change."""
+        self._tell(Change(kind, tab))
+
+    def tell_reviewed(self, paths: tuple[str, ...]) -> None:
+        """Let them know that the reviews of files have changed."""
+        self._tell(Change("review", paths=paths))
+
+    def _tell(self, change: Change) -> None:
         for callback in tuple(self._watchers):
-            callback(Change(kind, tab))
+            callback(change)
 
     def questions(self, tab: str) -> list[Question]:
         """What waits for a person in a tab."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 import anyio
 
+from newel.agent.errors import NewelError
 from newel.jobs.board import Board
 from newel.jobs.conversation import Crew
 from newel.jobs.engine import Engine
@@ -65,11 +66,24 @@ class Workbench(Board):
 
     async def run(self, *, slots: int = 300) -> None:
         """As ``Board.run``. Raises what opening the desk does."""
-        if self.open_desk is not None:
-            self._desk = await self.open_desk()
-            self.handlers |= self._desk.handlers
-            self._is_desk_open.set()
-        await super().run(slots=slots)
+        if self.open_desk is None:
+            await super().run(slots=slots)
+            return
+        from newel.jobs.review.watching import watch
+
+        self._desk = await self.open_desk()
+        self.handlers |= self._desk.handlers
+        self._is_desk_open.set()
+        failures: list[NewelError] = []  # so that they leave this as what they are, and not as a group
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watch, self._desk, self.tell_reviewed)
+            try:
+                await super().run(slots=slots)
+            except NewelError as error:
+                failures.append(error)
+            tasks.cancel_scope.cancel()
+        for failure in failures:
+            raise failure
 
     @cached_property
     def _is_desk_open(self) -> anyio.Event:

@@ -105,6 +105,7 @@ class Ledger:
         self._claims: set[str] | None = None
         self._is_batch = False
         self._last = _NOTHING
+        self._sleepers: list[Callable[[], None]] = []
 
     @classmethod
     def open(cls, folder: Path | None) -> Self:
@@ -243,7 +244,14 @@ class Ledger:
                 (path, made.run, made.kind, self._packed(made)),
             )
             self._last = _Read(after, base, made.hash_after)
+            for wake in tuple(self._sleepers):
+                wake()  # who looks is let in when this is committed
         return Changed(after, made)
+
+    def wake_on_change(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call ``wake`` with each change, in the thread that makes it; the returned function ends that."""
+        self._sleepers.append(wake)
+        return lambda: self._sleepers.remove(wake)
 
     def _packed(self, value: object) -> bytes:
         data = msgspec.json.encode(value)

@@ -108,7 +108,7 @@ def create_app(
 
     @app.websocket("/ws")
     async def socket(websocket: WebSocket) -> None:
-        await serve_socket(websocket, board, about, server)
+        await serve_socket(websocket, board, about, server, review=desk is not None)
 
     handle_failures(app)
     describe(app, kinds)

@@ -213,6 +213,8 @@ class Welcome(FromServer, frozen=True, kw_only=True, tag="welcome"):
     model: str
     approve: str
     ephemeral: bool
+    review: bool
+    """Whether there are reviews: docs/review-api.md."""
     tabs: list[Tab]
     servers: list[ServerStatus]
 
@@ -255,6 +257,14 @@ class Servers(FromServer, frozen=True, kw_only=True, tag="servers"):
     servers: list[ServerStatus]
 
 
+class ReviewChanged(FromServer, frozen=True, kw_only=True, tag="review"):
+    """The reviews of files have changed, by whoever it was: read them, and what waits, anew. No paths at all stand for any
+    file, as they do where more than 200 changed at once.
+    """
+
+    paths: list[str]
+
+
 class Reply(FromServer, frozen=True, kw_only=True, tag="reply"):
     """Request ``re`` is done, and as durable as it will ever be. What else is set depends on the request."""
 
@@ -283,6 +293,7 @@ ServerMessage = (
     | TotalsMessage
     | Questions
     | Servers
+    | ReviewChanged
     | Reply
     | ErrorMessage
 )

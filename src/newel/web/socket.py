@@ -31,6 +31,7 @@ from newel.web.protocol import (
     Questions,
     Reply,
     Request,
+    ReviewChanged,
     Servers,
     SnapshotMessage,
     SoFarMessage,
@@ -48,6 +49,8 @@ COMMAND_TIME = 30.0
 """Seconds that a command may take, for it goes on when its page is gone."""
 PAUSE = 0.05
 """Seconds between two tellings of changes, each of which names all tabs."""
+MOST_PATHS = 200
+"""Files whose reviews changed that are told by name."""
 
 BREATH, LONG_BREATH = 0.008, 0.064
 """Seconds between two pieces of text: what comes faster than that is joined, as no eye follows it and each costs."""
@@ -67,11 +70,15 @@ _decoder = msgspec.json.Decoder(ClientMessage)
 _named = msgspec.json.Decoder(_Named)
 
 
-async def serve_socket(websocket: WebSocket, board: Workbench, about: About, server: str) -> None:
-    """Accept a socket and serve it until it is closed. ``server`` names this start of the server."""
+async def serve_socket(
+    websocket: WebSocket, board: Workbench, about: About, server: str, *, review: bool
+) -> None:
+    """Accept a socket and serve it until it is closed. ``server`` names this start of the server; ``review``: there are
+    reviews.
+    """
     await websocket.accept()
     try:
-        await _Socket(websocket, board).run(about, server)
+        await _Socket(websocket, board).run(about, server, review=review)
     except* WebSocketDisconnect:
         pass  # the other end left while something was being said
 
@@ -84,6 +91,27 @@ class _Watching:
         self.ended = anyio.Event()
 
 
+class _Reviewed:
+    """The files whose reviews have changed and that were not told yet; when they are too many, any file."""
+
+    def __init__(self) -> None:
+        self._paths: set[str] = set()
+        self._is_any = False
+
+    def add(self, paths: tuple[str, ...]) -> None:
+        self._paths.update(paths)
+        if not paths or len(self._paths) > MOST_PATHS:
+            self._is_any = True
+            self._paths.clear()
+
+    def take(self) -> ReviewChanged | None:
+        if not self._is_any and not self._paths:
+            return None
+        paths, is_any = sorted(self._paths), self._is_any
+        self._paths, self._is_any = set(), False
+        return ReviewChanged(paths=[] if is_any else paths)
+
+
 class _Socket:
     def __init__(self, websocket: WebSocket, board: Workbench) -> None:
         self._websocket = websocket
@@ -93,9 +121,10 @@ class _Socket:
         self._orders: dict[str, tuple[anyio.Lock, int]] = {}
         self._watched: dict[str, _Watching] = {}
         self._changes: set[Change] = set()
+        self._reviewed = _Reviewed()
         self._changed = anyio.Event()
 
-    async def run(self, about: About, server: str) -> None:
+    async def run(self, about: About, server: str, *, review: bool) -> None:
         """Welcome the page, then serve it."""
         unsubscribe = self._board.watch(self._note)
         try:
@@ -108,6 +137,7 @@ class _Socket:
                     model=about.model,
                     approve=about.approve,
                     ephemeral=about.ephemeral,
+                    review=review,
                     tabs=self._board.tabs,
                     servers=self._board.statuses(),
                 )
@@ -209,13 +239,18 @@ class _Socket:
     # -- changes ----------------------------------------------------------------------------------
 
     def _note(self, change: Change) -> None:
-        self._changes.add(change)
+        if change.kind == "review":
+            self._reviewed.add(change.paths)
+        else:
+            self._changes.add(change)
         self._changed.set()
 
     async def _tell_changes(self) -> None:
         while True:
             await self._changed.wait()
             changes, self._changes, self._changed = self._changes, set(), anyio.Event()
+            if (reviewed := self._reviewed.take()) is not None:
+                await self._say(reviewed)
             for change in changes:
                 if (message := await self._news(change)) is not None:
                     await self._say(message)

@@ -38,7 +38,7 @@ from newel.jobs.review.journal import (
     find_jobs,
     queue_of,
 )
-from newel.jobs.review.overview import pending_files, session_summary
+from newel.jobs.review.overview import Waiting, session_summary
 from newel.jobs.review.paging import PAGE, page_of
 from newel.jobs.review.payloads import (
     Applied,
@@ -87,6 +87,7 @@ class ReviewDesk:
         self.limits = bench.limits
         self.files = ReviewFiles(bench.ledger, bench.saver, bench.workspace.root, bench.limits)
         self.rollbacks = Rollbacks(bench.ledger, bench.checkpoints, self.files)
+        self.waiting = Waiting(bench.ledger)
 
     @classmethod
     async def open(cls, bench: Bench) -> Self:
@@ -257,7 +258,7 @@ class ReviewDesk:
 
     async def pending(self) -> tuple[PendingFile, ...]:
         """All files with hunks that are undecided or unsaved, of whatever run."""
-        return await anyio.to_thread.run_sync(pending_files, self._bench.ledger)
+        return await anyio.to_thread.run_sync(self.waiting.files)
 
     async def change_log(self, path: str) -> ChangeLog:
         return ChangeLog(file=await self.file(path), changes=tuple(await self.files.log(path)))
@@ -297,12 +298,16 @@ class ReviewDesk:
         saved = await self.files.saver.save(dict.fromkeys(names.values()), revs=known)
         for each in saved:
             await self._told(Reviewed(each.review, "save"))
-        for journal in self._reviewed(list(names.values())):
+        await self.settle(list(names.values()))
+        return [saved_file(each) for each in saved]
+
+    async def settle(self, paths: Sequence[str] = ()) -> None:
+        """End the review of jobs in these files (none: in any) all of whose hunks are saved or rejected."""
+        for journal in self._reviewed(paths):
             async with journal.deciding:
                 await applying.finish_if_settled(self.files, journal)
             if journal.state.is_finished:
                 self._journals.pop(journal.job, None)
-        return [saved_file(each) for each in saved]
 
     # -- checkpoints ------------------------------------------------------------------------------
 
@@ -358,12 +363,9 @@ class ReviewDesk:
             await journal.annotate(event(kind, **data))
 
     def _reviewed(self, paths: Sequence[str]) -> list[JobJournal]:
-        """The jobs that await review of one of these files."""
-        return [
-            journal
-            for journal in self._journals.values()
-            if journal.state.status == "awaiting_review" and not journal.state.hashes.keys().isdisjoint(paths)
-        ]
+        """The jobs that await review of one of these files, or of any for none."""
+        waiting = [each for each in self._journals.values() if each.state.status == "awaiting_review"]
+        return [each for each in waiting if not paths or not each.state.hashes.keys().isdisjoint(paths)]
 
     async def _known(self, jobs: Iterable[Job]) -> list[Known]:
         """Jobs with their journals, without one that is being forgotten just now."""

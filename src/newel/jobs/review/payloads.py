@@ -271,7 +271,8 @@ class SavedFiles(Payload, frozen=True):
 
 class PendingFile(Payload, frozen=True):
     """A file with hunks that are not decided (``pending``), or decided and not saved (``accepted``); ``conflicts`` of them
-    stand on lines that changed. ``run_ids`` are the jobs and other runs that they are of.
+    stand on lines that changed. ``run_ids`` are the jobs and other runs that they are of, ``session_ids`` the sessions of
+    those: of reviews, of chats, of agents.
     """
 
     file_path: str
@@ -282,6 +283,7 @@ class PendingFile(Payload, frozen=True):
     conflicts: int
     hunk_ids: tuple[str, ...]
     run_ids: tuple[str, ...]
+    session_ids: tuple[str, ...]
 
 
 class PendingFiles(Payload, frozen=True):

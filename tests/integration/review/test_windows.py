@@ -1,0 +1,87 @@
+"""If these fail, a window shows what is no longer true: another window, an agent or another process has decided."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from websockets.sync.client import connect
+
+from tests.integration.review.served_review import Review, hunk_ids, review
+from tests.served import Page, wait_until
+
+
+def told(page: Page, path: str) -> None:
+    """Wait until a page has been told of a file."""
+    while path not in page.next("review")["paths"]:
+        pass
+
+
+def decide(at: Review, path: str, action: str = "accept") -> dict[str, Any]:
+    file = at.get("/file", file_path=path)
+    hunk = file["hunks"][0]["hunk_id"]
+    return at.post("/decide", file_path=path, rev=file["rev"], action=action, hunk_id=hunk)
+
+
+def test_what_one_window_decides_every_window_is_told(tmp_path: Path) -> None:
+    with review(tmp_path) as at:
+        at.settled(at.start("Translate"))
+        with at.server.page() as one, at.server.page() as two:
+            decide(at, "b.md")
+            for page in (one, two):
+                told(page, "b.md")
+
+
+def test_a_page_knows_from_the_first_that_there_are_reviews(tmp_path: Path) -> None:
+    with review(tmp_path) as at:
+        where = f"ws{at.server.url[4:]}/ws"
+        with connect(where, additional_headers=at.server.headers) as socket:
+            welcome = json.loads(socket.recv(timeout=10))
+        assert (welcome["type"], welcome["review"]) == ("welcome", True)
+
+
+def test_what_another_process_takes_back_is_told_and_ends_the_job(tmp_path: Path) -> None:
+    with review(tmp_path) as at:
+        job = at.settled(at.start("Translate"))
+        with at.server.page() as page:
+            done = at.newel("undo", "--yes")
+            assert done.returncode == 0, done.stdout + done.stderr
+            told(page, "a.md")
+            wait_until(lambda: at.get(f"/jobs/{job['id']}")["status"] == "completed", "the end of the job")
+        (applied, _) = at.get(f"/jobs/{job['id']}")["applied_files"]
+        assert applied == {"file_path": "a.md", "applied_hunks": 0, "rejected_hunks": 2}
+
+
+def test_what_another_process_keeps_and_saves_is_told_and_ends_the_job(tmp_path: Path) -> None:
+    with review(tmp_path) as at:
+        job = at.settled(at.start("Translate"))
+        with at.server.page() as page:
+            done = at.newel("keep", "--all", "--yes")
+            assert done.returncode == 0, done.stdout + done.stderr
+            told(page, "b.md")
+            wait_until(lambda: at.get(f"/jobs/{job['id']}")["status"] == "completed", "the end of the job")
+        assert (at.newel.project / "b.md").read_text() == "one\nzwei\nthree\n"
+
+
+def test_a_job_whose_hunks_are_rejected_in_a_window_can_still_be_applied(tmp_path: Path) -> None:
+    with review(tmp_path) as at:
+        job = at.settled(at.start("Translate"))
+        with at.server.page() as page:
+            for path in ("a.md", "b.md"):
+                file = at.get("/file", file_path=path)
+                for hunk in file["hunks"]:
+                    rev = at.get("/file", file_path=path)["rev"]
+                    at.post("/decide", file_path=path, rev=rev, action="reject", hunk_id=hunk["hunk_id"])
+            told(page, "b.md")
+        assert at.get(f"/jobs/{job['id']}")["status"] == "awaiting_review"
+        ids = hunk_ids(job)
+        at.post("/apply", session_id=job["session_id"], job_id=job["id"], accepted_hunk_ids=ids)
+        assert (at.newel.project / "b.md").read_text() == "one\nzwei\nthree\n"
+
+
+def test_what_waits_is_told_with_the_sessions_that_it_is_of(tmp_path: Path) -> None:
+    with review(tmp_path) as at:
+        job = at.settled(at.start("Translate"))
+        files = at.get("/pending")["files"]
+        assert [file["session_ids"] for file in files] == [[job["session_id"]]] * 2
