@@ -1,12 +1,263 @@
-import { h } from "../dom.js";
+// Everything that waits in the project, file by file, each hunk to be accepted or rejected. However many there are, only
+// those in sight are in the page, and only files in sight are read.
+
+import { fill, h, icon, say, set } from "../dom.js";
+import { plural, reveal } from "../format.js";
+import { parsePatch } from "./patch.js";
+import { hunksView } from "./patchview.js";
+import { nextHunk, pendingRows, totals } from "./pendingrows.js";
+import { Windowed } from "./windowed.js";
+
+const FIRST = 30; // lines of a hunk that are shown at once
+const HELD = 40; // files that are kept up to date at once
+const KEYS = { j: 1, k: -1 };
 
 export class PendingDiff {
-  constructor() {
-    this.el = h("div", { class: "panel" });
+  constructor({ api, review, openFile, announce }) {
+    Object.assign(this, { api, review, openFile, announce });
+    this.views = new Map(); // path → {rev, hunks}
+    this.held = new Map(); // path → what lets it go; the latest last
+    this.notes = new Map(); // by row: words, or {choose} where the user's own lines are at stake
+    this.folded = new Set();
+    this.at = null;
+    this.rows = [];
+    this.window = new Windowed({ draw: (row) => this.#row(row), dress: (el, row) => this.#dress(el, row), props: { role: "list", "aria-label": "Hunks to review" } });
+    this.sum = h("p", { class: "dim", role: "status" }, "Reading…");
+    this.save = h("button", { type: "button", class: "primary", hidden: true, onclick: () => this.#save() }, "Save accepted");
+    this.title = h("h2", { tabindex: "-1" }, "Everything that waits");
+    this.note = h("p", { class: "warn-text", role: "status", hidden: true });
+    this.el = h("section", { class: "panel waiting-list", "aria-label": "Everything that waits", onkeydown: (event) => this.#key(event) },
+      h("div", { class: "pending-head" }, this.title, this.sum, h("span", { class: "spacer" }), this.save),
+      this.note, this.window.el);
   }
 
-  update() {}
-  shown() {}
+  load() {
+    this.stop = this.review.subscribe((state) => this.#take(state));
+    this.review.touch([]);
+    this.#take(this.review.get());
+  }
+
+  shown() {
+    this.window.render();
+  }
+
   hidden() {}
-  focus() {}
+
+  focus() {
+    const key = this.rows.some((row) => row.key === this.at) ? this.at : nextHunk(this.rows, null, 1);
+    if (key) this.#go(key);
+    else this.title.focus(); // until there is a hunk
+  }
+
+  destroy() {
+    this.stop?.();
+    for (const release of this.held.values()) release();
+    this.window.destroy();
+  }
+
+  // -- what is known --------------------------------------------------------------------------------
+
+  #take(state) {
+    this.pending = state.pending;
+    this.isUp = state.isUp;
+    const waits = new Map((state.pending ?? []).map((file) => [file.file_path, file]));
+    for (const path of this.views.keys()) if (!waits.has(path)) this.views.delete(path);
+    for (const path of waits.keys()) {
+      const view = state.files[path];
+      if (view && this.views.get(path)?.rev !== view.rev) this.views.set(path, { rev: view.rev, hunks: view.hunks });
+    }
+    for (const [path, release] of this.held) {
+      if (waits.has(path)) continue;
+      this.held.delete(path);
+      release();
+    }
+    this.#draw();
+  }
+
+  /** Keep a file up to date while it is in sight, and a while longer. */
+  #hold(path) {
+    const known = this.held.get(path);
+    this.held.delete(path);
+    this.held.set(path, known ?? this.review.hold(path));
+    if (this.held.size <= HELD) return;
+    const [oldest, release] = this.held.entries().next().value;
+    this.held.delete(oldest);
+    release();
+  }
+
+  #draw() {
+    this.rows = pendingRows(this);
+    const { files, pending, accepted, conflicts } = totals(this.pending);
+    const parts = [
+      `${plural(pending, "hunk")} to decide in ${plural(files, "file")}`,
+      conflicts > 0 && plural(conflicts, "conflict"),
+      accepted > 0 && `${accepted.toLocaleString("en")} accepted, not saved`,
+    ];
+    if (this.pending) say(this.sum, files ? parts.filter(Boolean).join(" · ") : "Nothing waits. What an agent proposes comes here.");
+    this.save.hidden = accepted === 0;
+    this.save.disabled = !this.isUp;
+    set(this.window.list, "role", this.rows.length ? "list" : "group");
+    this.window.set(this.rows.map((row) => ({ ...row, stamp: `${row.stamp} ${this.isUp}` })));
+    if (document.activeElement === this.title && this.rows[1]?.kind === "hunk") this.focus();
+  }
+
+  // -- what is shown --------------------------------------------------------------------------------
+
+  #row(row) {
+    if (row.kind === "file") return this.#fileRow(row);
+    if (row.kind === "hunk") return this.#hunkRow(row);
+    this.#hold(row.file.file_path);
+    return h("div", { class: "pending-unknown dim", role: "listitem" }, "Reading…");
+  }
+
+  /** Which hunk the keys are about. */
+  #dress(el, { key, kind }) {
+    if (kind !== "hunk") return;
+    set(el, "tabindex", key === this.at ? "0" : "-1");
+    set(el, "aria-current", key === this.at ? "true" : null);
+  }
+
+  #fileRow({ file, isFolded, note }) {
+    const path = file.file_path;
+    if (!isFolded) this.#hold(path);
+    const name = reveal(path);
+    const act = (words, onclick) => h("button", { type: "button", "aria-label": `${words} in ${name}`, disabled: !this.isUp, onclick }, words);
+    return h("div", { class: "pending-file", role: "listitem" },
+      h("button", { type: "button", class: "quiet pending-fold", "aria-expanded": String(!isFolded), onclick: () => this.#fold(path, !isFolded) },
+        icon(isFolded ? "right" : "down"), h("span", { class: "mono pending-path", title: name }, name)),
+      h("span", { class: "dim" }, countOf(file)),
+      note && h("span", { class: "warn-text" }, note),
+      h("span", { class: "spacer" }),
+      h("button", { type: "button", class: "quiet", "aria-label": `Open ${name}`, onclick: () => this.openFile(path) }, "Open"),
+      file.pending > file.conflicts && act("Accept all", () => this.#decide(path, "accept_all_file")));
+  }
+
+  #hunkRow({ key, file, hunk, place, count, note }) {
+    const path = file.file_path;
+    this.#hold(path);
+    const lines = hunk.start_line >= hunk.end_line ? `line ${hunk.start_line}` : `lines ${hunk.start_line}–${hunk.end_line}`;
+    const label = `Hunk ${place} of ${count} in ${reveal(path)}, ${lines}`;
+    const [patch] = parsePatch(hunk.patch);
+    return h("div", {
+      class: `pending-hunk${hunk.conflict ? " is-conflict" : ""}`, role: "listitem", "data-key": key, "aria-label": label,
+      onfocus: () => this.at !== key && this.#mark(key),
+    },
+    h("div", { class: "pending-actions" },
+      h("span", { class: "dim" }, lines),
+      hunk.origin === "user" && h("span", { class: "badge" }, "yours"),
+      hunk.conflict && h("span", { class: "badge waiting" }, icon("warn"), "Conflict: its lines changed on the disk"),
+      hunk.state === "accepted" && h("span", { class: "badge completed" }, icon("check"), "Accepted, not saved"),
+      h("span", { class: "spacer" }), ...this.#buttons(path, hunk, key, note)),
+    typeof note === "string" && h("p", { class: "warn-text" }, note),
+    patch ? hunksView(patch.hunks, { heads: false, first: FIRST, label: `Changes of hunk ${place} in ${reveal(path)}` })
+      : h("p", { class: "dim note" }, "Only the file itself: it comes, goes, or its permissions change."));
+  }
+
+  #buttons(path, hunk, key, note) {
+    const button = (words, onclick, props = {}) => h("button", { type: "button", disabled: !this.isUp, onclick, ...props }, words);
+    const decide = (action, mine = null) => () => this.#decide(path, action, { key, hunk: hunk.hunk_id, mine });
+    if (note?.choose) {
+      return [
+        h("span", {}, "You wrote in it. Reject"),
+        button("only my lines", decide("reject", "peel")), button("all of it", decide("reject", "base")),
+        button("Cancel", () => this.#say(key, null)),
+      ];
+    }
+    if (hunk.state === "accepted") return [button("Reopen", decide("reopen"))];
+    return [
+      !hunk.conflict && button("Accept", decide("accept"), { "aria-keyshortcuts": "A" }),
+      hunk.conflict && button("Open", () => this.openFile(path, { hunk: hunk.hunk_id })),
+      button("Reject", decide("reject"), { "aria-keyshortcuts": "R" }),
+    ];
+  }
+
+  // -- what is done ---------------------------------------------------------------------------------
+
+  #fold(path, isFolded) {
+    if (isFolded) this.folded.add(path);
+    else this.folded.delete(path);
+    this.#draw();
+    this.window.reveal(`file/${path}`)?.querySelector("button").focus();
+  }
+
+  #mark(key) {
+    this.at = key;
+    this.window.render();
+  }
+
+  #go(key) {
+    this.#mark(key);
+    this.window.reveal(key)?.focus({ preventScroll: true });
+  }
+
+  #say(key, note) {
+    if (note) this.notes.set(key, note);
+    else this.notes.delete(key);
+    this.#draw();
+  }
+
+  async #decide(path, action, { key = `file/${path}`, hunk = "", mine = null } = {}) {
+    const view = this.views.get(path);
+    if (!view || !this.isUp) return;
+    const next = action === "accept" || action === "reject" ? this.#after(key) : null;
+    const hadFocus = this.el.contains(document.activeElement);
+    try {
+      this.notes.delete(key);
+      this.review.take(await this.api.decide(path, view.rev, action, { hunk, mine }));
+      this.announce({ accept: "Accepted", reject: "Rejected", reopen: "To be decided again", accept_all_file: `All of ${reveal(path)} accepted` }[action]);
+      if (hadFocus && next) this.#go(next);
+    } catch (error) {
+      this.#refused(error, key, path);
+    }
+  }
+
+  /** The hunk that is looked at when the one of `key` is decided. */
+  #after(key) {
+    const next = nextHunk(this.rows, key, 1);
+    return next === key ? nextHunk(this.rows, key, -1) : next;
+  }
+
+  #refused(error, key, path) {
+    if (error.code === "needs_choice") return this.#say(key, { choose: true });
+    this.review.touch([path]);
+    const words = error.code === "stale_revision" ? "The file changed just now. This is how it stands: decide again." : error.message;
+    this.announce(words);
+    this.#say(key, words);
+  }
+
+  async #save() {
+    const files = this.pending.filter((file) => file.accepted > 0).map(({ file_path: path, rev }) => ({ path, rev }));
+    this.save.disabled = true;
+    this.note.hidden = true;
+    try {
+      const { saved_files: saved } = await this.api.save(files);
+      this.announce(`${plural(saved.length, "file")} saved.`);
+    } catch (error) {
+      this.note.hidden = false;
+      say(this.note, `Not saved: ${error.message}`);
+    } finally {
+      this.review.touch(files.map(({ path }) => path));
+      this.save.disabled = !this.isUp;
+    }
+  }
+
+  #key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.shiftKey || event.target.matches("input, textarea")) return;
+    const key = event.key.toLowerCase();
+    const row = this.rows.find((each) => each.key === this.at && each.kind === "hunk");
+    if (KEYS[key]) {
+      const next = nextHunk(this.rows, this.at, KEYS[key]);
+      if (next) this.#go(next);
+    } else if (row && (key === "a" || key === "r") && row.hunk.state === "pending") {
+      if (key === "r" || !row.hunk.conflict) {
+        this.#decide(row.file.file_path, key === "a" ? "accept" : "reject", { key: row.key, hunk: row.hunk.hunk_id });
+      }
+    } else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
 }
+
+const countOf = ({ pending, accepted, conflicts }) => [
+  pending > 0 && plural(pending, "hunk"), conflicts > 0 && plural(conflicts, "conflict"), accepted > 0 && `${accepted} accepted`,
+].filter(Boolean).join(" · ");

@@ -1,12 +1,166 @@
-import { h } from "../dom.js";
+// The checkpoints: what ran, when, and what it changed, with the way back.
+
+import { fill, h, icon, say, set } from "../dom.js";
+import { moment, plural, reveal } from "../format.js";
+import { patchView } from "./patchview.js";
+import { openRollback } from "./rollback.js";
+
+const PAGE = 100;
+const MOST = 1_000; // the server tells of no more
+const OPEN = 3; // files of a run whose changes are shown at once
+const LISTED = 100; // files of a run that are listed at once
+
+/** Whose a checkpoint is, in a word. */
+export const kindOf = ({ job_id: run, session_id: session }) =>
+  run.startsWith("rollback_") ? "Undo" : session.startsWith("sess_") ? "Review job" : "Run";
 
 export class Timeline {
-  constructor() {
-    this.el = h("div", { class: "panel" });
+  constructor({ api, review, announce, compare, openFile }) {
+    Object.assign(this, { api, review, announce, compare, openFile });
+    this.limit = PAGE;
+    this.rows = new Map(); // by checkpoint id: {key, el}
+    this.unfolded = new Set();
+    this.list = h("ol", { class: "timeline-list" });
+    this.note = h("p", { class: "dim note", role: "status" }, "Reading…");
+    this.more = h("button", { type: "button", hidden: true, onclick: () => this.#more() }, "Show earlier ones");
+    this.el = h("section", { class: "panel timeline", "aria-label": "Checkpoints" },
+      h("div", { class: "panel-head" }, h("h2", { tabindex: "-1" }, "Checkpoints")), this.note, this.list, this.more);
   }
 
-  update() {}
-  shown() {}
-  hidden() {}
-  focus() {}
+  load() {
+    this.stop = this.review.subscribe(({ pending }) => {
+      if (pending === this.pending) return;
+      this.pending = pending;
+      if (this.isShown) this.#read();
+    });
+  }
+
+  shown() {
+    this.isShown = true;
+    this.#read();
+  }
+
+  hidden() {
+    this.isShown = false;
+  }
+
+  focus() {
+    (this.list.querySelector("button") ?? this.el.querySelector("h2")).focus();
+  }
+
+  destroy() {
+    this.stop?.();
+  }
+
+  #more() {
+    this.limit = Math.min(MOST, this.limit + PAGE);
+    this.#read();
+  }
+
+  async #read() {
+    if (this.isReading) {
+      this.isStale = true;
+      return;
+    }
+    this.isReading = true;
+    try {
+      this.#show(await this.api.checkpoints(this.limit));
+    } catch (error) {
+      this.note.hidden = false;
+      say(this.note, error.message);
+    } finally {
+      this.isReading = false;
+    }
+    if (!this.isStale) return;
+    this.isStale = false;
+    await this.#read();
+  }
+
+  #show(checkpoints) {
+    this.note.hidden = checkpoints.length > 0;
+    say(this.note, "No run has changed a file yet. Each that does leaves a checkpoint here.");
+    this.more.hidden = checkpoints.length < this.limit || this.limit >= MOST;
+    const old = this.rows;
+    this.rows = new Map(checkpoints.map((each) => {
+      const key = JSON.stringify(each);
+      const known = old.get(each.checkpoint_id);
+      return [each.checkpoint_id, known?.key === key ? known : { key, el: this.#row(each) }];
+    }));
+    const wanted = [...this.rows.values()].map(({ el }) => el);
+    const isSame = wanted.length === this.list.children.length && wanted.every((el, index) => el === this.list.children[index]);
+    if (isSame) return;
+    const focused = this.list.contains(document.activeElement) ? document.activeElement.closest("li")?.dataset.id : null;
+    fill(this.list, ...wanted);
+    if (focused) this.rows.get(focused)?.el.querySelector("button").focus();
+  }
+
+  // -- a run ----------------------------------------------------------------------------------------
+
+  #row(checkpoint) {
+    const { checkpoint_id: id, created_at: created, title, affected_files: files } = checkpoint;
+    const body = h("div", { class: "timeline-body", id: `run-${id}`, hidden: true });
+    const mark = h("span", { class: "timeline-mark" }, icon("right"));
+    const unfold = (isOpen) => {
+      if (isOpen) this.unfolded.add(id);
+      else this.unfolded.delete(id);
+      body.hidden = !isOpen;
+      set(button, "aria-expanded", isOpen);
+      mark.replaceChildren(icon(isOpen ? "down" : "right"));
+      if (isOpen && !body.firstChild) fill(body, ...this.#body(checkpoint));
+    };
+    const button = h("button", {
+      type: "button", class: "quiet timeline-head", "aria-expanded": "false", "aria-controls": `run-${id}`,
+      onclick: () => unfold(body.hidden),
+    },
+    mark, h("time", { datetime: created, title: new Date(created).toLocaleString() }, moment(Date.parse(created) / 1_000)),
+    h("span", { class: "timeline-title" }, reveal(title) || "A run without words"),
+    h("span", { class: "dim" }, `${kindOf(checkpoint)} · ${plural(files.length, "file")}`));
+    const el = h("li", { "data-id": id }, button, body);
+    if (this.unfolded.has(id)) unfold(true);
+    return el;
+  }
+
+  #body({ checkpoint_id: id, affected_files: files }) {
+    const list = h("div", {});
+    const add = (from) => {
+      list.append(...files.slice(from, from + LISTED).map((path, index) => this.#file(id, path, from + index < OPEN)));
+      const left = files.length - from - LISTED;
+      if (left <= 0) return;
+      const more = h("button", {
+        type: "button", class: "quiet",
+        onclick: () => {
+          more.remove();
+          add(from + LISTED);
+        },
+      }, `Show more (${plural(left, "file")} left)`);
+      list.append(more);
+    };
+    add(0);
+    const back = () => openRollback({ api: this.api, review: this.review, checkpoint: id, announce: this.announce }).then(() => this.#read());
+    return [
+      files.length > 0 && h("div", { class: "row" }, h("button", { type: "button", onclick: back }, icon("again"), "Roll back…")),
+      files.length === 0 && h("p", { class: "dim" }, "It changed no file."),
+      list,
+    ];
+  }
+
+  /** A file of a run: what the run made of it, asked for when it is unfolded. */
+  #file(id, path, isOpen) {
+    const place = h("div", {});
+    const load = async () => {
+      if (!details.open || place.firstChild) return;
+      fill(place, h("p", { class: "dim note" }, "Reading…"));
+      try {
+        fill(place, patchView((await this.api.diff3(id, path)).proposed_patch, { heads: false, first: 60 }));
+      } catch (error) {
+        fill(place, h("p", { class: "dim note" }, error.message));
+      }
+    };
+    const details = h("details", { open: isOpen, ontoggle: load }, h("summary", { class: "mono" }, reveal(path)),
+      h("div", { class: "row timeline-actions" },
+        h("button", { type: "button", "aria-label": `Compare ${reveal(path)}`, onclick: () => this.compare(id, path) }, "Compare"),
+        h("button", { type: "button", "aria-label": `Open ${reveal(path)}`, onclick: () => this.openFile(path) }, "Open")),
+      place);
+    return details;
+  }
 }

@@ -1,12 +1,221 @@
-import { h } from "../dom.js";
+// The project's folders and files. Only what is unfolded is asked for, and only what can be seen is in the page.
+
+import { fill, h, icon, set } from "../dom.js";
+import { plural, reveal } from "../format.js";
+import { kept } from "../kept.js";
+import { findFile } from "./finder.js";
+import { foldersOf, rowsOf, step, typed, waiting } from "./rows.js";
+import { Windowed } from "./windowed.js";
+
+const ROW = 28; // px, until it is measured
+const TYPING = 700; // ms in which letters make one word
+const READ_AGAIN = 1_000; // ms between readings because the window has the focus again
+const MOST_OPEN = 500; // unfolded folders that are remembered
 
 export class Tree {
-  constructor() {
-    this.el = h("div", { class: "panel" });
+  constructor({ api, review, openFile, open, announce }) {
+    Object.assign(this, { api, review, openFile, announce });
+    this.folders = new Map(); // by path: the answer of the server, or {problem}
+    this.reading = new Set();
+    const last = kept.get("tree");
+    this.open = new Set(last?.open ?? []);
+    this.at = last?.at ?? null;
+    this.rows = [];
+    this.word = { text: "", until: 0 };
+    this.waits = waiting(null);
+    this.window = new Windowed({
+      draw: (row) => this.#row(row),
+      dress: (el, row) => this.#dress(el, row),
+      props: { role: "tree", "aria-label": "Files of the project", onkeydown: (event) => this.#key(event), onclick: (event) => this.#click(event) },
+    });
+    const find = () => findFile({ api, openFile: (path) => this.openFile(path) });
+    const button = (words, title, onclick, props = {}) => h("button", { type: "button", class: "quiet", title, onclick, ...props }, words);
+    this.el = h("div", { class: "tree" },
+      h("div", { class: "tree-head" },
+        button("Find", "Find a file (Alt+P)", find, { "aria-keyshortcuts": "Alt+P" }),
+        button("Pending", "Everything that waits", () => open("pending")),
+        button("Checkpoints", "Checkpoints", () => open("checkpoints"))),
+      this.window.el);
+    document.addEventListener("keydown", (event) => {
+      const isFind = event.altKey && !event.ctrlKey && !event.metaKey && event.code === "KeyP";
+      if (!isFind || document.querySelector("dialog[open]")) return;
+      event.preventDefault();
+      find();
+    });
+    review.subscribe((state) => this.#changed(state));
+    addEventListener("focus", () => this.#again());
   }
 
-  update() {}
-  shown() {}
-  hidden() {}
-  focus() {}
+  /** Show what is there, and read what is not known yet; called when the tree comes into sight. */
+  update() {
+    this.#changed(this.review.get());
+    for (const folder of ["", ...this.open]) if (!this.folders.has(folder) && this.#isInSight(folder)) this.#read(folder);
+    this.#draw();
+  }
+
+  focus() {
+    const first = this.rows.find((row) => row.path === this.at && row.name) ?? this.rows.find((row) => row.name);
+    if (first) this.#go(first.path);
+    else this.wantsFocus = true;
+  }
+
+  #isInSight = (folder) => foldersOf(`${folder}/x`).every((each) => this.open.has(each));
+
+  // -- what is known --------------------------------------------------------------------------------
+
+  #changed({ pending }) {
+    if (pending === this.pending) return;
+    this.pending = pending;
+    this.waits = waiting(pending);
+    // Which files wait, and of what they are changes, changes with a save and with what happens to them on the disk.
+    const disk = JSON.stringify((pending ?? []).map((file) => [file.file_path, file.base_file_hash]));
+    const isOther = this.disk !== undefined && this.disk !== disk;
+    this.disk = disk;
+    if (isOther) this.#again();
+    this.#draw();
+  }
+
+  /** Read again what is unfolded. */
+  #again() {
+    if (this.el.offsetParent === null || this.timer) return;
+    this.timer = setTimeout(() => (this.timer = null), READ_AGAIN);
+    for (const folder of ["", ...this.open]) if (this.#isInSight(folder)) this.#read(folder);
+  }
+
+  async #read(folder) {
+    if (this.reading.has(folder)) return;
+    this.reading.add(folder);
+    try {
+      this.folders.set(folder, await this.api.tree(folder));
+    } catch (error) {
+      const isGone = error.status > 0 && error.status < 500;
+      if (isGone || !this.folders.has(folder)) this.folders.set(folder, { entries: [], problem: error.message });
+    } finally {
+      this.reading.delete(folder);
+    }
+    this.#draw();
+  }
+
+  #keep() {
+    kept.set("tree", { open: [...this.open].slice(-MOST_OPEN), at: this.at });
+  }
+
+  // -- what is shown --------------------------------------------------------------------------------
+
+  #draw() {
+    this.rows = rowsOf(this);
+    this.named = this.rows.filter((row) => row.name);
+    if (!this.named.some((row) => row.path === this.at)) this.at = this.named[0]?.path ?? null;
+    set(this.window.list, "role", this.named.length ? "tree" : "group");
+    this.window.set(this.rows.map((row) => {
+      const marks = this.#marks(row);
+      const { name, kind, level, isOpen, place, size, words, ignored, isProposed } = row;
+      const stamp = JSON.stringify([name, kind, level, isOpen, place, size, words, ignored, isProposed, marks]);
+      return { ...row, marks, height: ROW, stamp };
+    }));
+    if (this.wantsFocus && this.named.length) {
+      this.wantsFocus = false;
+      this.focus();
+    }
+  }
+
+  /** What waits in a row's file or below its folder. */
+  #marks({ path, kind }) {
+    if (kind === "directory") return { below: this.waits.folders.get(path) ?? 0 };
+    const file = this.waits.files.get(path);
+    return { pending: file?.pending ?? 0, accepted: file?.accepted ?? 0, conflicts: file?.conflicts ?? 0 };
+  }
+
+  #row({ key, path, name, kind, level, place, size, isOpen, isProposed, ignored, marks, words }) {
+    const depth = level - 1;
+    if (!name) return indented(h("div", { class: `tree-row tree-${kind} dim`, role: "none", "data-key": key }, words), depth);
+    const isFolder = kind === "directory";
+    const row = h("div", {
+      class: `tree-row${ignored ? " is-ignored" : ""}${isProposed ? " is-proposed" : ""}`, role: "treeitem", "data-key": key,
+      "aria-level": level, "aria-posinset": place, "aria-setsize": size, "aria-expanded": isFolder ? String(isOpen) : null, title: reveal(path),
+    });
+    fill(row,
+      isFolder ? icon(isOpen ? "down" : "right") : h("span", { class: "tree-gap" }),
+      h("span", { class: "tree-name" }, reveal(name)),
+      isProposed && h("span", { class: "dim tree-new" }, "new"),
+      ignored && h("span", { class: "sr-only" }, ", ignored by git"),
+      ...marksView(marks));
+    return indented(row, depth);
+  }
+
+  /** Which row the keys are about. */
+  #dress(el, { path, name }) {
+    if (!name) return;
+    set(el, "aria-selected", path === this.at);
+    set(el, "tabindex", path === this.at ? "0" : "-1");
+  }
+
+  // -- the keyboard and the pointer -----------------------------------------------------------------
+
+  #go(path) {
+    this.at = path;
+    this.#keep();
+    this.#draw();
+    this.window.reveal(path)?.focus({ preventScroll: true });
+  }
+
+  #click(event) {
+    const key = event.target.closest("[data-key]")?.dataset.key;
+    const row = this.rows.find((each) => each.key === key);
+    if (row?.kind === "more") findFile({ api: this.api, openFile: (path) => this.openFile(path) });
+    if (!row?.name) return;
+    this.#go(row.path);
+    this.#enter(row);
+  }
+
+  #enter(row) {
+    if (row.kind === "directory") this.#fold(row.path, !row.isOpen);
+    else this.openFile(row.path);
+  }
+
+  #fold(path, isOpen) {
+    if (isOpen) this.open.add(path);
+    else this.open.delete(path);
+    if (isOpen) this.#read(path); // as it is now; what was known of it is shown meanwhile
+    this.#go(path);
+  }
+
+  #key(event) {
+    if (event.altKey || event.ctrlKey || event.metaKey) return;
+    const row = this.named.find((each) => each.path === this.at);
+    if (!row) return;
+    const next = step(this.named, this.at, event.key);
+    if (event.key === "Enter" || (event.key === " " && Date.now() >= this.word.until)) this.#enter(row);
+    else if (next?.to) this.#go(next.to);
+    else if (next?.open) this.#fold(next.open, true);
+    else if (next?.close) this.#fold(next.close, false);
+    else if (event.key.length === 1) this.#type(event.key);
+    else return;
+    event.preventDefault();
+    event.stopPropagation(); // letters and signs are no commands here
+  }
+
+  #type(sign) {
+    const now = Date.now();
+    const text = (now < this.word.until ? this.word.text : "") + sign;
+    this.word = { text, until: now + TYPING };
+    const found = typed(this.named, this.at, text);
+    if (found) this.#go(found);
+  }
+}
+
+/** The page's policy lets no style stand in the markup. */
+function indented(row, depth) {
+  row.style.setProperty("--depth", depth);
+  return row;
+}
+
+function marksView({ below, pending, accepted, conflicts }) {
+  const mark = (kind, sign, words) => h("span", { class: `tree-mark ${kind}`, title: words }, sign, h("span", { class: "sr-only" }, `, ${words}`));
+  return [
+    below > 0 && mark("below", "", `${plural(below, "file")} below to review`),
+    conflicts > 0 && mark("conflict", icon("warn"), plural(conflicts, "conflict")),
+    pending > 0 && mark("waits", `${pending}±`, `${plural(pending, "hunk")} to review`),
+    pending === 0 && accepted > 0 && mark("accepted", icon("check"), `${plural(accepted, "hunk")} accepted, not saved`),
+  ];
 }

@@ -1,0 +1,195 @@
+"""What ran, what it changed, and the way back; and everything that waits, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.bench import Workbench, spills, violations
+from tests.browser.proposing import NOTES, adding, ask, propose, proposing, replacing
+
+Make = Callable[..., Workbench]
+
+APP = "def f():\n    return 1\n" + "".join(f"line {number}\n" for number in range(3, 60))
+ORDER: list[dict[str, Any]] = [
+    replacing("notes.md", 1, "# NOTES\n"),
+    replacing("notes.md", 5, "SECOND\n"),
+    replacing("app.py", 2, "    return '<b>2</b>'\n"),
+    adding("guide/index.md", "# Guide\n"),
+]
+WORDS = "order the notes"
+PROPOSED = NOTES.replace("# Notes", "# NOTES").replace("second", "SECOND")
+
+
+def begun(workbench: Make, **options: Any) -> tuple[Workbench, Page, dict[str, Any]]:
+    """A page, with a proposal over three files."""
+    bench = workbench(proposing((WORDS, ORDER)))
+    (bench.newel.project / "notes.md").write_text(NOTES)
+    (bench.newel.project / "app.py").write_text(APP)
+    page = bench.page(**options)
+    return bench, page, propose(page, WORDS)
+
+
+def go(page: Page, place: str) -> None:
+    page.evaluate("(place) => { location.hash = `#/${place}` }", place)
+
+
+def waiting(page: Page) -> Locator:
+    go(page, "pending")
+    return page.get_by_role("region", name="Everything that waits")
+
+
+def unfolded(page: Page) -> Locator:
+    """The checkpoints, the latest unfolded."""
+    go(page, "checkpoints")
+    region = page.get_by_role("region", name="Checkpoints")
+    region.locator(".timeline-head").first.click()
+    return region
+
+
+def saved(bench: Workbench) -> dict[str, str | None]:
+    paths = {name: bench.newel.project / name for name in ("notes.md", "app.py", "guide/index.md")}
+    return {name: path.read_text() if path.exists() else None for name, path in paths.items()}
+
+
+BEFORE = {"notes.md": NOTES, "app.py": APP, "guide/index.md": None}
+
+
+def test_each_hunk_is_decided_with_the_keyboard_and_saved(workbench: Make) -> None:
+    bench, page, _ = begun(workbench)
+    region = waiting(page)
+    expect(region).to_contain_text("4 hunks to decide in 3 files")
+    expect(region.locator("[aria-current]")).to_have_count(1)
+    expect(region.locator("[aria-current]")).to_contain_text("<b>2</b>")
+    page.keyboard.press("r")
+    expect(region.locator("[aria-current]")).to_contain_text("# Guide")
+    page.keyboard.press("j")
+    page.keyboard.press("k")
+    page.keyboard.press("a")
+    expect(region.locator("[aria-current]")).to_contain_text("# NOTES")
+    page.keyboard.press("a")
+    expect(region).to_contain_text("1 hunk to decide in 2 files · 2 accepted, not saved")
+    assert saved(bench) == BEFORE
+    region.get_by_role("button", name="Save accepted").click()
+    expect(region).to_contain_text("1 hunk to decide in 1 file")
+    assert saved(bench) == {
+        **BEFORE,
+        "notes.md": NOTES.replace("Notes", "NOTES"),
+        "guide/index.md": "# Guide\n",
+    }
+    region.get_by_role("button", name="Reject").click()
+    expect(region).to_contain_text("Nothing waits.")
+
+
+def test_a_decision_on_a_file_that_changed_meanwhile_says_so_and_can_be_made_again(workbench: Make) -> None:
+    _, page, _ = begun(workbench)
+    region = waiting(page)
+    expect(region.get_by_role("button", name="Accept", exact=True)).to_have_count(4)
+    # Another client is faster, and this page has not heard of it yet.
+    held: list[Any] = []
+    page.route("**/api/agent/file?*", lambda route: held.append(route))  # noqa: PLW0108 — it has to take attributes
+    file = next(each for each in ask(page, "GET", "pending")["files"] if each["file_path"] == "app.py")
+    splice = {"start_line": 20, "delete_lines": 1, "new_text": "mine\n"}
+    ask(page, "POST", "edit", {"file_path": "app.py", "rev": file["rev"], "splices": [splice]})
+    region.get_by_role("button", name="Accept", exact=True).first.click()
+    expect(region).to_contain_text("The file changed just now.")
+    page.unroute("**/api/agent/file?*")
+    for route in held:
+        route.continue_()
+    region.get_by_role("button", name="Accept", exact=True).first.click()
+    expect(region).to_contain_text("accepted, not saved")
+
+
+def test_a_run_says_what_it_changed_and_can_be_taken_back_and_that_too(workbench: Make) -> None:
+    bench, page, job = begun(workbench)
+    hunks = [hunk["hunk_id"] for file in job["diff_bundle"]["files"] for hunk in file["hunks"]]
+    body = {"session_id": job["session_id"], "job_id": job["id"], "accepted_hunk_ids": hunks}
+    ask(page, "POST", "apply", body)
+    after = saved(bench)
+    assert after != BEFORE
+    region = unfolded(page)
+    expect(region.get_by_role("button", name=WORDS)).to_contain_text("Review job · 3 files")
+    for text in ("# NOTES", "SECOND", "<b>2</b>", "# Guide"):
+        expect(region.locator("ins", has_text=text)).to_be_visible()
+    for wanted in (BEFORE, after):
+        region.get_by_role("button", name="Roll back…").first.click()
+        dialog = page.get_by_role("dialog", name="Roll back")
+        expect(dialog).to_contain_text("It would change 3 files.")
+        held = saved(bench)
+        dialog.get_by_role("button", name="Roll back", exact=True).click()
+        expect(dialog).to_contain_text("3 files changed in the buffers. Save writes them.")
+        assert saved(bench) == held
+        dialog.get_by_role("button", name="Save").click()
+        expect(dialog).to_have_count(0)
+        assert saved(bench) == wanted
+        head = region.locator(".timeline-head").first
+        expect(head).to_contain_text("order the notes")
+        head.click()
+    expect(region.locator(".timeline-head")).to_have_count(3)
+
+
+def test_of_a_run_some_hunks_are_taken_back_and_what_is_newer_stays(workbench: Make) -> None:
+    bench, page, job = begun(workbench)
+    hunks = [hunk["hunk_id"] for file in job["diff_bundle"]["files"] for hunk in file["hunks"]]
+    body = {"session_id": job["session_id"], "job_id": job["id"], "accepted_hunk_ids": hunks}
+    ask(page, "POST", "apply", body)
+    newer = PROPOSED.replace("SECOND", "SECOND, by me")
+    (bench.newel.project / "notes.md").write_text(newer)
+    unfolded(page).get_by_role("button", name="Roll back…").first.click()
+    dialog = page.get_by_role("dialog", name="Roll back")
+    dialog.get_by_label("Only some hunks").check()
+    expect(dialog).to_contain_text("Tick what is to be taken back.")
+    expect(dialog.get_by_role("button", name="Roll back", exact=True)).to_be_disabled()
+    for box in dialog.get_by_role("checkbox", name="notes.md").all():
+        box.check()
+    expect(dialog).to_contain_text("It would change 1 file.")
+    expect(dialog).to_contain_text("1 place would stay as it is:")
+    dialog.get_by_role("button", name="Roll back", exact=True).click()
+    dialog.get_by_role("button", name="Save").click()
+    expect(dialog).to_have_count(0)
+    assert saved(bench)["notes.md"] == newer.replace("# NOTES", "# Notes")
+
+
+def test_a_file_is_compared_as_it_was_as_proposed_and_as_it_is_now(workbench: Make) -> None:
+    bench, page, _ = begun(workbench)
+    region = unfolded(page)
+    region.get_by_role("button", name="Compare app.py").click()
+    view = page.get_by_role("region", name="Compare app.py")
+    expect(view).to_contain_text("1 line added, 1 removed.")
+    expect(view.locator("del")).to_have_text("    return 1")
+    expect(view.locator("ins")).to_have_text("    return '<b>2</b>'")
+    view.get_by_role("button", name="lines the same").click()
+    expect(view).to_contain_text("line 59")
+    (bench.newel.project / "app.py").write_text(APP.replace("line 59", "the end"))
+    go(page, "checkpoints")
+    region.get_by_role("button", name="Compare guide/index.md").click()
+    view = page.get_by_role("region", name="Compare guide/index.md")
+    expect(view).to_contain_text("The file was not there before the run. 1 line added, 0 removed.")
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 1280), ("dark", 400)])
+def test_every_screen_of_review_is_accessible_and_fits(workbench: Make, scheme: str, width: int) -> None:
+    _, page, job = begun(workbench, scheme=scheme, width=width)
+
+    def check(screen: str) -> None:
+        assert (screen, violations(page), spills(page)) == (screen, [], 0)
+
+    region = waiting(page)
+    expect(region.get_by_role("button", name="Accept", exact=True)).to_have_count(4)
+    check("pending")
+    region = unfolded(page)
+    expect(region.locator("ins", has_text="# NOTES")).to_be_visible()
+    check("checkpoints")
+    region.get_by_role("button", name="Roll back…").click()
+    expect(page.get_by_role("dialog")).to_contain_text("It would change 3 files.")
+    check("a rollback")
+    page.get_by_label("Only some hunks").check()
+    expect(page.get_by_role("dialog").get_by_role("checkbox")).to_have_count(4)
+    check("a rollback of hunks")
+    page.keyboard.press("Escape")
+    go(page, f"compare/{job['checkpoint_id']}/app.py")
+    expect(page.get_by_role("region", name="Compare app.py")).to_contain_text("1 line added")
+    check("a comparison")

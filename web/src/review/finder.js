@@ -1,0 +1,85 @@
+// Quick open: a file by a piece of its name. The server looks for it; a name that is being typed is not asked for.
+
+import { fill, h, set } from "../dom.js";
+import { openDialog } from "../dialog.js";
+import { reveal } from "../format.js";
+
+const PAUSE = 100; // ms without a key before it is looked for
+
+/** Ask for a file, and open it. */
+export async function findFile({ api, openFile }) {
+  const path = await openDialog({
+    label: "Find a file", kind: "picker", build: (close) => new Finder({ api, close }).begin(),
+  });
+  if (path) openFile(path);
+}
+
+class Finder {
+  constructor({ api, close }) {
+    Object.assign(this, { api, close });
+    this.paths = [];
+    this.at = 0;
+    this.asked = 0;
+    this.list = h("div", { class: "options", role: "listbox", id: "finder-options", "aria-label": "Files" });
+    this.note = h("p", { class: "dim note", role: "status" }, "Type a piece of its name.");
+    this.input = h("input", {
+      type: "text", role: "combobox", "aria-expanded": "true", "aria-controls": "finder-options", "aria-label": "Find a file",
+      "aria-autocomplete": "list", placeholder: "Find a file", autocomplete: "off", spellcheck: "false", autofocus: true,
+      oninput: () => this.#typed(),
+      onkeydown: (event) => this.#key(event),
+    });
+  }
+
+  begin() {
+    return [this.input, this.note, this.list];
+  }
+
+  #typed() {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.#ask(this.input.value.trim()), PAUSE);
+  }
+
+  async #ask(query) {
+    const number = (this.asked += 1);
+    let found = { files: [] };
+    let words = "Type a piece of its name.";
+    try {
+      if (query) {
+        found = await this.api.find(query);
+        words = "No file has a name like that.";
+      }
+    } catch (error) {
+      words = error.message;
+    }
+    if (number !== this.asked) return; // another was asked meanwhile
+    this.paths = found.files;
+    this.at = 0;
+    this.note.textContent = found.more ? "There are more: type more of the name." : words;
+    this.note.hidden = this.paths.length > 0 && !found.more;
+    fill(this.list, ...this.paths.map((path, index) => this.#option(path, index)));
+    this.#mark();
+  }
+
+  #option(path, index) {
+    const cut = path.lastIndexOf("/") + 1;
+    return h("div", { class: "option", role: "option", id: `found-${index}`, title: reveal(path), onclick: () => this.close(path) },
+      h("span", { class: "option-title" }, reveal(path.slice(cut))),
+      h("span", { class: "option-detail" }, reveal(path.slice(0, cut))));
+  }
+
+  #key(event) {
+    const last = this.paths.length - 1;
+    const to = { ArrowDown: Math.min(last, this.at + 1), ArrowUp: Math.max(0, this.at - 1) }[event.key];
+    if (event.key === "Enter") this.paths[this.at] && this.close(this.paths[this.at]);
+    else if (to === undefined) return;
+    else this.at = to;
+    event.preventDefault();
+    this.#mark();
+  }
+
+  #mark() {
+    [...this.list.children].forEach((option, index) => set(option, "aria-selected", index === this.at));
+    set(this.input, "aria-activedescendant", this.paths.length ? `found-${this.at}` : null);
+    this.list.children[this.at]?.scrollIntoView({ block: "nearest" });
+  }
+}

@@ -1,0 +1,62 @@
+// A patch, drawn: heads of files, hunks, lines with their numbers and signs. What is in it is text and nothing else.
+
+import { fill, h } from "../dom.js";
+import { plural, reveal } from "../format.js";
+import { parsePatch } from "./patch.js";
+
+const FIRST = 200; // lines of a file that are drawn at once
+const MORE = 2_000; // and with each press of the button
+const WIDTH = 2_000; // characters of a line
+
+const MARK = { add: "ins", del: "del" };
+const SIGN = { add: "+", del: "−", same: " ", note: "" };
+const NOTES = [
+  [/^new file mode \d+$/, "A new file."],
+  [/^deleted file mode \d+$/, "The file goes."],
+  [/^old mode 100(\d{3})$/, "Its permissions were $1."],
+  [/^new mode 100(\d{3})$/, "Its permissions become $1."],
+];
+
+/** A line's text as it can be shown: nothing hides in it, nor runs on for ever. */
+export function shown(text) {
+  const cut = text.length > WIDTH;
+  const words = reveal(cut ? text.slice(0, WIDTH) : text.replace(/\r$/, ""));
+  return cut ? `${words}… (${(text.length - WIDTH).toLocaleString("en")} more characters)` : words;
+}
+
+function lineView({ kind, text, old, new: fresh }) {
+  return h(MARK[kind] ?? "span", { class: `patch-line ${kind}` },
+    h("span", { class: "number", "data-number": old ?? "" }), h("span", { class: "number", "data-number": fresh ?? "" }),
+    h("span", { class: "sign" }, SIGN[kind]), h("span", { class: "text" }, kind === "note" ? `(${text.trim()})` : `${shown(text)}\n`));
+}
+
+/** The lines of hunks, the first of them at once, more when they are asked for. `heads`: whether the hunks have a head line. */
+export function hunksView(hunks, { label = "Changes", heads = true, first = FIRST } = {}) {
+  const lines = hunks.flatMap((hunk) => [...(heads ? [{ kind: "head", text: hunk.head }] : []), ...hunk.lines]);
+  const code = h("div", { class: "patch-lines", role: "group", "aria-label": label, tabindex: "0" });
+  const more = h("button", { type: "button", class: "quiet", onclick: () => draw(MORE) });
+  let drawn = 0;
+  function draw(count) {
+    const next = lines.slice(drawn, drawn + count);
+    code.append(...next.map((line) => (line.kind === "head" ? h("span", { class: "patch-line hunk-head" }, reveal(line.text)) : lineView(line))));
+    drawn += next.length;
+    more.hidden = drawn >= lines.length;
+    fill(more, `Show more (${plural(lines.length - drawn, "line")} left)`);
+  }
+  draw(first);
+  return [code, more];
+}
+
+/** A whole patch of one file or several. `heads`: whether each begins with its name; a patch of one file needs none. */
+export function patchView(patch, { heads = true, first = FIRST } = {}) {
+  const files = parsePatch(patch);
+  return h("div", { class: "patch" },
+    files.length === 0 && h("p", { class: "dim note" }, "Nothing differs."),
+    ...files.map((file) => h("div", { class: "patch-file" },
+      heads && file.path && h("p", { class: "patch-path mono" }, reveal(file.path)),
+      ...file.notes.map((note) => h("p", { class: "dim note" }, noteOf(note))),
+      file.isBinary && h("p", { class: "dim note" }, "It is no text: its bytes differ."),
+      file.hunks.length > 0 && hunksView(file.hunks, { label: `Changes of ${reveal(file.path)}`, first }))));
+}
+
+const noteOf = (note) => NOTES.reduce((words, [pattern, plain]) => words.replace(pattern, plain), note);

@@ -1,0 +1,204 @@
+// Taking a run back: first what that would do is shown, then it is done, then it can be saved.
+
+import { dialogHead, openDialog } from "../dialog.js";
+import { fill, h, say } from "../dom.js";
+import { plural, reveal } from "../format.js";
+import { patchView } from "./patchview.js";
+
+const STATES = { applied: "saved", accepted: "accepted, not saved", pending: "not decided", rejected: "rejected" };
+const OPEN = 3; // files whose changes are unfolded at once
+const FIRST_HUNKS = 50; // hunks that are listed at once
+const WORDS = {
+  hard_all: "Makes the files of this run what they were before it. What came later in them goes as well, your own edits included. "
+    + "It can be undone: an undo is a checkpoint of its own.",
+  scoped_selected: "Takes only the hunks that you tick back, and keeps what is newer.",
+};
+
+/** Open the dialog on a checkpoint; with `hunks` only these are taken back, unless another choice is made in it. */
+export const openRollback = ({ api, review, checkpoint, hunks = null, announce = () => {} }) =>
+  openDialog({
+    label: "Roll back", kind: "rollback",
+    build: (close) => new Rollback({ api, review, id: checkpoint, hunks, announce, close }).begin(),
+  });
+
+class Rollback {
+  constructor({ api, review, id, hunks, announce, close }) {
+    Object.assign(this, { api, review, id, announce, close });
+    this.mode = hunks ? "scoped_selected" : "hard_all";
+    this.chosen = new Set(hunks ?? []);
+    this.asked = 0;
+    this.plan = null;
+    this.note = h("p", { class: "words", role: "status" });
+    this.hunks = h("div", { class: "rollback-hunks" });
+    this.shown = h("div", { class: "rollback-plan" });
+    this.does = h("button", { type: "button", class: "danger", disabled: true, onclick: () => this.#carryOut() }, "Roll back");
+    this.buttons = h("div", { class: "row" },
+      h("button", { type: "button", class: "primary", autofocus: true, onclick: () => this.close() }, "Cancel"), this.does);
+  }
+
+  begin() {
+    this.title = h("p", { class: "dim words" });
+    const way = (mode, label) => h("label", { class: "row" },
+      h("input", { type: "radio", name: "rollback-mode", value: mode, checked: this.mode === mode, onchange: () => this.#choose(mode) }), label);
+    this.ways = h("fieldset", { class: "rollback-ways" }, h("legend", { class: "sr-only" }, "What to take back"),
+      way("hard_all", "Everything since this run"), way("scoped_selected", "Only some hunks"));
+    this.words = h("p", {}, WORDS[this.mode]);
+    this.body = h("div", { class: "rollback-body", tabindex: "0", role: "group", "aria-label": "What it would do" }, this.hunks, this.note, this.shown);
+    this.#load();
+    return [dialogHead("Roll back", this.close), this.title, this.ways, this.words, this.body, this.buttons];
+  }
+
+  async #load() {
+    try {
+      this.checkpoint = await this.api.checkpoint(this.id);
+      say(this.title, reveal(this.checkpoint.title) || "A run without words");
+      this.#choices();
+    } catch (error) {
+      say(this.note, error.message);
+      return;
+    }
+    this.#look();
+  }
+
+  #choose(mode) {
+    this.mode = mode;
+    say(this.words, WORDS[mode]);
+    this.#choices();
+    this.#look();
+  }
+
+  // -- which hunks ----------------------------------------------------------------------------------
+
+  #choices() {
+    if (this.mode !== "scoped_selected") return fill(this.hunks);
+    const all = this.checkpoint.files.flatMap((file) => file.hunks.map((hunk) => ({ ...hunk, path: file.file_path })));
+    if (all.length === 0) return fill(this.hunks, h("p", { class: "dim" }, "Nothing of this run is left to be taken back."));
+    fill(this.hunks);
+    this.#more(all, 0);
+  }
+
+  #more(all, from) {
+    const left = all.length - from - FIRST_HUNKS;
+    this.hunks.append(...all.slice(from, from + FIRST_HUNKS).map((hunk) => this.#hunk(hunk)));
+    if (left <= 0) return;
+    const more = h("button", {
+      type: "button", class: "quiet",
+      onclick: () => {
+        more.remove();
+        this.#more(all, from + FIRST_HUNKS);
+      },
+    }, `Show more (${plural(left, "hunk")} left)`);
+    this.hunks.append(more);
+  }
+
+  #hunk({ hunk_id: id, path, state, reverse_patch: patch }) {
+    const box = h("input", {
+      type: "checkbox", checked: this.chosen.has(id),
+      onchange: () => {
+        if (box.checked) this.chosen.add(id);
+        else this.chosen.delete(id);
+        this.#look();
+      },
+    });
+    return h("div", { class: "rollback-hunk" },
+      h("label", { class: "row" }, box, h("span", { class: "mono" }, reveal(path)), h("span", { class: "dim" }, STATES[state])),
+      patchView(patch, { heads: false, first: 12 }));
+  }
+
+  // -- what it would do -----------------------------------------------------------------------------
+
+  get #request() {
+    return { mode: this.mode, hunks: this.mode === "scoped_selected" ? [...this.chosen] : [] };
+  }
+
+  /** Ask what would be; shown until another thing is chosen. */
+  async #look(words = "") {
+    const number = (this.asked += 1);
+    this.plan = null;
+    this.does.disabled = true;
+    fill(this.shown);
+    if (this.mode === "scoped_selected" && this.chosen.size === 0) return say(this.note, "Tick what is to be taken back.");
+    say(this.note, words || "Looking at what it would do…");
+    try {
+      const plan = await this.api.rollback(this.id, { ...this.#request, dryRun: true });
+      if (number === this.asked) this.#show(plan, words);
+    } catch (error) {
+      if (number === this.asked) say(this.note, error.message);
+    }
+  }
+
+  #show(plan, words) {
+    this.plan = plan;
+    this.does.disabled = plan.files.length === 0;
+    const would = plan.files.length ? `It would change ${plural(plan.files.length, "file")}.` : "It would change nothing.";
+    say(this.note, [words, would].filter(Boolean).join(" "));
+    fill(this.shown, ...conflictsView(plan.conflicts), ...filesView(plan.files));
+  }
+
+  // -- doing it -------------------------------------------------------------------------------------
+
+  async #carryOut() {
+    const seen = this.plan;
+    this.does.disabled = true;
+    try {
+      const now = await this.api.rollback(this.id, { ...this.#request, dryRun: true });
+      if (content(now) !== content(seen)) {
+        this.does.disabled = now.files.length === 0;
+        this.#show(now, "The files changed meanwhile. Look again before you roll back.");
+        return;
+      }
+      this.#done(await this.api.rollback(this.id, this.#request));
+    } catch (error) {
+      if (error.code === "connection") await this.#look("The connection was lost; what was done of it is not known. This is how it stands now.");
+      else await this.#look(error.message);
+    }
+  }
+
+  #done(done) {
+    for (const view of done.buffers) this.review?.take(view);
+    this.review?.touch(done.files.map((file) => file.file_path));
+    const words = `${plural(done.files.length, "file")} changed in the buffers. Save writes them.`;
+    this.announce(words);
+    this.ways.disabled = true;
+    this.words.hidden = true;
+    fill(this.hunks);
+    say(this.note, words);
+    const save = h("button", { type: "button", class: "primary", onclick: () => this.#save(done, save) }, "Save");
+    fill(this.buttons, save, h("button", { type: "button", onclick: () => this.close(done) }, "Not yet"));
+    save.focus();
+  }
+
+  async #save(done, button) {
+    button.disabled = true;
+    try {
+      await this.api.save(done.buffers.map(({ file_path: path, rev }) => ({ path, rev })));
+      this.review?.touch(done.files.map((file) => file.file_path));
+      this.announce(`${plural(done.files.length, "file")} saved.`);
+      this.close(done);
+    } catch (error) {
+      this.review?.touch();
+      say(this.note, `Not saved: ${error.message}`);
+      button.disabled = false;
+      button.focus();
+    }
+  }
+}
+
+/** What a plan would do, to be compared. */
+const content = ({ files, conflicts }) => JSON.stringify([files, conflicts]);
+
+const conflictsView = (conflicts) =>
+  conflicts.length === 0 ? [] : [
+    h("p", { class: "warn-text" }, `${plural(conflicts.length, "place")} would stay as it is:`),
+    h("ul", { class: "rollback-conflicts" }, ...conflicts.map(({ file_path: path, reason }) =>
+      h("li", {}, h("span", { class: "mono" }, reveal(path)), ` ${reveal(reason)}`))),
+  ];
+
+const filesView = (files) =>
+  files.map(({ file_path: path, patch }, index) => {
+    const place = h("div", {});
+    const isOpen = index < OPEN;
+    const draw = () => place.firstChild ?? fill(place, patchView(patch, { heads: false }));
+    if (isOpen) draw();
+    return h("details", { open: isOpen, ontoggle: draw }, h("summary", { class: "mono" }, reveal(path)), place);
+  });

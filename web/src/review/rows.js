@@ -1,0 +1,88 @@
+// The rows of the tree: what the folders hold, and what waits in the review. Pure functions.
+
+const sorted = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
+const order = (one, other) =>
+  (one.kind === "directory" ? 0 : 1) - (other.kind === "directory" ? 0 : 1) || sorted.compare(one.name, other.name);
+
+export const join = (folder, name) => (folder ? `${folder}/${name}` : name);
+
+/** The folders that a path lies in, the outermost first. */
+export const foldersOf = (path) => path.split("/").slice(0, -1).map((_, index, names) => names.slice(0, index + 1).join("/"));
+
+/**
+ * What waits, by path: {files: path → PendingFile, folders: how many files below a folder wait, new: names by folder}.
+ * `new` are files and folders that a review may bring: some of them are not on the disk yet.
+ */
+export function waiting(pending) {
+  const found = { files: new Map(), folders: new Map(), new: new Map() };
+  for (const file of pending ?? []) {
+    found.files.set(file.file_path, file);
+    const names = file.file_path.split("/");
+    names.forEach((name, depth) => {
+      const folder = names.slice(0, depth).join("/");
+      const kind = depth < names.length - 1 ? "directory" : "file";
+      if (!found.new.has(folder)) found.new.set(folder, new Map());
+      found.new.get(folder).set(name, kind);
+      if (depth > 0) found.folders.set(folder, (found.folders.get(folder) ?? 0) + 1);
+    });
+  }
+  return found;
+}
+
+/** A folder's entries in the order of the tree, with those that are only proposed. */
+export function entriesOf(listing, proposed) {
+  const there = listing?.entries ?? [];
+  const names = new Set(there.map((entry) => entry.name));
+  const fresh = listing?.more ? [] : [...(proposed ?? [])].filter(([name]) => !names.has(name));
+  return [...there, ...fresh.map(([name, kind]) => ({ name, kind, isProposed: true }))].sort(order);
+}
+
+/**
+ * The rows that can be seen, from top to bottom: {key, path, name, kind, level, place, size, isOpen, ...}. `kind` is
+ * "file", "directory", or a row that says something: "loading", "problem", "more". `folders` are the listings by path.
+ */
+export function rowsOf({ folders, open, waits }) {
+  const rows = [];
+  const walk = (folder, level) => {
+    const listing = folders.get(folder);
+    const say = (kind, words) => rows.push({ key: `${folder}/\0${kind}`, path: folder, kind, level, words });
+    if (!listing && !waits.new.has(folder)) return say("loading", "Reading…");
+    if (listing?.problem && !waits.new.has(folder)) return say("problem", listing.problem);
+    const entries = entriesOf(listing, waits.new.get(folder));
+    entries.forEach((entry, place) => {
+      const path = join(folder, entry.name);
+      const isOpen = entry.kind === "directory" && open.has(path);
+      rows.push({ ...entry, key: path, path, level, isOpen, place: place + 1, size: entries.length });
+      if (isOpen) walk(path, level + 1);
+    });
+    if (listing?.more) say("more", "There are more. Find a file by its name.");
+    else if (entries.length === 0) say("empty", level === 1 ? "The project has no file." : "No file.");
+  };
+  walk("", 1);
+  return rows;
+}
+
+/** The row to go to for a key of the keyboard: {to}, {open}, {close} or null. `rows` are those that have a path of their own. */
+export function step(rows, at, key) {
+  const index = Math.max(0, rows.findIndex((row) => row.path === at));
+  const row = rows[index];
+  if (!row) return null;
+  const to = (place) => ({ to: rows[Math.max(0, Math.min(rows.length - 1, place))].path });
+  const isFolder = row.kind === "directory";
+  if (key === "ArrowDown") return to(index + 1);
+  if (key === "ArrowUp") return to(index - 1);
+  if (key === "Home") return to(0);
+  if (key === "End") return to(rows.length - 1);
+  if (key === "ArrowRight") return isFolder ? (row.isOpen ? to(index + 1) : { open: row.path }) : null;
+  if (key === "ArrowLeft") return row.isOpen ? { close: row.path } : { to: foldersOf(row.path).at(-1) ?? row.path };
+  return null;
+}
+
+/** The next row, from the one behind `at` on, whose name begins with what was typed; with several letters `at` itself too. */
+export function typed(rows, at, text) {
+  const wanted = text.toLowerCase();
+  const index = Math.max(0, rows.findIndex((row) => row.path === at));
+  const from = index + (wanted.length > 1 ? 0 : 1);
+  const turned = [...rows.slice(from), ...rows.slice(0, from)];
+  return turned.find((row) => row.name.toLowerCase().startsWith(wanted))?.path ?? null;
+}

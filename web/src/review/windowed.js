@@ -1,0 +1,128 @@
+// A long list of which only what can be seen is in the page. Heights are guessed, and measured once a row was drawn.
+
+import { h } from "../dom.js";
+
+const BEYOND = 400; // px above and below what can be seen that are drawn as well
+
+export class Windowed {
+  /**
+   * `draw(item)` makes a row's element; `dress(el, item)` sets on it, each time, what changes without its being drawn anew.
+   * `props` are the list's attributes.
+   */
+  constructor({ draw, dress = () => {}, props = {} }) {
+    Object.assign(this, { draw, dress });
+    this.items = [];
+    this.tops = [0];
+    this.heights = new Map(); // by key, as they were measured
+    this.drawn = new Map(); // key → {item, el}
+    this.list = h("div", { class: "windowed-list", ...props });
+    this.el = h("div", { class: "windowed", onscroll: () => this.render() }, this.list);
+    this.sizes = new ResizeObserver(() => this.render());
+    this.sizes.observe(this.el);
+  }
+
+  /** Rows: [{key, stamp, height}] in their order; a row is drawn anew when its stamp is another. */
+  set(items) {
+    this.items = items;
+    this.#place();
+    this.render();
+  }
+
+  #place() {
+    let top = 0;
+    this.tops = [0];
+    for (const item of this.items) this.tops.push((top += this.heights.get(item.key) ?? item.height));
+    this.list.style.height = `${top}px`;
+  }
+
+  /** The number of the row at a height. */
+  #at(y) {
+    let [low, high] = [0, this.items.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.tops[middle + 1] > y) high = middle;
+      else low = middle + 1;
+    }
+    return low;
+  }
+
+  /** Draw what can be seen, and the row that has the focus wherever it is. */
+  render() {
+    if (this.el.clientHeight === 0) return; // not on the screen
+    for (let tries = 0; tries < 3; tries += 1) {
+      const from = this.#at(this.el.scrollTop - BEYOND);
+      const to = Math.min(this.items.length, this.#at(this.el.scrollTop + this.el.clientHeight + BEYOND) + 1);
+      this.#draw(from, to);
+      if (!this.#measure(from, to)) break;
+    }
+  }
+
+  #draw(from, to) {
+    const wanted = new Map(this.items.slice(from, to).map((item, place) => [item.key, { item, place: from + place }]));
+    const focused = [...this.drawn].find(([, { el }]) => el.contains(document.activeElement))?.[0];
+    const place = focused === undefined || wanted.has(focused) ? -1 : this.items.findIndex(({ key }) => key === focused);
+    if (place >= 0) wanted.set(focused, { item: this.items[place], place });
+    for (const [key, { el }] of this.drawn) {
+      if (wanted.has(key)) continue;
+      el.remove();
+      this.drawn.delete(key);
+    }
+    let before = null;
+    for (const { item, place: at } of [...wanted.values()].sort((one, other) => one.place - other.place)) {
+      const el = this.#element(item);
+      this.dress(el, item);
+      el.style.top = `${this.tops[at]}px`;
+      const next = before ? before.nextSibling : this.list.firstChild;
+      if (next !== el) this.list.insertBefore(el, next);
+      before = el;
+    }
+  }
+
+  #element(item) {
+    const known = this.drawn.get(item.key);
+    if (known?.item.stamp === item.stamp) return known.el;
+    const el = this.draw(item);
+    el.classList.add("windowed-row");
+    if (known) {
+      const hadFocus = known.el.contains(document.activeElement);
+      known.el.replaceWith(el);
+      if (hadFocus) el.focus();
+    }
+    this.drawn.set(item.key, { item, el });
+    return el;
+  }
+
+  /** Whether a row's height was another than it was taken for; what stands in sight stays where it is. */
+  #measure(from, to) {
+    const first = this.#at(this.el.scrollTop);
+    const above = this.el.scrollTop - (this.tops[first] ?? 0);
+    let isOther = false;
+    for (const { key } of this.items.slice(from, to)) {
+      const height = this.drawn.get(key).el.offsetHeight;
+      if (height === 0 || this.heights.get(key) === height) continue;
+      this.heights.set(key, height);
+      isOther = true;
+    }
+    if (!isOther) return false;
+    this.#place();
+    const top = (this.tops[first] ?? 0) + above;
+    if (Math.abs(top - this.el.scrollTop) >= 1) this.el.scrollTop = top;
+    return true;
+  }
+
+  /** Bring a row into sight; returns its element. */
+  reveal(key) {
+    const place = this.items.findIndex((item) => item.key === key);
+    if (place < 0) return null;
+    const [top, bottom] = [this.tops[place], this.tops[place + 1]];
+    const { scrollTop, clientHeight } = this.el;
+    if (top < scrollTop || bottom - top > clientHeight) this.el.scrollTop = top;
+    else if (bottom > scrollTop + clientHeight) this.el.scrollTop = bottom - clientHeight;
+    this.render();
+    return this.drawn.get(key)?.el ?? null;
+  }
+
+  destroy() {
+    this.sizes.disconnect();
+  }
+}
