@@ -59,11 +59,11 @@ def propose(page: Page) -> None:
 
 
 def files(page: Page) -> Locator:
-    return sidebar(page).locator(".file")
+    return sidebar(page).locator(".listed-file")
 
 
 def file(page: Page, path: str) -> Locator:
-    return sidebar(page).locator(".file", has=page.locator(f'.file-name[title="{path}"]'))
+    return sidebar(page).locator(".listed-file", has=page.locator(f'.file-name[title="{path}"]'))
 
 
 def hunks(page: Page, path: str) -> Locator:
@@ -71,4 +71,4 @@ def hunks(page: Page, path: str) -> Locator:
     head = file(page, path).locator(".file-head")
     if head.get_attribute("aria-expanded") == "false":
         head.click()
-    return file(page, path).locator(".hunk")
+    return file(page, path).locator(".listed-hunk")

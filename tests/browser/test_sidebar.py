@@ -92,7 +92,7 @@ def test_two_windows_show_the_same_job_and_the_same_decisions(workbench: Make) -
     expect(files(second)).to_have_count(3)
     hunks(first, "plan.md").get_by_role("button", name="Accept", exact=True).click()
     expect(hunks(second, "plan.md").locator(".hunk-where")).to_contain_text("accepted")
-    file(second, "notes.md").get_by_role("button", name="Accept all in notes.md").click()
+    file(second, "notes.md").get_by_role("button", name="Accept file notes.md").click()
     expect(hunks(first, "notes.md").locator(".hunk-where").last).to_contain_text("accepted")
 
 

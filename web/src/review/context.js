@@ -111,7 +111,7 @@ export class ContextRows {
       (this.list.querySelector(focus) ?? this.el.querySelector("button")).focus();
     };
     const pin = h("button", {
-      type: "button", class: "quiet", id: `pin-${row.id}`, "aria-label": `Pin ${words}`, "aria-pressed": String(Boolean(row.isPinned)),
+      type: "button", class: "quiet", id: `pin-${row.id}`, "aria-label": `${row.isPinned ? "Pinned" : "Pin"} ${words}`, "aria-pressed": String(Boolean(row.isPinned)),
       title: "A pinned row goes along into a new session",
       onclick: () => change(this.rows.map((each) => (each === row ? { ...row, isPinned: !row.isPinned } : each)), `#${CSS.escape(`pin-${row.id}`)}`),
     }, row.isPinned ? "Pinned" : "Pin");

@@ -186,7 +186,7 @@ export class HunkList {
 
   /** The thing of the list that the focus is in. */
   #current() {
-    const element = document.activeElement?.closest(".hunk, .file");
+    const element = document.activeElement?.closest(".listed-hunk, .listed-file");
     return element && this.list.contains(element) ? element : null;
   }
 
@@ -214,7 +214,7 @@ export class HunkList {
     }
     const items = this.#items();
     const rest = items.slice(items.indexOf(row.main) + 1).concat(items);
-    const next = rest.find((item) => item !== row.main && item.dataset.item === "hunk" && item.closest(".hunk").row.isOpen);
+    const next = rest.find((item) => item !== row.main && item.dataset.item === "hunk" && item.closest(".listed-hunk").row.isOpen);
     const done = row.decide(action);
     if (row.choice.hidden) (next ?? row.main).focus();
     await done;

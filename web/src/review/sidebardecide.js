@@ -17,6 +17,7 @@ export class Decisions {
   acceptFile(file) {
     return this.#after(file.file_path, async () => {
       const view = await this.#seen(file);
+      if (!view.hunks.some((hunk) => hunk.state === "pending" && !hunk.conflict)) return;
       this.review.take(await this.api.decide(file.file_path, view.rev, "accept_all_file"));
     });
   }

@@ -33,15 +33,15 @@ export class FileRow {
     this.head = h("button", {
       type: "button", class: "file-head", "aria-expanded": "false", "data-item": "file", onclick: () => this.fold(!this.isUnfolded, true),
     }, icon("right"), this.name, this.lines, this.count);
-    const button = (words, label, act) => h("button", { type: "button", "aria-label": `${label} in ${plain(path)}`, onclick: act }, words);
-    this.accept = button("Accept file", "Accept all", () => actions.all(this.file, "accept"));
-    this.reject = button("Reject file", "Reject all", () => actions.all(this.file, "reject"));
-    this.open = button("Open", "Show what changed", () => actions.open(path, null));
+    const button = (words, act) => h("button", { type: "button", "aria-label": `${words} ${plain(path)}`, onclick: act }, words);
+    this.accept = button("Accept file", () => actions.all(this.file, "accept"));
+    this.reject = button("Reject file", () => actions.all(this.file, "reject"));
+    this.open = button("Open", () => actions.open(path, null));
     this.note = h("p", { class: "hunk-note", hidden: true });
-    this.list = h("ul", { class: "hunks", "aria-label": `Hunks of ${plain(path)}` });
+    this.list = h("ul", { class: "listed-hunks", "aria-label": `Hunks of ${plain(path)}` });
     this.more = h("button", { type: "button", class: "quiet", hidden: true, onclick: () => this.#showMore() });
     this.body = h("div", { class: "file-body", hidden: true }, this.list, this.more);
-    this.el = h("li", { class: "file" }, this.head, h("div", { class: "row" }, this.accept, this.reject, this.open), this.note, this.body);
+    this.el = h("li", { class: "listed-file" }, this.head, h("div", { class: "row" }, this.accept, this.reject, this.open), this.note, this.body);
     this.el.row = this;
     this.rows = new Map(); // by hunk id
     this.shown = AT_ONCE;

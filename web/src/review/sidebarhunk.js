@@ -35,7 +35,7 @@ export class HunkRow {
     this.note = h("p", { class: "hunk-note", hidden: true });
     this.choice = h("div", { class: "row", hidden: true }, h("span", {}, "It holds lines of yours. Take back"),
       button("only mine", () => this.decide("reject", "peel")), button("all of it", () => this.decide("reject", "base")));
-    this.el = h("li", { class: "hunk" }, this.main,
+    this.el = h("li", { class: "listed-hunk" }, this.main,
       h("div", { class: "row" }, this.accept, this.reject, this.reopen), this.choice, this.note);
     this.el.row = this;
   }
