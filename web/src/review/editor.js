@@ -270,7 +270,7 @@ export class FileEditor {
   }
 
   #focusHunk(hunk) {
-    const bar = [...this.el.querySelectorAll(".hunk")].find((each) => each.dataset.hunk === hunk.hunk_id);
+    const bar = [...this.el.querySelectorAll(".inline-hunk")].find((each) => each.dataset.hunk === hunk.hunk_id);
     bar?.querySelector("button:not(:disabled)")?.focus({ preventScroll: true });
   }
 }

@@ -47,7 +47,7 @@ export class HunkBar extends WidgetType {
     const kind = hunk.state === "rejected" ? "rejected" : hunk.origin === "user" ? "own" : "proposed";
     return h("div",
       {
-        class: `hunk hunk-${kind}${hunk.conflict ? " hunk-conflict" : ""}`, role: "group", "data-hunk": hunk.hunk_id,
+        class: `inline-hunk hunk-${kind}${hunk.conflict ? " hunk-conflict" : ""}`, role: "group", "data-hunk": hunk.hunk_id,
         "aria-label": `Hunk ${number} of ${total}, ${placeOf(hunk)}`, "aria-current": isCurrent && "true",
         "aria-busy": isBusy && "true", contenteditable: "false",
       },

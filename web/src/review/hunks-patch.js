@@ -45,3 +45,15 @@ export function tally(hunks) {
     rejected: count((hunk) => hunk.state === "rejected"), conflicts: count((hunk) => hunk.conflict && hunk.state !== "rejected"),
   };
 }
+
+const SEEN = ["hunk_id", "patch", "state", "origin", "mine", "conflict", "oversized_hunk", "start_line", "end_line"];
+
+/** A newer view of a file, in which the hunks that are as before are the same objects: what shows them need not be made anew. */
+export function withSame(view, before) {
+  const known = new Map(before.hunks.map((hunk) => [hunk.hunk_id, hunk]));
+  const hunks = view.hunks.map((hunk) => {
+    const old = known.get(hunk.hunk_id);
+    return old && SEEN.every((name) => old[name] === hunk[name]) ? old : hunk;
+  });
+  return { ...view, hunks };
+}
