@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.browser.bench import Workbench, spills, violations
-from tests.browser.proposing import NOTES, ask, propose, proposing, replacing
+from tests.browser.proposing import NOTES, adding, ask, propose, proposing, replacing
 
 Make = Callable[..., Workbench]
 TITLE = replacing("notes.md", 1, "# NOTES\n")
@@ -33,11 +33,11 @@ def open_file(bench: Workbench, page: Page, name: str = "notes.md") -> Locator:
     return text
 
 
-def proposed(make: Make, **options: str) -> tuple[Workbench, Page, Path, Locator]:
+def proposed(make: Make) -> tuple[Workbench, Page, Path, Locator]:
     """A workbench with two hunks in notes.md, which is open."""
     bench = make(proposing((WORDS, [TITLE, SECOND])))
     path = put(bench)
-    page = bench.page(**options)
+    page = bench.page()
     propose(page, WORDS)
     return bench, page, path, open_file(bench, page)
 
@@ -63,7 +63,7 @@ def were_refused(bench: Workbench) -> None:
 
 def on_disk(path: Path, wanted: str) -> None:
     until = time.monotonic() + 8
-    while path.read_bytes().decode() != wanted and time.monotonic() < until:
+    while time.monotonic() < until and (not path.exists() or path.read_bytes() != wanted.encode()):
         time.sleep(0.02)
     assert path.read_bytes().decode() == wanted
 
@@ -246,3 +246,93 @@ def test_a_file_that_is_no_text_says_so(workbench: Make) -> None:
     page = bench.page()
     page.goto(f"{bench.url.partition('#')[0]}#/file/data.bin")
     expect(page.locator(".file-empty")).to_contain_text("no UTF-8 text")
+
+
+def test_a_proposal_that_arrives_while_somebody_types_takes_no_letter(workbench: Make) -> None:
+    bench = workbench(proposing((WORDS, [TITLE, SECOND])))
+    put(bench)
+    page = bench.page()
+    text = open_file(bench, page)
+    text.get_by_text("third").click()
+    page.keyboard.press("End")
+    session = ask(page, "POST", "sessions", {})["session_id"]
+    ask(page, "POST", "run", {"session_id": session, "instruction": WORDS})
+    typed = ""
+    for number in range(400):
+        if page.locator(".line-added").count() == 2:
+            break
+        typed += f" {number}"
+        page.keyboard.type(f" {number}")
+    typed += " end"
+    page.keyboard.type(" end")
+    settled(page)
+    expect(summary(page)).to_have_text("2 hunks to decide · 1 of yours, not saved")
+    assert content(page) == NOTES.replace("# Notes", "# NOTES").replace("second", "SECOND").replace(
+        "third", f"third{typed}"
+    )
+    were_refused(bench)
+
+
+def test_an_edit_whose_answer_was_lost_is_not_made_twice(workbench: Make) -> None:
+    bench, page, _, text = proposed(workbench)
+    lost: list[str] = []
+
+    def lose(route: Route) -> None:
+        if lost:
+            route.continue_()
+            return
+        lost.append(route.request.url)
+        assert route.fetch().ok
+        route.abort()
+
+    page.route("**/api/agent/edit", lose)
+    text.get_by_text("third").click()
+    page.keyboard.press("End")
+    page.keyboard.type(" once")
+    expect(page.locator(".file-trouble")).to_contain_text("no connection")
+    page.keyboard.type(" more")
+    expect(page.locator(".file-trouble")).to_be_hidden()
+    settled(page)
+    expect(text).to_contain_text("third once more")
+    assert content(page).endswith("third once more\n")
+    assert lost
+    were_refused(bench)
+
+
+def test_a_file_that_is_proposed_and_one_that_is_removed_are_decided_in_their_tabs(workbench: Make) -> None:
+    remove = {"file_path": "notes.md", "operation": "delete", "start_line": 1, "end_line": 7}
+    bench = workbench(proposing((WORDS, [adding("guide/new.md", "# New\n"), remove])))
+    path = put(bench)
+    page = bench.page()
+    propose(page, WORDS)
+    open_file(bench, page, "guide/new.md")
+    page.get_by_role("button", name="Accept hunk 1 of 1").click()
+    page.get_by_role("button", name="Save", exact=True).click()
+    on_disk(bench.newel.project / "guide" / "new.md", "# New\n")
+    open_file(bench, page)
+    fold = page.get_by_role("button", name="… 4 more lines that hunk 1 of 1 takes away")
+    fold.click()
+    expect(page.locator(".hunk-text:visible")).to_contain_text("third")
+    page.get_by_role("button", name="Reject all").click()
+    expect(summary(page).filter(visible=True)).to_have_text("1 rejected")
+    assert path.read_text() == NOTES
+    path.unlink()
+    page.reload()
+    expect(summary(page)).to_contain_text("There is no such file")
+
+
+def test_a_line_of_a_megabyte_is_shown_and_typed_in(workbench: Make) -> None:
+    bench = workbench(proposing())
+    line = "<script>alert(1)</script>" + "0123456789" * 100_000
+    path = put(bench, f"first\n{line}\nlast\n", "long.html")
+    page = bench.page()
+    text = open_file(bench, page, "long.html")
+    text.get_by_text("last").click()
+    page.keyboard.press("End")
+    page.keyboard.type(" word")
+    text.get_by_text("<script>").click(position={"x": 30, "y": 10})
+    page.keyboard.press("Home")
+    page.keyboard.type("!")
+    page.keyboard.press("Control+s")
+    expect(summary(page)).to_have_text("Saved, nothing to decide", timeout=30_000)
+    on_disk(path, f"first\n!{line}\nlast word\n")

@@ -6,7 +6,7 @@ import { plain, plural } from "../format.js";
 /** "3 hunks to decide · 1 accepted, not saved"; what a file without hunks is, too. */
 export function summaryOf({ tally, isTyped, isAbsent, hasHunks }) {
   const parts = [
-    isAbsent && (hasHunks ? "The file is removed here" : "There is no such file yet"),
+    isAbsent && (hasHunks ? "The file is removed here" : "There is no such file"),
     tally.undecided > 0 && `${plural(tally.undecided, "hunk")} to decide`,
     tally.conflicts > 0 && plural(tally.conflicts, "conflict"),
     tally.accepted > 0 && `${tally.accepted} accepted, not saved`,

@@ -237,7 +237,7 @@ export class FileEditor {
     const { hunks, problem, progress, job } = this.deciding;
     this.bar.update({
       tally: tally(hunks), isTyped: this.sync.isTyped, isAbsent: this.sync.known.view.content === null && !this.sync.isTyped,
-      hasHunks: hunks.length > 0, isUp: this.review.get().isUp && !this.sync.isWaiting, isBusy: Boolean(progress), progress,
+      hasHunks: hunks.some((hunk) => hunk.state !== "rejected"), isUp: this.review.get().isUp && !this.sync.isWaiting, isBusy: Boolean(progress), progress,
       typedError: this.typedError, problem, hasJob: Boolean(job?.id),
     });
     this.deciding.findJob();
