@@ -115,3 +115,10 @@ def has_shown_hunks(ledger: Ledger, path: str) -> bool:
     if row is None:
         return False
     return any(hunk.state != "rejected" for hunk in msgspec.json.decode(unpack(row[0]), type=_States).hunks)
+
+
+def size_of_blob(ledger: Ledger, sha256: str) -> int:
+    """How many bytes the data of a hash has; 0 if there is none. Blocks."""
+    with ledger.reading() as connection:
+        row = connection.execute("SELECT size FROM blobs WHERE sha256 = ?", (sha256,)).fetchone()
+    return row[0] if row else 0

@@ -18,7 +18,7 @@ from newel.agent.errors import NewelError
 from newel.jobs.review import payloads as p
 from newel.jobs.review.errors import BadRequest, Unprocessable, problem
 from newel.jobs.review.limits import ReviewLimits
-from newel.review.views import CheckpointView, FileView
+from newel.review.views import CheckpointView
 from newel.tools.project.clarifying import NO_USER_ANSWER
 from newel.web.ports import Desk
 from newel.web.schema import WRITES, Failure, Json, answers, body_of, failed
@@ -29,9 +29,19 @@ if TYPE_CHECKING:
 
 KINDS: Final[list[type]] = [
     *(p.SessionCreated, p.SessionView, p.SessionList, p.JobStarted, p.JobView, p.EventsPage, p.Applied),
-    *(p.ChangeLog, p.PendingFiles, p.SavedFiles, p.CheckpointList, p.Diff3View, p.RollbackView, p.JobEnd),
+    *(
+        p.FolderView,
+        p.FoundFiles,
+        p.ChangeLog,
+        p.PendingFiles,
+        p.SavedFiles,
+        p.CheckpointList,
+        p.Diff3View,
+        p.RollbackView,
+        p.JobEnd,
+    ),
     *(p.RunRequest, p.ClarifyRequest, p.ApplyRequest, p.EditRequest, p.Decision, p.UndoRequest),
-    *(p.SaveRequest, p.RollbackRequest, p.NoFields, FileView, CheckpointView, ReviewLimits),
+    *(p.SaveRequest, p.RollbackRequest, p.NoFields, p.FileState, CheckpointView, ReviewLimits),
 ]
 """The structs that the routes name."""
 
@@ -46,6 +56,7 @@ def agent_routes(desk: Desk, closing: anyio.Event) -> APIRouter:
     _add_sessions(router, desk)
     _add_jobs(router, desk)
     _add_events(router, desk, closing)
+    _add_files(router, desk)
     _add_review(router, desk)
     _add_checkpoints(router, desk)
     return router
@@ -209,11 +220,32 @@ async def _stream(desk: Desk, job_id: str, cursor: int, send: Events) -> None:
         await send("end", p.JobEnd(job_id=job_id, status=page.status, error=error))
 
 
+# -- the project's files ------------------------------------------------------------------------------
+
+
+def _add_files(router: APIRouter, desk: Desk) -> None:
+    @router.get("/tree", **_route(p.FolderView, "A folder of the project"))
+    async def tree(
+        folder: Annotated[
+            str, Query(max_length=4096, description="Relative to the project; empty for its own.")
+        ] = "",
+        limit: Annotated[int, Query(ge=1, le=10_000)] = 2000,
+    ) -> Response:
+        return await _looked(desk, lambda desk: desk.browser.folder(folder, limit=limit))
+
+    @router.get("/find", **_route(p.FoundFiles, "Files by words of their names"))
+    async def find(
+        query: Annotated[str, Query(max_length=400)],
+        limit: Annotated[int, Query(ge=1, le=1000)] = 50,
+    ) -> Response:
+        return await _looked(desk, lambda desk: desk.browser.find(query, limit=limit))
+
+
 # -- the review ---------------------------------------------------------------------------------------
 
 
 def _add_review(router: APIRouter, desk: Desk) -> None:
-    @router.get("/file", **_route(FileView, "A file under review"))
+    @router.get("/file", **_route(p.FileState, "A file under review"))
     async def file(file_path: FilePath) -> Response:
         return await _looked(desk, lambda desk: desk.file(file_path))
 
@@ -228,21 +260,21 @@ def _add_review(router: APIRouter, desk: Desk) -> None:
 
         return await _looked(desk, listed)
 
-    @router.post("/edit", **_route(FileView, "Take over what the user typed", p.EditRequest))
+    @router.post("/edit", **_route(p.FileState, "Take over what the user typed", p.EditRequest))
     async def edit(request: Request) -> Response:
         return await _done(desk, request, p.EditRequest, lambda desk, body: desk.edit(body))
 
-    @router.post("/decide", **_route(FileView, "Decide on a hunk, or on a file", p.Decision))
+    @router.post("/decide", **_route(p.FileState, "Decide on a hunk, or on a file", p.Decision))
     async def decide(request: Request) -> Response:
         return await _done(desk, request, p.Decision, lambda desk, body: desk.decide(body))
 
-    @router.post("/undo", **_route(FileView, "Take the latest change of a file back", p.UndoRequest))
+    @router.post("/undo", **_route(p.FileState, "Take the latest change of a file back", p.UndoRequest))
     async def undo(request: Request) -> Response:
         return await _done(
             desk, request, p.UndoRequest, lambda desk, body: desk.undo(body.file_path, body.rev)
         )
 
-    @router.post("/redo", **_route(FileView, "Make it again", p.UndoRequest))
+    @router.post("/redo", **_route(p.FileState, "Make it again", p.UndoRequest))
     async def redo(request: Request) -> Response:
         return await _done(
             desk, request, p.UndoRequest, lambda desk, body: desk.redo(body.file_path, body.rev)

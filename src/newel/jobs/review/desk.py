@@ -25,6 +25,7 @@ from newel.agent.messages import new_id
 from newel.jobs.engine import FINAL, Job, Lease, Outcome
 from newel.jobs.review import applying, cancelling, rerunning, upkeep
 from newel.jobs.review.bench import Bench
+from newel.jobs.review.browsing import Browser
 from newel.jobs.review.errors import BadRequest, NoSuchJob, QuestionClosed
 from newel.jobs.review.files import Reviewed, ReviewFiles, saved_file
 from newel.jobs.review.fold import JobState
@@ -47,6 +48,7 @@ from newel.jobs.review.payloads import (
     Diff3View,
     EditRequest,
     EventsPage,
+    FileState,
     JobStarted,
     JobView,
     PendingFile,
@@ -62,12 +64,12 @@ from newel.jobs.review.requests import check_answer, check_run
 from newel.jobs.review.rollbacks import Rollbacks
 from newel.jobs.review.sessions import SessionStore
 from newel.jobs.review.showing import Known, chat_of, job_view, session_view
+from newel.jobs.review.states import FileStates
 from newel.jobs.review.work import carry_out, outcome_of
 from newel.jobs.worker import Handler
 from newel.providers.encode import to_json
-from newel.review.saving import checked_path
 from newel.review.text import text_hash
-from newel.review.views import CheckpointView, FileView, file_view
+from newel.review.views import CheckpointView
 from newel.tools.project import NO_USER_ANSWER
 
 
@@ -87,7 +89,9 @@ class ReviewDesk:
         self.limits = bench.limits
         self.files = ReviewFiles(bench.ledger, bench.saver, bench.workspace.root, bench.limits)
         self.rollbacks = Rollbacks(bench.ledger, bench.checkpoints, self.files)
+        self.states = FileStates(self.files, bench.workspace)
         self.waiting = Waiting(bench.ledger)
+        self.browser = Browser(bench.workspace, self.waiting)
 
     @classmethod
     async def open(cls, bench: Bench) -> Self:
@@ -252,9 +256,9 @@ class ReviewDesk:
 
     # -- the review -------------------------------------------------------------------------------
 
-    async def file(self, path: str) -> FileView:
-        """A file as the page edits it."""
-        return file_view(await self.files.read(path))
+    async def file(self, path: str) -> FileState:
+        """A file as the page edits it, or what there is instead."""
+        return await self.states.read(path)
 
     async def pending(self) -> tuple[PendingFile, ...]:
         """All files with hunks that are undecided or unsaved, of whatever run."""
@@ -263,16 +267,18 @@ class ReviewDesk:
     async def change_log(self, path: str) -> ChangeLog:
         return ChangeLog(file=await self.file(path), changes=tuple(await self.files.log(path)))
 
-    async def decide(self, decision: Decision) -> FileView:
+    async def decide(self, decision: Decision) -> FileState:
+        if decision.action == "accept_all_file":
+            await self.states.name_of_file(decision.file_path)
         return await self._told(await self.files.decide(decision))
 
-    async def edit(self, request: EditRequest) -> FileView:
+    async def edit(self, request: EditRequest) -> FileState:
         return await self._told(await self.files.edit(request))
 
-    async def undo(self, path: str, rev: int) -> FileView:
+    async def undo(self, path: str, rev: int) -> FileState:
         return await self._told(await self.files.undo(path, rev))
 
-    async def redo(self, path: str, rev: int) -> FileView:
+    async def redo(self, path: str, rev: int) -> FileState:
         return await self._told(await self.files.undo(path, rev, redo=True))
 
     async def apply(self, session_id: str, job_id: str, accepted_hunk_ids: Sequence[str]) -> Applied:
@@ -293,7 +299,7 @@ class ReviewDesk:
         """Save what is accepted in files, and what the user alone wrote. A job all of whose hunks are saved or rejected by
         then has ended.
         """
-        names = {path: checked_path(self._bench.workspace.root, path) for path in paths}
+        names = {path: await self.states.name_of_file(path) for path in paths}
         known = {names[path]: rev for path, rev in (revs or {}).items()}
         saved = await self.files.saver.save(dict.fromkeys(names.values()), revs=known)
         for each in saved:
@@ -339,7 +345,7 @@ class ReviewDesk:
 
     # -- within -----------------------------------------------------------------------------------
 
-    async def _told(self, reviewed: Reviewed) -> FileView:
+    async def _told(self, reviewed: Reviewed) -> FileState:
         """Let the jobs whose review a file is part of know what became of it."""
         review = reviewed.review
         for journal in self._reviewed([review.path]):
@@ -352,7 +358,7 @@ class ReviewDesk:
                 hunk_ids=list(reviewed.hunk_ids),
                 base_file_hashes={review.path: text_hash(review.base)},
             )
-        return file_view(review)
+        return await self.states.of(review)
 
     async def _tell_others(self, paths: Sequence[str]) -> None:
         for path in paths:

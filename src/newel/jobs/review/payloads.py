@@ -14,6 +14,8 @@ from newel.tools.project import ProposedEdit
 JobStatus = Literal["queued", "running", "waiting_for_user", "awaiting_review", "completed", "failed"]
 SessionStatus = Literal["active", "archived"]
 RollbackMode = Literal["hard_all", "scoped_selected"]
+FileKind = Literal["text", "binary", "too_large", "absent", "directory", "special"]
+EntryState = Literal["none", "pending", "accepted", "conflict"]
 
 Name = Annotated[str, Meta(max_length=4096)]
 """A path, or an id, that somebody sends."""
@@ -260,8 +262,18 @@ class SavedFile(Payload, frozen=True):
     base_file_hash: str
 
 
+class FileState(FileView, frozen=True):
+    """A file under review as a window shows it: the text of its buffer, if ``kind`` is ``text``, else null. ``absent``: it
+    would not exist. ``binary``: no UTF-8 text. ``too_large``: more than 2 MiB. ``directory``, ``special``: on the disk there
+    is no file. ``size`` is in bytes.
+    """
+
+    kind: FileKind
+    size: int
+
+
 class ChangeLog(Payload, frozen=True):
-    file: FileView
+    file: FileState
     changes: tuple[Change, ...]
 
 
@@ -288,6 +300,35 @@ class PendingFile(Payload, frozen=True):
 
 class PendingFiles(Payload, frozen=True):
     files: tuple[PendingFile, ...]
+
+
+class FolderEntry(Payload, frozen=True):
+    """A file or folder. ``waits`` counts the hunks that are not decided or not saved, of a folder those of all files below
+    it, and ``state`` says the least settled of them. ``size`` is in bytes, None of a folder and of a file that is only
+    proposed. ``ignored``: git ignores it, or it is made anew.
+    """
+
+    name: str
+    kind: Literal["file", "directory"]
+    size: int | None
+    state: EntryState
+    waits: int
+    ignored: bool
+
+
+class FolderView(Payload, frozen=True):
+    """What is in a folder, folders first, by name; ``folder`` is empty for the project's own. ``more``: not all is told."""
+
+    folder: str
+    entries: tuple[FolderEntry, ...]
+    more: bool
+
+
+class FoundFiles(Payload, frozen=True):
+    """Files by their paths, the best first."""
+
+    files: tuple[str, ...]
+    more: bool
 
 
 class CheckpointList(Payload, frozen=True):

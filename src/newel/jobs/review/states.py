@@ -1,0 +1,81 @@
+"""A file as a window can show it: a text, or why there is none to show."""
+
+from __future__ import annotations
+
+import anyio.to_thread
+import msgspec
+
+from newel.jobs.review.files import ReviewFiles
+from newel.jobs.review.payloads import FileKind, FileState
+from newel.review.ledger import FileReview, buffer
+from newel.review.saving import LARGEST, NotAFile, checked_path
+from newel.review.store import Ledger
+from newel.review.text import MAX_TEXT, content_of
+from newel.review.views import file_view
+from newel.review.watching import size_of_blob
+from newel.workspace.port import FileInfo, Workspace
+
+
+class FileStates:
+    """What files are, whatever is on the disk. Methods raise ``OutsideProject``, and ``WorkspaceError`` for what cannot be
+    read.
+    """
+
+    def __init__(self, files: ReviewFiles, workspace: Workspace) -> None:
+        self._files = files
+        self._workspace = workspace
+
+    async def read(self, path: str) -> FileState:
+        """A file with the disk as it is now. One that is too large and not under review is not even read."""
+        name, info = await self._look(path)
+        if info is not None and info.kind != "file":
+            return await self._unreadable(name, "directory" if info.kind == "directory" else "special", 0)
+        known = await self._files.known(name)
+        size = info.size if info else 0
+        if size > LARGEST or (size > MAX_TEXT and known.rev == 0):
+            return await self._unreadable(name, "too_large", size)
+        return await self.of(await self._files.read(name))
+
+    async def of(self, review: FileReview) -> FileState:
+        """A file as its review has it."""
+        return await anyio.to_thread.run_sync(file_state, self._files.ledger, review)
+
+    async def name_of_file(self, path: str) -> str:
+        """The name of a file in the ledger. Raises ``NotAFile`` where there is a directory, or what is neither."""
+        name, info = await self._look(path)
+        if info is not None and info.kind != "file":
+            what = "a directory" if info.kind == "directory" else "no regular file"
+            raise NotAFile(f"{name} is {what}; only files can be reviewed.")
+        return name
+
+    async def _look(self, path: str) -> tuple[str, FileInfo | None]:
+        root = self._workspace.root
+        name = await anyio.to_thread.run_sync(checked_path, root, path)
+        return name, await self._workspace.stat(f"{root.rstrip('/')}/{name}")
+
+    async def _unreadable(self, name: str, kind: FileKind, size: int) -> FileState:
+        """What stands where a file was, or could be; of its review all that is known."""
+        state = await self.of(await self._files.known(name))
+        return msgspec.structs.replace(state, kind=kind, size=size, content=None)
+
+
+def file_state(ledger: Ledger, review: FileReview) -> FileState:
+    """A file as its review has it. Blocks."""
+    view, found = file_view(review), content_of(buffer(review))
+    kind: FileKind
+    if found is None:
+        kind, size = "absent", 0
+    elif not found.blob:
+        kind, size = "text", len(found.data)
+    else:
+        size = size_of_blob(ledger, found.blob)
+        kind = "too_large" if size > MAX_TEXT else "binary"
+    return FileState(
+        file_path=view.file_path,
+        base_file_hash=view.base_file_hash,
+        rev=view.rev,
+        content=view.content if kind == "text" else None,
+        hunks=view.hunks,
+        kind=kind,
+        size=size,
+    )

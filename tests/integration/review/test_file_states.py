@@ -1,0 +1,89 @@
+"""If these fail, a file that is no text breaks the window that shows it, or fills the ledger by being looked at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.integration.review.served_review import Review, review
+
+MIB = 1 << 20
+
+
+def state(at: Review, path: str) -> tuple[Any, ...]:
+    found = at.get("/file", file_path=path)
+    return found["kind"], found["size"], found["content"]
+
+
+def ledger_size(at: Review) -> int:
+    files = (at.newel.home / ".newel" / "review").rglob("*")
+    return sum(path.stat().st_size for path in files if path.is_file())
+
+
+def test_each_kind_of_file_has_its_own_state(tmp_path: Path) -> None:
+    with review(tmp_path) as at:
+        project = at.newel.project
+        (project / "empty.md").write_text("")
+        (project / "crlf.md").write_bytes("ä\r\n".encode())
+        assert state(at, "crlf.md") == ("text", 4, "ä\r\n")
+        assert state(at, "empty.md") == ("text", 0, "")
+        assert state(at, "bytes.bin") == ("binary", 3, None)
+        assert state(at, "folder") == ("directory", 0, None)
+        assert state(at, "pipe") == ("special", 0, None)
+        assert state(at, "nowhere/at/all.md") == ("absent", 0, None)
+        assert state(at, "a.md/below.md") == ("absent", 0, None)
+
+
+def test_a_file_of_50_mib_is_told_as_such_and_not_read(tmp_path: Path) -> None:
+    with review(tmp_path) as at:
+        for name, size in (("fifty", 50 * MIB), ("three", 3 * MIB)):
+            with (at.newel.project / name).open("wb") as file:
+                file.truncate(size)
+        at.get("/pending")
+        before = ledger_size(at)
+        assert state(at, "fifty") == ("too_large", 50 * MIB, None)
+        assert state(at, "three") == ("too_large", 3 * MIB, None)
+        assert ledger_size(at) == before
+        (at.newel.project / "text").write_text("x" * (2 * MIB))
+        assert state(at, "text") == ("text", 2 * MIB, "x" * (2 * MIB))
+
+
+def test_a_file_that_goes_or_grows_while_it_is_open_keeps_its_review(tmp_path: Path) -> None:
+    with review(tmp_path) as at:
+        at.settled(at.start("Translate"))
+        path = at.newel.project / "a.md"
+        path.unlink()
+        gone = at.get("/file", file_path="a.md")
+        assert [hunk["conflict"] for hunk in gone["hunks"]] == [True]
+        path.mkdir()
+        found = at.get("/file", file_path="a.md")
+        assert (found["kind"], found["content"], found["hunks"]) == ("directory", None, gone["hunks"])
+        path.rmdir()
+        with path.open("wb") as file:
+            file.truncate(40 * MIB)
+        found = at.get("/file", file_path="a.md")
+        assert (found["kind"], found["size"], found["hunks"]) == ("too_large", 40 * MIB, gone["hunks"])
+
+
+def test_every_answer_says_what_the_file_is(tmp_path: Path) -> None:
+    with review(tmp_path) as at:
+        at.settled(at.start("Translate"))
+        file = at.get("/file", file_path="b.md")
+        file = at.post("/decide", file_path="b.md", rev=file["rev"], action="accept_all_file")
+        assert (file["kind"], file["size"]) == ("text", 15)
+        file = at.post("/undo", file_path="b.md", rev=file["rev"])
+        assert (file["kind"], file["size"]) == ("text", 15)
+
+
+def test_a_directory_is_not_saved_decided_or_edited(tmp_path: Path) -> None:
+    with review(tmp_path) as at:
+        whole = {"file_path": "folder", "rev": 0}
+        splice = {"start_line": 1, "delete_lines": 0, "new_text": "x\n"}
+        requests = {
+            "/save": {"files": [{"file_path": "b.md"}, {"file_path": "folder"}]},
+            "/decide": whole | {"action": "accept_all_file"},
+            "/edit": whole | {"splices": [splice]},
+        }
+        for path, body in requests.items():
+            status, answer = at.ask("POST", path, body)
+            assert (status, answer["error"]["code"]) == (422, "not_a_file"), path
