@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -26,14 +27,10 @@ from tests.browser.scenarios import answering, call, scenarios
 Make = Callable[..., Workbench]
 
 
-def begun(workbench: Make, **options: object) -> tuple[Workbench, Page]:
+def begun(workbench: Make, **options: Any) -> tuple[Workbench, Page]:
     bench = workbench(story())
     write_files(bench)
     return bench, bench.page(**options)
-
-
-def state(page: Page) -> object:
-    return expect(sidebar(page).locator(".job-state"))
 
 
 def test_from_an_instruction_to_saved_files_by_keys_with_a_reload_at_every_step(workbench: Make) -> None:
@@ -112,6 +109,74 @@ def test_a_file_that_changed_outside_is_a_conflict_and_the_job_is_run_again_on_i
     sidebar(page).get_by_role("button", name="Save what is accepted").click()
     expect(files(page)).to_have_count(0)
     assert (bench.newel.project / "plan.md").read_bytes() == PLAN.replace("measure", "MEASURE TWICE").encode()
+
+
+def test_what_is_selected_goes_along_as_context_and_stays_over_a_reload(workbench: Make) -> None:
+    bench, page = begun(workbench)
+    sidebar(page).get_by_role("button", name="Add selection").click()
+    expect(sidebar(page)).to_contain_text("Select lines in a file first.")
+    page.evaluate("location.hash = '#/file/notes.md'")
+    page.get_by_text("second", exact=True).first.click()
+    page.keyboard.press("Shift+Home")
+    sidebar(page).get_by_role("button", name="Add selection").click()
+    sidebar(page).get_by_role("button", name="Add file").click()
+    rows = sidebar(page).get_by_role("list", name="Context").get_by_role("listitem")
+    expect(rows).to_have_count(2)
+    page.reload()
+    expect(rows.nth(0)).to_contain_text("notes.md:5")
+    instruct(page)
+    answer(page)
+    expect(files(page)).to_have_count(3)
+    told = str(bench.newel.requests[0]["messages"][-1])
+    assert "selection: notes.md, lines 5 to 5" in told
+    assert "file: notes.md" in told
+    expect(rows).to_have_count(2)
+    rows.nth(1).get_by_role("button", name="Pin").click()
+    rows.nth(0).get_by_role("button", name="Remove notes.md:5").click()
+    expect(rows).to_have_count(1)
+    sidebar(page).get_by_role("button", name="New session").click()
+    expect(sidebar(page).locator(".job")).to_be_hidden()
+    expect(rows).to_have_count(1)
+    expect(rows).to_contain_text("Pinned")
+
+
+def test_while_the_server_is_gone_nothing_is_lost_and_afterwards_the_work_goes_on(workbench: Make) -> None:
+    bench, page = begun(workbench)
+    instruct(page)
+    asks = sidebar(page).get_by_role("form", name="The agent asks")
+    expect(asks).to_be_visible()
+    bench.kill()
+    expect(sidebar(page)).to_contain_text("No connection to Newel. What you write is kept.")
+    expect(asks.get_by_role("button", name="Skip")).to_be_disabled()
+    box = sidebar(page).get_by_role("textbox", name="Instruction")
+    box.fill("And then the rest")
+    box.press("Enter")
+    bench.start()
+    expect(asks.get_by_role("button", name="Skip")).to_be_enabled()
+    expect(box).to_have_value("And then the rest")
+    answer(page)
+    expect(files(page)).to_have_count(3)
+    expect(sidebar(page).locator(".job-state")).to_have_text("To review: 3 files")
+
+
+def test_lines_of_ones_own_in_a_hunk_are_not_rejected_without_a_choice(workbench: Make) -> None:
+    _, page = begun(workbench)
+    propose(page)
+    hunks(page, "notes.md").nth(1).locator(".hunk-main").click()
+    page.get_by_text("SECOND", exact=True).first.click()
+    page.keyboard.press("End")
+    page.keyboard.type(", mine")
+    second = hunks(page, "notes.md").nth(1)
+    expect(second.locator(".hunk-where")).to_contain_text("edited by you")
+    second.get_by_role("button", name="Reject").click()
+    expect(second).to_contain_text("It holds lines of yours")
+    second.get_by_role("button", name="Drop only my lines").click()
+    expect(second.locator(".hunk-where")).not_to_contain_text("edited by you")
+    expect(second.locator(".add")).to_have_text("+SECOND")
+    second.get_by_role("button", name="Reject").click()
+    expect(second.locator(".hunk-where")).to_contain_text("rejected")
+    second.get_by_role("button", name="Bring back").click()
+    expect(second.get_by_role("button", name="Accept", exact=True)).to_be_visible()
 
 
 def test_a_skipped_question_lets_the_job_go_on_and_a_cancelled_job_says_so(workbench: Make) -> None:

@@ -208,7 +208,7 @@ export class HunkList {
     const button = row[action];
     if (button.hidden || button.disabled) return;
     if (action === "accept" && row.hunk.conflict) {
-      this.announce("A conflict: press Accept anyway if it is to overwrite what stands there now.");
+      this.announce("A conflict: press Keep mine if this is to be written over what stands there now.");
       button.focus();
       return;
     }

@@ -31,10 +31,11 @@ export class HunkRow {
     const button = (words, act) => h("button", { type: "button", onclick: act }, words);
     this.accept = button("Accept", () => this.decide("accept"));
     this.reject = button("Reject", () => this.decide("reject"));
-    this.reopen = button("Undecided", () => this.decide("reopen"));
+    this.reopen = button("Reopen", () => this.decide("reopen"));
     this.note = h("p", { class: "hunk-note", hidden: true });
-    this.choice = h("div", { class: "row", hidden: true }, h("span", {}, "It holds lines of yours. Take back"),
-      button("only mine", () => this.decide("reject", "peel")), button("all of it", () => this.decide("reject", "base")));
+    this.peel = button("Drop only my lines", () => this.decide("reject", "peel"));
+    this.choice = h("div", { class: "row", role: "group", "aria-label": "What goes", hidden: true }, h("span", {}, "It holds lines of yours."),
+      this.peel, button("Back to the file", () => this.decide("reject", "base")), button("Cancel", () => this.#ask(false)));
     this.el = h("li", { class: "listed-hunk" }, this.main,
       h("div", { class: "row" }, this.accept, this.reject, this.reopen), this.choice, this.note);
     this.el.row = this;
@@ -63,18 +64,21 @@ export class HunkRow {
       lines.length === 0 && h("span", { class: "same" }, "Its permissions change."),
       ...lines.map(({ kind, text }) => h("span", { class: kind }, text)),
       more > 0 && h("span", { class: "same" }, `… ${plural(more, "more line")}`));
-    this.accept.hidden = state !== "pending";
+    const isOwn = origin === "user";
+    this.accept.hidden = state !== "pending" || (isOwn && !conflict);
     this.reject.hidden = state !== "pending" && state !== "accepted";
-    this.reopen.hidden = state !== "rejected" && state !== "accepted";
-    say(this.accept, conflict ? "Accept anyway" : "Accept");
-    this.#note(conflict && state === "pending" ? "The file changed here. Accepting overwrites what stands there now." : "");
+    this.reopen.hidden = state !== "rejected" && (state !== "accepted" || isOwn);
+    this.peel.hidden = isOwn;
+    say(this.accept, conflict ? "Keep mine" : "Accept");
+    say(this.reject, conflict ? "Take theirs" : isOwn ? "Drop" : "Reject");
+    say(this.reopen, state === "rejected" ? "Bring back" : "Undo accept");
+    this.#note(conflict && state === "pending" ? "The file changed here. Keep mine writes this over what stands there now." : "");
   }
 
   /** Resolves to whether it was done. */
   async decide(action, mine = null) {
     if (action === "reject" && this.hunk.mine && mine === null) {
-      this.choice.hidden = false;
-      this.choice.querySelector("button").focus();
+      this.#ask(true);
       return false;
     }
     this.isBusy = true;
@@ -86,6 +90,13 @@ export class HunkRow {
     if (problem) this.#note(problem);
     else this.choice.hidden = true;
     return !problem;
+  }
+
+  /** Ask what goes of a hunk that has lines of the user's own; or do not ask any more. */
+  #ask(isAsking) {
+    this.choice.hidden = !isAsking;
+    const to = isAsking ? this.choice.querySelector("button:not([hidden])") : this.main;
+    to.focus();
   }
 
   #note(words) {
