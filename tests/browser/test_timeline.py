@@ -85,7 +85,7 @@ def test_each_hunk_is_decided_with_the_keyboard_and_saved(workbench: Make) -> No
 
 
 def test_a_decision_on_a_file_that_changed_meanwhile_says_so_and_can_be_made_again(workbench: Make) -> None:
-    _, page, _ = begun(workbench)
+    bench, page, _ = begun(workbench)
     region = waiting(page)
     expect(region.get_by_role("button", name="Accept", exact=True)).to_have_count(4)
     # Another client is faster, and this page has not heard of it yet.
@@ -96,11 +96,37 @@ def test_a_decision_on_a_file_that_changed_meanwhile_says_so_and_can_be_made_aga
     ask(page, "POST", "edit", {"file_path": "app.py", "rev": file["rev"], "splices": [splice]})
     region.get_by_role("button", name="Accept", exact=True).first.click()
     expect(region).to_contain_text("The file changed just now.")
-    page.unroute("**/api/agent/file?*")
     for route in held:
         route.continue_()
+    page.unroute("**/api/agent/file?*")
     region.get_by_role("button", name="Accept", exact=True).first.click()
     expect(region).to_contain_text("accepted, not saved")
+    assert ["409" in words for words in bench.complaints] == [True]  # the browser's own, of the answer
+    bench.complaints.clear()
+
+
+def test_thousands_of_hunks_can_be_looked_through(workbench: Make) -> None:
+    each, files = 1_000, 3
+    bench = workbench(proposing())
+    page = bench.page()
+    splices = [
+        {"start_line": 2 * number + 1, "delete_lines": 1, "new_text": f"changed {number}\n"}
+        for number in range(each)
+    ]
+    for number in range(files):
+        name = f"long{number}.txt"
+        (bench.newel.project / name).write_text("".join(f"line {number}\n" for number in range(2 * each)))
+        rev = ask(page, "GET", f"file?file_path={name}")["rev"]
+        ask(page, "POST", "edit", {"file_path": name, "rev": rev, "splices": splices})
+    region = waiting(page)
+    expect(region).to_contain_text("long0.txt")
+    expect(region.locator(".pending-hunk").first).to_contain_text("changed 0")
+    assert region.locator(".windowed-row").count() < 60
+    for _ in range(files):  # further files are read, and become longer than they were taken for
+        region.locator(".windowed").evaluate("(element) => { element.scrollTop = element.scrollHeight }")
+        page.wait_for_timeout(200)
+    expect(region.locator(".pending-hunk").last).to_contain_text(f"changed {each - 1}")
+    assert region.locator(".windowed-row").count() < 60
 
 
 def test_a_run_says_what_it_changed_and_can_be_taken_back_and_that_too(workbench: Make) -> None:

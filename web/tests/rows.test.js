@@ -19,8 +19,9 @@ test("folders come first, then names as one counts, and only what is unfolded", 
 });
 
 test("a file that is only proposed is there, with folders that are not there yet", () => {
-  const rows = tree({ folders: PROJECT, pending: [file("guide/deep/index.md")], open: ["guide", "guide/deep"] });
-  assert.deepEqual(rows.filter((row) => row.isProposed).map((row) => row.path), ["guide", "guide/deep", "guide/deep/index.md"]);
+  const rows = tree({ folders: PROJECT, pending: [file("guide/deep/index.md", { base_file_hash: "none" }), file("a9")], open: ["guide", "guide/deep"] });
+  assert.deepEqual(rows.map((row) => row.path).slice(0, 4), ["guide", "guide/deep", "guide/deep/index.md", "src"]);
+  assert.deepEqual(rows.filter((row) => row.isProposed).map((row) => row.path), ["guide/deep/index.md"]);
 });
 
 test("a folder that could not be read, that is empty, or too long says so", () => {

@@ -4,6 +4,8 @@ const sorted = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
 const order = (one, other) =>
   (one.kind === "directory" ? 0 : 1) - (other.kind === "directory" ? 0 : 1) || sorted.compare(one.name, other.name);
 
+const NONE = "none"; // the hash of no file
+
 export const join = (folder, name) => (folder ? `${folder}/${name}` : name);
 
 /** The folders that a path lies in, the outermost first. */
@@ -34,7 +36,7 @@ export function entriesOf(listing, proposed) {
   const there = listing?.entries ?? [];
   const names = new Set(there.map((entry) => entry.name));
   const fresh = listing?.more ? [] : [...(proposed ?? [])].filter(([name]) => !names.has(name));
-  return [...there, ...fresh.map(([name, kind]) => ({ name, kind, isProposed: true }))].sort(order);
+  return [...there, ...fresh.map(([name, kind]) => ({ name, kind }))].sort(order);
 }
 
 /**
@@ -52,7 +54,8 @@ export function rowsOf({ folders, open, waits }) {
     entries.forEach((entry, place) => {
       const path = join(folder, entry.name);
       const isOpen = entry.kind === "directory" && open.has(path);
-      rows.push({ ...entry, key: path, path, level, isOpen, place: place + 1, size: entries.length });
+      const isProposed = waits.files.get(path)?.base_file_hash === NONE;
+      rows.push({ ...entry, key: path, path, level, isOpen, isProposed, place: place + 1, size: entries.length });
       if (isOpen) walk(path, level + 1);
     });
     if (listing?.more) say("more", "There are more. Find a file by its name.");

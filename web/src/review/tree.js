@@ -4,7 +4,7 @@ import { fill, h, icon, set } from "../dom.js";
 import { plural, reveal } from "../format.js";
 import { kept } from "../kept.js";
 import { findFile } from "./finder.js";
-import { foldersOf, rowsOf, step, typed, waiting } from "./rows.js";
+import { foldersOf, join, rowsOf, step, typed, waiting } from "./rows.js";
 import { Windowed } from "./windowed.js";
 
 const ROW = 28; // px, until it is measured
@@ -59,7 +59,7 @@ export class Tree {
     else this.wantsFocus = true;
   }
 
-  #isInSight = (folder) => foldersOf(`${folder}/x`).every((each) => this.open.has(each));
+  #isInSight = (folder) => foldersOf(join(folder, "x")).every((each) => this.open.has(each));
 
   // -- what is known --------------------------------------------------------------------------------
 
