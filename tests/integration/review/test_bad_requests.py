@@ -100,10 +100,14 @@ def test_a_path_that_is_none_of_the_project_is_refused_by_every_endpoint(case: C
 
 
 @pytest.mark.parametrize("path", NO_FILE)
-def test_what_is_no_file_is_not_edited(case: Case, path: str) -> None:
-    assert case.refused("GET", "/file", None, file_path=path) == (422, NO_FILE[path])
-    edit = {"file_path": path, "rev": 0, "splices": [SPLICE]}
-    assert case.refused("POST", "/edit", edit) == (422, NO_FILE[path])
+def test_what_is_no_file_is_not_edited_decided_or_saved(case: Case, path: str) -> None:
+    whole = {"file_path": path, "rev": 0}
+    for endpoint, body in (
+        ("/edit", whole | {"splices": [SPLICE]}),
+        ("/decide", whole | {"action": "accept_all_file"}),
+        ("/save", {"files": [{"file_path": path}, {"file_path": "a.md"}]}),
+    ):
+        assert case.refused("POST", endpoint, body) == (422, NO_FILE[path]), endpoint
 
 
 def splice(start: Any, size: Any, text: Any = "x\n") -> dict[str, Any]:

@@ -73,17 +73,3 @@ def test_every_answer_says_what_the_file_is(tmp_path: Path) -> None:
         assert (file["kind"], file["size"]) == ("text", 15)
         file = at.post("/undo", file_path="b.md", rev=file["rev"])
         assert (file["kind"], file["size"]) == ("text", 15)
-
-
-def test_a_directory_is_not_saved_decided_or_edited(tmp_path: Path) -> None:
-    with review(tmp_path) as at:
-        whole = {"file_path": "folder", "rev": 0}
-        splice = {"start_line": 1, "delete_lines": 0, "new_text": "x\n"}
-        requests = {
-            "/save": {"files": [{"file_path": "b.md"}, {"file_path": "folder"}]},
-            "/decide": whole | {"action": "accept_all_file"},
-            "/edit": whole | {"splices": [splice]},
-        }
-        for path, body in requests.items():
-            status, answer = at.ask("POST", path, body)
-            assert (status, answer["error"]["code"]) == (422, "not_a_file"), path
