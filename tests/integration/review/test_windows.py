@@ -8,8 +8,10 @@ from typing import Any
 
 from websockets.sync.client import connect
 
-from tests.integration.review.served_review import Review, hunk_ids, review
+from mock_llm_server import running
+from tests.integration.review.served_review import Review, hunk_ids, review, served_review
 from tests.served import Page, wait_until
+from tests.support import Newel, bash, scenario
 
 
 def told(page: Page, path: str) -> None:
@@ -85,3 +87,12 @@ def test_what_waits_is_told_with_the_sessions_that_it_is_of(tmp_path: Path) -> N
         job = at.settled(at.start("Translate"))
         files = at.get("/pending")["files"]
         assert [file["session_ids"] for file in files] == [[job["session_id"]]] * 2
+
+
+def test_what_an_agent_does_to_files_is_told_as_it_happens(tmp_path: Path) -> None:
+    script = scenario("Make it", bash("mkdir made; echo one > made/it.md"), {"content": "Made."})
+    with running(script, strict=True) as model:
+        newel = Newel(tmp_path, model)
+        with served_review(newel) as at, at.server.page() as page:
+            at.server.chat("Make it")
+            told(page, "made/it.md")
