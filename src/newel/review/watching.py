@@ -77,7 +77,8 @@ class Watch:
                 newest = connection.execute("SELECT coalesce(max(n), 0) FROM entries").fetchone()[0]
                 version = connection.execute("PRAGMA data_version").fetchone()[0]
                 rows = connection.execute(
-                    "SELECT DISTINCT path FROM entries WHERE n > ? LIMIT ?", (last, MOST_PATHS + 1)
+                    "SELECT DISTINCT path FROM entries NOT INDEXED WHERE n > ? LIMIT ?",
+                    (last, MOST_PATHS + 1),
                 )
                 paths = [row[0] for row in rows]
             finally:
