@@ -1,7 +1,7 @@
 // The checkpoints: what ran, when, and what it changed, with the way back.
 
 import { fill, h, icon, say, set } from "../dom.js";
-import { moment, plural, reveal } from "../format.js";
+import { plural, reveal } from "../format.js";
 import { patchView } from "./patchview.js";
 import { openRollback } from "./rollback.js";
 
@@ -13,6 +13,17 @@ const LISTED = 100; // files of a run that are listed at once
 /** Whose a checkpoint is, in a word. */
 export const kindOf = ({ job_id: run, session_id: session }) =>
   run.startsWith("rollback_") ? "Undo" : session.startsWith("sess_") ? "Review job" : "Run";
+
+/** A moment of the past, in ms since 1970: "10:42", "yesterday 18:03", "12 Mar 18:03", "12 Mar 2024". */
+export function when(time, now = Date.now()) {
+  const [date, today] = [new Date(time), new Date(now)];
+  const yesterday = new Date(today.getFullYear(), today.getMonth(), today.getDate() - 1);
+  const clock = date.toLocaleTimeString("en", { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+  if (date.toDateString() === today.toDateString()) return clock;
+  if (date.toDateString() === yesterday.toDateString()) return `yesterday ${clock}`;
+  const day = `${date.getDate()} ${date.toLocaleDateString("en", { month: "short" })}`;
+  return date.getFullYear() === today.getFullYear() ? `${day} ${clock}` : `${day} ${date.getFullYear()}`;
+}
 
 export class Timeline {
   constructor({ api, review, announce, compare, openFile }) {
@@ -82,16 +93,19 @@ export class Timeline {
     this.more.hidden = checkpoints.length < this.limit || this.limit >= MOST;
     const old = this.rows;
     this.rows = new Map(checkpoints.map((each) => {
-      const key = JSON.stringify(each);
+      const hunks = each.files.map((file) => file.hunks.map((hunk) => hunk.hunk_id));
+      const key = JSON.stringify([each.title, each.affected_files, hunks]); // a decision changes nothing of what a run did
       const known = old.get(each.checkpoint_id);
       return [each.checkpoint_id, known?.key === key ? known : { key, el: this.#row(each) }];
     }));
     const wanted = [...this.rows.values()].map(({ el }) => el);
     const isSame = wanted.length === this.list.children.length && wanted.every((el, index) => el === this.list.children[index]);
     if (isSame) return;
-    const focused = this.list.contains(document.activeElement) ? document.activeElement.closest("li")?.dataset.id : null;
+    const focused = this.list.contains(document.activeElement) ? document.activeElement : null;
+    const id = focused?.closest("li").dataset.id;
     fill(this.list, ...wanted);
-    if (focused) this.rows.get(focused)?.el.querySelector("button").focus();
+    if (focused?.isConnected) focused.focus();
+    else if (focused) this.rows.get(id)?.el.querySelector("button").focus();
   }
 
   // -- a run ----------------------------------------------------------------------------------------
@@ -112,7 +126,7 @@ export class Timeline {
       type: "button", class: "quiet timeline-head", "aria-expanded": "false", "aria-controls": `run-${id}`,
       onclick: () => unfold(body.hidden),
     },
-    mark, h("time", { datetime: created, title: new Date(created).toLocaleString() }, moment(Date.parse(created) / 1_000)),
+    mark, h("time", { datetime: created, title: new Date(created).toLocaleString() }, when(Date.parse(created))),
     h("span", { class: "timeline-title" }, reveal(title) || "A run without words"),
     h("span", { class: "dim" }, `${kindOf(checkpoint)} · ${plural(files.length, "file")}`));
     const el = h("li", { "data-id": id }, button, body);
