@@ -13,10 +13,13 @@ import { editorKeys, pageKey } from "./editor-keys.js";
 import { createEditor } from "./editor-setup.js";
 import { EditorSync } from "./editor-sync.js";
 import { decorationsOf, setHunks } from "./hunks.js";
-import { isPiece, placeOf, stateOf, tally } from "./hunks-patch.js";
+import { placeOf, stateOf, tally } from "./hunks-patch.js";
 
 const fromElsewhere = Annotation.define();
-const EMPTY = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"; // of no bytes
+const NO_TEXT = {
+  binary: "is no UTF-8 text, and cannot be shown here", too_large: "is larger than 2 MiB, and is not shown here",
+  directory: "is a folder", special: "is no regular file",
+};
 
 export class FileEditor {
   /** A view of the page: {el, load(), shown(), hidden(), focus(), destroy()}; `announce(text)` speaks to a screen reader. */
@@ -26,6 +29,10 @@ export class FileEditor {
     this.readers = new Set();
     this.opened = new Set(); // ids of the hunks whose text is unfolded
     this.current = null; // the id of the hunk that keys are about
+    this.gutter = { // what stands above a hunk is as wide as what is seen of the text beside it
+      read: (view) => view.dom.querySelector(".cm-gutters").offsetWidth,
+      write: (width) => this.el.style.setProperty("--gutter", `${width}px`),
+    };
     this.onKey = (event) => pageKey(event, this);
   }
 
@@ -58,7 +65,9 @@ export class FileEditor {
   destroy() {
     this.isOver = true;
     this.hidden();
-    this.#close();
+    this.release?.();
+    this.end?.();
+    this.#stopEditing();
   }
 
   /** Whether something is typed and not sent, or decided and not saved. */
@@ -138,14 +147,20 @@ export class FileEditor {
   }
 
   #open(view) {
-    const isOne = view.content === "" && view.hunks.length === 0 && ![EMPTY, "none"].includes(view.base_file_hash);
-    if (isOne || isPiece(view)) {
-      this.#say(`${this.path} is no UTF-8 text, or larger than 2 MiB. It is reviewed as one piece, in the review beside.`);
-    } else {
-      this.#edit(view);
-    }
     this.release = this.review.hold(this.path);
     this.end = this.review.subscribe((state) => this.#heard(state));
+    this.#show(view);
+  }
+
+  /** A file whose text can be edited, or words on what it is instead. */
+  #show(view) {
+    const isText = !NO_TEXT[view.kind];
+    if (isText && !this.sync) this.#edit(view);
+    else if (!isText && !this.sync?.isTyped) {
+      this.#stopEditing();
+      const waits = view.hunks.length > 0 ? " What is proposed for it is decided as a whole, in the review beside." : "";
+      this.#say(`${this.path} ${NO_TEXT[view.kind]}.${waits}`);
+    }
   }
 
   #edit(view) {
@@ -181,17 +196,17 @@ export class FileEditor {
     if (this.wanted) this.reveal(this.wanted);
   }
 
-  #close() {
-    this.release?.();
-    this.end?.();
-    this.sync?.send();
+  #stopEditing() {
     this.sync?.end();
     this.view?.destroy();
+    this.sync = this.deciding = this.bar = this.view = null;
   }
 
   #heard({ files, isUp }) {
     const view = files[this.path];
-    if (view && this.sync) this.sync.heard(view);
+    if (view) this.#show(view);
+    if (!this.sync) return;
+    if (view) this.sync.heard(view);
     if (isUp !== this.isUp) this.#draw();
     else this.#state();
     if (this.wanted) this.reveal(this.wanted);
@@ -201,6 +216,7 @@ export class FileEditor {
     const isOurs = update.transactions.some((each) => each.annotation(fromElsewhere));
     if (update.docChanged && !isOurs) this.sync.typed(update.changes);
     else if (update.selectionSet) this.#state();
+    if (update.geometryChanged) this.view?.requestMeasure(this.gutter);
   }
 
   #takeText(changes) {
@@ -214,7 +230,7 @@ export class FileEditor {
   }
 
   #draw() {
-    if (!this.view || this.isOver) return;
+    if (!this.view) return;
     this.view.dispatch({ effects: setHunks.of(this.#decorations()), annotations: fromElsewhere.of(true) });
     this.#state();
   }
@@ -251,6 +267,7 @@ export class FileEditor {
   }
 
   #goTo(hunk, { isQuiet = false } = {}) {
+    if (!this.view) return;
     this.current = hunk.hunk_id;
     this.#draw();
     this.#scrollTo(this.#placeIn(hunk));

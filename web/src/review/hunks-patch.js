@@ -12,9 +12,6 @@ export function linesOf(hunk) {
   return known.get(hunk);
 }
 
-/** Whether a file, or what is proposed for it, is kept as one piece: it is no text, or a very long one. */
-export const isPiece = ({ hunks }) => hunks.some(({ patch }) => /^[-+ ]\0sha256:/m.test(patch));
-
 /** "line 41", "lines 41–43", "before line 41" for one that has no line of its own. */
 export function placeOf({ start_line: start, end_line: end }) {
   if (end < start) return `before line ${start}`;
