@@ -38,7 +38,7 @@ export class ContextRows {
           h("button", { type: "button", onclick: () => this.#addSelection() }, "Add selection"),
           h("button", { type: "button", onclick: () => this.#addFile() }, "Add file"))),
       this.list, this.note);
-    addEventListener("storage", () => this.session !== null && this.#load()); // another window has other rows
+    addEventListener("storage", () => kept.get(KEY)?.session === this.session && this.#load([])); // another window has others
     this.#show();
   }
 
@@ -52,7 +52,7 @@ export class ContextRows {
     else this.#load(session?.context_rows ?? []);
   }
 
-  #load(others = this.rows) {
+  #load(others) {
     const known = kept.get(KEY);
     const pinned = (known?.rows ?? []).filter((row) => row.isPinned);
     this.rows = known?.session === this.session ? known.rows : pinned.reduce(withRow, others);

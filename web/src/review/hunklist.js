@@ -19,7 +19,7 @@ export class HunkList {
     this.folds = new Map(); // path → whether the user unfolded or folded it
     this.shown = AT_ONCE;
     const button = (words, act, props = {}) => h("button", { type: "button", onclick: act, ...props }, words);
-    this.title = h("span", {}, "To review");
+    this.title = h("span", { tabindex: "-1" }, "To review");
     this.accept = button("Accept all", () => this.#allFiles("accept"));
     this.reject = button("Reject all", () => this.#allFiles("reject"));
     this.save = button("Save accepted", () => this.saveAccepted(), { class: "primary", title: "Write what is accepted to the files (Ctrl+S)" });
@@ -76,7 +76,7 @@ export class HunkList {
       row.update({ file, view: views[path], isUp, isBusy });
       if (this.list.children[index] !== row.el) this.list.insertBefore(row.el, this.list.children[index] ?? null);
     }
-    if (hadFocus && !this.list.contains(document.activeElement)) this.#items()[0]?.focus();
+    if (hadFocus && !this.list.contains(document.activeElement)) (this.#items()[0] ?? this.title).focus();
   }
 
   #row(path) {
@@ -168,12 +168,6 @@ export class HunkList {
   // -- the keyboard -----------------------------------------------------------------------------------
 
   #items = () => [...this.list.querySelectorAll("[data-item]")].filter((each) => each.offsetParent !== null);
-
-  focus() {
-    const item = this.#items()[0];
-    item?.focus();
-    return item !== undefined;
-  }
 
   #key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;

@@ -103,7 +103,7 @@ export function statusWords(job, left = 0) {
 export class JobCard {
   /** `actions`: cancel(), rerun(), again(), end(). */
   constructor(actions) {
-    this.state = h("strong", { class: "job-state" });
+    this.state = h("strong", { class: "job-state", tabindex: "-1" });
     this.time = h("span", { class: "aside" });
     this.words = h("p", { class: "words", hidden: true });
     const button = (words, act, props = {}) => h("button", { type: "button", hidden: true, onclick: act, ...props }, words);
@@ -143,6 +143,10 @@ export class JobCard {
     this.buttons.end.hidden = !isOver;
     for (const each of Object.values(this.buttons)) each.disabled = !isUp || isBusy;
     this.#steps(job);
+  }
+
+  focus() {
+    this.state.focus();
   }
 
   #time(job) {

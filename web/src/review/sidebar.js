@@ -60,7 +60,9 @@ export class Sidebar {
     const { isUp, pending } = state;
     const question = job?.question ?? null;
     const isUnderWay = job !== null && isLive(job.status);
+    const wasIn = this.clarify.el.contains(document.activeElement);
     this.clarify.update({ question, isUp });
+    if (wasIn && question === null) this.job.focus();
     this.job.update({ job, files: pending, isUp, isBusy });
     this.hunks.update(state);
     if (session !== undefined) this.context.update(session);

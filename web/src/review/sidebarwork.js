@@ -119,12 +119,14 @@ export class Work {
   /** The job that matters: the last one, or, while that waits for its turn, the one before it that is under way. */
   async #current(session) {
     const ids = [...new Set((session?.chat ?? []).map((entry) => entry.job_id))];
-    for (let index = ids.length - 1; index > 0; index -= 1) {
-      const { status } = await this.api.events(ids[index], 0, { limit: 1 });
-      if (status === "queued") continue;
-      return isLive(status) ? ids[index] : ids[Math.min(index + 1, ids.length - 1)];
+    let current = ids.at(-1) ?? null;
+    for (const id of ids.reverse()) {
+      const { status } = await this.api.events(id, 0, { limit: 1 });
+      if (!isLive(status)) break;
+      current = id;
+      if (status !== "queued") break;
     }
-    return ids[0] ?? null;
+    return current;
   }
 
   /** Read a job's events until it has ended, or another job is followed. */
