@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Iterable, Sequence
@@ -10,6 +11,7 @@ from typing import Final
 import anyio
 import anyio.to_thread
 
+from newel.agent.errors import WorkspaceError
 from newel.jobs.review.overview import Waiting
 from newel.jobs.review.payloads import EntryState, FolderEntry, FolderView, FoundFiles, PendingFile
 from newel.review.paths import checked_path
@@ -64,13 +66,12 @@ class Browser:
         )
         entries: list[FolderEntry] = []
         for name, kind in shown:
-            info = await self._workspace.stat(f"{where}/{name}") if kind == "file" else None
             part = inside.get(name)
             entries.append(
                 FolderEntry(
                     name=name,
                     kind="directory" if kind == "directory" else "file",
-                    size=info.size if info else None,
+                    size=await self._size(f"{where}/{name}") if kind == "file" else None,
                     state=part.state if part else "none",
                     waits=part.waits if part else 0,
                     ignored=name in ignored,
@@ -78,6 +79,13 @@ class Browser:
             )
         is_cut = len(names) > limit or len(found) == MOST_NAMES
         return FolderView(folder=folder, entries=tuple(entries), more=is_cut)
+
+    async def _size(self, path: str) -> int | None:
+        """None for a file that is not there, or that nobody may look at."""
+        with contextlib.suppress(WorkspaceError):
+            info = await self._workspace.stat(path)
+            return info.size if info else None
+        return None
 
     # -- names --------------------------------------------------------------------------------------
 
