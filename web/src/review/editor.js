@@ -137,7 +137,7 @@ export class FileEditor {
   fold(hunk) {
     if (!this.opened.delete(hunk.hunk_id)) this.opened.add(hunk.hunk_id);
     this.#draw();
-    this.#focusHunk(hunk);
+    this.#focusHunk(hunk, "[aria-expanded]");
   }
 
   // -- within -----------------------------------------------------------------------------------------
@@ -286,8 +286,8 @@ export class FileEditor {
     this.view.dispatch({ selection: { anchor: place }, effects: EditorView.scrollIntoView(place, { y: "center" }), annotations: fromElsewhere.of(true) });
   }
 
-  #focusHunk(hunk) {
+  #focusHunk(hunk, selector = "button:not(:disabled)") {
     const bar = [...this.el.querySelectorAll(".inline-hunk")].find((each) => each.dataset.hunk === hunk.hunk_id);
-    bar?.querySelector("button:not(:disabled)")?.focus({ preventScroll: true });
+    bar?.querySelector(selector)?.focus({ preventScroll: true });
   }
 }
