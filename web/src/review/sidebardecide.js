@@ -48,7 +48,8 @@ export class Decisions {
   }
 
   async #decide(path, hunk, action, mine = null) {
-    let view = this.review.get().files[path] ?? (await this.api.file(path));
+    const known = this.review.get().files[path];
+    let view = known?.hunks && !known.problem ? known : await this.api.file(path);
     for (let isLast = false; ; isLast = true) {
       const now = view.hunks.find((each) => each.hunk_id === hunk.hunk_id);
       if (now && now.state === STATES[action] && !mine) return this.review.take(view);

@@ -45,6 +45,7 @@ export class FileRow {
     this.el.row = this;
     this.rows = new Map(); // by hunk id
     this.shown = AT_ONCE;
+    this.problem = "";
   }
 
   /** `file` as in the list of what waits, `view` its FileView or undefined. */
@@ -55,7 +56,11 @@ export class FileRow {
     set(this.el, "data-conflict", file.conflicts > 0);
     this.accept.disabled = !isUp || isBusy || file.pending - file.conflicts <= 0;
     this.reject.disabled = !isUp || isBusy || file.pending === 0;
-    if (!this.isUnfolded || !view) return;
+    if (!this.isUnfolded) return;
+    const problem = view?.problem ?? ""; // why it could not be read just now
+    if (problem !== this.problem) this.say(problem);
+    this.problem = problem;
+    if (!view?.hunks) return;
     if (view !== this.view) say(this.lines, lineWords(view.hunks.filter((hunk) => hunk.state !== "applied" && hunk.state !== "rejected")));
     this.view = view;
     this.#hunks();
@@ -65,7 +70,7 @@ export class FileRow {
     if (isOpen === this.isUnfolded) return;
     this.isUnfolded = isOpen;
     this.body.hidden = !isOpen;
-    set(this.head, "aria-expanded", isOpen);
+    set(this.head, "aria-expanded", String(isOpen));
     if (isOpen) this.release = this.review.hold(this.path);
     else this.release?.();
     if (byHand) this.actions.toggled(this.path, isOpen);
