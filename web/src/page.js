@@ -174,7 +174,8 @@ export class Page {
 
   /** The tabs of the server, and behind them the files and other places that are open here. */
   #all() {
-    return [...this.store.get().tabs, ...this.shell.tabs()];
+    const tabs = this.store.get().tabs.map((tab) => ({ ...tab, waits: this.shell.waiting(tab.session) }));
+    return [...tabs, ...this.shell.tabs()];
   }
 
   /** The tab to show: the chosen one, or, if that is gone, the one that stands nearest to its place. */
@@ -247,7 +248,8 @@ export class Page {
     const toolsOpen = !this.tools.el.hidden;
     const { tabs, servers, stopping, hello } = state;
     const isPlace = this.shell.has(tab?.id);
-    const seen = [isPlace ? tab.id : tab, JSON.stringify(this.shell.tabs()), tabs, servers, stopping, hello, toolsOpen, document.hidden, asks.map((each) => each.id).join()];
+    const marks = JSON.stringify(this.#all().map(({ id, title, isDirty, waits }) => [id, title, isDirty, waits]));
+    const seen = [tab?.id, tab?.activity, tab?.model, marks, tabs, servers, stopping, hello, toolsOpen, document.hidden, asks.map((each) => each.id).join()];
     if (this.outside?.every((each, index) => each === seen[index])) return;
     this.outside = seen;
     if (tab && !isPlace && !document.hidden) this.#seen(tab);

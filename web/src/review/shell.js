@@ -117,6 +117,12 @@ export class Shell {
     }));
   }
 
+  /** How many hunks wait in the files that a conversation's runs have changed. */
+  waiting(session) {
+    const files = (this.review.get().pending ?? []).filter((file) => file.session_ids.includes(session));
+    return files.reduce((sum, file) => sum + file.pending, 0);
+  }
+
   open(id) {
     if (!this.has(id)) this.#keep([...this.places, id]);
     if (!WIDE.matches) this.toggle(this.sheet ?? "files", false);
