@@ -140,13 +140,15 @@ export class HunkList {
     this.review.touch();
   }
 
-  /** Write what is accepted to the files. */
+  /** Write what is accepted to the files: as the server has it now, what was decided just before too. */
   async saveAccepted() {
-    const files = this.files.filter((file) => file.accepted > 0).map(({ file_path: path, rev }) => ({ path, rev }));
-    if (files.length === 0 || this.isBusy) return;
+    if (this.isBusy) return;
     this.#busy(true);
     fill(this.problem);
     try {
+      const accepted = (await this.api.pending()).filter((file) => file.accepted > 0);
+      const files = accepted.map(({ file_path: path, rev }) => ({ path, rev }));
+      if (files.length === 0) return this.announce("Nothing is accepted that is not saved.");
       const { saved_files: saved } = await this.api.save(files);
       const hunks = saved.reduce((sum, file) => sum + file.saved_hunks, 0);
       this.announce(`Saved ${plural(hunks, "hunk")} in ${plural(saved.length, "file")}.`);
@@ -154,9 +156,10 @@ export class HunkList {
       const again = error.code === "stale_revision" ? " Look at what changed, and save again." : "";
       fill(this.problem, icon("warn"), error.message + again);
       this.announce(error.message);
+    } finally {
+      this.#busy(false);
+      this.review.touch();
     }
-    this.#busy(false);
-    this.review.touch();
   }
 
   #busy(isBusy) {
