@@ -121,6 +121,7 @@ def test_a_tab_that_is_closed_in_one_window_is_closed_in_the_other(workbench: Ma
     open_agent(one, "Wait long")
     one.get_by_role("button", name="Start", exact=True).click()
     other = bench.page()
+    expect(other.get_by_role("tab")).to_have_count(2)
     other.keyboard.press("Alt+2")
     expect(other.locator(".agent-bar .badge")).to_have_text("Running")
     one.keyboard.press("Alt+w")

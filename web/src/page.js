@@ -249,7 +249,7 @@ export class Page {
     const { tabs, servers, stopping, hello } = state;
     const isPlace = this.shell.has(tab?.id);
     const marks = JSON.stringify(this.#all().map(({ id, title, isDirty, waits }) => [id, title, isDirty, waits]));
-    const seen = [tab?.id, tab?.activity, tab?.model, marks, tabs, servers, stopping, hello, toolsOpen, document.hidden, asks.map((each) => each.id).join()];
+    const seen = [tab?.id, this.shell.question, tab?.activity, tab?.model, marks, tabs, servers, stopping, hello, toolsOpen, document.hidden, asks.map((each) => each.id).join()];
     if (this.outside?.every((each, index) => each === seen[index])) return;
     this.outside = seen;
     if (tab && !isPlace && !document.hidden) this.#seen(tab);
@@ -329,7 +329,8 @@ export class Page {
     const elsewhere = waiting.filter((each) => each.id !== tab?.id);
     const name = tab ? `${plain(tab.title)} · newel` : "newel";
     const running = tab && isBusy(tab) ? "… " : "";
-    document.title = waiting.length ? `${plural(waiting.length, "question")} · ${name}` : running + name;
+    const questions = waiting.length + (this.shell.question ? 1 : 0);
+    document.title = questions ? `${plural(questions, "question")} · ${name}` : running + name;
     this.asks.hidden = elsewhere.length === 0;
     const key = elsewhere.map((each) => each.id + each.title).join();
     if (key === this.asked) return;

@@ -31,7 +31,7 @@ export const showKeys = () =>
     kind: "keys",
     build: (close) => [
       dialogHead("Keyboard", close),
-      h("dl", {}, ...KEYS.map(([keys, words]) => h("div", {}, h("dt", {}, h("kbd", {}, keys)), h("dd", {}, words)))),
+      h("dl", { tabindex: "0" }, ...KEYS.map(([keys, words]) => h("div", {}, h("dt", {}, h("kbd", {}, keys)), h("dd", {}, words)))),
     ],
   });
 

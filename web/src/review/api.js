@@ -69,7 +69,10 @@ export class ReviewApi {
     for (let left = again ? TRIES : 1, wait = FIRST_WAIT; ; left -= 1, wait *= 2) {
       try {
         const answer = await fetch(url, { ...init, signal });
-        const body = await answer.json();
+        const body = await answer.json().catch((error) => {
+          if (answer.ok) throw error; // it was cut off
+          return {};
+        });
         this.#link(true);
         if (answer.ok) return body;
         throw new ApiError(answer.status, body.error?.code ?? "unknown", body.error?.message ?? `The server answered ${answer.status}.`);

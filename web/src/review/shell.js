@@ -20,6 +20,7 @@ export class Shell {
   /** `show(id)` shows a tab or a place, `changed()` says that the row of tabs is another one. */
   constructor({ show, changed }) {
     Object.assign(this, { show, changed });
+    this.question = ""; // what a review's agent waits to be told
     this.places = (kept.get("places") ?? []).filter((id) => placeOf(id));
     this.views = new Map(); // by the place's id
     this.live = h("p", { class: "sr-only", role: "status" });
@@ -31,6 +32,10 @@ export class Shell {
     parts.compare = (checkpoint, path) => this.open(compareId(checkpoint, path));
     parts.open = (id) => this.open(id);
     parts.selection = () => this.selection();
+    parts.asked = (words) => {
+      this.question = words;
+      this.changed();
+    };
     this.parts = parts;
     this.tree = new Tree(parts);
     this.sidebar = new Sidebar(parts);
@@ -52,12 +57,12 @@ export class Shell {
 
   #column(name, title, content) {
     const close = iconButton("close", `Close ${title.toLowerCase()}`, () => this.toggle(name, false));
-    return h("aside", { class: `column column-${name}`, id: `column-${name}`, "aria-label": title },
-      h("div", { class: "column-head" }, h("h2", {}, title), close), content);
+    return h("aside", { class: `side side-${name}`, id: `side-${name}`, "aria-label": title },
+      h("div", { class: "side-head" }, h("h2", {}, title), close), content);
   }
 
   #toggle(name, words) {
-    return h("button", { type: "button", "aria-controls": `column-${name}`, onclick: () => this.toggle(name) }, words);
+    return h("button", { type: "button", "aria-controls": `side-${name}`, onclick: () => this.toggle(name) }, words);
   }
 
   get #open() {

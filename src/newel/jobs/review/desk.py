@@ -153,7 +153,7 @@ class ReviewDesk:
     async def sessions(self) -> list[SessionSummary]:
         """All sessions, the latest first."""
         found: list[SessionSummary] = []
-        for session in reversed(self._store.sessions.values()):
+        for session in reversed(list(self._store.sessions.values())):
             jobs = await find_jobs(self._bench.engine, session.id)
             live = await self._known(job for job in jobs if job.state not in FINAL)
             found.append(session_summary(session, jobs, live))
