@@ -149,7 +149,7 @@ def test_contracts_verdicts_acceptance_and_notices_are_text(workbench: Make) -> 
     page.get_by_role("button", name="Start", exact=True).click()
     expect(page.locator(".agent-bar .badge")).to_have_text("Completed")
     expect(page.get_by_text("cannot be written")).to_contain_text("<img src=x")
-    for summary in page.locator("summary").all():
+    for summary in page.get_by_role("tabpanel").locator("summary").all():
         summary.click()
     page.get_by_role("button", name="bash cat probes").click()
     assert is_inert(page)

@@ -93,6 +93,10 @@ def describe_plan(plan: Plan) -> str:
     """What a rollback would change, and what it leaves alone."""
     lines = [shortened("".join(file.patch for file in plan.files)).rstrip("\n")] if plan.files else []
     if plan.files:
+        if plan.mode == "hard_all":
+            lines.append(
+                "Whatever was changed in these files since goes, your own edits too; an undo brings it back."
+            )
         lines.append(f"{plural(len(plan.files), 'file')} would change:")
         lines += [f"  {one_line(file.path)}" for file in plan.files]
     return "\n".join([*lines, *_left_alone(plan)])
