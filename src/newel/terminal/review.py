@@ -28,6 +28,10 @@ LISTED = 10
 
 SHOWN = 100_000
 """Characters of a diff that are shown."""
+SHOWN_BETWEEN = 2_000
+"""The same of a run in a conversation, which goes on below it."""
+ROWS = 20
+"""Files of a run that are listed."""
 
 NOTHING = "Nothing that an agent did to files has been recorded here."
 OFF = "Recording is off ([review] record = false in config.toml): what agents change from now on cannot be taken back."
@@ -52,15 +56,15 @@ def list_checkpoints(checkpoints: Sequence[Checkpoint]) -> str:
     return "\n".join(lines) or NOTHING
 
 
-def describe_runs(runs: Sequence[RunView], left_out: Sequence[str] = ()) -> str:
-    """Each run with its files, and below them what it did; at the end, what is not covered."""
+def describe_runs(runs: Sequence[RunView], left_out: Sequence[str] = (), *, shown: int = SHOWN) -> str:
+    """Each run with its files, and below them what it did, up to ``shown`` characters; at the end, what is not covered."""
     notes = [one_line(words, 400) for words in left_out]
-    return "\n".join([*map(_describe_run, runs), *notes]) or NOTHING
+    return "\n".join([*(_describe_run(run, shown) for run in runs), *notes]) or NOTHING
 
 
-async def describe_project(project: Project, limit: int, *, call: str = "newel ") -> str:
-    """What waits in a project, and its latest runs; ``call`` is what stands before the commands that it names. Raises
-    ``LedgerError``.
+async def describe_project(project: Project, limit: int, *, call: str = "newel ", shown: int = SHOWN) -> str:
+    """What waits in a project, and its latest runs; ``call`` is what stands before the commands that it names, ``shown`` how many
+    characters of a run's diff. Raises ``LedgerError``.
     """
     from newel.review.deciding import look, run_names
     from newel.review.runs import look_back
@@ -68,21 +72,23 @@ async def describe_project(project: Project, limit: int, *, call: str = "newel "
 
     runs = await anyio.to_thread.run_sync(run_names, project.ledger)
     waiting = describe_waiting(await look(project), runs, call)
-    told = describe_runs(await look_back(project, limit=limit), project.left_out)
+    told = describe_runs(await look_back(project, limit=limit), project.left_out, shown=shown)
     return "\n".join(part for part in (waiting, told) if part).rstrip("\n")
 
 
-def _describe_run(run: RunView) -> str:
-    width = max((len(one_line(file.file_path)) for file in run.files), default=0)
+def _describe_run(run: RunView, shown: int) -> str:
+    width = max((len(one_line(file.file_path)) for file in run.files[:ROWS]), default=0)
     lines = [run_line(run.checkpoint_id, run.created_at, run.title)]
-    for file in run.files:
+    for file in run.files[:ROWS]:
         facts = " · ".join(fact for fact in (changed_lines(file.patch), one_line(file.state, 400)) if fact)
         lines.append(f"  {one_line(file.file_path).ljust(width)}  {facts}".rstrip())
+    if len(run.files) > ROWS:
+        lines.append(f"  … {plural(len(run.files) - ROWS, 'more file')}")
     if not run.files:
         lines.append("  nothing is left of it")
     # What waits altogether stands above, hunk by hunk.
     patches = [file.patch for file in run.files if not _is_all_waiting(file)]
-    return "\n".join(lines) + "\n\n" + shortened("".join(patches))
+    return "\n".join(lines) + "\n\n" + shortened("".join(patches), shown)
 
 
 def _is_all_waiting(file: RunFile) -> bool:
@@ -111,11 +117,11 @@ def _left_alone(plan: Plan) -> list[str]:
     ]
 
 
-def shortened(diff: str) -> str:
+def shortened(diff: str, shown: int = SHOWN) -> str:
     """A diff, inert, and cut where it is too long to be read."""
-    if len(diff) <= SHOWN:
+    if len(diff) <= shown:
         return safe(diff)
-    return f"{safe(diff[:SHOWN])}\n… {len(diff) - SHOWN:,} more characters\n"
+    return f"{safe(diff[:shown])}\n… {len(diff) - shown:,} more characters\n"
 
 
 async def take_back(project: Project, plan: Plan, confirm: Confirm) -> list[Saved]:
@@ -161,7 +167,9 @@ def decided_for_the_model(outcome: Outcome) -> str:
 async def show_review(context: Context, _: str) -> None:
     """``/review``"""
     if project := await _project(context):
-        context.desk.renderer.note(await describe_project(project, LISTED, call="/"), "diff")
+        context.desk.renderer.note(
+            await describe_project(project, LISTED, call="/", shown=SHOWN_BETWEEN), "diff"
+        )
 
 
 async def decide(context: Context, _: str) -> None:
