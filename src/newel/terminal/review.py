@@ -118,7 +118,8 @@ def _left_alone(plan: Plan) -> list[str]:
 
 
 def shortened(diff: str, shown: int = SHOWN) -> str:
-    """A diff, inert, and cut where it is too long to be read."""
+    """A diff, inert, and cut where it is too long to be read: after ``shown`` characters, or lines of 40 on average."""
+    shown = min(shown, len("\n".join(diff[:shown].split("\n")[: shown // 40])))
     if len(diff) <= shown:
         return safe(diff)
     return f"{safe(diff[:shown])}\n… {len(diff) - shown:,} more characters\n"

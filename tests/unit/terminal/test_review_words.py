@@ -24,6 +24,7 @@ def test_a_run_over_hundreds_of_files_takes_little_room() -> None:
     assert shown.count("gen/") == ROWS
     assert f"{300 - ROWS} more files" in shown
     assert len(shown) < 4_000
+    assert shown.count("\n") < 80
     assert "more characters" in shown
 
 
