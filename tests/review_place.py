@@ -12,10 +12,12 @@ import anyio
 from newel.agent.messages import AssistantMessage, TextContent, ToolCall, new_id
 from newel.agent.ports import Model, ModelRequest, Provider, RunConfig
 from newel.agent.transform import Transformer
+from newel.jobs.engine import Engine
 from newel.jobs.review.bench import Bench
 from newel.jobs.review.desk import ReviewDesk
 from newel.jobs.review.limits import ReviewLimits
 from newel.jobs.review.payloads import JobView, RunRequest
+from newel.jobs.review.traced import TracedEngine, Traces
 from newel.jobs.sqlite import SqliteEngine, open_engine
 from newel.jobs.worker import Worker
 from newel.providers.scripted import Answer, Scripted
@@ -62,6 +64,7 @@ class Place:
         self._folder = folder
         self._limits = limits
         self.provider = provider
+        self.model = Model("mock-model")
         self.engine: SqliteEngine
         self.ledger: Ledger
         self.desk: ReviewDesk
@@ -73,16 +76,18 @@ class Place:
                 workspace = LocalWorkspace(str(self.root))
                 saver = Saver(ledger, workspace)
                 self.engine, self.ledger = engine, ledger
+                traces = self.new_traces(engine)
                 self.desk = await ReviewDesk.open(
                     Bench(
-                        engine=engine,
+                        engine=TracedEngine(engine, traces) if traces else engine,
                         ledger=ledger,
                         workspace=workspace,
                         saver=saver,
                         checkpoints=Checkpoints(ledger, saver),
                         provider=self.provider,
-                        config=RunConfig(model=Model("mock-model"), transform=Transformer()),
+                        config=RunConfig(model=self.model, transform=Transformer()),
                         limits=self._limits,
+                        traces=traces,
                     )
                 )
                 async with anyio.create_task_group() as tasks:
@@ -90,6 +95,10 @@ class Place:
                         tasks.start_soon(Worker(engine, self.desk.handlers, slots=4).run)
                     yield self.desk
                     tasks.cancel_scope.cancel()
+
+    def new_traces(self, engine: Engine) -> Traces | None:
+        """What the jobs leave traces in."""
+        return None
 
     def write(self, **files: str) -> None:
         for name, text in files.items():

@@ -19,7 +19,7 @@ from newel.providers.urls import without_secrets
 from newel.terminal.safe import safe
 
 if TYPE_CHECKING:
-    from newel.agent.ports import Emit, Model, Provider
+    from newel.agent.ports import Emit, Model, Policy, Provider, Tool
     from newel.app.workspaces import Workspaces
     from newel.mcp.questions import Elicit
     from newel.permissions.policy import Ask
@@ -213,7 +213,6 @@ def build_agent(
     from newel.context.compaction import Compactor
     from newel.context.instructions import describe, find_instructions
     from newel.context.templates import load as load_templates
-    from newel.permissions.policy import policy
     from newel.providers.windows import find_window
     from newel.session.coding_agent import CodingAgent
     from newel.tools import coding_tools
@@ -232,12 +231,7 @@ def build_agent(
         system_prompt=_system_prompt(manner, tools, instructions, places),
         tools=tools,
         thinking=settings.thinking,
-        policy=policy(
-            settings.approve,
-            ask=place.ask,
-            folder=str(settings.cwd),
-            reviewed=[tool.spec.name for tool in tools] if places.isolated else (),
-        ),
+        policy=_policy(settings, place.ask, tools if places.isolated else []),
         limits=settings.limits,
         compact=compactor,
     )
@@ -260,6 +254,13 @@ def build_agent(
         if each is not None:
             each.attend(agent)
     return agent
+
+
+def _policy(settings: Settings, ask: Ask | None, reviewed: list[Tool]) -> Policy:
+    from newel.permissions.policy import policy
+
+    names = [tool.spec.name for tool in reviewed]
+    return policy(settings.approve, ask=ask, folder=str(settings.cwd), reviewed=names)
 
 
 def _system_prompt(manner: str | None, tools: list[Any], instructions: list[Any], places: Workspaces) -> str:

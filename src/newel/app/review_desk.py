@@ -24,14 +24,18 @@ async def open_desk(
     from newel.agent.transform import Transformer
     from newel.jobs.review.bench import Bench
     from newel.jobs.review.desk import ReviewDesk
+    from newel.jobs.review.traced import TracedEngine, Traces
     from newel.workspace.local import LocalWorkspace
 
     project = (await crew.recorders.of(LocalWorkspace(str(settings.cwd)))).project
     provider = provider_name(settings.endpoint.base_url) if settings.endpoint else "local"
     model = model_describer(settings, provider)(crew.model)
+    traces = (
+        None if ephemeral else Traces(engine, settings.home / "traces", project.workspace.root, crew.secrets)
+    )
     return await ReviewDesk.open(
         Bench(
-            engine=engine,
+            engine=TracedEngine(engine, traces) if traces else engine,
             ledger=project.ledger,
             workspace=project.workspace,
             saver=project.saver,
@@ -39,7 +43,6 @@ async def open_desk(
             provider=crew.provider,
             config=RunConfig(model=model, transform=Transformer(), thinking=settings.thinking),
             limits=limits,
-            traces=None if ephemeral else settings.home / "traces",
-            secrets=crew.secrets,
+            traces=traces,
         )
     )

@@ -69,16 +69,16 @@ def copy_repository(top: str, copy: str, *, inside: str) -> bool:
     _share_objects(top, copy)
     refs = ask_git(top, "for-each-ref", "--format=create %(refname) %(objectname)") or b""
     index = ask_git(top, "ls-files", "--stage", "--full-name", "-z") or b""
-    ask_git(copy, "update-ref", "--stdin", given=refs)
+    done = [ask_git(copy, "update-ref", "--stdin", given=refs)]
     _set_head(top, copy)
     for pair in (ask_git(top, "config", "--local", "-z", "--get-regexp", _KEPT) or b"").split(b"\0")[:-1]:
         name, _, value = os.fsdecode(pair).partition("\n")
         ask_git(copy, "config", "--local", name, value)
-    ask_git(copy, "update-index", "-z", "--index-info", given=index)
+    done.append(ask_git(copy, "update-index", "-z", "--index-info", given=index))
     if inside:
         others = _paths_outside(index, os.fsencode(inside) + b"/")
-        ask_git(copy, "update-index", "--skip-worktree", "-z", "--stdin", given=others)
-    return True
+        done.append(ask_git(copy, "update-index", "--skip-worktree", "-z", "--stdin", given=others))
+    return None not in done
 
 
 _KEPT: Final = r"^(user\.|core\.(autocrlf|eol|filemode|ignorecase|excludesfile|symlinks))"

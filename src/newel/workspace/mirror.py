@@ -137,7 +137,9 @@ class Mirror:
         if self._top is not None and not self._has_repository:
             self._has_repository = True
             if not copy_repository(self._top, str(self._copied_top), inside=self._inside):
-                self._notices.append("Git could not make a repository of the copy: git does not work in it.")
+                self._notices.append(
+                    "Git could not make a repository of the copy like the project's: do not rely on git in it."
+                )
         self._cleared.clear()
         self._known |= dict.fromkeys(contents)
         found = self._found(stopped)

@@ -311,3 +311,15 @@ def test_a_copy_that_is_let_go_while_it_is_begun_leaves_nothing(project: Path, t
         )
         assert done.stderr == ""
     assert list((tmp_path / "copies").iterdir()) == []
+
+
+def test_a_repository_that_git_cannot_copy_whole_is_said(project: Path, mirrored: Open) -> None:
+    git(project, "init", "-q", "-b", "trunk")
+    (project / "a").write_text("one\n")
+    git(project, "add", ".")
+    git(project, "commit", "-q", "-m", "first")
+    (project / ".git" / "refs" / "heads" / "broken").write_text(f"{'1' * 40}\n")
+    mirror = mirrored()
+    update(mirror)
+    assert ["do not rely on git" in words for words in mirror.told()] == [True]
+    assert tree(mirror.root) == {"a": (0o644, b"one\n")}

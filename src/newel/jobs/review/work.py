@@ -172,7 +172,7 @@ class _Work:
     async def end(self, failure: str) -> Outcome:
         """Say what came of it. What was proposed before a failure is there to be reviewed."""
         journal = self.journal
-        if complaint := self.bench.complaint():
+        if self.bench.traces is not None and (complaint := self.bench.traces.complaint()):
             await journal.append(event("trace.failed", message=complaint))
         reviews = await anyio.to_thread.run_sync(
             reviews_of, self.bench.ledger, journal.job, list(journal.state.hashes)
