@@ -18,7 +18,7 @@ from typing import Final, Literal, NamedTuple
 import anyio.to_thread
 
 from newel.agent.errors import WorkspaceError
-from newel.review.decisions import Mine, accept, reject, reopen
+from newel.review.decisions import Mine, decided
 from newel.review.history import Kind
 from newel.review.ledger import (
     FileReview,
@@ -289,31 +289,18 @@ async def decide_hunks(
     """Decide on hunks of a file, in one change; ``later`` takes a decision back. Raises as ``reject`` does, and
     ``StaleRevision``.
     """
-
-    def make(now: FileReview) -> FileReview:
-        for name in ids:
-            now = _decided(now, name, verdict, mine)
-        return now
-
-    kind: Kind = "peel" if verdict == "reject" and mine == "peel" else _KINDS[verdict]
-    change = partial(project.ledger.change, review.path, kind, make, rev=review.rev, hunks=tuple(ids))
+    kind = _KINDS[verdict]
+    make = partial(decided, hunk_ids=ids, verdict=kind, mine=mine)
+    recorded: Kind = "peel" if kind == "reject" and mine == "peel" else kind
+    change = partial(project.ledger.change, review.path, recorded, make, rev=review.rev, hunks=tuple(ids))
     return (await anyio.to_thread.run_sync(change)).review
 
 
-_KINDS: Final[dict[str, Kind]] = {"keep": "accept", "reject": "reject", "later": "reopen"}
-
-
-def _decided(
-    review: FileReview, hunk_id: str, verdict: Verdict | Literal["later"], mine: Mine | None
-) -> FileReview:
-    hunk = review.hunk(hunk_id)
-    match verdict:
-        case "keep":
-            return review if hunk.state == "accepted" else accept(review, hunk_id)
-        case "reject":
-            return reject(review, hunk_id, mine if hunk.has_user_layer else None)
-        case "later":
-            return review if hunk.state == "pending" else reopen(review, hunk_id)
+_KINDS: Final[dict[str, Literal["accept", "reject", "reopen"]]] = {
+    "keep": "accept",
+    "reject": "reject",
+    "later": "reopen",
+}
 
 
 def kept_hunks(reviews: Sequence[FileReview]) -> dict[str, list[str]]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Collection
+from typing import Final, Literal
 
 import msgspec
 
 from newel.review.edits import tidied
-from newel.review.ledger import FileReview, Hunk, NeedsChoice, ReviewError
+from newel.review.ledger import FileReview, Hunk, HunkState, NeedsChoice, ReviewError
+
+Verdict = Literal["accept", "reject", "reopen", "peel"]
 
 Mine = Literal["peel", "base"]
 """What becomes of the user's own lines in a hunk that is rejected: only they go, or all of it."""
@@ -20,7 +22,7 @@ class NothingToPeel(ReviewError):
 
 def accept(review: FileReview, hunk_id: str) -> FileReview:
     """Keep a hunk, with the next save. Raises ``UnknownHunk``."""
-    return _changed(review, hunk_id, lambda hunk: (msgspec.structs.replace(hunk, state="accepted"),))
+    return decided(review, [hunk_id], "accept")
 
 
 def reject(review: FileReview, hunk_id: str, mine: Mine | None = None) -> FileReview:
@@ -28,40 +30,76 @@ def reject(review: FileReview, hunk_id: str, mine: Mine | None = None) -> FileRe
 
     Raises ``UnknownHunk``, and ``NeedsChoice`` if the user has written in it and ``mine`` does not say what to do.
     """
-    hunk = review.hunk(hunk_id)
-    if hunk.has_user_layer and mine is None:
-        raise NeedsChoice(
-            f"Hunk {hunk_id} of {review.path} has edits of your own: drop only those (peel), or all of it (base)."
-        )
-    if mine == "peel":
-        return peel(review, hunk_id)
-    return _changed(review, hunk_id, lambda hunk: (msgspec.structs.replace(hunk, state="rejected"),))
+    return decided(review, [hunk_id], "reject", mine)
 
 
 def reopen(review: FileReview, hunk_id: str) -> FileReview:
     """Take a decision back. Raises ``UnknownHunk``."""
-    return _changed(review, hunk_id, lambda hunk: (msgspec.structs.replace(hunk, state="pending"),))
+    return decided(review, [hunk_id], "reopen")
 
 
 def peel(review: FileReview, hunk_id: str) -> FileReview:
     """Drop the user's own lines on top of a hunk; what the agent proposed is pending again. Raises ``UnknownHunk`` and
     ``NothingToPeel``.
     """
-    if review.hunk(hunk_id).top.origin != "user":
-        raise NothingToPeel(f"Hunk {hunk_id} of {review.path} has no lines of your own on top.")
-
-    def peeled(hunk: Hunk) -> tuple[Hunk, ...]:
-        layers = hunk.layers
-        while layers and layers[-1].origin == "user":
-            layers = layers[:-1]
-        if not layers:
-            return ()
-        return tidied(review.base, msgspec.structs.replace(hunk, layers=layers, state="pending"))
-
-    return _changed(review, hunk_id, peeled)
+    return decided(review, [hunk_id], "peel")
 
 
-def _changed(review: FileReview, hunk_id: str, change: Callable[[Hunk], tuple[Hunk, ...]]) -> FileReview:
-    review.hunk(hunk_id)
-    hunks = [new for hunk in review.hunks for new in (change(hunk) if hunk.id == hunk_id else (hunk,))]
+def decided(
+    review: FileReview, hunk_ids: Collection[str], verdict: Verdict, mine: Mine | None = None
+) -> FileReview:
+    """Decide the same of several hunks, in one change; the same review where all are so already. ``mine`` is about those
+    that are rejected and hold lines of the user's own. Raises what the functions above raise, and then nothing is decided.
+    """
+    wanted = set(hunk_ids)
+    if unknown := wanted - {hunk.id for hunk in review.hunks}:
+        review.hunk(min(unknown))  # says so
+    hunks: list[Hunk] = []
+    for hunk in review.hunks:
+        hunks += _one(review, hunk, verdict, mine) if hunk.id in wanted else (hunk,)
+    if tuple(hunks) == review.hunks:
+        return review
     return msgspec.structs.replace(review, hunks=tuple(hunks), rev=review.rev + 1)
+
+
+def undecided(
+    review: FileReview, verdict: Literal["accept", "reject"], mine: Mine | None = None
+) -> list[str]:
+    """The hunks that a verdict on all of a file is about: none that is decided; for ``accept`` no conflict, and for
+    ``reject`` none with lines of the user's own, unless ``mine`` says what becomes of them.
+    """
+    return [
+        hunk.id
+        for hunk in review.hunks
+        if hunk.state == "pending"
+        and not (hunk.conflict if verdict == "accept" else hunk.has_user_layer and mine is None)
+    ]
+
+
+def _one(review: FileReview, hunk: Hunk, verdict: Verdict, mine: Mine | None) -> tuple[Hunk, ...]:
+    """What becomes of a hunk."""
+    if verdict == "reject" and hunk.has_user_layer and hunk.state != "rejected" and mine is None:
+        raise NeedsChoice(
+            f"Hunk {hunk.id} of {review.path} has edits of your own: drop only those (peel), or all of it (base)."
+        )
+    match verdict:
+        case "peel":
+            return _peeled(review, hunk)
+        case "reject" if hunk.has_user_layer and mine == "peel":
+            return _peeled(review, hunk)
+        case _:
+            return (msgspec.structs.replace(hunk, state=_STATES[verdict]),)
+
+
+def _peeled(review: FileReview, hunk: Hunk) -> tuple[Hunk, ...]:
+    if hunk.top.origin != "user":
+        raise NothingToPeel(f"Hunk {hunk.id} of {review.path} has no lines of your own on top.")
+    layers = hunk.layers
+    while layers and layers[-1].origin == "user":
+        layers = layers[:-1]
+    return (
+        tidied(review.base, msgspec.structs.replace(hunk, layers=layers, state="pending")) if layers else ()
+    )
+
+
+_STATES: Final[dict[str, HunkState]] = {"accept": "accepted", "reject": "rejected", "reopen": "pending"}

@@ -210,6 +210,17 @@ def made_by(entries: Sequence[Entry]) -> set[str]:
     return made
 
 
+def earlier(review: FileReview, entries: Sequence[Entry], rev: int) -> FileReview:
+    """The state at an earlier revision, by the journal of the file. Raises ``StaleRevision`` where that does not reach."""
+    if rev == review.rev:
+        return review
+    for each in reversed(entries):
+        if each.rev == rev:
+            return msgspec.structs.replace(review, rev=rev)
+        review = patched(review, reverse(each.forward))
+    raise StaleRevision(f"How {review.path} was at revision {rev} is not known any more.")
+
+
 def undo(review: FileReview, entries: Sequence[Entry], hash_before: str = "") -> tuple[FileReview, Entry]:
     """Take the latest change of this session of edits and decisions back. Raises ``NothingToUndo``."""
     done, _ = _stacks(entries)

@@ -41,6 +41,7 @@ KINDS: Final[list[type]] = [
         p.JobEnd,
     ),
     *(p.RunRequest, p.ClarifyRequest, p.ApplyRequest, p.EditRequest, p.Decision, p.UndoRequest),
+    *(p.DecideAll, p.DecidedFiles),
     *(p.SaveRequest, p.RollbackRequest, p.NoFields, p.FileState, CheckpointView, ReviewLimits),
 ]
 """The structs that the routes name."""
@@ -246,8 +247,11 @@ def _add_files(router: APIRouter, desk: Desk) -> None:
 
 def _add_review(router: APIRouter, desk: Desk) -> None:
     @router.get("/file", **_route(p.FileState, "A file under review"))
-    async def file(file_path: FilePath) -> Response:
-        return await _looked(desk, lambda desk: desk.file(file_path))
+    async def file(
+        file_path: FilePath,
+        rev: Annotated[int | None, Query(ge=0, description="As it was at that revision.")] = None,
+    ) -> Response:
+        return await _looked(desk, lambda desk: desk.file(file_path, rev))
 
     @router.get("/change_log", **_route(p.ChangeLog, "The changes of a file"))
     async def change_log(file_path: FilePath) -> Response:
@@ -267,6 +271,10 @@ def _add_review(router: APIRouter, desk: Desk) -> None:
     @router.post("/decide", **_route(p.FileState, "Decide on a hunk, or on a file", p.Decision))
     async def decide(request: Request) -> Response:
         return await _done(desk, request, p.Decision, lambda desk, body: desk.decide(body))
+
+    @router.post("/decide_all", **_route(p.DecidedFiles, "Decide on all of several files", p.DecideAll))
+    async def decide_all(request: Request) -> Response:
+        return await _done(desk, request, p.DecideAll, lambda desk, body: desk.decide_all(body))
 
     @router.post("/undo", **_route(p.FileState, "Take the latest change of a file back", p.UndoRequest))
     async def undo(request: Request) -> Response:

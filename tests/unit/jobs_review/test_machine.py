@@ -28,7 +28,7 @@ from newel.providers.scripted import Scripted
 from newel.review.bases import kept
 from newel.review.history import patched
 from newel.review.ledger import FileReview, ReviewError, StaleRevision, buffer, render
-from newel.review.text import content_of
+from newel.review.text import content_of, text_hash
 from tests.review_place import Place, calls, proposes, said_to, says
 
 T = TypeVar("T")
@@ -186,15 +186,23 @@ class DeskMachine(RuleBasedStateMachine):
     @rule(
         data=st.data(),
         name=st.sampled_from(NAMES),
-        action=st.sampled_from(["accept", "accept", "reject", "reject", "reopen", "peel", "accept_all_file"]),
+        action=st.sampled_from(["accept", "reject", "reopen", "peel", "accept_all_file", "reject_all_file"]),
         mine=st.sampled_from([None, "peel", "base"]),
     )
     def decide(self, data: Data, name: str, action: Any, mine: Any) -> None:
         review = self.review(name)
-        hunk = self.drawn_hunk(data, review)
+        ids = [self.drawn_hunk(data, review) for _ in range(data.draw(st.integers(1, 3)))]
         with self.may_refuse(name):
-            decision = Decision(file_path=name, rev=review.rev, action=action, hunk_id=hunk, mine=mine)
+            decision = Decision(file_path=name, rev=review.rev, action=action, hunk_ids=ids, mine=mine)
             self.ask(self.at.desk.decide, decision)
+
+    @rule(data=st.data(), name=st.sampled_from(NAMES))
+    def look_back(self, data: Data, name: str) -> None:
+        entries = self.at.ledger.entries(path=name)
+        if entries:
+            entry = data.draw(st.sampled_from(entries))
+            then = self.ask(self.at.desk.files.at, name, entry.rev)
+            assert (text_hash(buffer(then)), then.rev) == (entry.hash_after, entry.rev)
 
     @rule(data=st.data(), name=st.sampled_from(NAMES), text=TEXTS)
     def edit(self, data: Data, name: str, text: str) -> None:

@@ -14,10 +14,12 @@ from newel.jobs.review.errors import DeskError, problem
 from newel.jobs.review.limits import ReviewLimits
 from newel.jobs.review.payloads import (
     ContextRow,
+    DecideAll,
     Decision,
     EditRequest,
     RollbackRequest,
     RunRequest,
+    SeenFile,
     Splice,
     ToolConfig,
 )
@@ -213,6 +215,46 @@ async def test_a_job_has_ended_when_all_its_hunks_are_saved_or_rejected(tmp_path
             "a.md": 2,
             "b.md": 0,
         }
+
+
+async def test_a_decision_on_several_hunks_is_one_step_of_undo_and_made_twice_it_is_made_once(
+    tmp_path: Path,
+) -> None:
+    edits = proposes(*(replace("a.md", n, f"LINE {n}\n") for n in (1, 3, 5)), replace("b.md", 1, "eins\n"))
+    async with place(tmp_path, edits, says("Done.")) as at:
+        at.write(a="".join(f"line {n}\n" for n in range(1, 6)), b=TEXT)
+        await at.start()
+
+        async def states(name: str = "a.md") -> list[str]:
+            return [hunk.state for hunk in (await at.desk.file(name)).hunks]
+
+        first = await at.desk.file("a.md")
+        ids = [hunk.hunk_id for hunk in first.hunks]
+        accept = Decision(file_path="a.md", rev=first.rev, action="accept", hunk_ids=ids[:2])
+        after = await at.desk.decide(accept)
+        again = await at.desk.decide(msgspec.structs.replace(accept, rev=after.rev))
+        assert (again.rev, await states()) == (after.rev, ["accepted", "accepted", "pending"])
+        assert [hunk.state for hunk in (await at.desk.undo("a.md", again.rev)).hunks] == ["pending"] * 3
+        # All of a file leaves the lines of the user's own, and so does all of several.
+        rev = (await at.desk.file("a.md")).rev
+        splices = [Splice(start_line=3, delete_lines=1, new_text="LINE 3, by me\n")]
+        typed = await at.desk.edit(EditRequest(file_path="a.md", rev=rev, splices=splices))
+        whole = Decision(file_path="a.md", rev=typed.rev, action="reject_all_file")
+        done = await at.desk.decide(whole)
+        assert await states() == ["rejected", "pending", "rejected"]
+        await at.desk.undo("a.md", done.rev)
+        seen = [SeenFile(file_path="a.md", hunk_ids=ids[1:])]
+        seen.append(SeenFile(file_path="b.md", hunk_ids=[(await at.desk.file("b.md")).hunks[0].hunk_id]))
+        for _ in range(2):
+            (a, b) = (await at.desk.decide_all(DecideAll(action="reject", files=seen))).files
+            assert (a.left, b.left) == (2, 0)
+        assert (await states(), await states("b.md")) == (["pending", "pending", "rejected"], ["rejected"])
+        await at.desk.decide_all(DecideAll(action="reject", files=seen, mine="base"))
+        assert await states() == ["pending", "rejected", "rejected"]
+        # What a window has seen is known as long as the journal is.
+        assert (await at.desk.file("a.md", typed.rev)).content == typed.content
+        with pytest.raises(StaleRevision):
+            await at.desk.file("a.md", typed.rev + 100)
 
 
 async def test_git_takes_the_accepted_patches_of_a_bundle_and_makes_of_them_what_apply_does(

@@ -44,6 +44,9 @@ from newel.jobs.review.paging import PAGE, page_of
 from newel.jobs.review.payloads import (
     Applied,
     ChangeLog,
+    DecideAll,
+    DecidedFile,
+    DecidedFiles,
     Decision,
     Diff3View,
     EditRequest,
@@ -256,9 +259,13 @@ class ReviewDesk:
 
     # -- the review -------------------------------------------------------------------------------
 
-    async def file(self, path: str) -> FileState:
-        """A file as the page edits it, or what there is instead."""
-        return await self.states.read(path)
+    async def file(self, path: str, rev: int | None = None) -> FileState:
+        """A file as the page edits it, or what there is instead; with ``rev`` as it was at that revision, which a window that
+        was cut off has last seen. Raises ``StaleRevision`` where that is not known any more.
+        """
+        if rev is None:
+            return await self.states.read(path)
+        return await self.states.of(await self.files.at(path, rev))
 
     async def pending(self) -> tuple[PendingFile, ...]:
         """All files with hunks that are undecided or unsaved, of whatever run."""
@@ -268,9 +275,20 @@ class ReviewDesk:
         return ChangeLog(file=await self.file(path), changes=tuple(await self.files.log(path)))
 
     async def decide(self, decision: Decision) -> FileState:
-        if decision.action == "accept_all_file":
+        if decision.action.endswith("_all_file"):
             await self.states.name_of_file(decision.file_path)
         return await self._told(await self.files.decide(decision))
+
+    async def decide_all(self, request: DecideAll) -> DecidedFiles:
+        """Decide on all that was seen of several files; see ``ReviewFiles.decide_all``."""
+        for each in request.files:
+            await self.states.name_of_file(each.file_path)
+        found: list[DecidedFile] = []
+        for (review, action, ids), left in await self.files.decide_all(request):
+            if ids:
+                await self._told(Reviewed(review, action, ids))
+            found.append(DecidedFile(file_path=review.path, rev=review.rev, hunk_ids=ids, left=left))
+        return DecidedFiles(files=tuple(found))
 
     async def edit(self, request: EditRequest) -> FileState:
         return await self._told(await self.files.edit(request))

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
-from typing import Final, Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 import anyio.to_thread
 
 from newel.jobs.review.errors import BadRequest, TooLarge
 from newel.jobs.review.limits import ReviewLimits
-from newel.jobs.review.payloads import Decision, EditRequest, SavedFile
+from newel.jobs.review.payloads import DecideAll, Decision, EditRequest, SavedFile
 from newel.jobs.review.requests import size_of
 from newel.jobs.review.splicing import spliced
-from newel.review.decisions import Mine, accept, peel, reject, reopen
-from newel.review.history import Kind
+from newel.review.decisions import Verdict, decided, undecided
+from newel.review.history import Kind, earlier
 from newel.review.ledger import FileReview
 from newel.review.saving import Saved, Saver, checked_path
 from newel.review.store import Ledger
@@ -23,7 +24,17 @@ from newel.review.views import Change, change_log
 
 T = TypeVar("T")
 Action = Literal[
-    "accept", "reject", "reopen", "peel", "accept_all_file", "edit", "undo", "redo", "save", "rollback"
+    "accept",
+    "reject",
+    "reopen",
+    "peel",
+    "accept_all_file",
+    "reject_all_file",
+    "edit",
+    "undo",
+    "redo",
+    "save",
+    "rollback",
 ]
 
 
@@ -33,6 +44,13 @@ class Reviewed(NamedTuple):
     review: FileReview
     action: Action
     hunk_ids: tuple[str, ...] = ()
+
+
+class Decided(NamedTuple):
+    """A file of several that were decided at once; ``left`` hunks are undecided."""
+
+    reviewed: Reviewed
+    left: int
 
 
 class ReviewFiles:
@@ -62,26 +80,49 @@ class ReviewFiles:
         return await _in_thread(read)
 
     async def decide(self, decision: Decision) -> Reviewed:
-        """Decide on a hunk, or on all of a file."""
+        """Decide on hunks, or on all of a file, in one change; what is so already changes nothing."""
         path = checked_path(self.root, decision.file_path)
-        if decision.action == "accept_all_file":
-            return await self._accept_all(path, decision.rev)
-        make = partial(_DECISIONS[decision.action], hunk_id=decision.hunk_id, mine=decision.mine)
-        kind: Kind = "peel" if decision.action == "reject" and decision.mine == "peel" else decision.action
-        return await self._change(
-            path, kind, make, decision.rev, action=decision.action, hunks=(decision.hunk_id,)
-        )
+        match decision.action:
+            case "accept_all_file" | "reject_all_file":
+                verdict: Verdict = "accept" if decision.action == "accept_all_file" else "reject"
+                ids = undecided(await self.known(path), verdict, decision.mine)
+            case verdict:
+                ids = decision.hunk_ids or [decision.hunk_id]
+        make = partial(decided, hunk_ids=ids, verdict=verdict, mine=decision.mine)
+        kind: Kind = "peel" if verdict == "reject" and decision.mine == "peel" else verdict
+        return await self._change(path, kind, make, decision.rev, action=decision.action, hunks=tuple(ids))
 
-    async def _accept_all(self, path: str, rev: int) -> Reviewed:
-        review = await self.known(path)
-        ids = tuple(hunk.id for hunk in review.hunks if hunk.state == "pending" and not hunk.conflict)
+    async def decide_all(self, request: DecideAll) -> list[Decided]:
+        """Decide on what is undecided in several files, of the hunks that were seen there, in one transaction: what is left
+        was not seen, or needs a decision of its own. Nothing is refused because a file changed meanwhile.
+        """
+        names = {checked_path(self.root, each.file_path): set(each.hunk_ids) for each in request.files}
+        for path in names:
+            await self.saver.refresh(path)
 
-        def make(now: FileReview) -> FileReview:
-            for name in ids:
-                now = accept(now, name)
-            return now
+        def write() -> list[Decided]:
+            with self.ledger.batch():
+                return [self._decide_seen(path, seen, request) for path, seen in names.items()]
 
-        return await self._change(path, "accept", make, rev, action="accept_all_file", hunks=ids)
+        return await _in_thread(write)
+
+    def _decide_seen(self, path: str, seen: AbstractSet[str], request: DecideAll) -> Decided:
+        review = self.ledger.get(path)
+        ids = [name for name in undecided(review, request.action, request.mine) if name in seen]
+        make = partial(decided, hunk_ids=ids, verdict=request.action, mine=request.mine)
+        made = self.ledger.change(path, request.action, make, hunks=tuple(ids))
+        left = sum(hunk.state == "pending" for hunk in made.review.hunks)
+        action: Action = "accept_all_file" if request.action == "accept" else "reject_all_file"
+        return Decided(Reviewed(made.review, action, tuple(ids)), left)
+
+    async def at(self, path: str, rev: int) -> FileReview:
+        """A file's review as it was at an earlier revision. Raises ``StaleRevision`` for one that is not known."""
+        name = checked_path(self.root, path)
+
+        def read() -> FileReview:
+            return earlier(self.ledger.get(name), self.ledger.entries(path=name), rev)
+
+        return await _in_thread(read)
 
     async def edit(self, request: EditRequest) -> Reviewed:
         """Take over what the user typed."""
@@ -114,11 +155,7 @@ class ReviewFiles:
         """Accept some hunks of a file and reject others, in one change that needs no choice."""
 
         def make(now: FileReview) -> FileReview:
-            for name in accepted:
-                now = now if now.hunk(name).state == "accepted" else accept(now, name)
-            for name in rejected:
-                now = now if now.hunk(name).state == "rejected" else reject(now, name)
-            return now
+            return decided(decided(now, accepted, "accept"), rejected, "reject")
 
         made = await _in_thread(
             partial(self.ledger.change, path, "accept", make, hunks=(*accepted, *rejected))
@@ -147,28 +184,6 @@ def saved_file(saved: Saved) -> SavedFile:
         rev=saved.review.rev,
         base_file_hash=text_hash(saved.review.base),
     )
-
-
-def _accept(review: FileReview, *, hunk_id: str, mine: Mine | None) -> FileReview:
-    del mine
-    return accept(review, hunk_id)
-
-
-def _reject(review: FileReview, *, hunk_id: str, mine: Mine | None) -> FileReview:
-    return reject(review, hunk_id, mine)
-
-
-def _reopen(review: FileReview, *, hunk_id: str, mine: Mine | None) -> FileReview:
-    del mine
-    return reopen(review, hunk_id)
-
-
-def _peel(review: FileReview, *, hunk_id: str, mine: Mine | None) -> FileReview:
-    del mine
-    return peel(review, hunk_id)
-
-
-_DECISIONS: Final = {"accept": _accept, "reject": _reject, "reopen": _reopen, "peel": _peel}
 
 
 def _check_text(text: str) -> None:

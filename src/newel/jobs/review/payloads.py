@@ -78,15 +78,34 @@ class ApplyRequest(Request, frozen=True):
 
 
 class Decision(Request, frozen=True):
-    """``accept``, ``reject``, ``reopen`` and ``peel`` are about ``hunk_id``; ``accept_all_file`` is about all hunks of the
-    file that are undecided and no conflict. ``mine`` says what becomes of the user's own lines in a hunk that is rejected.
-    ``rev`` is the revision that the decision was made on.
+    """``accept``, ``reject``, ``reopen`` and ``peel`` are about ``hunk_id``, or about all of ``hunk_ids`` at once.
+    ``accept_all_file`` is about all hunks of the file that are undecided and no conflict, ``reject_all_file`` about those
+    that are undecided; with ``mine`` also about those in which the user has written. ``mine`` says what becomes of the user's
+    own lines in a hunk that is rejected. ``rev`` is the revision that the decision was made on.
     """
 
     file_path: Name
     rev: int
-    action: Literal["accept", "reject", "reopen", "peel", "accept_all_file"]
+    action: Literal["accept", "reject", "reopen", "peel", "accept_all_file", "reject_all_file"]
     hunk_id: Name = ""
+    hunk_ids: Annotated[list[Name], Meta(max_length=MAX_IDS)] = []
+    mine: Mine | None = None
+
+
+class SeenFile(Request, frozen=True):
+    """A file as a window shows it: the hunks that its user has seen."""
+
+    file_path: Name
+    hunk_ids: Annotated[list[Name], Meta(max_length=MAX_IDS)]
+
+
+class DecideAll(Request, frozen=True):
+    """``accept`` or ``reject`` what is undecided in files, of the hunks that were seen. Of conflicts none is accepted, and
+    hunks in which the user has written are rejected only if ``mine`` says what becomes of that.
+    """
+
+    action: Literal["accept", "reject"]
+    files: Annotated[list[SeenFile], Meta(min_length=1, max_length=MAX_FILES)]
     mine: Mine | None = None
 
 
@@ -300,6 +319,19 @@ class PendingFile(Payload, frozen=True):
 
 class PendingFiles(Payload, frozen=True):
     files: tuple[PendingFile, ...]
+
+
+class DecidedFile(Payload, frozen=True):
+    """A file after a decision on all of it: ``hunk_ids`` were decided, ``left`` hunks are undecided."""
+
+    file_path: str
+    rev: int
+    hunk_ids: tuple[str, ...]
+    left: int
+
+
+class DecidedFiles(Payload, frozen=True):
+    files: tuple[DecidedFile, ...]
 
 
 class FolderEntry(Payload, frozen=True):
