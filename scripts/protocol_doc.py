@@ -92,7 +92,7 @@ EXAMPLES: list[p.Request | p.FromServer] = [
     p.TotalsMessage(tab="7f3a", totals=Totals(input=900, output=12, context=912, window=32768)),
     p.Questions(tab="7f3a", questions=[QUESTION]),
     p.Servers(servers=[SERVER]),
-    p.ReviewChanged(paths=["src/auth.py"]),
+    p.ReviewChanged(revs={"src/auth.py": 7}),
     p.Reply(re="8", tab="7f3a", run="9e04"),
     p.ErrorMessage(re="8", tab="7f3a", code="board_error", message="This tab was closed."),
 ]

@@ -194,7 +194,7 @@ export class Page {
 
   #take(frame) {
     if (frame.type === "review") {
-      this.shell.ledgerChanged(frame.paths ?? []);
+      this.shell.ledgerChanged(frame.revs);
       return;
     }
     const characters = added(frame);

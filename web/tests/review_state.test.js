@@ -40,11 +40,47 @@ test("a change is read once, and only of files that somebody holds", async () =>
   assert.deepEqual(api.asked, ["pending", "a", "pending"]);
 });
 
-test("an answer that comes late does not bring an older state back", () => {
+test("an answer that comes late does not bring an older state back, and of files that nobody holds nothing is kept", async () => {
   const review = createReview({ api: server({}) });
-  review.take({ file_path: "a", rev: 3 });
-  review.take({ file_path: "a", rev: 2 });
+  const release = review.hold("a");
+  for (const rev of [3, 2]) await review.take("a", Promise.resolve({ file_path: "a", rev }));
   assert.equal(review.get().files.a.rev, 3);
+  release();
+  await review.take("b", Promise.resolve({ file_path: "b", rev: 1 }));
+  assert.deepEqual(review.get().files, {});
+});
+
+test("what this window did itself is not read again when the server tells of it, before its answer or after", async () => {
+  const api = server({ a: { file_path: "a", rev: 2 } });
+  const review = createReview({ api });
+  const answer = Promise.withResolvers();
+  review.hold("a");
+  const taken = review.take("a", answer.promise);
+  review.touch(["a"], { a: 2 });
+  await settled();
+  answer.resolve({ file_path: "a", rev: 2 });
+  await taken;
+  review.touch(["a"], { a: 2 });
+  await settled();
+  assert.deepEqual(api.asked, ["pending", "pending"]);
+  review.touch(["a"], { a: 3 });
+  await settled();
+  assert.deepEqual(api.asked.slice(2), ["pending", "a"]);
+});
+
+test("what another window did meanwhile is read once the answer is there, also if that is a refusal", async () => {
+  const refused = () => {
+    throw new Error("refused");
+  };
+  for (const end of [() => ({ file_path: "a", rev: 2 }), refused]) {
+    const review = createReview({ api: server({ a: { file_path: "a", rev: 3 } }) });
+    review.hold("a");
+    const taken = review.take("a", settled().then(end)).catch(() => {});
+    review.touch(["a"], { a: 3 });
+    await taken;
+    await settled();
+    assert.equal(review.get().files.a.rev, 3);
+  }
 });
 
 test("a file that cannot be read says so, keeps what was known, and is read as soon as it can be", async () => {

@@ -4,6 +4,7 @@ import { rowWords, sent, withRow } from "../src/review/context.js";
 import { Decisions } from "../src/review/sidebardecide.js";
 import { countWords, lineWords } from "../src/review/sidebarfile.js";
 import { beginning, placeWords } from "../src/review/sidebarhunk.js";
+import { createReview } from "../src/review/state.js";
 
 const row = (path, first, last, content = "") => ({ id: `${path}${first}`, kind: "selection", file_path: path, start_line: first, end_line: last, content });
 
@@ -31,9 +32,9 @@ test("counts and places are said in words", () => {
 /** A server with one file of two hunks; `others` is called before each decision, as another window would do something. */
 function server(others = () => {}) {
   const file = { file_path: "a.md", rev: 1, hunks: ["h1", "h2"].map((id) => ({ hunk_id: id, patch: `@@ ${id}`, state: "pending", mine: false, conflict: false })) };
-  const known = { files: {} };
   const view = () => structuredClone(file);
   const api = {
+    pending: async () => [],
     file: async () => view(),
     decide: async (path, rev, action, { hunk }) => {
       others(file);
@@ -43,7 +44,8 @@ function server(others = () => {}) {
       return view();
     },
   };
-  const review = { get: () => known, take: (taken) => (known.files["a.md"] = taken) };
+  const review = createReview({ api });
+  review.hold("a.md");
   return { file, decisions: new Decisions({ api, review }) };
 }
 

@@ -14,7 +14,7 @@ themselves are the fold of a journal too, that of one job which never ends.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -55,13 +55,13 @@ class BoardError(NewelError):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """Something that a screen shows has changed: read it anew. ``tab`` is empty where it belongs to none. Of reviews, ``paths``
-    are the files; none of them stands for any file.
+    """Something that a screen shows has changed: read it anew. ``tab`` is empty where it belongs to none. Of reviews, ``revs``
+    are the files with their revisions; none of them stands for any file.
     """
 
     kind: What | Literal["review"]
     tab: str = ""
-    paths: tuple[str, ...] = ()
+    revs: tuple[tuple[str, int], ...] = ()
 
 
 class Board:
@@ -115,9 +115,9 @@ class Board:
         """Let those who watch know of a change."""
         self._tell(Change(kind, tab))
 
-    def tell_reviewed(self, paths: tuple[str, ...]) -> None:
+    def tell_reviewed(self, revs: Mapping[str, int]) -> None:
         """Let them know that the reviews of files have changed."""
-        self._tell(Change("review", paths=paths))
+        self._tell(Change("review", revs=tuple(revs.items())))
 
     def _tell(self, change: Change) -> None:
         for callback in tuple(self._watchers):

@@ -3,7 +3,7 @@
     watch = Watch(ledger)
     while …:
         if news := watch.wait():
-            …                                           # read news.paths anew
+            …                                           # read the files of news.revs anew
 
 Whoever changes something in this process wakes the watch; for what other processes did it looks twice a second.
 """
@@ -26,12 +26,14 @@ MOST_PATHS: Final = 200
 """Files that are named one by one."""
 
 
-class News(NamedTuple):
-    """The files whose reviews changed, by their names; none of them stands for any file. ``is_foreign``: another process was
-    part of it.
-    """
+Revs = dict[str, int]
+"""Files whose reviews changed, by their names, with the revisions they are at; none of them stands for any file."""
 
-    paths: tuple[str, ...]
+
+class News(NamedTuple):
+    """What changed. ``is_foreign``: another process was part of it."""
+
+    revs: Revs
     is_foreign: bool
 
 
@@ -55,21 +57,21 @@ class Watch:
         """What changed since the last call, as soon as there is something; None if that takes more than ``EVERY``. Blocks."""
         self._woken.wait(EVERY)
         self._woken.clear()  # before the look: what comes during it wakes the next one
-        seen, paths = self._look(self._seen.last)
+        seen, revs = self._look(self._seen.last)
         before, self._seen = self._seen, seen
         # Who purges may take the latest entries away: what came instead of them cannot be told.
         is_cut = seen.last < before.last
-        if not paths and not is_cut:
+        if not revs and not is_cut:
             return None
-        is_named = not is_cut and len(paths) <= MOST_PATHS
-        return News(tuple(paths) if is_named else (), seen.version != before.version)
+        is_named = not is_cut and len(revs) <= MOST_PATHS
+        return News(revs if is_named else {}, seen.version != before.version)
 
     def close(self) -> None:
         """A thread that waits returns soon."""
         self._leave()
         self._woken.set()
 
-    def _look(self, last: int) -> tuple[_Seen, list[str]]:
+    def _look(self, last: int) -> tuple[_Seen, Revs]:
         """How the ledger stands, and the files of entries behind ``last``: one more than are named, at most."""
         with self._ledger.reading() as connection:
             connection.execute("BEGIN")  # so that all of it is of one moment
@@ -77,13 +79,16 @@ class Watch:
                 newest = connection.execute("SELECT coalesce(max(n), 0) FROM entries").fetchone()[0]
                 version = connection.execute("PRAGMA data_version").fetchone()[0]
                 rows = connection.execute(
-                    "SELECT DISTINCT path FROM entries NOT INDEXED WHERE n > ? LIMIT ?",
+                    """
+                    SELECT path, rev FROM files
+                    JOIN (SELECT DISTINCT path FROM entries NOT INDEXED WHERE n > ? LIMIT ?) USING (path)
+                    """,
                     (last, MOST_PATHS + 1),
                 )
-                paths = [row[0] for row in rows]
+                revs = dict(rows.fetchall())
             finally:
                 connection.execute("COMMIT")
-        return _Seen(newest, version), paths
+        return _Seen(newest, version), revs
 
 
 # -- what changed since somebody looked ---------------------------------------------------------------

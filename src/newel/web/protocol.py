@@ -258,11 +258,11 @@ class Servers(FromServer, frozen=True, kw_only=True, tag="servers"):
 
 
 class ReviewChanged(FromServer, frozen=True, kw_only=True, tag="review"):
-    """The reviews of files have changed, by whoever it was: read them, and what waits, anew. No paths at all stand for any
-    file, as they do where more than 200 changed at once.
+    """The reviews of files have changed, by whoever it was: read what waits anew, and those files that you do not have at the
+    revision that stands behind them. No files at all stand for any file, as they do where more than 200 changed at once.
     """
 
-    paths: list[str]
+    revs: dict[str, int]
 
 
 class Reply(FromServer, frozen=True, kw_only=True, tag="reply"):

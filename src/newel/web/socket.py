@@ -95,21 +95,21 @@ class _Reviewed:
     """The files whose reviews have changed and that were not told yet; when they are too many, any file."""
 
     def __init__(self) -> None:
-        self._paths: set[str] = set()
+        self._revs: dict[str, int] = {}
         self._is_any = False
 
-    def add(self, paths: tuple[str, ...]) -> None:
-        self._paths.update(paths)
-        if not paths or len(self._paths) > MOST_PATHS:
+    def add(self, revs: tuple[tuple[str, int], ...]) -> None:
+        self._revs.update(revs)
+        if not revs or len(self._revs) > MOST_PATHS:
             self._is_any = True
-            self._paths.clear()
+            self._revs = {}
 
     def take(self) -> ReviewChanged | None:
-        if not self._is_any and not self._paths:
+        if not self._is_any and not self._revs:
             return None
-        paths, is_any = sorted(self._paths), self._is_any
-        self._paths, self._is_any = set(), False
-        return ReviewChanged(paths=[] if is_any else paths)
+        revs, is_any = self._revs, self._is_any
+        self._revs, self._is_any = {}, False
+        return ReviewChanged(revs={} if is_any else revs)
 
 
 class _Socket:
@@ -240,7 +240,7 @@ class _Socket:
 
     def _note(self, change: Change) -> None:
         if change.kind == "review":
-            self._reviewed.add(change.paths)
+            self._reviewed.add(change.revs)
         else:
             self._changes.add(change)
         self._changed.set()

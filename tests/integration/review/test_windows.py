@@ -14,10 +14,11 @@ from tests.served import Page, wait_until
 from tests.support import Newel, bash, scenario
 
 
-def told(page: Page, path: str) -> None:
-    """Wait until a page has been told of a file."""
-    while path not in page.next("review")["paths"]:
+def told(page: Page, path: str) -> int:
+    """Wait until a page has been told of a file; returns its revision."""
+    while path not in (revs := page.next("review")["revs"]):
         pass
+    return revs[path]
 
 
 def decide(at: Review, path: str, action: str = "accept") -> dict[str, Any]:
@@ -30,9 +31,9 @@ def test_what_one_window_decides_every_window_is_told(tmp_path: Path) -> None:
     with review(tmp_path) as at:
         at.settled(at.start("Translate"))
         with at.server.page() as one, at.server.page() as two:
-            decide(at, "b.md")
+            rev = decide(at, "b.md")["rev"]
             for page in (one, two):
-                told(page, "b.md")
+                assert told(page, "b.md") == rev
 
 
 def test_a_page_knows_from_the_first_that_there_are_reviews(tmp_path: Path) -> None:

@@ -43,6 +43,11 @@ def told(watch: Watch) -> News:
     return news
 
 
+def write_twice(ledger: Ledger) -> None:
+    write(ledger, "a", "b")
+    write(ledger, "a", text=b"two\n")
+
+
 def write_and_fail(ledger: Ledger) -> None:
     write(ledger, "a")
     ledger.undo("a", rev=7)
@@ -59,9 +64,9 @@ def test_what_another_thread_changes_is_told_by_name(tmp_path: Path, where: str)
     with Ledger.open(tmp_path if where == "on the disk" else None) as ledger:
         write(ledger, "known before")
         watch = Watch(ledger)
-        thread = in_thread(lambda: write(ledger, "a", "b", "a"))
+        thread = in_thread(lambda: write_twice(ledger))
         thread.join()
-        assert told(watch) == News(("a", "b"), is_foreign=False)
+        assert told(watch) == News({"a": 2, "b": 1}, is_foreign=False)
         assert watch.wait() is None
         watch.close()
 
@@ -70,9 +75,9 @@ def test_what_another_process_changes_is_told_as_such(tmp_path: Path) -> None:
     with Ledger.open(tmp_path) as ledger:
         watch = Watch(ledger)
         write_elsewhere(tmp_path, "a")
-        assert told(watch) == News(("a",), is_foreign=True)
+        assert told(watch) == News({"a": 1}, is_foreign=True)
         write(ledger, "b")
-        assert told(watch) == News(("b",), is_foreign=False)
+        assert told(watch) == News({"b": 1}, is_foreign=False)
         watch.close()
 
 
@@ -92,7 +97,7 @@ def test_a_batch_is_told_when_it_is_there_to_be_read_and_not_before(tmp_path: Pa
             write(ledger, "b")
             done.set()
         thread.join()
-        assert found == [(News(("a", "b"), is_foreign=False), True)]
+        assert found == [(News({"a": 1, "b": 1}, is_foreign=False), True)]
         watch.close()
 
 
@@ -110,10 +115,10 @@ def test_of_too_many_files_none_is_named(tmp_path: Path) -> None:
         watch = Watch(ledger)
         with ledger.batch():
             write(ledger, *map(str, range(MOST_PATHS)))
-        assert len(told(watch).paths) == MOST_PATHS
+        assert len(told(watch).revs) == MOST_PATHS
         with ledger.batch():
             write(ledger, *map(str, range(MOST_PATHS + 1)), text=b"two\n")
-        assert told(watch).paths == ()
+        assert told(watch).revs == {}
         watch.close()
 
 
@@ -123,7 +128,7 @@ def test_what_a_purge_took_away_is_any_file(tmp_path: Path) -> None:
         watch = Watch(ledger)
         with ledger.writing() as connection:
             connection.execute("DELETE FROM entries")
-        assert told(watch).paths == ()
+        assert told(watch).revs == {}
         watch.close()
 
 

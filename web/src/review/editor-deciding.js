@@ -157,11 +157,7 @@ export class Deciding {
 
   // -- within -----------------------------------------------------------------------------------
 
-  async #taken(asked) {
-    const view = await asked;
-    this.review.take(view);
-    return view;
-  }
+  #taken = (answer) => this.review.take(this.path, answer);
 
   /** Resolves to whether it succeeded; why not stands in `problem`. */
   async #try(act) {

@@ -40,8 +40,9 @@ export class FileEditor {
 
   async load() {
     this.#say("Loading…");
+    this.release ??= this.review.hold(this.path);
     try {
-      const view = await this.api.file(this.path);
+      const view = await this.#taken(this.api.file(this.path));
       if (!this.isOver) this.#open(view);
     } catch (error) {
       this.#say(error.message, h("button", { type: "button", onclick: () => this.load() }, "Try again"));
@@ -142,13 +143,15 @@ export class FileEditor {
 
   // -- within -----------------------------------------------------------------------------------------
 
+  /** What an answer says the file is now, known to the whole page. */
+  #taken = (answer) => this.review.take(this.path, answer);
+
   #say(words, ...more) {
     fill(this.el, h("div", { class: "file-empty" }, h("p", { class: "dim" }, plain(words)), ...more));
   }
 
   #open(view) {
-    this.release = this.review.hold(this.path);
-    this.end = this.review.subscribe((state) => this.#heard(state));
+    this.end ??= this.review.subscribe((state) => this.#heard(state));
     this.#show(view);
   }
 
@@ -164,13 +167,9 @@ export class FileEditor {
   }
 
   #edit(view) {
-    const edit = async (...words) => {
-      const next = await this.api.edit(...words);
-      this.review.take(next);
-      return next;
-    };
+    const { file, edit } = this.api;
     this.sync = new EditorSync({
-      path: this.path, view, api: { file: this.api.file, edit },
+      path: this.path, view, api: { file: (path) => this.#taken(file(path)), edit: (...words) => this.#taken(edit(...words)) },
       onText: (changes) => this.#takeText(changes),
       onChange: () => this.#state(),
       onTyped: (error) => (this.typedError = error),

@@ -203,7 +203,7 @@ export class PendingDiff {
     const hadFocus = this.el.contains(document.activeElement);
     try {
       this.notes.delete(key);
-      this.review.take(await this.api.decide(path, view.rev, action, { hunk, mine }));
+      await this.review.take(path, this.api.decide(path, view.rev, action, { hunk, mine }));
       this.announce({ accept: "Accepted", reject: "Rejected", reopen: "To be decided again", accept_all_file: `All of ${reveal(path)} accepted` }[action]);
       if (hadFocus && next) this.#go(next);
     } catch (error) {

@@ -98,9 +98,10 @@ export class Shell {
 
   // -- the socket -----------------------------------------------------------------------------------
 
-  /** The server says that the ledger changed: in these files, or in more than it names. */
-  ledgerChanged(paths) {
-    this.review.touch(paths.length ? paths : null);
+  /** The server says that the ledger changed: in these files, which are at these revisions now, or in more than it names. */
+  ledgerChanged(revs) {
+    const paths = Object.keys(revs);
+    this.review.touch(paths.length ? paths : null, revs);
   }
 
   /** There is a connection again: what was missed meanwhile is looked at. */

@@ -18,7 +18,7 @@ export class Decisions {
     return this.#after(file.file_path, async () => {
       const view = await this.#seen(file);
       if (!view.hunks.some((hunk) => hunk.state === "pending" && !hunk.conflict)) return;
-      this.review.take(await this.api.decide(file.file_path, view.rev, "accept_all_file"));
+      await this.review.take(file.file_path, this.api.decide(file.file_path, view.rev, "accept_all_file"));
     });
   }
 
@@ -39,29 +39,28 @@ export class Decisions {
 
   /** The file as it is, if it has no other hunks than the list said. */
   async #seen(file) {
-    const view = await this.api.file(file.file_path);
-    this.review.take(view);
+    const view = await this.#read(file.file_path);
     const known = new Set(file.hunk_ids);
     const shown = view.hunks.filter((hunk) => hunk.state === "pending");
     if (shown.every((hunk) => known.has(hunk.hunk_id))) return view;
     throw changed(file.file_path);
   }
 
+  #read = (path) => this.review.take(path, this.api.file(path));
+
   async #decide(path, hunk, action, mine = null) {
     const known = this.review.get().files[path];
-    let view = known?.hunks && !known.problem ? known : await this.api.file(path);
+    let view = known?.hunks && !known.problem ? known : await this.#read(path);
     for (let isLast = false; ; isLast = true) {
       const now = view.hunks.find((each) => each.hunk_id === hunk.hunk_id);
-      if (now && now.state === STATES[action] && !mine) return this.review.take(view);
-      if (!now || now.patch !== hunk.patch) {
-        this.review.take(view);
-        throw changed(path);
-      }
+      if (now && now.state === STATES[action] && !mine) return;
+      if (!now || now.patch !== hunk.patch) throw changed(path);
       try {
-        return this.review.take(await this.api.decide(path, view.rev, action, { hunk: hunk.hunk_id, mine }));
+        await this.review.take(path, this.api.decide(path, view.rev, action, { hunk: hunk.hunk_id, mine }));
+        return;
       } catch (error) {
         if (isLast || error.code !== "stale_revision") throw error;
-        view = await this.api.file(path); // somebody else was faster: perhaps elsewhere in the file
+        view = await this.#read(path); // somebody else was faster: perhaps elsewhere in the file
       }
     }
   }

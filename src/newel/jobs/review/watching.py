@@ -11,13 +11,13 @@ import anyio.to_thread
 
 from newel.agent.errors import NewelError
 from newel.review.store import LedgerError
-from newel.review.watching import News, Watch
+from newel.review.watching import News, Revs, Watch
 
 if TYPE_CHECKING:
     from newel.jobs.review.desk import ReviewDesk
 
-Tell = Callable[[tuple[str, ...]], None]
-"""Is told the files that changed, by their names; none of them stands for any file."""
+Tell = Callable[[Revs], None]
+"""Is told the files that changed, and the revisions they are at."""
 
 _PAUSE: Final = 5.0
 """Seconds until a ledger that could not be read is read again."""
@@ -34,7 +34,7 @@ async def watch(desk: ReviewDesk, tell: Tell) -> None:
 async def _watch(desk: ReviewDesk, tell: Tell) -> None:
     watching = await anyio.to_thread.run_sync(Watch, desk.files.ledger)
     limiter = anyio.CapacityLimiter(1)  # its thread waits most of the time, and is none of those that work
-    news: News | None = News((), is_foreign=False)  # what happened until now was told to nobody
+    news: News | None = News({}, is_foreign=False)  # what happened until now was told to nobody
     try:
         while True:
             if news is not None:
@@ -45,7 +45,7 @@ async def _watch(desk: ReviewDesk, tell: Tell) -> None:
 
 
 async def _pass_on(desk: ReviewDesk, news: News, tell: Tell) -> None:
-    tell(news.paths)
+    tell(news.revs)
     if news.is_foreign:
         with contextlib.suppress(NewelError):  # the job stays in review, and the next save looks again
-            await desk.settle(news.paths)
+            await desk.settle(list(news.revs))
