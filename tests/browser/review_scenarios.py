@@ -10,6 +10,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.bench import Workbench
 
+STORY: Final = Path(__file__).resolve().parents[2] / "docs" / "review_story.json"
 INSTRUCTION: Final = "Put the notes in order"
 QUESTION: Final = "In capitals?"
 NOTES: Final = "# Notes\n\nfirst\n\nsecond\n\nthird\n"
@@ -18,8 +19,7 @@ PLAN: Final = "plan\r\n1. measure\r\n2. cut\r\n"
 
 def story() -> dict[str, Any]:
     """What the model says."""
-    path = Path(__file__).resolve().parents[2] / "docs" / "review_story.json"
-    return json.loads(path.read_text())
+    return json.loads(STORY.read_text())
 
 
 def write_files(bench: Workbench) -> None:

@@ -1,159 +1,301 @@
-"""The whole story of a review on the page, as docs/review_story.py tells it over HTTP, up to the bytes on the disk."""
+"""The whole story of a review on the page, as docs/review_story.py tells it over HTTP, up to the bytes on the disk.
+
+Two windows tell it in turns, on files with all that makes text hard, and after each step both show the same.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+import time
+from collections.abc import Callable
+from typing import Any, Final
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, expect
 
 from tests.browser.bench import Workbench
+from tests.browser.proposing import ask
 from tests.browser.review_scenarios import (
     INSTRUCTION,
     NOTES,
     PLAN,
+    STORY,
     answer,
-    file,
     files,
     hunks,
     sidebar,
-    story,
-    write_files,
 )
 from tests.browser.test_editor import were_refused
 
 Make = Callable[..., Workbench]
-Between = Callable[[Page], None]
+Between = Callable[["Told"], None]
+
+ODD: Final = {
+    "first": " 👩‍👩‍👧‍👦\u2028👍🏽",
+    "second": " e\u0301 🇩🇪🇫🇷 \x85",
+    "SECOND": " 🏴\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f \u00e9",
+    "third": " \u202eﷺ",
+    "measure": " \u200f\x0b\x0c",
+    "MEASURE": " A\u030a ẞ𝔘",
+}
+"""What stands behind these words: signs of many code points and bytes, and what other programs end lines with."""
+
+TYPED: Final = ", by me 👍🏽e\u0301"
+"""What the user writes while hunks wait."""
 
 
-def on_the_disk(bench: Workbench, expected: Mapping[str, str | None]) -> None:
-    for name, text in expected.items():
-        path = bench.newel.project / name
-        assert (path.read_bytes().decode() if path.exists() else None) == text, name
+def odd(text: str) -> str:
+    for word, signs in ODD.items():
+        text = text.replace(word, word + signs)
+    return text
 
 
-def text_of(page: Page, name: str) -> Locator:
-    return page.get_by_role("textbox", name=f"Text of {name}")
+def notes(text: str) -> str:
+    """The notes as their file has them: a mark of the encoding first, other ends of lines, and none behind the last."""
+    return "\ufeff" + odd(text).replace("\n", "\r\n").removesuffix("\r\n")
 
 
-def summary(page: Page) -> Locator:
-    return page.locator(".file-summary")
+BEFORE: Final = {"notes.md": notes(NOTES), "plan.md": odd(PLAN), "guide/index.md": None}
+
+SHOWN: Final = """() => {
+  const all = (selector) => [...document.querySelectorAll(selector)].filter((each) => each.checkVisibility())
+    .map((each) => each.innerText);
+  return Object.fromEntries(Object.entries({
+    tabs: "[role=tab]", count: "header .count", summary: ".file-summary", trouble: ".file-trouble", hunks: ".inline-hunk",
+    text: ".cm-line", runs: ".timeline-head", list: ".listed-file", job: ".job-state, .job .words",
+    question: ".clarify .words", context: ".context-list", said: ".session-chat", files: ".file-name",
+  }).map(([name, selector]) => [name, all(selector)]));
+}"""
+"""What a window tells of the review."""
 
 
-def told(page: Page) -> None:
-    expect(summary(page)).not_to_contain_text("sending")
+class Told:
+    """A story as far as it is told; ``page`` is the window that acts now."""
+
+    def __init__(self, bench: Workbench) -> None:
+        self.bench = bench
+        self.kept: dict[str, str | None] = dict(BEFORE)
+        self.written = self.kept
+        self.write("notes.md", "plan.md")
+        context = bench.context()
+        self.page, self.other = bench.page(context), bench.page(context)
+
+    def write(self, *names: str) -> None:
+        for name in names:
+            (self.bench.newel.project / name).write_bytes((self.kept[name] or "").encode())
+
+    def open(self, name: str) -> Locator:
+        """The text of a file, whose tab is shown."""
+        self.page.evaluate("(name) => { location.hash = `#/file/${name}`; }", name)
+        text = self.page.get_by_role("textbox", name=f"Text of {name}")
+        expect(text).to_be_visible()
+        return text
+
+    @property
+    def summary(self) -> Locator:
+        return self.page.locator(".file-summary:visible")
+
+    def press(self, name: str) -> None:
+        self.page.locator(".file-editor").get_by_role("button", name=name, exact=name == "Save").click()
+
+    def saved(self) -> None:
+        expect(self.summary).not_to_contain_text("not saved")
+
+    def disk(self) -> None:
+        """What is on the disk is what has to be, byte for byte."""
+        for name, text in self.kept.items():
+            path = self.bench.newel.project / name
+            assert (path.read_bytes().decode() if path.exists() else None) == text, name
+
+    def agreed(self, wanted: dict[str, Any] | None = None) -> dict[str, Any]:
+        """What both windows show at the same place, once it is what the server says, and ``wanted`` if that is given."""
+        for window in (self.page, self.other):
+            sidebar(window)
+        self.other.evaluate("(place) => { location.hash = place; }", self.page.evaluate("location.hash"))
+        until = time.monotonic() + 8
+        while True:
+            here, there = (window.evaluate(SHOWN) for window in (self.page, self.other))
+            waits = [each["file_path"] for each in ask(self.page, "GET", "pending")["files"]]
+            is_whole = here["files"] == waits and here == (wanted or here)
+            if (here == there and is_whole) or time.monotonic() > until:
+                break
+            self.page.wait_for_timeout(30)
+        wanted = (wanted or there) | {"files": waits}
+        assert {
+            name: (here[name], there[name], each)
+            for name, each in wanted.items()
+            if not here[name] == there[name] == each
+        } == {}
+        return here
 
 
-def tell(bench: Workbench, page: Page, between: Between) -> None:
-    """``between`` is called after each step."""
-    # Lines are selected, added to what the model is shown, and an instruction is given.
-    page.get_by_role("banner").get_by_role("button", name="Files").click()
-    page.get_by_role("treeitem", name="notes.md").click()
-    expect(text_of(page, "notes.md")).to_be_visible()
-    text_of(page, "notes.md").get_by_text("second").click()
-    page.keyboard.press("Home")
-    page.keyboard.press("Shift+End")
-    sidebar(page).get_by_role("button", name="Add selection").click()
-    expect(sidebar(page).get_by_role("list", name="Context")).to_contain_text("notes.md")
-    between(page)
-    box = sidebar(page).get_by_role("textbox", name="Instruction")
+def selects(told: Told) -> None:
+    """Lines are selected, and go along with the next instruction."""
+    told.page.get_by_role("banner").get_by_role("button", name="Files").click()
+    told.page.get_by_role("treeitem", name="notes.md").click()
+    told.open("notes.md").get_by_text("second").click()
+    told.page.keyboard.press("Home")
+    told.page.keyboard.press("Shift+End")
+    sidebar(told.page).get_by_role("button", name="Add selection").click()
+    expect(sidebar(told.page).get_by_role("list", name="Context")).to_contain_text("notes.md:5")
+
+
+def instructs(told: Told) -> None:
+    """It is told what to do, and asks."""
+    box = sidebar(told.page).get_by_role("textbox", name="Instruction")
     box.fill(INSTRUCTION)
     box.press("Enter")
-    # It asks, and is answered by keys.
-    expect(sidebar(page).get_by_role("form", name="The agent asks")).to_be_visible()
-    between(page)
-    answer(page, "Yes")
-    expect(files(page)).to_have_count(3)
-    on_the_disk(bench, {"notes.md": NOTES, "plan.md": PLAN, "guide/index.md": None})
-    between(page)
-    # The user types while hunks wait.
-    text = text_of(page, "notes.md")
+    expect(sidebar(told.page).get_by_role("form", name="The agent asks")).to_be_visible()
+
+
+def answers(told: Told) -> None:
+    """It is answered by keys, and proposes changes of three files."""
+    answer(told.page)
+    expect(files(told.page)).to_have_count(3)
+    expect(told.page.locator(".job-state")).to_have_text("To review: 3 files")
+    assert odd("second") in told.bench.newel.requests[0]["messages"][-1]["content"]
+
+
+def writes(told: Told) -> None:
+    """The user writes while hunks wait."""
+    text = told.open("notes.md")
     expect(text).to_contain_text("SECOND")
     text.get_by_text("third").click()
-    page.keyboard.press("End")
-    page.keyboard.type(", by me")
-    told(page)
-    between(page)
-    # One hunk is rejected, others are accepted; the last decision is taken back, made again, and taken back.
-    page.get_by_role("button", name="Reject hunk 1").click()
-    expect(summary(page)).to_contain_text("1 rejected")
-    page.get_by_role("button", name="Accept hunk 2").click()
-    expect(summary(page)).to_contain_text("1 accepted")
-    between(page)
-    text.get_by_text("first").click()
-    page.keyboard.press("Control+z")
-    expect(summary(page)).not_to_contain_text("accepted")
-    page.keyboard.press("Control+Shift+z")
-    expect(summary(page)).to_contain_text("1 accepted")
-    hunks(page, "guide/index.md").get_by_role("button", name="Accept", exact=True).click()
-    expect(hunks(page, "guide/index.md").locator(".hunk-where")).to_contain_text("accepted")
-    between(page)
-    # Saved, and only what was accepted and what the user wrote.
-    text.get_by_text("first").click()
-    page.keyboard.press("Control+s")
-    expect(summary(page)).not_to_contain_text("not saved")
-    file(page, "guide/index.md").get_by_role("button", name="Open").click()
-    expect(text_of(page, "guide/index.md")).to_be_visible()
-    page.get_by_role("button", name="Save", exact=True).click()
-    expect(summary(page)).not_to_contain_text("not saved")
-    kept = {
-        "notes.md": "# Notes\n\nfirst\n\nSECOND\n\nthird, by me\n",
-        "plan.md": PLAN,
-        "guide/index.md": "# Guide\n",
-    }
-    on_the_disk(bench, kept)
-    between(page)
-    kept = change_outside(bench, page, kept, between)
-    go_back(bench, page, kept, between)
+    told.page.keyboard.press("End")
+    told.page.keyboard.type(TYPED)
+    expect(told.summary).to_contain_text("1 of yours, not saved")
+    expect(told.summary).not_to_contain_text("sending")
 
 
-def change_outside(bench: Workbench, page: Page, kept: dict[str, str], between: Between) -> dict[str, str]:
-    """A file changes on the disk under a hunk that was accepted: a conflict, and the job run again."""
-    file(page, "plan.md").get_by_role("button", name="Open").click()
-    page.get_by_role("button", name="Accept hunk 1").click()
-    expect(summary(page)).to_contain_text("1 accepted")
-    outside = PLAN.replace("measure", "measure well")
-    (bench.newel.project / "plan.md").write_bytes(outside.encode())
-    text_of(page, "plan.md").get_by_text("plan", exact=True).click()
-    page.keyboard.press("Control+s")  # unless the change was seen by then
-    trouble = page.locator(".file-trouble")
-    expect(trouble).to_contain_text("plan.md changed on disk")
-    on_the_disk(bench, {**kept, "plan.md": outside})
-    trouble.get_by_role("button", name="Re-run").click()
-    expect(text_of(page, "plan.md")).to_contain_text("MEASURE TWICE")
-    between(page)
-    page.get_by_role("button", name="Accept hunk 1").click()
-    expect(summary(page)).to_contain_text("1 accepted")
-    page.get_by_role("button", name="Save", exact=True).click()
-    expect(summary(page)).not_to_contain_text("not saved")
-    kept = {**kept, "plan.md": PLAN.replace("measure", "MEASURE TWICE")}
-    on_the_disk(bench, kept)
-    return kept
+def decides(told: Told) -> None:
+    told.open("notes.md")
+    told.press("Reject hunk 1")
+    expect(told.summary).to_contain_text("1 rejected")
+    told.press("Accept hunk 2")
+    expect(told.summary).to_contain_text("1 accepted")
 
 
-def go_back(bench: Workbench, page: Page, kept: dict[str, str], between: Between) -> None:
-    """Everything since the first job is rolled back with its list, and that is taken back."""
-    page.get_by_role("button", name="Checkpoints").first.click()
-    region = page.get_by_role("region", name="Checkpoints")
-    head = region.locator(".timeline-head").last
-    for start in (True, False):
-        head.click()
-        region.get_by_role("button", name="Roll back…").first.click()
-        dialog = page.get_by_role("dialog", name="Roll back")
-        for name in kept:
-            expect(dialog).to_contain_text(name)
-        dialog.get_by_role("button", name="Roll back", exact=True).click()
-        dialog.get_by_role("button", name="Save").click()
-        expect(dialog).to_be_hidden()
-        on_the_disk(bench, {"notes.md": NOTES, "plan.md": PLAN, "guide/index.md": None} if start else kept)
-        head = region.locator(".timeline-head").first
-        between(page)
+def takes_back(told: Told) -> None:
+    """Undo takes the last decision back, and not what was written before it."""
+    told.open("notes.md").get_by_text("first").click()
+    told.page.keyboard.press("Control+z")
+    expect(told.summary).to_have_text("1 hunk to decide · 1 of yours, not saved · 1 rejected")
 
 
-@pytest.mark.slow
+def makes_again(told: Told) -> None:
+    told.open("notes.md").get_by_text("first").click()
+    told.page.keyboard.press("Control+Shift+z")
+    expect(told.summary).to_have_text("1 accepted, not saved · 1 of yours, not saved · 1 rejected")
+
+
+def decides_in_the_list(told: Told) -> None:
+    hunks(told.page, "guide/index.md").get_by_role("button", name="Accept", exact=True).click()
+    expect(hunks(told.page, "guide/index.md").locator(".hunk-where")).to_contain_text("accepted")
+
+
+def saves(told: Told) -> None:
+    """What was accepted and what the user wrote is written, and no more."""
+    told.open("notes.md").get_by_text("first").click()
+    told.page.keyboard.press("Control+s")
+    expect(told.summary).to_have_text("1 rejected")
+    told.open("guide/index.md")
+    told.press("Save")
+    expect(told.summary).to_have_text("Saved, nothing to decide")
+    written = NOTES.replace("second", "SECOND")
+    told.kept |= {"notes.md": notes(written) + TYPED, "guide/index.md": "# Guide\n"}
+
+
+def changes_outside(told: Told) -> None:
+    """Another program writes where a hunk was accepted: nothing of it is written over."""
+    told.open("plan.md")
+    told.press("Accept hunk 1")
+    expect(told.summary).to_contain_text("1 accepted")
+    told.kept["plan.md"] = odd(PLAN.replace("measure", "measure well"))
+    told.write("plan.md")
+    told.open("plan.md").get_by_text("plan", exact=True).click()
+    told.page.keyboard.press("Control+s")  # unless the change was seen by then
+    expect(told.page.locator(".file-trouble:visible")).to_contain_text("plan.md changed on disk")
+
+
+def runs_again(told: Told) -> None:
+    text = told.open("plan.md")
+    told.press("Re-run")
+    expect(text).to_contain_text("MEASURE")
+    expect(text).to_contain_text("TWICE")
+    expect(told.summary).to_have_text("1 hunk to decide")
+
+
+def saves_the_rest(told: Told) -> None:
+    told.open("plan.md")
+    told.press("Accept hunk 1")
+    expect(told.summary).to_contain_text("1 accepted")
+    told.press("Save")
+    expect(told.summary).to_have_text("Saved, nothing to decide")
+    told.kept["plan.md"] = odd(PLAN.replace("measure", "MEASURE TWICE"))
+
+
+def rolls_back(told: Told) -> None:
+    """All of it since the first instruction goes, after a look at the list."""
+    told.written = dict(told.kept)
+    take_back(told, told.page.locator(".timeline-head").last)
+    told.kept = dict(BEFORE)
+
+
+def takes_the_rollback_back(told: Told) -> None:
+    take_back(told, told.page.locator(".timeline-head").first)
+    told.kept = told.written
+
+
+def take_back(told: Told, head: Locator) -> None:
+    told.page.evaluate("location.hash = '#/checkpoints'")
+    head.click()
+    told.page.get_by_role("button", name="Roll back…").first.click()
+    dialog = told.page.get_by_role("dialog", name="Roll back")
+    for name in told.kept:
+        expect(dialog).to_contain_text(name)
+    dialog.get_by_role("button", name="Roll back", exact=True).click()
+    dialog.get_by_role("button", name="Save").click()
+    expect(dialog).to_be_hidden()
+
+
+STEPS: Final = (
+    selects,
+    instructs,
+    answers,
+    writes,
+    decides,
+    takes_back,
+    makes_again,
+    decides_in_the_list,
+    saves,
+    changes_outside,
+    runs_again,
+    saves_the_rest,
+    rolls_back,
+    takes_the_rollback_back,
+)
+
+
+def reload(told: Told) -> None:
+    told.page.reload()
+    expect(told.page.get_by_role("banner").get_by_role("button", name="Review")).to_be_visible()
+
+
+def kill(told: Told) -> None:
+    told.bench.kill()
+    told.bench.start()
+
+
+@pytest.mark.slow  # fourteen steps in two windows
 @pytest.mark.timeout(120)
-def test_a_review_from_the_first_word_to_the_undo_of_its_rollback(workbench: Make) -> None:
-    bench = workbench(story())
-    write_files(bench)
-    tell(bench, bench.page(), lambda _: None)
-    were_refused(bench)
+@pytest.mark.parametrize("between", [reload, kill])
+def test_a_review_from_the_first_word_to_the_undo_of_its_rollback(workbench: Make, between: Between) -> None:
+    told = Told(workbench(json.loads(odd(STORY.read_text()))))
+    for step in STEPS:
+        step(told)
+        told.disk()
+        shown = told.agreed()
+        between(told)
+        told.agreed(shown)
+        told.page, told.other = told.other, told.page
+    were_refused(told.bench)

@@ -21,6 +21,7 @@ export class Shell {
   constructor({ show, changed }) {
     Object.assign(this, { show, changed });
     this.question = ""; // what a review's agent waits to be told
+    this.columns = kept.get("columns") ?? []; // those that are open in this window; a new one begins with what was opened last
     this.places = (kept.get("places") ?? []).filter((id) => placeOf(id));
     this.views = new Map(); // by the place's id
     this.live = h("p", { class: "sr-only", role: "status" });
@@ -66,12 +67,12 @@ export class Shell {
   }
 
   get #open() {
-    return WIDE.matches ? (kept.get("columns") ?? []) : [this.sheet].filter(Boolean);
+    return WIDE.matches ? this.columns : [this.sheet].filter(Boolean);
   }
 
   /** Open or close a column; its button has the focus when it was closed, and it itself when it was opened. */
   toggle(name, open = !this.#open.includes(name)) {
-    if (WIDE.matches) kept.set("columns", [...this.#open.filter((each) => each !== name), ...(open ? [name] : [])]);
+    if (WIDE.matches) kept.set("columns", (this.columns = [...this.columns.filter((each) => each !== name), ...(open ? [name] : [])]));
     else this.sheet = open ? name : null;
     this.#columns();
     if (!open) this.buttons[name].focus();

@@ -106,7 +106,7 @@ export class Work {
   async #look() {
     const latest = (await this.api.sessions()).find((session) => session.status === "active");
     const { session, job } = this.state;
-    const isKnown = session?.id === latest?.id && session?.last_job_id === latest?.last_job_id;
+    const isKnown = session?.id === latest?.id && session?.updated_at === latest?.updated_at; // an earlier job of it may end
     if (isKnown && session !== undefined && this.seen === job?.status) return;
     this.seen = job?.status;
     const now = latest ? await this.api.session(latest.id) : null;

@@ -59,4 +59,5 @@ def _fenced(text: str) -> str:
     fence = "```"
     while fence in text:
         fence += "`"
-    return f"{fence}\n{text.rstrip()}\n{fence}"
+    lines = text.rstrip("\r\n")
+    return f"{fence}\n{lines}\n{fence}"
