@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from playwright.sync_api import Locator, expect
@@ -29,6 +29,7 @@ from tests.browser.test_editor import were_refused
 
 Make = Callable[..., Workbench]
 Between = Callable[["Told"], None]
+Shown = dict[str, list[str]]
 
 ODD: Final = {
     "first": " 👩‍👩‍👧‍👦\u2028👍🏽",
@@ -98,35 +99,30 @@ class Told:
     def press(self, name: str) -> None:
         self.page.locator(".file-editor").get_by_role("button", name=name, exact=name == "Save").click()
 
-    def saved(self) -> None:
-        expect(self.summary).not_to_contain_text("not saved")
-
     def disk(self) -> None:
         """What is on the disk is what has to be, byte for byte."""
         for name, text in self.kept.items():
             path = self.bench.newel.project / name
             assert (path.read_bytes().decode() if path.exists() else None) == text, name
 
-    def agreed(self, wanted: dict[str, Any] | None = None) -> dict[str, Any]:
-        """What both windows show at the same place, once it is what the server says, and ``wanted`` if that is given."""
+    def agreed(self, before: Shown | None = None) -> Shown:
+        """What both windows show at the same place: all that the server says waits, and the same as before if that is given."""
         for window in (self.page, self.other):
             sidebar(window)
         self.other.evaluate("(place) => { location.hash = place; }", self.page.evaluate("location.hash"))
         until = time.monotonic() + 8
-        while True:
-            here, there = (window.evaluate(SHOWN) for window in (self.page, self.other))
-            waits = [each["file_path"] for each in ask(self.page, "GET", "pending")["files"]]
-            is_whole = here["files"] == waits and here == (wanted or here)
-            if (here == there and is_whole) or time.monotonic() > until:
-                break
+        while (found := self._differences(before)) and time.monotonic() < until:
             self.page.wait_for_timeout(30)
-        wanted = (wanted or there) | {"files": waits}
-        assert {
-            name: (here[name], there[name], each)
-            for name, each in wanted.items()
-            if not here[name] == there[name] == each
-        } == {}
-        return here
+        assert found == {}
+        return self.page.evaluate(SHOWN)
+
+    def _differences(self, before: Shown | None) -> dict[str, list[list[str]]]:
+        """What is not as it has to be: here, there, and as it has to be."""
+        here, there = (window.evaluate(SHOWN) for window in (self.page, self.other))
+        waits = [each["file_path"] for each in ask(self.page, "GET", "pending")["files"]]
+        wanted: Shown = (before or here) | {"files": waits}
+        shown = {name: [here[name], there[name], each] for name, each in wanted.items()}
+        return {name: each for name, each in shown.items() if not each[0] == each[1] == each[2]}
 
 
 def selects(told: Told) -> None:
