@@ -78,7 +78,7 @@ async def apply(folder: Path) -> None:
     at = place(folder)
     async with at.open(working=False) as desk:
         view = await desk.job((await at.engine.find(kind="review"))[-1].id)
-        run = (await desk.checkpoints())[-1]
+        run = await desk.checkpoint((await desk.checkpoints()).checkpoints[-1].checkpoint_id)
         await desk.apply(
             view.session_id, view.id, [hunk.hunk_id for file in run.files for hunk in file.hunks]
         )
@@ -87,7 +87,7 @@ async def apply(folder: Path) -> None:
 async def roll_back(folder: Path, *, scoped: bool = False) -> None:
     at = place(folder)
     async with at.open(working=False) as desk:
-        run = (await desk.checkpoints())[-1]
+        run = await desk.checkpoint((await desk.checkpoints()).checkpoints[-1].checkpoint_id)
         ids = [hunk.hunk_id for file in run.files if file.file_path == "b.md" for hunk in file.hunks]
         request = RollbackRequest(mode="scoped_selected", hunk_ids=ids)
         done = await desk.rollback(run.checkpoint_id, request if scoped else ALL_BACK)

@@ -84,7 +84,7 @@ async def assert_goes_on(folder: Path, what: str, *, died: bool) -> None:
     assert there == end
     async with at.open(working=False) as desk:
         assert_agrees(at)
-        run = (await desk.checkpoints())[-1]
+        run = (await desk.checkpoints()).checkpoints[-1]
         await desk.rollback(run.checkpoint_id, review_child.ALL_BACK)
         await desk.save(list(OLD))
         assert files(at.root) == OLD

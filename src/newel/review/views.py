@@ -40,13 +40,15 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 class BundleHunk(View, frozen=True):
     """A hunk. ``accepted`` is None until it is decided; ``patch`` is a piece of a unified diff against the base alone, empty
     where only the file's permission bits change; it shows no line that another hunk changes. ``start_line`` and ``end_line`` are its lines in the buffer; one that has
-    none there ends before it starts. ``mine``: the user has written in it, so rejecting it asks which part goes.
+    none there ends before it starts. ``mine``: the user has written in it, so rejecting it asks which part goes. ``run_ids``
+    are the jobs and other runs that wrote in it.
     """
 
     hunk_id: str
     patch: str
     accepted: bool | None
     edit_ids: tuple[str, ...]
+    run_ids: tuple[str, ...]
     origin: Origin
     state: HunkStatus
     mine: bool
@@ -128,7 +130,12 @@ class FileView(View, frozen=True):
 
 def is_of(hunk: Hunk, run: str) -> bool:
     """Whether a run has written in a hunk."""
-    return any(layer.run == run for layer in hunk.layers)
+    return run in runs_of(hunk)
+
+
+def runs_of(hunk: Hunk) -> tuple[str, ...]:
+    """The runs that have written in a hunk, the first of them first."""
+    return tuple(dict.fromkeys(layer.run for layer in hunk.layers if layer.run))
 
 
 def bundle(run: str, reviews: Iterable[FileReview]) -> DiffBundle:
@@ -170,6 +177,7 @@ def _hunks(review: FileReview, run: str | None) -> Iterator[BundleHunk]:
                 patch=hunk_patch(review.base, hunk, context=context),
                 accepted=None if hunk.state == "pending" else hunk.state == "accepted",
                 edit_ids=tuple(dict.fromkeys(name for layer in hunk.layers for name in layer.edits)),
+                run_ids=runs_of(hunk),
                 origin="user" if by_user else "agent",
                 state=hunk.state,
                 mine=hunk.has_user_layer,
@@ -189,6 +197,7 @@ def _applied(review: FileReview, one: Applied, head: int) -> BundleHunk:
         patch=_patch(_without(review.base, one), one.a, one.a + len(one.before), review.base[one.a : one.b]),
         accepted=True,
         edit_ids=(),
+        run_ids=(one.run,),
         origin="agent",
         state="applied",
         mine=not one.intact,

@@ -259,10 +259,7 @@ def _add_review(router: APIRouter, desk: Desk) -> None:
 
     @router.get("/pending", **_route(p.PendingFiles, "All files that wait for a decision or a save"))
     async def pending() -> Response:
-        async def listed(desk: ReviewDesk) -> p.PendingFiles:
-            return p.PendingFiles(files=await desk.pending())
-
-        return await _looked(desk, listed)
+        return await _looked(desk, lambda desk: desk.pending())
 
     @router.post("/edit", **_route(p.FileState, "Take over what the user typed", p.EditRequest))
     async def edit(request: Request) -> Response:
@@ -314,11 +311,19 @@ def _add_review(router: APIRouter, desk: Desk) -> None:
 
 def _add_checkpoints(router: APIRouter, desk: Desk) -> None:
     @router.get("/checkpoints", **_route(p.CheckpointList, "The checkpoints"))
-    async def checkpoints(limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> Response:
-        async def listed(desk: ReviewDesk) -> p.CheckpointList:
-            return p.CheckpointList(checkpoints=tuple(await desk.checkpoints(limit=limit)))
-
-        return await _looked(desk, listed)
+    async def checkpoints(
+        limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+        before: Annotated[str, Query(max_length=64, description="Only those before this checkpoint.")] = "",
+        session_id: Annotated[
+            str,
+            Query(
+                max_length=64, description="Only those of this session, be it a review, a chat or an agent."
+            ),
+        ] = "",
+    ) -> Response:
+        return await _looked(
+            desk, lambda desk: desk.checkpoints(limit=limit, before=before, session=session_id)
+        )
 
     @router.get("/checkpoints/{checkpoint_id}", **_route(CheckpointView, "A checkpoint"))
     async def checkpoint(checkpoint_id: Id) -> Response:

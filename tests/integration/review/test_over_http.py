@@ -251,7 +251,7 @@ def test_what_an_agent_of_the_workbench_wrote_is_taken_back_over_the_same_ledger
             at.server.chat("Write it")
             assert (newel.project / "made.md").read_text() == "made\n"
             (point,) = at.get("/checkpoints")["checkpoints"]
-            assert point["affected_files"] == ["made.md"]
+            assert [(file["file_path"], file["applied"]) for file in point["files"]] == [("made.md", 1)]
             three = at.get(f"/checkpoints/{point['checkpoint_id']}/diff3", file_path="made.md")
             assert (three["checkpoint_base"], three["current_file"]) == (None, "made\n")
             at.post(f"/checkpoints/{point['checkpoint_id']}/rollback", mode="hard_all")

@@ -83,11 +83,42 @@ def test_a_job_whose_hunks_are_rejected_in_a_window_can_still_be_applied(tmp_pat
         assert (at.newel.project / "b.md").read_text() == "one\nzwei\nthree\n"
 
 
-def test_what_waits_is_told_with_the_sessions_that_it_is_of(tmp_path: Path) -> None:
+def test_what_waits_is_told_with_the_runs_that_it_is_of_and_what_became_of_each(tmp_path: Path) -> None:
     with review(tmp_path) as at:
         job = at.settled(at.start("Translate"))
-        files = at.get("/pending")["files"]
-        assert [file["session_ids"] for file in files] == [[job["session_id"]]] * 2
+        waiting = at.get("/pending")
+        assert [file["session_ids"] for file in waiting["files"]] == [[job["session_id"]]] * 2
+        (run,) = waiting["runs"]
+        assert (run["run_id"], run["session_id"], run["title"]) == (job["id"], job["session_id"], "Translate")
+        file = at.get("/file", file_path="b.md")
+        count = sum(each["pending"] for each in waiting["files"])
+        assert (run["files"], run["pending"], run["accepted"]) == (2, count, 0)
+        assert [hunk["run_ids"] for hunk in file["hunks"]] == [[job["id"]]]
+        accepting = {"action": "accept", "hunk_id": file["hunks"][0]["hunk_id"]}
+        at.post("/decide", file_path="b.md", rev=file["rev"], **accepting)
+        assert [each["accepted"] for each in at.get("/pending")["runs"]] == [1]
+        at.post("/save", files=[{"file_path": "b.md"}])
+        assert [(each["files"], each["pending"]) for each in at.get("/pending")["runs"]] == [(1, count - 1)]
+        (point,) = at.get("/checkpoints")["checkpoints"]
+        counts = {each["file_path"]: (each["pending"], each["applied"]) for each in point["files"]}
+        assert counts == {"a.md": (count - 1, 0), "b.md": (0, 1)}
+
+
+def test_checkpoints_are_listed_page_by_page_and_for_one_session(tmp_path: Path) -> None:
+    with review(tmp_path) as at:
+        jobs = [at.settled(at.start("Translate")) for _ in range(2)]
+        first, last = (each["checkpoint_id"] for each in jobs)
+
+        def listed(**query: object) -> tuple[list[str], bool]:
+            found = at.get("/checkpoints", **query)
+            return [each["checkpoint_id"] for each in found["checkpoints"]], found["more"]
+
+        assert listed() == ([last, first], False)
+        assert listed(limit=1) == ([last], True)
+        assert listed(limit=1, before=last) == ([first], False)
+        assert listed(session_id=jobs[0]["session_id"]) == ([first], False)
+        assert listed(session_id="sess_0") == ([], False)
+        assert at.server.client.get("/api/agent/checkpoints?before=cp_0").status_code == 404
 
 
 def test_what_an_agent_does_to_files_is_told_as_it_happens(tmp_path: Path) -> None:

@@ -271,10 +271,10 @@ class DeskMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), scoped=st.booleans())
     def roll_back(self, data: Data, scoped: bool) -> None:
-        points = self.ask(self.at.desk.checkpoints)
+        points = self.ask(self.at.desk.checkpoints).checkpoints
         if not points:
             return
-        point = data.draw(st.sampled_from(points))
+        point = self.ask(self.at.desk.checkpoint, data.draw(st.sampled_from(points)).checkpoint_id)
         ids = [hunk.hunk_id for file in point.files for hunk in file.hunks]
         chosen = [name for name in ids if data.draw(st.booleans())] if scoped else []
         request = RollbackRequest(mode="scoped_selected" if scoped else "hard_all", hunk_ids=chosen)

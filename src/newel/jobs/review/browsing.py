@@ -12,7 +12,7 @@ import anyio
 import anyio.to_thread
 
 from newel.agent.errors import WorkspaceError
-from newel.jobs.review.overview import Waiting
+from newel.jobs.review.overview import Overview
 from newel.jobs.review.payloads import EntryState, FolderEntry, FolderView, FoundFiles, PendingFile
 from newel.review.paths import checked_path
 from newel.workspace.git import ask_git, top_of
@@ -34,9 +34,9 @@ FRESH: Final = 5.0
 class Browser:
     """Looks at the files of a workspace beside what waits in them."""
 
-    def __init__(self, workspace: Workspace, waiting: Waiting) -> None:
+    def __init__(self, workspace: Workspace, overview: Overview) -> None:
         self._workspace = workspace
-        self._waiting = waiting
+        self._overview = overview
         self._names: list[str] = []
         self._found_at = float("-inf")
         self._finding = anyio.Lock()
@@ -50,7 +50,7 @@ class Browser:
         root = self._workspace.root
         if folder:
             folder = await anyio.to_thread.run_sync(checked_path, root, folder)
-        waiting = await anyio.to_thread.run_sync(self._waiting.files)
+        waiting = await anyio.to_thread.run_sync(self._overview.files)
         inside = _inside(folder, waiting)
         where = below(self._workspace, folder)
         is_there = await self._workspace.stat(where) is not None
@@ -99,7 +99,7 @@ class Browser:
         return await anyio.to_thread.run_sync(_matching, names, query.casefold().split(), limit)
 
     async def _all(self) -> list[str]:
-        waiting = await anyio.to_thread.run_sync(self._waiting.files)
+        waiting = await anyio.to_thread.run_sync(self._overview.files)
         names = await anyio.to_thread.run_sync(_named_by_git, self._workspace.root)
         if names is None:
             walked = await walk(self._workspace, hidden=True, limit=LOOKED_AT)

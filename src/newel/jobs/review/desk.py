@@ -39,11 +39,12 @@ from newel.jobs.review.journal import (
     find_jobs,
     queue_of,
 )
-from newel.jobs.review.overview import Waiting, session_summary
+from newel.jobs.review.overview import Overview, session_summary
 from newel.jobs.review.paging import PAGE, page_of
 from newel.jobs.review.payloads import (
     Applied,
     ChangeLog,
+    CheckpointList,
     DecideAll,
     DecidedFile,
     DecidedFiles,
@@ -54,7 +55,7 @@ from newel.jobs.review.payloads import (
     FileState,
     JobStarted,
     JobView,
-    PendingFile,
+    PendingFiles,
     RollbackRequest,
     RollbackView,
     RunRequest,
@@ -93,8 +94,8 @@ class ReviewDesk:
         self.files = ReviewFiles(bench.ledger, bench.saver, bench.workspace.root, bench.limits)
         self.rollbacks = Rollbacks(bench.ledger, bench.checkpoints, self.files)
         self.states = FileStates(self.files, bench.workspace)
-        self.waiting = Waiting(bench.ledger)
-        self.browser = Browser(bench.workspace, self.waiting)
+        self.overview = Overview(bench.ledger)
+        self.browser = Browser(bench.workspace, self.overview)
 
     @classmethod
     async def open(cls, bench: Bench) -> Self:
@@ -267,9 +268,9 @@ class ReviewDesk:
             return await self.states.read(path)
         return await self.states.of(await self.files.at(path, rev))
 
-    async def pending(self) -> tuple[PendingFile, ...]:
+    async def pending(self) -> PendingFiles:
         """All files with hunks that are undecided or unsaved, of whatever run."""
-        return await anyio.to_thread.run_sync(self.waiting.files)
+        return await anyio.to_thread.run_sync(self.overview.pending)
 
     async def change_log(self, path: str) -> ChangeLog:
         return ChangeLog(file=await self.file(path), changes=tuple(await self.files.log(path)))
@@ -335,9 +336,11 @@ class ReviewDesk:
 
     # -- checkpoints ------------------------------------------------------------------------------
 
-    async def checkpoints(self, *, limit: int = 100) -> list[CheckpointView]:
-        """The latest first."""
-        return await self.rollbacks.all(limit)
+    async def checkpoints(self, *, limit: int = 100, before: str = "", session: str = "") -> CheckpointList:
+        """Up to ``limit`` of them, the latest first; see ``Overview.checkpoints``. Raises ``UnknownCheckpoint``."""
+        return await anyio.to_thread.run_sync(
+            lambda: self.overview.checkpoints(limit, before=before, session=session)
+        )
 
     async def checkpoint(self, checkpoint_id: str) -> CheckpointView:
         return await self.rollbacks.get(checkpoint_id)

@@ -1,21 +1,32 @@
-"""What there is to look at, in short: the sessions, and the files that wait for a decision."""
+"""What there is to look at, in short: the sessions, the files that wait for a decision, and the runs that changed something."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from typing import Final
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 
 from newel.jobs.engine import Job
 from newel.jobs.review.journal import params_of
-from newel.jobs.review.payloads import PendingFile, SessionSummary
+from newel.jobs.review.payloads import (
+    CheckpointList,
+    CheckpointSummary,
+    FileCounts,
+    PendingFile,
+    PendingFiles,
+    PendingRun,
+    SessionSummary,
+)
 from newel.jobs.review.sessions import Session
 from newel.jobs.review.showing import Known, pending_of
+from newel.review.checkpoints import UnknownCheckpoint
 from newel.review.ledger import FileReview
-from newel.review.store import Ledger
+from newel.review.store import Checkpoint, Ledger
 from newel.review.text import text_hash
+from newel.review.views import runs_of
 from newel.review.watching import Revision, has_shown_hunks, revisions
 from newel.session.text import one_line
 
@@ -36,42 +47,150 @@ def session_summary(session: Session, jobs: Sequence[Job], live: Sequence[Known]
     )
 
 
-class Waiting:
-    """The files that wait. What was read of them is read again only once it has changed, for windows ask often and a ledger
-    may know many files. Any thread may ask.
+class _Read(NamedTuple):
+    """A file as it was at a revision. ``runs`` is what has become of the hunks of each run in it."""
+
+    revision: Revision
+    waiting: PendingFile | None
+    runs: Mapping[str, FileCounts]
+
+
+class Overview:
+    """The files that wait, and the runs. What was read of a file is read again only once it has changed, for windows ask often
+    and a ledger may know many files. Any thread may ask; methods block.
     """
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._lock = threading.Lock()
-        self._known: dict[str, tuple[Revision, PendingFile | None]] = {}
-        self._sessions: dict[str, str] = {}
-        """Of runs."""
+        self._waiting: dict[str, tuple[Revision, _Read | None]] = {}
+        """All files; None of one in which nothing waits."""
+        self._settled: dict[str, _Read] = {}
+        """Of those in which nothing waits, the ones that were asked for."""
+        self._runs: dict[str, Checkpoint] = {}
+        self._sought: set[str] = set()
+        """The runs that were looked for among the checkpoints, which may have forgotten them."""
 
     def files(self) -> tuple[PendingFile, ...]:
-        """Those with hunks that are undecided or unsaved, by their names. Blocks."""
+        """Those with hunks that are undecided or unsaved, by their names."""
+        return tuple(read.waiting for read in self._looked() if read.waiting is not None)
+
+    def pending(self) -> PendingFiles:
+        """The same, with their runs."""
+        read = self._looked()
+        counts: dict[str, list[FileCounts]] = {}
+        for each in read:
+            for run in each.waiting.run_ids if each.waiting else ():
+                counts.setdefault(run, []).append(each.runs[run])
+        known = [(self._runs.get(run), run) for run in counts]
+        known.sort(key=lambda each: each[0].created if each[0] else "")
+        runs = (_pending_run(run, checkpoint, counts[run]) for checkpoint, run in known)
+        return PendingFiles(files=tuple(each.waiting for each in read if each.waiting), runs=tuple(runs))
+
+    def checkpoints(self, limit: int, *, before: str = "", session: str = "") -> CheckpointList:
+        """Up to ``limit`` checkpoints, the latest first: those before another one, those of one session. Raises
+        ``UnknownCheckpoint``.
+        """
+        found = self._ledger.checkpoints()
+        if before:
+            place = next((n for n, each in enumerate(found) if each.id == before), None)
+            if place is None:
+                raise UnknownCheckpoint(f"There is no checkpoint {before}. Read the list from its beginning.")
+            found = found[place + 1 :]
+        if session:
+            found = [each for each in found if each.session == session]
         with self._lock:
-            known, now = self._known, revisions(self._ledger)
-            self._known = {
-                path: known[path] if path in known and known[path][0] == rev else (rev, self._read(path))
+            revs = revisions(self._ledger)
+            shown = tuple(self._summary(each, revs) for each in found[:limit])
+        return CheckpointList(checkpoints=shown, more=len(found) > limit)
+
+    def _looked(self) -> list[_Read]:
+        """The files in which something waits."""
+        with self._lock:
+            known, now = self._waiting, revisions(self._ledger)
+            self._waiting = {
+                path: known[path]
+                if path in known and known[path][0] == rev
+                else (rev, self._read(path, rev) if has_shown_hunks(self._ledger, path) else None)
                 for path, rev in now.items()
             }
-            return tuple(file for _, file in self._known.values() if file is not None)
+            found = [read for _, read in self._waiting.values() if read is not None]
+            runs = {run for read in found if read.waiting for run in read.waiting.run_ids}
+            if runs - self._sought:
+                self._runs = {each.run: each for each in self._ledger.checkpoints() if each.run in runs}
+                self._sought = runs
+            return [self._with_sessions(read) for read in found]
 
-    def _read(self, path: str) -> PendingFile | None:
-        if not has_shown_hunks(self._ledger, path):
-            return None
-        file = _pending_file(self._ledger.get(path))
-        if not self._sessions.keys() >= set(file.run_ids):
-            self._sessions = {each.run: each.session for each in self._ledger.checkpoints()}
-        sessions = dict.fromkeys(self._sessions.get(run, "") for run in file.run_ids)
-        return msgspec.structs.replace(file, session_ids=tuple(session for session in sessions if session))
+    def _read(self, path: str, revision: Revision) -> _Read:
+        review = self._ledger.get(path)
+        return _Read(revision, _pending_file(review), _counts(review))
+
+    def _with_sessions(self, read: _Read) -> _Read:
+        if read.waiting is None:
+            return read
+        found = (self._runs[run].session for run in read.waiting.run_ids if run in self._runs)
+        sessions = tuple(dict.fromkeys(session for session in found if session))
+        return read._replace(waiting=msgspec.structs.replace(read.waiting, session_ids=sessions))
+
+    def _summary(self, checkpoint: Checkpoint, revs: Mapping[str, Revision]) -> CheckpointSummary:
+        run = checkpoint.run
+        paths = [before.path for before in checkpoint.files]
+        return CheckpointSummary(
+            checkpoint_id=checkpoint.id,
+            session_id=checkpoint.session,
+            job_id=run,
+            created_at=checkpoint.created,
+            title=checkpoint.title,
+            files=tuple(self._runs_of(path, revs.get(path)).get(run) or _none(path) for path in paths),
+        )
+
+    def _runs_of(self, path: str, revision: Revision | None) -> Mapping[str, FileCounts]:
+        if revision is None:
+            return {}
+        known, waiting = self._settled.get(path), self._waiting.get(path)
+        for read in (known, waiting[1] if waiting else None):
+            if read is not None and read.revision == revision:
+                return read.runs
+        self._settled[path] = self._read(path, revision)
+        return self._settled[path].runs
+
+
+def _pending_run(run: str, checkpoint: Checkpoint | None, files: Sequence[FileCounts]) -> PendingRun:
+    return PendingRun(
+        run_id=run,
+        session_id=checkpoint.session if checkpoint else "",
+        title=checkpoint.title if checkpoint else "",
+        created_at=checkpoint.created if checkpoint else "",
+        files=len(files),
+        pending=sum(file.pending for file in files),
+        accepted=sum(file.accepted for file in files),
+    )
+
+
+def _none(path: str) -> FileCounts:
+    return FileCounts(file_path=path, pending=0, accepted=0, rejected=0, applied=0)
+
+
+def _counts(review: FileReview) -> dict[str, FileCounts]:
+    """What has become of the hunks of each run in a file."""
+    states = Counter((run, hunk.state) for hunk in review.hunks for run in runs_of(hunk))
+    applied = Counter(one.run for one in review.applied)
+    return {
+        run: FileCounts(
+            file_path=review.path,
+            pending=states[run, "pending"],
+            accepted=states[run, "accepted"],
+            rejected=states[run, "rejected"],
+            applied=applied[run],
+        )
+        for run in {run for run, _ in states} | applied.keys()
+    }
 
 
 def _pending_file(review: FileReview) -> PendingFile:
     """Without the sessions, of which a review knows nothing."""
     hunks = [hunk for hunk in review.hunks if hunk.is_shown]
-    runs = (layer.run for hunk in hunks for layer in hunk.layers if layer.run)
+    runs = (run for hunk in hunks for run in runs_of(hunk))
     return PendingFile(
         file_path=review.path,
         rev=review.rev,

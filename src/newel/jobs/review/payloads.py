@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from newel.review.decisions import Mine
-from newel.review.views import Change, CheckpointView, DiffBundle, FileView
+from newel.review.views import Change, DiffBundle, FileView
 from newel.tools.project import ProposedEdit
 
 JobStatus = Literal["queued", "running", "waiting_for_user", "awaiting_review", "completed", "failed"]
@@ -317,8 +317,25 @@ class PendingFile(Payload, frozen=True):
     session_ids: tuple[str, ...]
 
 
+class PendingRun(Payload, frozen=True):
+    """A run whose hunks wait: a job, or what was done for one prompt of a chat or an agent, which ``title`` begins with.
+    ``session_id`` is that of the review, the chat or the agent. A hunk in which two runs wrote counts for both.
+    """
+
+    run_id: str
+    session_id: str
+    title: str
+    created_at: str
+    files: int
+    pending: int
+    accepted: int
+
+
 class PendingFiles(Payload, frozen=True):
+    """``runs`` are those that the hunks of ``files`` are of, the oldest first."""
+
     files: tuple[PendingFile, ...]
+    runs: tuple[PendingRun, ...]
 
 
 class DecidedFile(Payload, frozen=True):
@@ -363,10 +380,34 @@ class FoundFiles(Payload, frozen=True):
     more: bool
 
 
-class CheckpointList(Payload, frozen=True):
-    """The latest first."""
+class FileCounts(Payload, frozen=True):
+    """What has become of the hunks of a run in a file: undecided, accepted and not saved, rejected, saved. Those that a later
+    edit wrote over count no more.
+    """
 
-    checkpoints: tuple[CheckpointView, ...]
+    file_path: str
+    pending: int
+    accepted: int
+    rejected: int
+    applied: int
+
+
+class CheckpointSummary(Payload, frozen=True):
+    """A checkpoint in a list."""
+
+    checkpoint_id: str
+    session_id: str
+    job_id: str
+    created_at: str
+    title: str
+    files: tuple[FileCounts, ...]
+
+
+class CheckpointList(Payload, frozen=True):
+    """The latest first. ``more``: there are earlier ones."""
+
+    checkpoints: tuple[CheckpointSummary, ...]
+    more: bool
 
 
 class Diff3View(Payload, frozen=True):

@@ -22,7 +22,7 @@ from newel.jobs.review.payloads import (
 from newel.review.checkpoints import Checkpoints, Diff3, Plan
 from newel.review.runs import view_of
 from newel.review.saving import checked_path
-from newel.review.store import Checkpoint, Ledger
+from newel.review.store import Ledger
 from newel.review.views import CheckpointView, FileView, file_view
 
 Tell = Callable[[str, JobEvent], Awaitable[None]]
@@ -37,18 +37,11 @@ class Rollbacks:
         self._checkpoints = checkpoints
         self._files = files
 
-    async def all(self, limit: int) -> list[CheckpointView]:
-        """The latest first, up to ``limit`` of them."""
-        return await anyio.to_thread.run_sync(
-            lambda: [self._view(checkpoint) for checkpoint in self._ledger.checkpoints()[:limit]]
-        )
-
     async def get(self, checkpoint_id: str) -> CheckpointView:
         """Raises ``UnknownCheckpoint``."""
-        return await anyio.to_thread.run_sync(lambda: self._view(self._checkpoints.get(checkpoint_id)))
-
-    def _view(self, checkpoint: Checkpoint) -> CheckpointView:
-        return view_of(self._ledger, checkpoint)
+        return await anyio.to_thread.run_sync(
+            lambda: view_of(self._ledger, self._checkpoints.get(checkpoint_id))
+        )
 
     async def diff3(self, checkpoint_id: str, path: str) -> Diff3View:
         """Raises ``UnknownCheckpoint``, also where it has no such file."""
