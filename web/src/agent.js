@@ -4,7 +4,7 @@ import { copyButton, fill, h, iconButton, say, set } from "./dom.js";
 import { ContractForm, limitsOf } from "./contract.js";
 import { Conversation } from "./conversation.js";
 import { Foot } from "./foot.js";
-import { plain, usage } from "./format.js";
+import { plain, plural, usage } from "./format.js";
 import { ContractView } from "./message.js";
 import { Questions } from "./questions.js";
 import { StopButton } from "./stop.js";
@@ -19,17 +19,19 @@ export class AgentView {
     this.place = h("div", { class: "contract-place" });
     this.foot = new Foot({});
     this.conversation = new Conversation({
-      tab, foot: this.foot.el, userView: () => new ContractView(() => this.given?.text), actions: { older: () => actions.older(tab) },
+      tab, foot: this.foot.el, userView: () => new ContractView(() => this.given?.text),
+      actions: { older: () => actions.older(tab), review: actions.review, openFile: actions.openFile },
     });
     this.questions = new Questions({ answer: (question, answer) => actions.answer(tab, question, answer) });
     this.stop = new StopButton((now) => actions.stop(tab, now));
     this.restart = h("button", { type: "button", class: "primary", onclick: () => this.#restart() }, "Restart");
     this.change = h("button", { type: "button", onclick: () => this.#edit(true) }, "Edit contract");
+    this.review = h("button", { type: "button", hidden: true, onclick: () => actions.reviewOf(this.session) });
     this.reason = h("span", { class: "reason" });
     this.meter = h("span", { class: "meter" });
     this.state = h("span", { class: "state", role: "status" });
     this.log = h("span", { class: "log-file" });
-    this.bar = h("div", { class: "agent-bar" }, this.stop.el, this.restart, this.change, this.reason, this.meter, this.state);
+    this.bar = h("div", { class: "agent-bar" }, this.stop.el, this.restart, this.change, this.review, this.reason, this.meter, this.state);
     const close = iconButton("close", "Close this agent", () => actions.close(tab));
     this.el = h("div", { class: "panel agent" },
       h("div", { class: "panel-head" }, this.title, close),
@@ -52,7 +54,7 @@ export class AgentView {
     else this.conversation.log.focus();
   }
 
-  update({ tab, talk, state }) {
+  update({ tab, talk, state, changes }) {
     const busy = isBusy(tab);
     const stopping = state.stopping[tab.id];
     this.given = tab.contract;
@@ -68,6 +70,9 @@ export class AgentView {
     this.restart.hidden = this.change.hidden = busy || Boolean(this.form);
     fill(this.state, badge(tab, stopping));
     say(this.reason, plain(tab.reason));
+    this.session = tab.session;
+    this.review.hidden = busy || tab.waits === 0;
+    say(this.review, `Review ${plural(tab.waits, "hunk")}`);
     say(this.meter, usage(talk.totals));
     this.#log(tab.log);
     const asked = talk.questions !== this.asked && talk.questions.length > 0;
@@ -75,7 +80,7 @@ export class AgentView {
     this.questions.update(talk.questions);
     this.conversation.el.hidden = Boolean(this.form) && talk.entries.length === 0;
     set(this.el, "data-form", this.form ? "open" : null);
-    this.conversation.update({ talk, pending: [] });
+    this.conversation.update({ talk, pending: [], changes });
     if (asked) this.questions.focus();
   }
 

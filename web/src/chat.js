@@ -26,6 +26,8 @@ export class ChatView {
         again: (message) => actions.sayAgain(tab, message),
         discard: (message) => actions.unsay(tab, message.id),
         older: () => actions.older(tab),
+        review: actions.review,
+        openFile: actions.openFile,
       },
     });
     this.questions = new Questions({ answer: (question, answer) => actions.answer(tab, question, answer) });
@@ -56,7 +58,7 @@ export class ChatView {
     else this.questions.focus();
   }
 
-  update({ tab, talk, state }) {
+  update({ tab, talk, state, changes }) {
     const busy = isBusy(tab);
     this.busy = busy;
     const pending = state.pending[tab.id] ?? [];
@@ -68,7 +70,7 @@ export class ChatView {
     this.asked = talk.questions;
     this.questions.update(talk.questions);
     this.composer.update({ busy, stopping, totals: talk.totals, queued: tab.queued, link: state.link });
-    this.conversation.update({ talk, pending });
+    this.conversation.update({ talk, pending, changes });
     if (asked && (this.composer.area.value === "" || !this.el.contains(document.activeElement))) this.questions.focus();
   }
 }

@@ -3,12 +3,13 @@
 import { h, iconButton, set } from "./dom.js";
 import { kept } from "./kept.js";
 import { AssistantView, PendingView, ToldView } from "./message.js";
+import { ChangesView, withChanges } from "./review/changes.js";
 
 const AT_END = 40; // px from the end that still count as being there
 const NEAR_TOP = 300; // px from the top at which earlier messages are fetched
 
 export class Conversation {
-  /** `actions` of the tab: again, discard, older; `userView()` makes the view of a message from the user. */
+  /** `actions` of the tab: again, discard, older, review, openFile; `userView()` makes the view of a message from the user. */
   constructor({ tab, actions, userView, foot = null, empty = null }) {
     Object.assign(this, { tab, actions, userView, empty });
     this.views = new Map(); // by key, in the order of the page
@@ -46,11 +47,11 @@ export class Conversation {
     this.#keep();
   }
 
-  update({ talk, pending }) {
+  /** `changes` are those of its runs, as changes.js has them. */
+  update({ talk, pending, changes }) {
     const height = this.follows ? 0 : this.log.scrollHeight;
     const items = [
-      ...talk.entries.map((entry) => [entry.id, entry]),
-      ...(talk.live ? [[talk.live.id, this.#live(talk.live)]] : []),
+      ...withChanges(talk.live ? [...talk.entries, this.#live(talk.live)] : talk.entries, changes),
       ...pending.map((message) => [`pending:${message.id}`, message]),
     ];
     this.#reconcile(items, talk);
@@ -101,6 +102,8 @@ export class Conversation {
         return this.userView();
       case "pending":
         return new PendingView({ again: this.actions.again, discard: this.actions.discard });
+      case "changes":
+        return new ChangesView(this.actions);
       default:
         return new ToldView();
     }

@@ -28,9 +28,10 @@ export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** Set or take away an attribute if it is another. */
+/** Set or take away an attribute if it is another. What an `aria-` attribute is not is said: without one it would be unknown. */
 export function set(element, name, value) {
-  if (value === null || value === undefined || value === false) element.removeAttribute(name);
+  const isSaid = typeof value === "boolean" && name.startsWith("aria-");
+  if (value === null || value === undefined || (value === false && !isSaid)) element.removeAttribute(name);
   else if (element.getAttribute(name) !== String(value)) element.setAttribute(name, String(value));
 }
 

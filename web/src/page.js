@@ -45,7 +45,10 @@ export class Page {
       connection: this.connection, store: this.store, toasts: this.toasts,
       show: (tab) => this.#show(tab), refresh: () => this.#schedule(),
     });
-    this.shell = new Shell({ show: (id) => this.#show(id), changed: () => this.#schedule() });
+    this.shell = new Shell({
+      show: (id) => this.#show(id), changed: () => this.#schedule(),
+      tabs: () => this.store.get().tabs, openSession: (session) => this.actions.openSession(session),
+    });
     this.#build();
     this.store.subscribe(() => this.#schedule());
     addEventListener("hashchange", () => this.#route());
@@ -93,7 +96,8 @@ export class Page {
     this.panel = h("div", { id: "panel", class: "panel-frame", role: "tabpanel" });
     this.banner = h("div", { class: "banner", role: "status", hidden: true });
     this.asks = h("div", { class: "banner asks", role: "alert", hidden: true });
-    this.page = { ...this.actions, close };
+    const { reviewRuns, reviewOf, openFile } = this.shell;
+    this.page = { ...this.actions, close, reviewOf, review: ({ job_id: run }) => reviewRuns([run]), openFile: (path) => openFile.call(this.shell, path) };
     fill(
       document.getElementById("page"),
       h("header", {}, this.header.el),
@@ -266,6 +270,7 @@ export class Page {
 
   #tabsChanged({ tabs }) {
     this.shownTabs = tabs;
+    this.shell.tabsChanged();
     const ids = new Set(tabs.map((each) => each.id));
     forgetTabs(ids);
     this.recent = this.recent.filter((id) => ids.has(id));
@@ -286,7 +291,7 @@ export class Page {
     if ((tab?.id ?? "") !== this.shown || (tab && !isPlace && !this.views.has(tab.id))) this.#mount(tab);
     if (!tab) return;
     const view = this.#view();
-    if (!isPlace) view.update({ tab, talk: state.talks[tab.id] ?? emptyTalk(), state });
+    if (!isPlace) view.update({ tab, talk: state.talks[tab.id] ?? emptyTalk(), state, changes: this.shell.changesOf(tab.session, state.hello) });
     if (this.wantsFocus) view.focus();
     this.wantsFocus = false;
   }

@@ -1,7 +1,7 @@
 // The row of tabs: title, state, what is unread, close.
 
 import { fill, h, icon, set } from "./dom.js";
-import { plain } from "./format.js";
+import { plain, plural } from "./format.js";
 
 const STATES = {
   idle: null,
@@ -80,7 +80,8 @@ export class Tabs {
     button.shown = key;
     button.title.textContent = plain(tab.title);
     fill(button.state, tab.isDirty && h("span", { class: "dirty" }, h("span", { class: "sr-only" }, "not saved")),
-      tab.waits > 0 && h("span", { class: "count", title: `${tab.waits} to review` }, String(tab.waits)), badge(tab, stopping), unread && h("span", { class: "unread" }, h("span", { class: "sr-only" }, "unread")));
+      tab.waits > 0 && h("span", { class: "count", title: `${plural(tab.waits, "hunk")} to review` }, String(tab.waits), h("span", { class: "sr-only" }, " to review")),
+      badge(tab, stopping), unread && h("span", { class: "unread" }, h("span", { class: "sr-only" }, "unread")));
     set(button.el, "aria-selected", isActive);
     button.el.tabIndex = isActive ? 0 : -1;
     if (isActive) button.el.scrollIntoView({ block: "nearest", inline: "nearest" });

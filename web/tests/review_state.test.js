@@ -13,7 +13,7 @@ function server(files) {
     files,
     pending: async () => {
       asked.push("pending");
-      return Object.values(files).map(({ file_path }) => ({ file_path, pending: 1, conflicts: 0 }));
+      return { files: Object.values(files).map(({ file_path }) => ({ file_path, pending: 1, conflicts: 0 })), runs: [] };
     },
     file: async (path) => {
       asked.push(path);

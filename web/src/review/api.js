@@ -35,7 +35,8 @@ export class ReviewApi {
   cancel = (id) => this.#post(`jobs/${encodeURIComponent(id)}/cancel`, {});
   apply = (session, job, hunks) => this.#post("apply", { session_id: session, job_id: job, accepted_hunk_ids: hunks });
 
-  pending = () => this.#get("pending").then(({ files }) => files);
+  /** {files, runs}: the files that wait, and the runs that their hunks are of. */
+  pending = () => this.#get("pending");
   file = (path) => this.#get("file", { file_path: path });
   changeLog = (path) => this.#get("change_log", { file_path: path });
   // What is made for a revision is done once: a second time the revision is another one, and it is refused.
@@ -49,7 +50,9 @@ export class ReviewApi {
 
   tree = (folder) => this.#get("tree", { folder });
   find = (query) => this.#get("find", { query });
-  checkpoints = (limit = 100) => this.#get("checkpoints", { limit }).then(({ checkpoints }) => checkpoints);
+  /** {checkpoints, more}: the latest first, those before the checkpoint `before`, or of one session. */
+  checkpoints = ({ limit = 100, before = "", session = "" } = {}) =>
+    this.#get("checkpoints", { limit, ...(before && { before }), ...(session && { session_id: session }) });
   checkpoint = (id) => this.#get(`checkpoints/${encodeURIComponent(id)}`);
   diff3 = (id, path) => this.#get(`checkpoints/${encodeURIComponent(id)}/diff3`, { file_path: path });
   rollback = (id, { mode, hunks = [], dryRun = false }) =>

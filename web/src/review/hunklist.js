@@ -12,8 +12,8 @@ const FEW = 40; // hunks of a project that are unfolded by themselves
 const AT_ONCE = 100; // files that are laid out, until more are asked for
 
 export class HunkList {
-  constructor({ api, review, openFile, announce }) {
-    Object.assign(this, { api, review, openFile, announce });
+  constructor({ api, review, openFile, origins, announce }) {
+    Object.assign(this, { api, review, openFile, origins, announce });
     this.decisions = new Decisions({ api, review });
     this.rows = new Map(); // by path
     this.folds = new Map(); // path → whether the user unfolded or folded it
@@ -81,7 +81,7 @@ export class HunkList {
 
   #row(path) {
     return new FileRow({
-      path, review: this.review,
+      path, review: this.review, origins: this.origins,
       actions: {
         open: (at, hunk) => this.openFile(at, hunk && { hunk: hunk.hunk_id }),
         decide: (at, hunk, action, mine) => this.#decide(at, hunk, action, mine),
@@ -146,7 +146,7 @@ export class HunkList {
     this.#busy(true);
     fill(this.problem);
     try {
-      const accepted = (await this.api.pending()).filter((file) => file.accepted > 0);
+      const accepted = (await this.api.pending()).files.filter((file) => file.accepted > 0);
       const files = accepted.map(({ file_path: path, rev }) => ({ path, rev }));
       if (files.length === 0) return this.announce("Nothing is accepted that is not saved.");
       const { saved_files: saved } = await this.api.save(files);

@@ -13,8 +13,8 @@ const HELD = 40; // files that are kept up to date at once
 const KEYS = { j: 1, k: -1 };
 
 export class PendingDiff {
-  constructor({ api, review, openFile, announce }) {
-    Object.assign(this, { api, review, openFile, announce });
+  constructor({ api, review, openFile, origins, announce }) {
+    Object.assign(this, { api, review, openFile, origins, announce });
     this.views = new Map(); // path → {rev, hunks}
     this.held = new Map(); // path → what lets it go; the latest last
     this.notes = new Map(); // by row: words, or {choose} where the user's own lines are at stake
@@ -122,10 +122,12 @@ export class PendingDiff {
     if (!isFolded) this.#hold(path);
     const name = reveal(path);
     const act = (words, onclick) => h("button", { type: "button", "aria-label": `${words} in ${name}`, disabled: !this.isUp, onclick }, words);
+    const from = h("span", { class: "origins" });
+    this.origins.show(from, file.run_ids);
     return h("div", { class: "pending-file", role: "listitem" },
       h("button", { type: "button", class: "quiet pending-fold", "aria-expanded": String(!isFolded), onclick: () => this.#fold(path, !isFolded) },
         icon(isFolded ? "right" : "down"), h("span", { class: "mono pending-path", title: name }, name)),
-      h("span", { class: "dim" }, countOf(file)),
+      h("span", { class: "dim" }, countOf(file)), from,
       note && h("span", { class: "warn-text" }, note),
       h("span", { class: "spacer" }),
       h("button", { type: "button", class: "quiet", "aria-label": `Open ${name}`, onclick: () => this.openFile(path) }, "Open"),
@@ -145,6 +147,7 @@ export class PendingDiff {
     h("div", { class: "pending-actions" },
       h("span", { class: "dim" }, lines),
       hunk.origin === "user" && h("span", { class: "badge" }, "yours"),
+      h("span", { class: "dim" }, this.origins.wordsOf(hunk, file)),
       hunk.conflict && h("span", { class: "badge waiting" }, icon("warn"), "Conflict: its lines changed on the disk"),
       hunk.state === "accepted" && h("span", { class: "badge completed" }, icon("check"), "Accepted, not saved"),
       h("span", { class: "spacer" }), ...this.#buttons(path, hunk, key, note)),

@@ -24,7 +24,7 @@ export function pendingRows({ pending, views, notes, folded }) {
     const isFolded = folded.has(path);
     const head = {
       key, kind: "file", file, height: HEAD, isFolded, note: notes.get(key) ?? "",
-      stamp: JSON.stringify([file.pending, file.accepted, file.conflicts, isFolded, notes.get(key)]),
+      stamp: JSON.stringify([file.pending, file.accepted, file.conflicts, file.run_ids, isFolded, notes.get(key)]),
     };
     if (isFolded) return [head];
     const view = views.get(path);

@@ -5,8 +5,10 @@ import { fill, h, icon, iconButton, say, set } from "../dom.js";
 import { plural } from "../format.js";
 import { kept } from "../kept.js";
 import { ReviewApi } from "./api.js";
+import { Changes } from "./changes.js";
 import { Compare } from "./compare.js";
 import { Later } from "./later.js";
+import { Origins } from "./origins.js";
 import { compareId, fileId, placeOf, titleOf } from "./places.js";
 import { PendingDiff } from "./pendingdiff.js";
 import { Sidebar } from "./sidebar.js";
@@ -17,9 +19,12 @@ import { Tree } from "./tree.js";
 const WIDE = matchMedia("(min-width: 900.02px)"); // below that the columns are sheets
 
 export class Shell {
-  /** `show(id)` shows a tab or a place, `changed()` says that the row of tabs is another one. */
-  constructor({ show, changed }) {
-    Object.assign(this, { show, changed });
+  /**
+   * `show(id)` shows a tab or a place, `changed()` says that the row of tabs is another one; `tabs()` are those of the server,
+   * `openSession(id)` opens a conversation that has none.
+   */
+  constructor({ show, changed, tabs, openSession }) {
+    Object.assign(this, { show, changed, openSession });
     this.question = ""; // what a review's agent waits to be told
     this.columns = kept.get("columns") ?? []; // those that are open in this window; a new one begins with what was opened last
     this.places = (kept.get("places") ?? []).filter((id) => placeOf(id));
@@ -28,8 +33,10 @@ export class Shell {
     this.announce = (text) => say(this.live, text);
     this.api = new ReviewApi();
     this.review = createReview({ api: this.api });
+    this.changes = new Changes({ api: this.api, review: this.review, changed });
+    const origins = new Origins({ review: this.review, tabs, go: (origin) => this.#goTo(origin) });
     const openFile = (path, place) => this.openFile(path, place);
-    const parts = { api: this.api, review: this.review, announce: this.announce, openFile };
+    const parts = { api: this.api, review: this.review, announce: this.announce, openFile, origins };
     parts.compare = (checkpoint, path) => this.open(compareId(checkpoint, path));
     parts.open = (id) => this.open(id);
     parts.selection = () => this.selection();
@@ -91,8 +98,9 @@ export class Shell {
   }
 
   #count() {
-    const { files, conflicts } = counts(this.review.get().pending);
-    fill(this.count, files > 0 && [String(files), h("span", { class: "sr-only" }, ` ${plural(files, "file")} to review`)],
+    const { files, hunks, conflicts } = counts(this.review.get().pending);
+    set(this.buttons.review, "title", files > 0 ? `${plural(hunks, "hunk")} to decide, ${plural(files, "file")} to review` : null);
+    fill(this.count, files > 0 && [hunks > 0 ? String(hunks) : icon("check"), h("span", { class: "sr-only" }, hunks > 0 ? " to decide" : " accepted, not saved")],
       conflicts > 0 && [icon("warn"), h("span", { class: "sr-only" }, plural(conflicts, "conflict"))]);
     this.changed();
   }
@@ -124,10 +132,44 @@ export class Shell {
     }));
   }
 
-  /** How many hunks wait in the files that a conversation's runs have changed. */
+  /** How many hunks of a conversation's runs wait. */
   waiting(session) {
-    const files = (this.review.get().pending ?? []).filter((file) => file.session_ids.includes(session));
-    return files.reduce((sum, file) => sum + file.pending, 0);
+    return this.#runsOf(session).reduce((sum, run) => sum + run.pending, 0);
+  }
+
+  #runsOf = (session) => this.review.get().runs.filter((run) => run.session_id === session);
+
+  /** What a conversation's runs have proposed, for its transcript; `hello` says whether they do that here. */
+  changesOf(session, hello) {
+    const isWanted = hello.review && (hello.approve === "review" || this.#runsOf(session).length > 0);
+    return isWanted || this.changes.known.has(session) ? this.changes.of(session) : [];
+  }
+
+  /** Go to the first hunk that waits of a conversation. */
+  reviewOf = (session) => this.reviewRuns(this.#runsOf(session).filter((run) => run.pending > 0).map((run) => run.run_id));
+
+  /** Go to the first hunk that waits of some runs, else to what is accepted of them, or else to all that waits. */
+  reviewRuns = async (runs) => {
+    const isOf = ({ run_ids: ids }) => ids.some((id) => runs.includes(id));
+    const files = (this.review.get().pending ?? []).filter(isOf);
+    const file = files.find((each) => each.pending > 0) ?? files[0];
+    if (!file) return this.open("pending");
+    this.openFile(file.file_path);
+    const { hunks } = await this.api.file(file.file_path).catch(() => ({ hunks: [] })); // the tab says what is wrong with it
+    const own = hunks.filter(isOf);
+    const first = own.find((hunk) => hunk.state === "pending") ?? own.find((hunk) => hunk.state === "accepted");
+    if (first) this.view(fileId(file.file_path)).reveal({ hunk: first.hunk_id });
+  };
+
+  /** The row of tabs is another one: so may be what hunks come from. */
+  tabsChanged() {
+    this.sidebar.update();
+  }
+
+  #goTo({ tab, session }) {
+    if (!WIDE.matches && this.sheet) this.toggle(this.sheet, false);
+    if (tab) this.show(tab);
+    else if (session) this.openSession(session);
   }
 
   open(id) {

@@ -25,8 +25,8 @@ export function lineWords(hunks) {
 
 export class FileRow {
   /** `actions`: open(path, hunk), decide(path, hunk, action, mine), all(file, action), toggled(path, isOpen). */
-  constructor({ path, review, actions }) {
-    Object.assign(this, { path, review, actions });
+  constructor({ path, review, origins, actions }) {
+    Object.assign(this, { path, review, origins, actions });
     this.name = h("span", { class: "file-name", title: plain(path) }, plain(path));
     this.count = h("span", { class: "aside" });
     this.lines = h("span", { class: "aside" });
@@ -37,11 +37,12 @@ export class FileRow {
     this.accept = button("Accept file", () => actions.all(this.file, "accept"));
     this.reject = button("Reject file", () => actions.all(this.file, "reject"));
     this.open = button("Open", () => actions.open(path, null));
+    this.from = h("p", { class: "origins" });
     this.note = h("p", { class: "hunk-note", hidden: true });
     this.list = h("ul", { class: "listed-hunks", "aria-label": `Hunks of ${plain(path)}` });
     this.more = h("button", { type: "button", class: "quiet", hidden: true, onclick: () => this.#showMore() });
     this.body = h("div", { class: "file-body", hidden: true }, this.list, this.more);
-    this.el = h("li", { class: "listed-file" }, this.head, h("div", { class: "row" }, this.accept, this.reject, this.open), this.note, this.body);
+    this.el = h("li", { class: "listed-file" }, this.head, this.from, h("div", { class: "row" }, this.accept, this.reject, this.open), this.note, this.body);
     this.el.row = this;
     this.rows = new Map(); // by hunk id
     this.shown = AT_ONCE;
@@ -53,6 +54,7 @@ export class FileRow {
     this.file = file;
     this.isUp = isUp;
     say(this.count, countWords(file));
+    this.origins.show(this.from, file.run_ids);
     set(this.el, "data-conflict", file.conflicts > 0);
     this.accept.disabled = !isUp || isBusy || file.pending - file.conflicts <= 0;
     this.reject.disabled = !isUp || isBusy || file.pending === 0;
@@ -70,7 +72,7 @@ export class FileRow {
     if (isOpen === this.isUnfolded) return;
     this.isUnfolded = isOpen;
     this.body.hidden = !isOpen;
-    set(this.head, "aria-expanded", String(isOpen));
+    set(this.head, "aria-expanded", isOpen);
     if (isOpen) this.release = this.review.hold(this.path);
     else this.release?.();
     if (byHand) this.actions.toggled(this.path, isOpen);
@@ -112,7 +114,7 @@ export class FileRow {
         });
         this.rows.set(hunk.hunk_id, row);
       }
-      row.update({ hunk, isUp: this.isUp });
+      row.update({ hunk, isUp: this.isUp, from: this.origins.wordsOf(hunk, this.file) });
       if (this.list.children[index] !== row.el) this.list.insertBefore(row.el, this.list.children[index] ?? null);
     }
   }

@@ -45,16 +45,18 @@ export class HunkRow {
     return this.hunk.state === "pending";
   }
 
-  update({ hunk, isUp }) {
+  /** `from` are words on where it comes from, "" for none. */
+  update({ hunk, isUp, from }) {
     const { state, conflict, mine, origin } = hunk;
     const isOff = !isUp || this.isBusy;
     for (const each of [this.accept, this.reject, this.reopen]) each.disabled = isOff;
-    if (hunk === this.hunk) return;
+    if (hunk === this.hunk && from === this.from) return;
+    this.from = from;
     if (this.hunk && this.hunk.state !== state) this.choice.hidden = true;
     this.hunk = hunk;
     const words = [
       placeWords(hunk), conflict && "conflict", hunk.oversized_hunk && "large",
-      origin === "user" ? "yours" : mine && "edited by you", STATES[state],
+      origin === "user" ? "yours" : mine && "edited by you", STATES[state], from,
     ];
     say(this.where, words.filter(Boolean).join(" · "));
     set(this.el, "data-state", state);

@@ -3,6 +3,7 @@
 //   pending   the files of GET /pending, in the order of their names; null until they are known
 //   files     by path: the latest FileView of each file that somebody holds, and of no other; with a `problem`, in words, if it
 //             could not be read
+//   runs      the runs that the hunks of those are of, the oldest first
 //   problem   why the list could not be read, in words; "" if it could
 //   isUp      whether the server answers
 
@@ -12,7 +13,7 @@ const NONE = Infinity; // none will: the file is read in any case
 
 /** `api` is a ReviewApi. Whoever subscribes is told after each change. */
 export function createReview({ api }) {
-  let state = { pending: null, files: {}, problem: "", isUp: true };
+  let state = { pending: null, runs: [], files: {}, problem: "", isUp: true };
   const readers = new Set();
   const held = new Map(); // path → how many hold it
   const wanted = new Map(); // path → the revision that is to be known; of an older one the file is read
@@ -52,7 +53,7 @@ export function createReview({ api }) {
         want(path, NONE); // with the next look
       }
     });
-    change({ pending: list.value ?? state.pending, problem: list.problem ?? "", files });
+    change({ ...(list.value && { pending: list.value.files, runs: list.value.runs }), problem: list.problem ?? "", files });
   }
 
   function drop(path) {

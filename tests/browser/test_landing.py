@@ -1,0 +1,88 @@
+"""Chats, agents and reviews land in one list. If these fail, somebody decides on changes without knowing whose they are, or
+does not hear of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.bench import Workbench, open_agent, open_chat, say
+from tests.browser.review_scenarios import file, hunks, sidebar
+from tests.browser.scenarios import answering, call, scenarios, verdict
+from tests.support import bash
+
+Make = Callable[..., Workbench]
+
+LINES = [f"line {number}" for number in range(30)]
+CHAT = answering(
+    "shout",
+    call("edit", file_path="notes.md", old_string="line 3\n", new_string="LINE 3\n"),
+    bash("printf 'new\\n' > made.md"),
+    {"content": "Shouted."},
+)
+AGENT = answering("whisper", bash("sed -i 's/line 20/psst/' notes.md"), {"content": "Whispered."})
+JUDGE = {
+    "name": "judge",
+    "trigger_regex": r"After \d+ tool call",
+    "steps": [{"response": verdict("It was whispered.", satisfied=True)}],
+}
+
+
+def tab(page: Page, name: str) -> Locator:
+    return page.get_by_role("tab", name=name)
+
+
+def changes(page: Page) -> Locator:
+    return page.get_by_role("region", name="Changes of this run")
+
+
+def count(page: Page) -> Locator:
+    return page.get_by_role("banner").get_by_role("button", name="Review").locator(".count")
+
+
+def test_what_a_chat_and_an_agent_propose_is_one_list_and_a_decision_is_seen_everywhere(
+    workbench: Make,
+) -> None:
+    bench = workbench(scenarios(JUDGE, CHAT, AGENT), "--approve", "review")
+    (bench.newel.project / "notes.md").write_text("\n".join(LINES) + "\n")
+    page = bench.page()
+    open_chat(page)
+    say(page, "shout")
+    expect(changes(page)).to_contain_text("2 hunks to review in 2 files")
+    open_agent(page, "whisper")
+    page.get_by_role("button", name="Start", exact=True).click()
+    expect(changes(page)).to_contain_text("1 hunk to review in 1 file")
+    expect(tab(page, "shout")).to_contain_text("2 to review")
+    expect(tab(page, "Agent-1")).to_contain_text("1 to review")
+    expect(count(page)).to_have_text("3 to decide")
+    # The list says whose each hunk is, and goes there.
+    expect(file(page, "notes.md").locator(".origins")).to_have_text("from shout, Agent-1")
+    expect(hunks(page, "notes.md").nth(0)).to_contain_text("from shout")
+    expect(hunks(page, "notes.md").nth(1)).to_contain_text("from Agent-1")
+    file(page, "made.md").get_by_role("button", name="shout").click()
+    expect(tab(page, "shout")).to_have_attribute("aria-selected", "true")
+    # From the agent's tab to its first hunk, which is accepted in the editor.
+    tab(page, "Agent-1").click()
+    page.locator(".agent-bar").get_by_role("button", name="Review 1 hunk").click()
+    current = page.locator(".inline-hunk[aria-current]")
+    expect(current).to_contain_text("line 20")
+    current.get_by_role("button", name="Accept").click()
+    expect(tab(page, "Agent-1")).not_to_contain_text("to review")
+    expect(count(page)).to_have_text("2 to decide")
+    expect(hunks(page, "notes.md").nth(1)).to_contain_text("accepted, not saved")
+    tab(page, "Agent-1").click()
+    expect(changes(page)).to_contain_text("1 changed file 1 accepted, not saved")
+    # In the chat's transcript its changes are as they were decided in the list, and after a reload.
+    hunks(page, "notes.md").nth(0).get_by_role("button", name="Reject").click()
+    file(page, "made.md").get_by_role("button", name="Accept file").click()
+    sidebar(page).get_by_role("button", name="Save what is accepted in 2 files").click()
+    expect(count(page)).to_be_hidden()
+    tab(page, "shout").click()
+    for _ in range(2):
+        expect(changes(page)).to_contain_text("2 changed files 1 kept · 1 rejected")
+        page.reload()
+    lines = (bench.newel.project / "notes.md").read_text().splitlines()
+    assert (lines[3], lines[20]) == ("line 3", "psst")
+    assert (bench.newel.project / "made.md").read_text() == "new\n"

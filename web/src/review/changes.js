@@ -1,0 +1,113 @@
+// What the runs of a conversation changed, and what has become of it, for its transcript.
+
+import { fill, h, icon, set } from "../dom.js";
+import { plural, reveal } from "../format.js";
+
+const LIMIT = 200; // runs of a conversation whose changes are told: the latest
+const LISTED = 6; // files of a run that are named
+const NONE = [];
+
+const sum = (files, name) => files.reduce((all, file) => all + file[name], 0);
+
+/** What became of the hunks of a run: "2 to decide · 1 accepted, not saved · 1 kept · 1 rejected". */
+export const stateWords = ({ pending, accepted, applied, rejected }) =>
+  [pending && `${pending} to decide`, accepted && `${accepted} accepted, not saved`, applied && `${applied} kept`, rejected && `${rejected} rejected`]
+    .filter(Boolean).join(" · ") || "changed since";
+
+export const totalsOf = (files) =>
+  Object.fromEntries(["pending", "accepted", "applied", "rejected"].map((name) => [name, sum(files, name)]));
+
+/**
+ * The entries of a conversation with its runs' changes between them, as [key, item]: each at the end of what was done for one
+ * prompt. `changes` are CheckpointSummaries, the oldest first; those of a time before the first entry are left out.
+ */
+export function withChanges(entries, changes) {
+  const items = entries.map((entry) => [entry.id, entry]);
+  for (const change of changes.toReversed()) {
+    const at = change.created_at;
+    if (!entries[0] || entries[0].at > at) break;
+    let place = entries.findIndex((entry) => entry.kind === "user" && entry.at > at);
+    if (place < 0) place = entries.length;
+    items.splice(place, 0, [change.checkpoint_id, { kind: "changes", change }]);
+  }
+  return items;
+}
+
+/** What is known of the conversations' runs. `changed()` is called when more is. */
+export class Changes {
+  constructor({ api, review, changed }) {
+    Object.assign(this, { api, changed });
+    this.known = new Map(); // session → {list, isStale, isReading}
+    review.subscribe(({ pending }) => {
+      if (pending === this.pending) return;
+      this.pending = pending;
+      for (const one of this.known.values()) one.isStale = true;
+      changed();
+    });
+  }
+
+  /** The changes of a session's runs, the oldest first; asked for if need be. The same array while nothing is new. */
+  of(session) {
+    if (!this.known.has(session)) this.known.set(session, { list: NONE, isStale: true, isReading: false });
+    const one = this.known.get(session);
+    if (one.isStale && !one.isReading) this.#read(session, one);
+    return one.list;
+  }
+
+  async #read(session, one) {
+    Object.assign(one, { isStale: false, isReading: true });
+    try {
+      const { checkpoints } = await this.api.checkpoints({ session, limit: LIMIT });
+      const before = new Map(one.list.map((each) => [each.checkpoint_id, each]));
+      const runs = checkpoints.filter((each) => !each.job_id.startsWith("rollback_")).reverse();
+      const list = runs.map((each) => {
+        const old = before.get(each.checkpoint_id);
+        return old && JSON.stringify(old) === JSON.stringify(each) ? old : each;
+      });
+      if (list.length !== one.list.length || list.some((each, index) => each !== one.list[index])) {
+        one.list = list;
+        this.changed();
+      }
+    } catch {
+      one.isStale = true; // with the next change, or when the connection is back
+    } finally {
+      one.isReading = false;
+    }
+  }
+}
+
+/** The changes of a run in its transcript. `does`: review(change) goes to its first hunk, openFile(path). */
+export class ChangesView {
+  constructor(does) {
+    this.does = does;
+    this.el = h("section", { class: "entry changes", "aria-label": "Changes of this run" });
+  }
+
+  update({ change }) {
+    if (change === this.change) return;
+    this.change = change;
+    const { files } = change;
+    const totals = totalsOf(files);
+    const waits = totals.pending > 0;
+    const wanted = waits || totals.accepted > 0;
+    set(this.el, "data-waits", waits);
+    const hadFocus = this.el.contains(document.activeElement);
+    fill(this.el,
+      h("div", { class: "changes-head" },
+        icon(waits ? "edit" : "check"),
+        h("strong", {}, waits ? `${plural(totals.pending, "hunk")} to review` : plural(files.length, "changed file")), " ",
+        h("span", { class: "dim" }, waits ? `in ${plural(files.filter((file) => file.pending > 0).length, "file")}` : stateWords(totals)),
+        h("span", { class: "spacer" }),
+        wanted && h("button", { type: "button", class: waits ? "primary" : null, onclick: () => this.does.review(change) }, "Review")),
+      h("ul", { class: "changes-files" }, ...files.slice(0, LISTED).map((file) => this.#file(file)),
+        files.length > LISTED && h("li", { class: "dim" }, `and ${plural(files.length - LISTED, "more file")}`)));
+    if (hadFocus) this.el.querySelector("button").focus();
+  }
+
+  #file(file) {
+    const name = reveal(file.file_path);
+    return h("li", {},
+      h("button", { type: "button", class: "link mono", title: name, onclick: () => this.does.openFile(file.file_path) }, name), " ",
+      h("span", { class: "dim" }, stateWords(file)));
+  }
+}

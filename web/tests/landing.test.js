@@ -1,0 +1,72 @@
+// If these fail, somebody is told the wrong chat or agent to a change, or sees it in the wrong place of a conversation.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { set } from "../src/dom.js";
+import { Changes, stateWords, totalsOf, withChanges } from "../src/review/changes.js";
+import { originOf } from "../src/review/origins.js";
+
+const run = (fields) => ({ run_id: "r", session_id: "s", title: "add a flag", ...fields });
+
+test("a hunk comes from the tab of its conversation, from a review, or from a conversation that can be opened", () => {
+  const tabs = [{ id: "t1", session: "s", title: "Agent-1\u202e" }];
+  assert.deepEqual(originOf(run(), tabs), { key: "t1", name: "Agent-1\ufffd", title: "add a flag", tab: "t1" });
+  assert.deepEqual(originOf(run({ session_id: "sess_1" }), tabs), { key: "r", name: "Review: add a flag", title: "add a flag", request: "r" });
+  assert.deepEqual(originOf(run({ session_id: "gone" }), tabs), { key: "gone", name: "add a flag", title: "add a flag", session: "gone" });
+  assert.equal(originOf(run({ session_id: "", title: "" }), tabs).name, "A conversation");
+});
+
+const entry = (id, kind, at) => ({ id, kind, at });
+const change = (id, at) => ({ checkpoint_id: id, created_at: at });
+
+test("what a run changed stands at the end of what was done for its prompt", () => {
+  const entries = [entry("u1", "user", "1"), entry("a1", "assistant", "3"), entry("u2", "user", "5"), entry("a2", "assistant", "7")];
+  const keys = (changes) => withChanges(entries, changes).map(([key]) => key);
+  assert.deepEqual(keys([change("c1", "2"), change("c2", "6")]), ["u1", "a1", "c1", "u2", "a2", "c2"]);
+  assert.deepEqual(keys([change("c1", "6"), change("c2", "7")]), ["u1", "a1", "u2", "a2", "c1", "c2"]);
+  assert.deepEqual(keys([change("old", "0")]), ["u1", "a1", "u2", "a2"]);
+  assert.deepEqual(withChanges([], [change("c", "1")]), []);
+});
+
+test("what became of hunks is said, and that nothing is known of them any more", () => {
+  const files = [{ pending: 1, accepted: 0, applied: 2, rejected: 0 }, { pending: 1, accepted: 1, applied: 0, rejected: 1 }];
+  assert.equal(stateWords(totalsOf(files)), "2 to decide · 1 accepted, not saved · 2 kept · 1 rejected");
+  assert.equal(stateWords(totalsOf([])), "changed since");
+});
+
+test("a conversation's changes are read again once something changed, and are the same while they are", async () => {
+  let [runs, asked] = [[{ checkpoint_id: "c", job_id: "r", files: [] }], 0];
+  let changed = () => {};
+  const api = { checkpoints: async () => ((asked += 1), { checkpoints: structuredClone(runs) }) };
+  const changes = new Changes({ api, review: { subscribe: (reader) => (changed = reader) }, changed: () => {} });
+  changes.of("s");
+  await Promise.resolve();
+  await new Promise(setImmediate);
+  const first = changes.of("s");
+  assert.deepEqual([first, asked], [runs, 1]);
+  changed({ pending: [] });
+  changes.of("s");
+  await new Promise(setImmediate);
+  assert.deepEqual([changes.of("s") === first, asked], [true, 2]);
+  runs = [{ checkpoint_id: "back", job_id: "rollback_1", files: [] }, ...runs];
+  changed({ pending: [1] });
+  changes.of("s");
+  await new Promise(setImmediate);
+  assert.equal(changes.of("s") === first, true);
+});
+
+test("what an aria attribute is not is said, and any other attribute that is false goes", () => {
+  const attributes = new Map();
+  const element = {
+    getAttribute: (name) => attributes.get(name) ?? null,
+    setAttribute: (name, value) => attributes.set(name, value),
+    removeAttribute: (name) => attributes.delete(name),
+  };
+  for (const value of [true, false]) {
+    set(element, "aria-expanded", value);
+    set(element, "hidden", value);
+  }
+  set(element, "aria-current", null);
+  assert.deepEqual([...attributes], [["aria-expanded", "false"]]);
+});
