@@ -11,7 +11,7 @@ const run = (fields) => ({ run_id: "r", session_id: "s", title: "add a flag", ..
 
 test("a hunk comes from the tab of its conversation, from a review, or from a conversation that can be opened", () => {
   const tabs = [{ id: "t1", session: "s", title: "Agent-1\u202e" }];
-  assert.deepEqual(originOf(run(), tabs), { key: "t1", name: "Agent-1\ufffd", title: "add a flag", tab: "t1" });
+  assert.deepEqual(originOf(run(), tabs), { key: "t1", name: "Agent-1<U+202E>", title: "add a flag", tab: "t1" });
   assert.deepEqual(originOf(run({ session_id: "sess_1" }), tabs), { key: "r", name: "Review: add a flag", title: "add a flag", request: "r" });
   assert.deepEqual(originOf(run({ session_id: "gone" }), tabs), { key: "gone", name: "add a flag", title: "add a flag", session: "gone" });
   assert.equal(originOf(run({ session_id: "", title: "" }), tabs).name, "A conversation");

@@ -2,11 +2,11 @@
 
 import { fill, h, icon, say, set } from "../dom.js";
 import { plural, reveal } from "../format.js";
+import { totalsOf } from "./changes.js";
+import { changedPaths, CheckpointPages } from "./checkpointpages.js";
 import { patchView } from "./patchview.js";
 import { openRollback } from "./rollback.js";
 
-const PAGE = 100;
-const MOST = 1_000; // the server tells of no more
 const OPEN = 3; // files of a run whose changes are shown at once
 const LISTED = 100; // files of a run that are listed at once
 
@@ -25,11 +25,18 @@ export function when(time, now = Date.now()) {
   return date.getFullYear() === today.getFullYear() ? `${day} ${clock}` : `${day} ${date.getFullYear()}`;
 }
 
+/** What of a run is still to be done. */
+function waitWords({ files }) {
+  const { pending, accepted } = totalsOf(files);
+  return pending > 0 ? `${pending} to decide` : accepted > 0 && `${accepted} accepted, not saved`;
+}
+
 export class Timeline {
   constructor({ api, review, announce, compare, openFile }) {
     Object.assign(this, { api, review, announce, compare, openFile });
-    this.limit = PAGE;
-    this.rows = new Map(); // by checkpoint id: {key, el}
+    this.pages = new CheckpointPages({ api });
+    this.changed = new Set(); // files whose reviews changed since the list was read
+    this.rows = new Map(); // by checkpoint id: {key, el, aside}
     this.unfolded = new Set();
     this.list = h("ol", { class: "timeline-list" });
     this.note = h("p", { class: "dim note", role: "status" }, "Reading…");
@@ -41,6 +48,7 @@ export class Timeline {
   load() {
     this.stop = this.review.subscribe(({ pending }) => {
       if (pending === this.pending) return;
+      for (const path of changedPaths(this.pending, pending)) this.changed.add(path);
       this.pending = pending;
       if (this.isShown) this.#read();
     });
@@ -64,39 +72,41 @@ export class Timeline {
   }
 
   #more() {
-    this.limit = Math.min(MOST, this.limit + PAGE);
+    this.wantsMore = true;
     this.#read();
   }
 
+  /** Read what is new, or one page more; what is wanted meanwhile is read after that. */
   async #read() {
-    if (this.isReading) {
-      this.isStale = true;
-      return;
-    }
+    this.isStale = true;
+    if (this.isReading) return;
     this.isReading = true;
     try {
-      this.#show(await this.api.checkpoints(this.limit));
+      while (this.isStale) {
+        const { wantsMore, changed } = this;
+        Object.assign(this, { isStale: false, wantsMore: false, changed: new Set() });
+        await (wantsMore ? this.pages.next() : this.pages.refresh(changed));
+        this.#show(this.pages);
+      }
     } catch (error) {
       this.note.hidden = false;
       say(this.note, error.message);
     } finally {
       this.isReading = false;
     }
-    if (!this.isStale) return;
-    this.isStale = false;
-    await this.#read();
   }
 
-  #show(checkpoints) {
+  #show({ list: checkpoints, isMore }) {
     this.note.hidden = checkpoints.length > 0;
     say(this.note, "No run has changed a file yet. Each that does leaves a checkpoint here.");
-    this.more.hidden = checkpoints.length < this.limit || this.limit >= MOST;
+    this.more.hidden = !isMore;
     const old = this.rows;
     this.rows = new Map(checkpoints.map((each) => {
-      const hunks = each.files.map((file) => file.hunks.map((hunk) => hunk.hunk_id));
-      const key = JSON.stringify([each.title, each.affected_files, hunks]); // a decision changes nothing of what a run did
+      const key = JSON.stringify([each.title, each.files.map((file) => file.file_path)]); // what is decided stands in its head
       const known = old.get(each.checkpoint_id);
-      return [each.checkpoint_id, known?.key === key ? known : { key, el: this.#row(each) }];
+      const row = known?.key === key ? known : { key, ...this.#row(each) };
+      say(row.aside, [kindOf(each), plural(each.files.length, "file"), waitWords(each)].filter(Boolean).join(" · "));
+      return [each.checkpoint_id, row];
     }));
     const wanted = [...this.rows.values()].map(({ el }) => el);
     const isSame = wanted.length === this.list.children.length && wanted.every((el, index) => el === this.list.children[index]);
@@ -111,7 +121,8 @@ export class Timeline {
   // -- a run ----------------------------------------------------------------------------------------
 
   #row(checkpoint) {
-    const { checkpoint_id: id, created_at: created, title, affected_files: files } = checkpoint;
+    const { checkpoint_id: id, created_at: created, title } = checkpoint;
+    const aside = h("span", { class: "dim" });
     const body = h("div", { class: "timeline-body", id: `run-${id}`, hidden: true });
     const mark = h("span", { class: "timeline-mark" }, icon("right"));
     const unfold = (isOpen) => {
@@ -128,16 +139,16 @@ export class Timeline {
     },
     mark, h("time", { datetime: created, title: new Date(created).toLocaleString() }, when(Date.parse(created))),
     h("span", { class: "timeline-title" }, reveal(title) || "A run without words"),
-    h("span", { class: "dim" }, `${kindOf(checkpoint)} · ${plural(files.length, "file")}`));
+    aside);
     const el = h("li", { "data-id": id }, button, body);
     if (this.unfolded.has(id)) unfold(true);
-    return el;
+    return { el, aside };
   }
 
-  #body({ checkpoint_id: id, affected_files: files }) {
+  #body({ checkpoint_id: id, files }) {
     const list = h("div", {});
     const add = (from) => {
-      list.append(...files.slice(from, from + LISTED).map((path, index) => this.#file(id, path, from + index < OPEN)));
+      list.append(...files.slice(from, from + LISTED).map(({ file_path: path }, index) => this.#file(id, path, from + index < OPEN)));
       const left = files.length - from - LISTED;
       if (left <= 0) return;
       const more = h("button", {
