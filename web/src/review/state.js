@@ -1,9 +1,9 @@
 // What the page knows of the project's reviews: what waits, and the files that are open.
 //
 //   pending   the files of GET /pending, in the order of their names; null until they are known
+//   runs      the runs that their hunks are of, the oldest first
 //   files     by path: the latest FileView of each file that somebody holds, and of no other; with a `problem`, in words, if it
 //             could not be read
-//   runs      the runs that the hunks of those are of, the oldest first
 //   problem   why the list could not be read, in words; "" if it could
 //   isUp      whether the server answers
 
