@@ -25,6 +25,7 @@ from newel.review.ledger import (
 from newel.review.patches import contexts, file_patch, hunk_patch
 from newel.review.store import Checkpoint
 from newel.review.text import head_of, text_hash
+from newel.tools.patience import diff
 
 HunkStatus = Literal["pending", "accepted", "rejected", "applied"]
 ChangeStatus = Literal["pending", "accepted", "rejected", "applied", "undone", "superseded"]
@@ -41,7 +42,8 @@ class BundleHunk(View, frozen=True):
     """A hunk. ``accepted`` is None until it is decided; ``patch`` is a piece of a unified diff against the base alone, empty
     where only the file's permission bits change; it shows no line that another hunk changes. ``start_line`` and ``end_line`` are its lines in the buffer; one that has
     none there ends before it starts. ``mine``: the user has written in it, so rejecting it asks which part goes. ``run_ids``
-    are the jobs and other runs that wrote in it.
+    are the jobs and other runs that wrote in it, ``own_lines`` the spans of lines, first and last, that the user wrote into what
+    an agent proposed.
     """
 
     hunk_id: str
@@ -56,6 +58,7 @@ class BundleHunk(View, frozen=True):
     oversized_hunk: bool
     start_line: int
     end_line: int
+    own_lines: tuple[tuple[int, int], ...] = ()
 
 
 class BundleFile(View, frozen=True):
@@ -185,10 +188,20 @@ def _hunks(review: FileReview, run: str | None) -> Iterator[BundleHunk]:
                 oversized_hunk=hunk.oversized,
                 start_line=max(start - head, 0) + 1,
                 end_line=max(end - head, 0),
+                own_lines=_own_lines(hunk, start - head),
             )
     for one in review.applied:
         if run is not None and one.run == run:
             yield _applied(review, one, head)
+
+
+def _own_lines(hunk: Hunk, before: int) -> tuple[tuple[int, int], ...]:
+    """``before``: lines of the buffer before the hunk."""
+    proposed = next((layer.lines for layer in reversed(hunk.layers) if layer.origin == "agent"), None)
+    if proposed is None or not hunk.is_shown or not hunk.has_user_layer:
+        return ()
+    spans = diff(proposed, hunk.top.lines)
+    return tuple((before + span.b0 + 1, before + span.b1) for span in spans if span.b0 < span.b1)
 
 
 def _applied(review: FileReview, one: Applied, head: int) -> BundleHunk:

@@ -179,6 +179,7 @@ async def test_a_hunk_with_lines_of_my_own_is_never_dropped_without_asking(tmp_p
             await at.desk.apply(view.session_id, view.id, [])
         hunk = mine.hunks[0]
         assert hunk.mine
+        assert hunk.own_lines == ((4, 4),)
         with pytest.raises(StaleRevision):
             await at.desk.decide(
                 Decision(file_path="a.md", rev=file.rev, action="accept", hunk_id=hunk.hunk_id)

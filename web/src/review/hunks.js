@@ -37,8 +37,9 @@ export function decorationsOf(text, hunks, shownOf, does) {
     ranges.push(Decoration.widget({ widget, block: true, side: isBehind ? 1 : -1 }).range(place));
     if (hunk.state === "rejected") return;
     const kind = lineOf(hunk);
+    const isOwn = (line) => hunk.own_lines.some(([first, last]) => first <= line && line <= last);
     for (let line = hunk.start_line; line <= Math.min(hunk.end_line, text.lines); line += 1) {
-      ranges.push(kind.range(text.line(line).from));
+      ranges.push((isOwn(line) ? LINES.own : kind).range(text.line(line).from));
     }
   });
   return Decoration.set(ranges, true);

@@ -141,7 +141,7 @@ export class PendingDiff {
     const label = `Hunk ${place} of ${count} in ${reveal(path)}, ${lines}`;
     const [patch] = parsePatch(hunk.patch);
     return h("div", {
-      class: `pending-hunk${hunk.conflict ? " is-conflict" : ""}`, role: "listitem", "data-key": key, "aria-label": label,
+      class: `pending-hunk${hunk.conflict ? " is-conflict" : ""}${hunk.origin === "user" ? " is-own" : ""}`, role: "listitem", "data-key": key, "aria-label": label,
       onfocus: () => this.at !== key && this.#mark(key),
     },
     h("div", { class: "pending-actions" },

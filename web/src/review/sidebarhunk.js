@@ -60,6 +60,7 @@ export class HunkRow {
     ];
     say(this.where, words.filter(Boolean).join(" · "));
     set(this.el, "data-state", state);
+    set(this.el, "data-origin", origin);
     set(this.el, "data-conflict", conflict);
     const { lines, more } = beginning(hunk.patch);
     fill(this.peek,
