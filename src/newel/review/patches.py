@@ -19,7 +19,13 @@ def hunk_patch(base: Lines, hunk: Hunk, *, context: int = CONTEXT) -> str:
     changes no line, but the file's head, it is empty.
     """
     block = _block(base, hunk.a, hunk.b, hunk.top.lines)
-    return "".join(hunks(_text(base), [block] if block else [], context=context))
+    if block is None:
+        return ""
+    first = max(block.start - context, 0)  # no more of the text is touched than is shown: it has many hunks
+    head = int(head_of(base) is not None)
+    old = base[head + first : head + block.end + context]
+    here = Block(block.start - first, block.end - first, block.new)
+    return "".join(hunks(old, [here], context=context, before=first))
 
 
 def contexts(review: FileReview) -> Iterator[int]:

@@ -5,6 +5,7 @@ Field names are as they stand on the wire. Lines count from 1 and leave a file's
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
@@ -20,6 +21,7 @@ from newel.review.ledger import (
     Origin,
     accepted,
     buffer,
+    is_head,
     placed,
 )
 from newel.review.patches import contexts, file_patch, hunk_patch
@@ -149,7 +151,7 @@ def bundle(run: str, reviews: Iterable[FileReview]) -> DiffBundle:
             base_file_hash=text_hash(review.base),
             rev=review.rev,
             accepted_patch=file_patch(review.path, review.base, accepted(review)),
-            hunks=tuple(_hunks(review, run)),
+            hunks=tuple(_hunks(review, run, buffer(review))),
         )
         for review in reviews
     ]
@@ -159,19 +161,19 @@ def bundle(run: str, reviews: Iterable[FileReview]) -> DiffBundle:
 def file_view(review: FileReview) -> FileView:
     """All of a file. Of one that is kept as one piece there is no text: its content is empty."""
     text = buffer(review)
-    content = None if not text else "".join(line for line in text if not line.startswith("\0"))
+    content = None if not text else "".join(itertools.dropwhile(is_head, text))
     return FileView(
         file_path=review.path,
         base_file_hash=text_hash(review.base),
         rev=review.rev,
         content=content,
-        hunks=tuple(_hunks(review, None)),
+        hunks=tuple(_hunks(review, None, text)),
     )
 
 
-def _hunks(review: FileReview, run: str | None) -> Iterator[BundleHunk]:
-    """The hunks of a run, or of all of them, with the user's own."""
-    head = int(head_of(buffer(review)) is not None)
+def _hunks(review: FileReview, run: str | None, text: Lines) -> Iterator[BundleHunk]:
+    """The hunks of a run, or of all of them, with the user's own. ``text`` is the buffer."""
+    head = int(head_of(text) is not None)
     for (hunk, start, end), context in zip(placed(review), contexts(review), strict=True):
         by_user = all(layer.origin == "user" for layer in hunk.layers)
         if run is None or by_user or is_of(hunk, run):

@@ -57,8 +57,12 @@ def described(path: str, old: Sequence[bytes] | None, blocks: Sequence[Block[byt
     return f"{path}: no change" if old is not None else f"--- /dev/null\n+++ {path}\n(an empty file)"
 
 
-def hunks(old: Sequence[AnyStr], blocks: Sequence[Block[AnyStr]], *, context: int = CONTEXT) -> Iterator[str]:
-    """The lines of a unified diff below the names of the files, with ``context`` lines around each change."""
+def hunks(
+    old: Sequence[AnyStr], blocks: Sequence[Block[AnyStr]], *, context: int = CONTEXT, before: int = 0
+) -> Iterator[str]:
+    """The lines of a unified diff below the names of the files, with ``context`` lines around each change. ``old`` is all of
+    a text but its first ``before`` lines; blocks count in ``old``.
+    """
     shift = 0
     first = 0
     while first < len(blocks):
@@ -69,7 +73,8 @@ def hunks(old: Sequence[AnyStr], blocks: Sequence[Block[AnyStr]], *, context: in
         start = max(0, group[0].start - context)
         end = min(len(old), group[-1].end + context)
         grown = sum(len(block.new) - (block.end - block.start) for block in group)
-        yield f"@@ -{_range(start, end - start)} +{_range(start + shift, end - start + grown)} @@\n"
+        was, now = before + start, before + start + shift
+        yield f"@@ -{_range(was, end - start)} +{_range(now, end - start + grown)} @@\n"
         at = start
         for block in group:
             yield from (_line(" ", line) for line in old[at : block.start])
