@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from newel.review.edits import NewId, fused, tidied
-from newel.review.ledger import Applied, FileReview, Hunk, Lines, UnknownHunk, is_head, render, touch
+from newel.review.ledger import Applied, FileReview, Hunk, Lines, UnknownHunk, is_head, render
+from newel.review.places import Changes, growth, touch
 from newel.review.text import head_of, is_blob, make_head
 from newel.tools.patience import Span, diff
 
@@ -94,11 +95,12 @@ def rebased(
     spans = diff(review.base, base)
     if not spans:
         return review
+    changes = Changes(spans)
     hunks: list[Hunk] = []
     # What became bytes, or is gone, is another thing altogether, and not a text with other lines.
     is_other = not base or is_blob(base) or is_blob(review.base)
     for group in _groups(review, spans, is_other=is_other):
-        shift = _growth(span for span in spans if span.a1 <= group.a and span not in group.spans)
+        shift = changes.shift(group.a, group.spans)
         if not group.spans:
             hunks += [
                 msgspec.structs.replace(hunk, a=hunk.a + shift, b=hunk.b + shift) for hunk in group.hunks
@@ -110,7 +112,7 @@ def rebased(
             conflict = Hunk(
                 id=there[0].id,
                 a=group.a + shift,
-                b=group.b + shift + _growth(group.spans),
+                b=group.b + shift + growth(group.spans),
                 layers=fused(review.base, group.a, group.b, there),
                 state="pending" if there[0].is_shown else "rejected",
                 conflict=True,
@@ -163,17 +165,14 @@ def _deletes(base: Lines, hunk: Hunk) -> bool:
     return hunk.a == 0 < hunk.b and is_head(base[0]) and not hunk.top.lines
 
 
-def _growth(spans: Iterable[Span]) -> int:
-    return sum(span.b1 - span.b0 - (span.a1 - span.a0) for span in spans)
-
-
 def carried(applied: Sequence[Applied], spans: Sequence[Span]) -> list[Applied]:
     """Where the lines of hunks that were saved before are now; what was written over is not intact any more."""
+    changes = Changes(spans)
     moved: list[Applied] = []
     for one in applied:
-        over = [span for span in spans if touch(one.a, one.b, span.a0, span.a1)]
-        shift = _growth(span for span in spans if span.a1 <= one.a and span not in over)
-        a, b = one.a + shift, one.b + shift + _growth(over)
+        over = changes.over(one.a, one.b)
+        shift = changes.shift(one.a, over)
+        a, b = one.a + shift, one.b + shift + growth(over)
         if over:
             a = min(a, over[0].b0)
             b = over[-1].b1 if over[-1].a1 > one.b else b

@@ -19,8 +19,8 @@ from newel.review.ledger import (
     joined,
     placed,
     render,
-    touch,
 )
+from newel.review.places import touch
 from newel.review.text import head_of, is_blob, make_head
 
 NewId = Callable[[], str]

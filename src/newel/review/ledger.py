@@ -179,10 +179,3 @@ def buffer(review: FileReview) -> Lines:
 def accepted(review: FileReview) -> Lines:
     """The file as it would be if only what is accepted were kept."""
     return render(review.base, [hunk for hunk in review.hunks if hunk.state == "accepted"])
-
-
-def touch(a: int, b: int, c: int, d: int) -> bool:
-    """Whether the ranges ``a:b`` and ``c:d`` have a line in common, or one lies within the other, or both are the same
-    place between two lines.
-    """
-    return (a < d and b > c) or (a == b == c == d)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 import msgspec
 
 from newel.review.edits import NewId, tidied
-from newel.review.ledger import Applied, Conflict, FileReview, Hunk, Layer, Lines, UnknownHunk, touch
+from newel.review.ledger import Conflict, FileReview, Hunk, Layer, Lines, UnknownHunk
+from newel.review.places import Marks, touch
 from newel.tools.patience import diff
 
 
@@ -17,17 +18,13 @@ def reverted(review: FileReview, ids: Collection[str], new_id: NewId) -> FileRev
     Raises ``UnknownHunk``, and ``Conflict``, which changes nothing: something newer stands in the place of one of them.
     """
     known = {one.id: one for one in review.applied}
-    for name in ids:
-        if name not in known:
-            raise UnknownHunk(f"{review.path} has no saved hunk {name}.")
-        if problem := _in_the_way(review, known[name]):
-            raise Conflict(f"{review.path}: hunk {name} cannot be taken back by itself: {problem}.")
+    if unknown := [name for name in ids if name not in known]:
+        raise UnknownHunk(f"{review.path} has no saved hunk {', '.join(unknown)}.")
+    for problem in in_the_way(review, ids).values():
+        raise Conflict(problem)
     back = [known[name] for name in dict.fromkeys(ids)]
-    hunks = [
-        hunk
-        for hunk in review.hunks
-        if hunk.is_shown or not any(touch(hunk.a, hunk.b, one.a, one.b) for one in back)
-    ]
+    places = Marks(len(review.base), ((one.a, one.b) for one in back))
+    hunks = [hunk for hunk in review.hunks if hunk.is_shown or not places.touch(hunk.a, hunk.b)]
     for one in back:
         layers = (Layer(origin="user", lines=one.before),)
         hunks += tidied(review.base, Hunk(id=new_id(), a=one.a, b=one.b, layers=layers, state="accepted"))
@@ -35,11 +32,23 @@ def reverted(review: FileReview, ids: Collection[str], new_id: NewId) -> FileRev
     return msgspec.structs.replace(review, hunks=tuple(hunks), rev=review.rev + 1)
 
 
-def _in_the_way(review: FileReview, one: Applied) -> str:
-    if not one.intact:
-        return "its lines were changed since"
-    over = [hunk.id for hunk in review.hunks if hunk.is_shown and touch(hunk.a, hunk.b, one.a, one.b)]
-    return f"hunk {', '.join(over)} changes these lines" if over else ""
+def in_the_way(review: FileReview, ids: Iterable[str]) -> dict[str, str]:
+    """Those of the saved hunks ``ids`` that cannot be taken back by themselves, and why."""
+    known = {one.id: one for one in review.applied}
+    shown = [hunk for hunk in review.hunks if hunk.is_shown]
+    places = Marks(len(review.base), ((hunk.a, hunk.b) for hunk in shown))
+    problems: dict[str, str] = {}
+    for one in (known[name] for name in ids):
+        if not one.intact:
+            problem = "its lines were changed since"
+        elif places.touch(one.a, one.b):
+            over = [hunk.id for hunk in shown if touch(hunk.a, hunk.b, one.a, one.b)]
+            problem = f"hunk {', '.join(over)} changes these lines"
+        else:
+            continue
+        where = f"{review.path}:{max(one.a, 1)}"  # what is a file begins with its head, so that 1 is its first line
+        problems[one.id] = f"{where}: hunk {one.id} cannot be taken back by itself: {problem}."
+    return problems
 
 
 def restored(review: FileReview, lines: Lines, new_id: NewId) -> FileReview:

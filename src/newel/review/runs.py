@@ -167,7 +167,7 @@ def hunk_ids(ledger: Ledger, checkpoint: Checkpoint, is_rest: bool = False) -> l
                 can_go = True
         mine = {one.id for one in review.applied if one.run == checkpoint.run or one.id in made}
         if mine and (is_rest or not can_go):
-            whole = mended(review, ledger.entries(path=before.path))
+            whole = mended(review, ledger.entries(path=before.path), mine)
             intact = {one.id for one in whole.applied if one.id in mine and one.intact}
             can_go |= bool(intact)
             mine = intact if is_rest else mine

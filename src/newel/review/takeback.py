@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -14,7 +13,6 @@ from newel.review.edits import tidied
 from newel.review.history import Entry, patched, reverse
 from newel.review.ledger import (
     Applied,
-    Conflict,
     FileReview,
     Hunk,
     Layer,
@@ -22,9 +20,9 @@ from newel.review.ledger import (
     buffer,
     new_hunk_id,
     placed,
-    touch,
 )
-from newel.review.rollback import restored, reverted
+from newel.review.places import Marks, touch
+from newel.review.rollback import in_the_way, restored, reverted
 from newel.review.store import Before, Checkpoint
 from newel.review.text import content_of, text_hash
 from newel.tools.patience import Span, diff
@@ -149,64 +147,68 @@ def taken_back(review: FileReview, entries: Sequence[Entry], run: str, ids: Sequ
     ``entries`` is the journal up to ``review``.
     """
     made = _made(entries, run)
-    whole = mended(review, entries)
     proposed = {
         hunk.id for hunk in review.hunks if hunk.id in made or any(layer.run == run for layer in hunk.layers)
     }
     standing = {one.id for one in review.applied if one.run == run or one.id in made} - proposed
-    after = whole
-    gone: list[str] = []
-    conflicts: list[Overlap] = []
-
-    def tried(name: str, take_back: Callable[[], FileReview]) -> FileReview:
-        try:
-            changed = take_back()
-        except Conflict as error:
-            conflicts.append(Overlap(path=review.path, hunk=name, reason=str(error)))
-            return after
-        gone.append(name)
-        return changed
-
-    for name in dict.fromkeys(ids):
-        if name in proposed:
-            after = tried(name, partial(_withdrawn, after, name, run, made.get(name)))
-    saved = [name for name in dict.fromkeys(ids) if name in standing]
-    for name in saved:
-        tried(name, partial(reverted, after, [name], new_hunk_id))
-    if free := [name for name in saved if name in gone]:
-        after = reverted(after, free, new_hunk_id)
-    after = msgspec.structs.replace(after, applied=review.applied) if gone else review
+    named = list(dict.fromkeys(ids))
+    whole = mended(review, entries, standing.intersection(named))
+    after, newer = _withdrawn(whole, proposed.intersection(named), run, made)
+    in_place = [name for name in named if name in standing]
+    blocked = newer | in_the_way(after, in_place)
+    after = reverted(after, [name for name in in_place if name not in blocked], new_hunk_id)
+    gone = [name for name in named if name in proposed | standing and name not in blocked]
+    is_changed = after.hunks != review.hunks
+    after = (
+        msgspec.structs.replace(after, applied=review.applied, rev=review.rev + 1) if is_changed else review
+    )
+    conflicts = [
+        Overlap(path=review.path, hunk=name, reason=blocked[name]) for name in named if name in blocked
+    ]
     return Step(review, after, tuple(gone), tuple(conflicts))
 
 
-def _withdrawn(review: FileReview, hunk_id: str, run: str, made: Hunk | None) -> FileReview:
-    """Without what a run wrote into a hunk; ``made`` is the hunk as a rollback put it there. Raises ``Conflict`` where
-    something newer stands on it.
+def _withdrawn(
+    review: FileReview, ids: Collection[str], run: str, made: Mapping[str, Hunk]
+) -> tuple[FileReview, dict[str, str]]:
+    """Without what a run wrote into the hunks ``ids``, and of those on which something newer stands, why they are left as
+    they are; ``made`` are the hunks that a rollback put there, as they were.
     """
-    hunk = review.hunk(hunk_id)
-    if hunk.state == "rejected":
-        return review
-    is_newer = hunk.layers != made.layers if made else hunk.top.run != run
-    if is_newer:
-        raise Conflict(f"{review.path}: hunk {hunk_id} was written over since; decide it by itself.")
-    left = () if made else hunk.layers
+    hunks: list[Hunk] = []
+    newer: dict[str, str] = {}
+    for hunk in review.hunks:
+        as_made = made.get(hunk.id)
+        if hunk.id not in ids or hunk.state == "rejected":
+            hunks.append(hunk)
+        elif hunk.layers != as_made.layers if as_made else hunk.top.run != run:
+            newer[hunk.id] = f"{review.path}: hunk {hunk.id} was written over since; decide it by itself."
+            hunks.append(hunk)
+        else:
+            hunks += _without(review.base, hunk, "" if as_made else run)
+    return msgspec.structs.replace(review, hunks=tuple(hunks)), newer
+
+
+def _without(base: Lines, hunk: Hunk, run: str) -> Sequence[Hunk]:
+    """What is left of a hunk without the top layers of a run, or of anybody."""
+    left = hunk.layers if run else ()
     while left and left[-1].run == run:
         left = left[:-1]
-    new = (msgspec.structs.replace(hunk, state="rejected"),)
-    if left:
-        new = tidied(review.base, msgspec.structs.replace(hunk, layers=left, state="pending"))
-    hunks = tuple(each for old in review.hunks for each in (new if old.id == hunk_id else (old,)))
-    return msgspec.structs.replace(review, hunks=hunks, rev=review.rev + 1)
+    if not left:
+        return [msgspec.structs.replace(hunk, state="rejected")]
+    return tidied(base, msgspec.structs.replace(hunk, layers=left, state="pending"))
 
 
 # -- whose lines are there again ----------------------------------------------------------------------
 
 
-def mended(review: FileReview, entries: Sequence[Entry]) -> FileReview:
+def mended(review: FileReview, entries: Sequence[Entry], wanted: Collection[str]) -> FileReview:
     """With those applied hunks intact again that were written over since, and whose lines stand there now as they did:
-    what wrote over them was taken back. ``entries`` is the journal up to ``review``.
+    what wrote over them was taken back. ``entries`` is the journal up to ``review``. It takes long, and so is done only
+    where one of the hunks ``wanted`` is among those written over.
     """
     broken = {one.id for one in review.applied if not one.intact}
+    if broken.isdisjoint(wanted):
+        return review
     same: dict[str, Applied] = {}
     last: dict[str, tuple[Lines, Applied]] = {}
     first: dict[str, tuple[Lines, Applied]] = {}
@@ -224,24 +226,33 @@ def mended(review: FileReview, entries: Sequence[Entry]) -> FileReview:
                     same.setdefault(name, one)
         broken -= same.keys() | {name for name in broken if name not in known}
     again = dict(same)  # where the file was what it is now, it is known where everything stood
+    taken = Marks(len(review.base), ((one.a, one.b) for one in again.values()))
     for seen in (last, first):
-        for name, (lines, one) in seen.items():
-            found = None if name in again else _found_again(lines, review.base, one)
-            if found is not None and not any(
-                touch(found.a, found.b, other.a, other.b) for other in again.values()
-            ):
-                again[name] = found
+        for lines, ones in _by_text(seen):
+            for found in _found_again(lines, review.base, [one for one in ones if one.id not in again]):
+                if not taken.touch(found.a, found.b):
+                    taken.add(found.a, found.b)
+                    again[found.id] = found
     if not again:
         return review
     return msgspec.structs.replace(review, applied=tuple(again.get(one.id, one) for one in review.applied))
 
 
-def _found_again(then: Lines, now: Lines, one: Applied) -> Applied | None:
-    """Where the lines of an applied hunk are now; None if they are not, or if it may be others that are like them."""
+def _by_text(seen: Mapping[str, tuple[Lines, Applied]]) -> Iterable[tuple[Lines, list[Applied]]]:
+    """The hunks that were seen in the same text together: to compare two texts takes far longer than to ask for a hunk."""
+    texts: dict[int, tuple[Lines, list[Applied]]] = {}
+    for lines, one in seen.values():
+        texts.setdefault(id(lines), (lines, []))[1].append(one)
+    return texts.values()
+
+
+def _found_again(then: Lines, now: Lines, applied: Sequence[Applied]) -> list[Applied]:
+    """Where the lines of applied hunks are now, without those whose lines are not, or may be others that are like them."""
+    if not applied:
+        return []
     spans = diff(then, now)
-    if any(touch(one.a, one.b, *_reach(span, then, now)) for span in spans):
-        return None
-    return carried([one], spans)[0]
+    changed = Marks(len(then), (_reach(span, then, now) for span in spans))
+    return carried([one for one in applied if not changed.touch(one.a, one.b)], spans)
 
 
 def _reach(span: Span, then: Lines, now: Lines) -> tuple[int, int]:

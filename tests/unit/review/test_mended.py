@@ -97,3 +97,20 @@ def test_a_line_that_may_be_another_one_is_not_taken() -> None:
         step = taking_back(ledger, "mine")
         assert len(step.conflicts) == 2
         assert step.after is step.before
+
+
+def test_a_run_over_thousands_of_lines_is_taken_back_and_done_again_in_seconds() -> None:
+    """Indenting a whole file anew, again and again: minutes if each hunk asks for the whole text."""
+    old = "".join(f"line {number}\n" for number in range(2_000))
+    new = "".join(f"\tline {number}\n" if number % 2 else f"line {number}\n" for number in range(2_000))
+    with Ledger.open(None) as ledger:
+        wrote(ledger, old, "r0")
+        for number in range(1, 4):
+            wrote(ledger, new, f"r{number}")
+            took_back(ledger, f"r{number}")
+            assert ledger.get("f").base == made(old)
+        wrote(ledger, new, "r4")
+        wrote(ledger, old + "end\n", "r5")
+        took_back(ledger, "r5")
+        took_back(ledger, "r4")
+        assert ledger.get("f").base == made(old)
