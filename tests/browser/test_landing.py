@@ -4,11 +4,13 @@ does not hear of them.
 
 from __future__ import annotations
 
+import base64
+import re
 from collections.abc import Callable
 
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.bench import Workbench, open_agent, open_chat, say
+from tests.browser.bench import Workbench, open_agent, open_chat, say, spills, violations
 from tests.browser.review_scenarios import file, hunks, sidebar
 from tests.browser.scenarios import answering, call, scenarios, verdict
 from tests.support import bash
@@ -40,6 +42,54 @@ def changes(page: Page) -> Locator:
 
 def count(page: Page) -> Locator:
     return page.get_by_role("banner").get_by_role("button", name="Review").locator(".count")
+
+
+PICTURE = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+DRAW = answering(
+    "draw",
+    bash("cp new.png logo.png; printf '<svg onload=alert(1)>\\0' > evil.png; chmod +x run.sh; rm gone.bin"),
+    {"content": "Drawn."},
+)
+
+
+def test_what_is_no_text_is_seen_and_decided_in_its_tab(workbench: Make) -> None:
+    bench = workbench(scenarios(DRAW), "--approve", "review")
+    project = bench.newel.project
+    (project / "new.png").write_bytes(PICTURE)
+    (project / "logo.png").write_bytes(PICTURE + b"old")
+    (project / "gone.bin").write_bytes(b"\0\1")
+    (project / "run.sh").write_text("true\n")
+    page = bench.page()
+    open_chat(page)
+    say(page, "draw")
+    expect(changes(page)).to_contain_text("4 hunks to review in 4 files")
+    for name, words in (("gone.bin", "The file goes."), ("run.sh", "Its permissions change.")):
+        expect(hunks(page, name)).to_contain_text(words)
+    file(page, "evil.png").get_by_role("button", name="Open").click()
+    whole = page.locator(".whole-file")
+    expect(whole).to_contain_text("A new file · 22 B")
+    file(page, "logo.png").get_by_role("button", name="Open").click()
+    expect(whole).to_contain_text(f"{len(PICTURE) + 3} B → {len(PICTURE)} B")
+    for side in ("Before", "After"):
+        picture = whole.get_by_role("img", name=f"{side} of logo.png")
+        expect(picture).to_have_js_property("naturalWidth", 1)
+        expect(picture).to_have_attribute("src", re.compile("^blob:"))
+    assert (violations(page), spills(page)) == ([], 0)
+    page.locator(".file-editor").press("r")
+    expect(whole).to_contain_text("Rejected")
+    expect(whole.get_by_role("img")).to_have_count(1)
+    whole.get_by_role("button", name="Bring back").click()
+    whole.get_by_role("button", name="Accept").click()
+    expect(whole).to_contain_text("Accepted, not saved")
+    assert (project / "logo.png").read_bytes() == PICTURE + b"old"
+    page.keyboard.press("Control+s")
+    expect(whole.get_by_role("button")).to_have_count(0)
+    assert (project / "logo.png").read_bytes() == PICTURE
+    tab(page, "evil.png").click()
+    expect(whole.get_by_role("button", name="Accept")).to_be_visible()
+    expect(whole.get_by_role("img")).to_have_count(0)
 
 
 def test_what_a_chat_and_an_agent_propose_is_one_list_and_a_decision_is_seen_everywhere(

@@ -6,6 +6,7 @@ import { test } from "node:test";
 import { set } from "../src/dom.js";
 import { Changes, stateWords, totalsOf, withChanges } from "../src/review/changes.js";
 import { originOf } from "../src/review/origins.js";
+import { pictureType, sizeWords, wholeWords } from "../src/review/whole.js";
 
 const run = (fields) => ({ run_id: "r", session_id: "s", title: "add a flag", ...fields });
 
@@ -69,4 +70,23 @@ test("what an aria attribute is not is said, and any other attribute that is fal
   }
   set(element, "aria-current", null);
   assert.deepEqual([...attributes], [["aria-expanded", "false"]]);
+});
+
+test("a picture is known by its first bytes, and nothing else is drawn", () => {
+  const bytes = (text) => Uint8Array.from(text, (letter) => letter.charCodeAt(0));
+  assert.equal(pictureType(bytes("\x89PNG\r\n\x1a\n…")), "image/png");
+  assert.equal(pictureType(bytes("\xff\xd8\xff\xe0")), "image/jpeg");
+  assert.equal(pictureType(bytes("GIF89a")), "image/gif");
+  assert.equal(pictureType(bytes("RIFF1234WEBPVP8 ")), "image/webp");
+  for (const text of ["", "<svg xmlns", "<html>", "RIFF1234WAVE", "%PDF-1.7"]) assert.equal(pictureType(bytes(text)), null);
+});
+
+test("what a hunk without lines changes, and a file's sizes, are said", () => {
+  const hunk = { kind: "bytes", state: "pending", start_line: 1, end_line: 1 };
+  assert.equal(wholeWords(hunk), "Its content changes as a whole.");
+  assert.equal(wholeWords({ ...hunk, end_line: 0 }), "The file goes.");
+  assert.equal(wholeWords({ kind: "lines" }), "");
+  assert.equal(sizeWords({ size: 2_000, base_size: 900, hunks: [hunk] }), "900 B → 2.0 kB");
+  assert.equal(sizeWords({ size: 2_000, base_size: null, hunks: [hunk] }), "A new file · 2.0 kB");
+  assert.equal(sizeWords({ size: 2_000, base_size: 2_000, hunks: [] }), "2.0 kB");
 });

@@ -16,8 +16,10 @@ from newel.tools.patience import diff
 
 def hunk_patch(base: Lines, hunk: Hunk, *, context: int = CONTEXT) -> str:
     """One hunk as a piece of a unified diff against the base alone, with up to ``context`` lines around it. Of a hunk that
-    changes no line, but the file's head, it is empty.
+    changes no line, but the file's head, it is empty, and so of a file that is kept as one piece.
     """
+    if is_blob(base[hunk.a : hunk.b]) or is_blob(hunk.top.lines):
+        return ""
     block = _block(base, hunk.a, hunk.b, hunk.top.lines)
     if block is None:
         return ""

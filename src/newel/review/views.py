@@ -26,10 +26,11 @@ from newel.review.ledger import (
 )
 from newel.review.patches import contexts, file_patch, hunk_patch
 from newel.review.store import Checkpoint
-from newel.review.text import head_of, text_hash
+from newel.review.text import head_of, is_blob, text_hash
 from newel.tools.patience import diff
 
 HunkStatus = Literal["pending", "accepted", "rejected", "applied"]
+HunkKind = Literal["lines", "bytes", "mode", "file"]
 ChangeStatus = Literal["pending", "accepted", "rejected", "applied", "undone", "superseded"]
 
 ABSENT = "none"
@@ -42,13 +43,15 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
 class BundleHunk(View, frozen=True):
     """A hunk. ``accepted`` is None until it is decided; ``patch`` is a piece of a unified diff against the base alone, empty
-    where only the file's permission bits change; it shows no line that another hunk changes. ``start_line`` and ``end_line`` are its lines in the buffer; one that has
+    where no line changes: ``kind`` says then what does, the ``bytes`` of what is no text, the ``mode`` of a file, or whether an
+    empty ``file`` is there; it shows no line that another hunk changes. ``start_line`` and ``end_line`` are its lines in the buffer; one that has
     none there ends before it starts. ``mine``: the user has written in it, so rejecting it asks which part goes. ``run_ids``
     are the jobs and other runs that wrote in it, ``own_lines`` the spans of lines, first and last, that the user wrote into what
     an agent proposed.
     """
 
     hunk_id: str
+    kind: HunkKind
     patch: str
     accepted: bool | None
     edit_ids: tuple[str, ...]
@@ -179,6 +182,7 @@ def _hunks(review: FileReview, run: str | None, text: Lines) -> Iterator[BundleH
         if run is None or by_user or is_of(hunk, run):
             yield BundleHunk(
                 hunk_id=hunk.id,
+                kind=_kind(review.base[hunk.a : hunk.b], hunk.top.lines),
                 patch=hunk_patch(review.base, hunk, context=context),
                 accepted=None if hunk.state == "pending" else hunk.state == "accepted",
                 edit_ids=tuple(dict.fromkeys(name for layer in hunk.layers for name in layer.edits)),
@@ -197,6 +201,15 @@ def _hunks(review: FileReview, run: str | None, text: Lines) -> Iterator[BundleH
             yield _applied(review, one, head)
 
 
+def _kind(before: Lines, after: Lines) -> HunkKind:
+    """What changes from the one to the other."""
+    if is_blob(before) or is_blob(after):
+        return "bytes"
+    if any(not line.startswith("\0") for line in (*before, *after)):
+        return "lines"
+    return "mode" if before and after else "file"
+
+
 def _own_lines(hunk: Hunk, before: int) -> tuple[tuple[int, int], ...]:
     """``before``: lines of the buffer before the hunk."""
     proposed = next((layer.lines for layer in reversed(hunk.layers) if layer.origin == "agent"), None)
@@ -209,6 +222,7 @@ def _own_lines(hunk: Hunk, before: int) -> tuple[tuple[int, int], ...]:
 def _applied(review: FileReview, one: Applied, head: int) -> BundleHunk:
     return BundleHunk(
         hunk_id=one.id,
+        kind=_kind(one.before, review.base[one.a : one.b]),
         patch=_patch(_without(review.base, one), one.a, one.a + len(one.before), review.base[one.a : one.b]),
         accepted=True,
         edit_ids=(),

@@ -7,7 +7,7 @@ status that ``newel.jobs.review.errors`` gives it.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
 import anyio
 import msgspec
@@ -81,8 +81,16 @@ def _route(
 
 async def _looked(desk: Desk, look: Callable[[ReviewDesk], Awaitable[object]]) -> Response:
     """What the desk answers, or why it does not."""
+
+    async def answer(opened: ReviewDesk) -> Response:
+        return Json(await look(opened))
+
+    return await _answered(desk, answer)
+
+
+async def _answered(desk: Desk, answer: Callable[[ReviewDesk], Awaitable[Response]]) -> Response:
     try:
-        return Json(await look(await desk()))
+        return await answer(await desk())
     except NewelError as error:
         status, told = problem(error)
         return failed(status, told.code, told.message)
@@ -252,6 +260,21 @@ def _add_review(router: APIRouter, desk: Desk) -> None:
         rev: Annotated[int | None, Query(ge=0, description="As it was at that revision.")] = None,
     ) -> Response:
         return await _looked(desk, lambda desk: desk.file(file_path, rev))
+
+    @router.get("/content", **_route(bytes, "A file's bytes"))
+    async def content(
+        file_path: FilePath,
+        of: Annotated[
+            Literal["buffer", "base"], Query(description="As it would be, or as it is on the disk.")
+        ] = "buffer",
+    ) -> Response:
+        """Bytes without a type: nothing shall take them for a document of this host."""
+
+        async def read(desk: ReviewDesk) -> Response:
+            found = await desk.states.content(file_path, base=of == "base")
+            return Response(found, media_type="application/octet-stream")
+
+        return await _answered(desk, read)
 
     @router.get("/change_log", **_route(p.ChangeLog, "The changes of a file"))
     async def change_log(file_path: FilePath) -> Response:

@@ -91,11 +91,13 @@ def body_of(kind: type) -> dict[str, Any]:
 def answers(
     kind: type | None = None, *failures: int, stream: Sequence[str] = ()
 ) -> dict[int | str, dict[str, Any]]:
-    """The ``responses`` of a route: a struct, a stream of events with these names, or either; the gate's refusals, and
+    """The ``responses`` of a route: a struct, bytes, a stream of events with these names, or several; the gate's refusals, and
     these.
     """
     good: dict[str, Any] = {}
-    if kind is not None:
+    if kind is bytes:
+        good["application/octet-stream"] = {"schema": {"type": "string", "format": "binary"}}
+    elif kind is not None:
         good["application/json"] = {"schema": _reference(kind)}
     if stream:
         good["text/event-stream"] = {"schema": _event(stream)}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import httpx2
+
 from tests.integration.review.served_review import Review, review
 
 MIB = 1 << 20
@@ -13,6 +15,10 @@ MIB = 1 << 20
 def state(at: Review, path: str) -> tuple[Any, ...]:
     found = at.get("/file", file_path=path)
     return found["kind"], found["size"], found["content"]
+
+
+def content(at: Review, path: str, **query: str) -> httpx2.Response:
+    return at.server.client.get("/api/agent/content", params={"file_path": path, **query})
 
 
 def ledger_size(at: Review) -> int:
@@ -32,6 +38,11 @@ def test_each_kind_of_file_has_its_own_state(tmp_path: Path) -> None:
         assert state(at, "pipe") == ("special", 0, None)
         assert state(at, "nowhere/at/all.md") == ("absent", 0, None)
         assert state(at, "a.md/below.md") == ("absent", 0, None)
+        found = content(at, "bytes.bin")
+        assert found.content == (project / "bytes.bin").read_bytes()
+        assert found.headers["content-type"] == "application/octet-stream"
+        for name in ("folder", "pipe", "nowhere/at/all.md"):
+            assert content(at, name).status_code == 422
 
 
 def test_a_file_of_50_mib_is_told_as_such_and_not_read(tmp_path: Path) -> None:
@@ -43,6 +54,8 @@ def test_a_file_of_50_mib_is_told_as_such_and_not_read(tmp_path: Path) -> None:
         before = ledger_size(at)
         assert state(at, "fifty") == ("too_large", 50 * MIB, None)
         assert state(at, "three") == ("too_large", 3 * MIB, None)
+        for name in ("fifty", "three"):
+            assert content(at, name).status_code == 413
         assert ledger_size(at) == before
         (at.newel.project / "text").write_text("x" * (2 * MIB))
         assert state(at, "text") == ("text", 2 * MIB, "x" * (2 * MIB))
@@ -70,6 +83,8 @@ def test_every_answer_says_what_the_file_is(tmp_path: Path) -> None:
         at.settled(at.start("Translate"))
         file = at.get("/file", file_path="b.md")
         file = at.post("/decide", file_path="b.md", rev=file["rev"], action="accept_all_file")
-        assert (file["kind"], file["size"]) == ("text", 15)
+        assert (file["kind"], file["size"], file["base_size"]) == ("text", 15, 14)
+        now, before = content(at, "b.md").text, content(at, "b.md", of="base").text
+        assert (now, len(before)) == (file["content"], 14)
         file = at.post("/undo", file_path="b.md", rev=file["rev"])
         assert (file["kind"], file["size"]) == ("text", 15)

@@ -38,6 +38,8 @@ export class ReviewApi {
   /** {files, runs}: the files that wait, and the runs that their hunks are of. */
   pending = () => this.#get("pending");
   file = (path) => this.#get("file", { file_path: path });
+  /** A file's bytes as an ArrayBuffer; `of` is "buffer" or "base", which is the disk. */
+  content = (path, of) => this.#get("content", { file_path: path, of }, { as: "arrayBuffer" });
   changeLog = (path) => this.#get("change_log", { file_path: path });
   // What is made for a revision is done once: a second time the revision is another one, and it is refused.
   edit = (path, rev, splices) => this.#post("edit", { file_path: path, rev, splices });
@@ -68,11 +70,11 @@ export class ReviewApi {
     return this.#ask(`/api/agent/${path}`, init, how);
   }
 
-  async #ask(url, init, { again = true, signal } = {}) {
+  async #ask(url, init, { again = true, signal, as = "json" } = {}) {
     for (let left = again ? TRIES : 1, wait = FIRST_WAIT; ; left -= 1, wait *= 2) {
       try {
         const answer = await fetch(url, { ...init, signal });
-        const body = await answer.json().catch((error) => {
+        const body = await answer[answer.ok ? as : "json"]().catch((error) => {
           if (answer.ok) throw error; // it was cut off
           return {};
         });

@@ -14,12 +14,10 @@ import { createEditor } from "./editor-setup.js";
 import { EditorSync } from "./editor-sync.js";
 import { decorationsOf, setHunks } from "./hunks.js";
 import { placeOf, stateOf, tally } from "./hunks-patch.js";
+import { WholeFile } from "./whole.js";
 
 const fromElsewhere = Annotation.define();
-const NO_TEXT = {
-  binary: "is no UTF-8 text, and cannot be shown here", too_large: "is larger than 2 MiB, and is not shown here",
-  directory: "is a folder", special: "is no regular file",
-};
+const NO_TEXT = { directory: "is a folder", special: "is no regular file" };
 
 export class FileEditor {
   /** A view of the page: {el, load(), shown(), hidden(), focus(), destroy()}; `announce(text)` speaks to a screen reader. */
@@ -60,7 +58,7 @@ export class FileEditor {
   }
 
   focus() {
-    (this.view ?? this.el).focus();
+    (this.view ?? this.whole ?? this.el).focus();
   }
 
   destroy() {
@@ -69,10 +67,12 @@ export class FileEditor {
     this.release?.();
     this.end?.();
     this.#stopEditing();
+    this.whole?.destroy();
   }
 
   /** Whether something is typed and not sent, or decided and not saved. */
   get isDirty() {
+    if (this.whole) return this.whole.isDirty;
     return Boolean(this.sync) && (this.sync.isTyped || tally(this.deciding.hunks).toSave > 0);
   }
 
@@ -101,7 +101,7 @@ export class FileEditor {
 
   // -- what keys and buttons do ---------------------------------------------------------------------
 
-  save = () => this.deciding?.save();
+  save = () => (this.whole ?? this.deciding)?.save();
 
   async step(kind) {
     this.isFollowing = true;
@@ -120,6 +120,7 @@ export class FileEditor {
 
   /** Decide on the current hunk, and go to the next that is undecided. */
   async decideCurrent(action) {
+    if (this.whole) return this.whole.decide(action);
     const hunk = this.deciding?.hunks.find((each) => each.hunk_id === this.current);
     if (!hunk) this.move(1);
     else if (hunk.state === "pending" && this.review.get().isUp) await this.decide(hunk, action);
@@ -157,16 +158,23 @@ export class FileEditor {
 
   /** A file whose text can be edited, or words on what it is instead. */
   #show(view) {
-    const isText = !NO_TEXT[view.kind];
+    const isText = view.kind === "text" || view.kind === "absent";
     if (isText && !this.sync) this.#edit(view);
-    else if (!isText && !this.sync?.isTyped) {
-      this.#stopEditing();
-      const waits = view.hunks.length > 0 ? " What is proposed for it is decided as a whole, in the review beside." : "";
-      this.#say(`${this.path} ${NO_TEXT[view.kind]}.${waits}`);
-    }
+    if (isText || this.sync?.isTyped) return;
+    this.#stopEditing();
+    if (NO_TEXT[view.kind]) this.#say(`${this.path} ${NO_TEXT[view.kind]}.`);
+    else this.#showWhole(view);
+  }
+
+  #showWhole(view) {
+    if (!this.whole) fill(this.el, (this.whole = new WholeFile(this)).el);
+    this.whole.update(view, this.review.get().isUp);
+    for (const reader of this.readers) reader();
   }
 
   #edit(view) {
+    this.whole?.destroy();
+    this.whole = null;
     const { file, edit } = this.api;
     this.sync = new EditorSync({
       path: this.path, view, api: { file: (path) => this.#taken(file(path)), edit: (...words) => this.#taken(edit(...words)) },

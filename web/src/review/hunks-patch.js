@@ -1,5 +1,7 @@
 // What the patch of a hunk says, for showing it.
 
+import { wholeWords } from "./whole.js";
+
 const known = new WeakMap();
 
 /** The lines that a hunk takes away and puts in, without their ends. */
@@ -27,6 +29,7 @@ export function stateOf(hunk) {
   if (hunk.origin === "user") words.push("yours");
   else if (hunk.mine) words.push("with lines of yours");
   if (hunk.oversized_hunk) words.push("large");
+  if (hunk.kind !== "lines") words.push(wholeWords(hunk));
   return words.join(" · ");
 }
 

@@ -6,6 +6,7 @@ import { plural, reveal } from "../format.js";
 import { parsePatch } from "./patch.js";
 import { hunksView } from "./patchview.js";
 import { nextHunk, pendingRows, totals } from "./pendingrows.js";
+import { wholeWords } from "./whole.js";
 import { Windowed } from "./windowed.js";
 
 const FIRST = 30; // lines of a hunk that are shown at once
@@ -153,7 +154,7 @@ export class PendingDiff {
       h("span", { class: "spacer" }), ...this.#buttons(path, hunk, key, note)),
     typeof note === "string" && h("p", { class: "warn-text" }, note),
     patch ? hunksView(patch.hunks, { heads: false, first: FIRST, label: `Changes of hunk ${place} in ${reveal(path)}` })
-      : h("p", { class: "dim note" }, "Only the file itself: it comes, goes, or its permissions change."));
+      : h("p", { class: "dim note" }, wholeWords(hunk)));
   }
 
   #buttons(path, hunk, key, note) {

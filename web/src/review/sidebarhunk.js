@@ -2,6 +2,7 @@
 
 import { fill, h, icon, say, set } from "../dom.js";
 import { cut, diffLines, plural, reveal } from "../format.js";
+import { wholeWords } from "./whole.js";
 
 const LINES = 5; // lines of a hunk that are shown
 const WIDTH = 160; // characters of a line
@@ -55,7 +56,7 @@ export class HunkRow {
     if (this.hunk && this.hunk.state !== state) this.choice.hidden = true;
     this.hunk = hunk;
     const words = [
-      placeWords(hunk), conflict && "conflict", hunk.oversized_hunk && "large",
+      hunk.kind === "lines" && placeWords(hunk), conflict && "conflict", hunk.oversized_hunk && "large",
       origin === "user" ? "yours" : mine && "edited by you", STATES[state], from,
     ];
     say(this.where, words.filter(Boolean).join(" · "));
@@ -64,7 +65,7 @@ export class HunkRow {
     set(this.el, "data-conflict", conflict);
     const { lines, more } = beginning(hunk.patch);
     fill(this.peek,
-      lines.length === 0 && h("span", { class: "same" }, "Its permissions change."),
+      lines.length === 0 && h("span", { class: "same" }, wholeWords(hunk)),
       ...lines.map(({ kind, text }) => h("span", { class: kind }, text)),
       more > 0 && h("span", { class: "same" }, `… ${plural(more, "more line")}`));
     const isOwn = origin === "user";

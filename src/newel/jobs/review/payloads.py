@@ -284,11 +284,12 @@ class SavedFile(Payload, frozen=True):
 class FileState(FileView, frozen=True):
     """A file under review as a window shows it: the text of its buffer, if ``kind`` is ``text``, else null. ``absent``: it
     would not exist. ``binary``: no UTF-8 text. ``too_large``: more than 2 MiB. ``directory``, ``special``: on the disk there
-    is no file. ``size`` is in bytes.
+    is no file. ``size`` is in bytes, ``base_size`` that of the file on the disk as the ledger knows it, null where there is none.
     """
 
     kind: FileKind
     size: int
+    base_size: int | None
 
 
 class ChangeLog(Payload, frozen=True):

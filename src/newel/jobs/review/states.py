@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import anyio.to_thread
 import msgspec
 
+from newel.jobs.review.errors import TooLarge
 from newel.jobs.review.files import ReviewFiles
 from newel.jobs.review.payloads import FileKind, FileState
 from newel.review.ledger import FileReview, buffer
 from newel.review.saving import LARGEST, NotAFile, checked_path
 from newel.review.store import Ledger
-from newel.review.text import MAX_TEXT, content_of
+from newel.review.text import MAX_TEXT, Content, content_of
 from newel.review.views import file_view
 from newel.review.watching import size_of_blob
 from newel.workspace.port import FileInfo, Workspace
+
+MAX_CONTENT: Final = 8 << 20
+"""Bytes of a file that are given at once."""
 
 
 class FileStates:
@@ -40,6 +46,24 @@ class FileStates:
         """A file as its review has it."""
         return await anyio.to_thread.run_sync(file_state, self._files.ledger, review)
 
+    async def content(self, path: str, *, base: bool) -> bytes:
+        """A file's bytes, as they are in its buffer or in the ``base``, which is the disk as the ledger knows it. Raises
+        ``NotAFile`` where there is none, and ``TooLarge``.
+        """
+        name = await self.name_of_file(path)
+        if (await self.read(name)).kind == "too_large" and (await self._files.known(name)).rev == 0:
+            raise TooLarge(f"{name} is too large to be kept for a look at it; it is not under review.")
+        review = await self._files.known(name)
+        found = content_of(review.base if base else buffer(review))
+        if found is None:
+            raise NotAFile(f"{name} is no file there.")
+        size = await anyio.to_thread.run_sync(_size, self._files.ledger, found) or 0
+        if size > MAX_CONTENT:
+            raise TooLarge(f"{name} has {size} bytes there; at most {MAX_CONTENT} are given at once.")
+        return (
+            await anyio.to_thread.run_sync(self._files.ledger.blob, found.blob) if found.blob else found.data
+        )
+
     async def name_of_file(self, path: str) -> str:
         """The name of a file in the ledger. Raises ``NotAFile`` where there is a directory, or what is neither."""
         name, info = await self._look(path)
@@ -61,14 +85,14 @@ class FileStates:
 
 def file_state(ledger: Ledger, review: FileReview) -> FileState:
     """A file as its review has it. Blocks."""
-    view, found = file_view(review), content_of(buffer(review))
+    view, found, base = file_view(review), content_of(buffer(review)), content_of(review.base)
+    size = _size(ledger, found) or 0
     kind: FileKind
     if found is None:
-        kind, size = "absent", 0
+        kind = "absent"
     elif not found.blob:
-        kind, size = "text", len(found.data)
+        kind = "text"
     else:
-        size = size_of_blob(ledger, found.blob)
         kind = "too_large" if size > MAX_TEXT else "binary"
     return FileState(
         file_path=view.file_path,
@@ -78,4 +102,11 @@ def file_state(ledger: Ledger, review: FileReview) -> FileState:
         hunks=view.hunks,
         kind=kind,
         size=size,
+        base_size=_size(ledger, base),
     )
+
+
+def _size(ledger: Ledger, content: Content | None) -> int | None:
+    if content is None:
+        return None
+    return size_of_blob(ledger, content.blob) if content.blob else len(content.data)

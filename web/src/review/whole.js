@@ -1,0 +1,157 @@
+// A file that is kept as one piece, for it is no text, or too long a one: its sizes, its pictures, and what is decided of all of it.
+
+import { fill, h, icon, say } from "../dom.js";
+import { plain, size } from "../format.js";
+
+const LARGEST = 8 << 20; // bytes of a picture that is asked for
+const NAMED = /\.(?:png|jpe?g|gif|webp)$/i;
+const WORDS = { binary: "This is no UTF-8 text: it cannot be shown line by line.", too_large: "This is larger than 2 MiB, and is not shown line by line." };
+const DONE = { accept: "accepted", reject: "rejected", reopen: "pending" };
+
+const startsWith = (bytes, at, text) => [...text].every((letter, index) => bytes[at + index] === letter.charCodeAt(0));
+
+/** The type of a picture that a browser draws and does nothing else with, by its first bytes, whatever its name is; else null. */
+export function pictureType(bytes) {
+  if (startsWith(bytes, 0, "\x89PNG\r\n\x1a\n")) return "image/png";
+  if (startsWith(bytes, 0, "\xff\xd8\xff")) return "image/jpeg";
+  if (startsWith(bytes, 0, "GIF8")) return "image/gif";
+  return startsWith(bytes, 0, "RIFF") && startsWith(bytes, 8, "WEBP") ? "image/webp" : null;
+}
+
+/** What is to be seen of a file's sizes: "A new file · 2.1 kB", "2.1 kB → 3.0 kB". */
+export function sizeWords({ size: now, base_size: before, hunks }) {
+  if (hunks.every((hunk) => hunk.state === "rejected")) return size(now);
+  return before === null ? `A new file · ${size(now)}` : `${size(before)} → ${size(now)}`;
+}
+
+/** What changes by a hunk that has no lines, in words. */
+export const wholeWords = ({ kind, start_line: start, end_line: end }) =>
+  ({ bytes: end < start ? "The file goes." : "Its content changes as a whole.", mode: "Its permissions change.", file: "An empty file comes or goes." })[kind] ?? "";
+
+export class WholeFile {
+  constructor({ path, api, review, announce }) {
+    Object.assign(this, { path, api, review, announce });
+    this.words = h("p", { class: "dim" });
+    this.sizes = h("p", {});
+    this.state = h("p", { class: "whole-state", role: "status" });
+    this.buttons = h("div", { class: "row" });
+    this.pictures = h("div", { class: "whole-pictures" });
+    this.problem = h("p", { class: "problem bad-text", role: "alert" });
+    this.el = h("div", { class: "whole-file" },
+      h("h2", { class: "mono", tabindex: "-1" }, plain(path)), this.words, this.sizes, this.state, this.buttons, this.problem, this.pictures);
+    this.urls = [];
+  }
+
+  /** `view` is a FileState. */
+  update(view, isUp) {
+    this.view = view;
+    say(this.words, WORDS[view.kind]);
+    say(this.sizes, sizeWords(view));
+    this.#buttons(isUp);
+    const shown = `${view.base_file_hash} ${view.rev}`;
+    if (shown !== this.shown) this.#pictures();
+    this.shown = shown;
+  }
+
+  /** Whether something is accepted and not saved. */
+  get isDirty() {
+    return this.#in("accepted").length > 0;
+  }
+
+  focus() {
+    (this.buttons.querySelector("button") ?? this.el.querySelector("h2")).focus();
+  }
+
+  destroy() {
+    this.isOver = true;
+    this.#drop();
+  }
+
+  // -- deciding -------------------------------------------------------------------------------------
+
+  #in = (state) => this.view.hunks.filter((hunk) => hunk.state === state);
+
+  #buttons(isUp) {
+    const [pending, accepted, rejected] = ["pending", "accepted", "rejected"].map((state) => this.#in(state).length > 0);
+    const isConflict = this.view.hunks.some((hunk) => hunk.conflict && hunk.state === "pending");
+    const words = isConflict ? "Conflict: the file changed on the disk." : pending ? "To be decided" : accepted ? "Accepted, not saved" : rejected ? "Rejected" : "";
+    say(this.state, words);
+    const key = JSON.stringify([pending, accepted, rejected, isConflict, isUp, this.isBusy]);
+    if (key === this.drawn) return;
+    this.drawn = key;
+    const hadFocus = this.buttons.contains(document.activeElement);
+    const button = (text, run, props = {}) => h("button", { type: "button", disabled: !isUp || this.isBusy, onclick: run, ...props }, text);
+    fill(this.buttons,
+      pending && button(isConflict ? "Keep mine" : "Accept", () => this.decide("accept"), { class: "hunk-accept" }),
+      pending && button(isConflict ? "Take theirs" : "Reject", () => this.decide("reject")),
+      accepted && button("Save", () => this.save(), { class: "primary", title: "Save (Ctrl+S)" }),
+      accepted && button("Undo accept", () => this.decide("reopen")),
+      rejected && button("Bring back", () => this.decide("reopen")));
+    if (hadFocus) this.focus();
+  }
+
+  /** Decide on all of it: "accept", "reject", or "reopen". */
+  async decide(action) {
+    const from = action === "reopen" ? ["accepted", "rejected"] : ["pending"];
+    const hunks = this.view.hunks.filter((hunk) => from.includes(hunk.state));
+    await this.#do(async () => {
+      let { rev } = this.view;
+      for (const hunk of hunks) ({ rev } = await this.review.take(this.path, this.api.decide(this.path, rev, action, { hunk: hunk.hunk_id })));
+      if (hunks.length > 0) this.announce(`${plain(this.path)} is ${DONE[action] === "pending" ? "to be decided again" : DONE[action]}.`);
+    });
+  }
+
+  async save() {
+    if (this.#in("accepted").length === 0) return;
+    await this.#do(async () => {
+      await this.api.save([{ path: this.path, rev: this.view.rev }]);
+      await this.review.take(this.path, this.api.file(this.path));
+      this.announce(`${plain(this.path)} is saved.`);
+    });
+  }
+
+  async #do(what) {
+    if (this.isBusy) return;
+    this.isBusy = true;
+    fill(this.problem);
+    this.#buttons(true);
+    try {
+      await what();
+    } catch (error) {
+      fill(this.problem, icon("warn"), error.message);
+      this.review.touch([this.path]);
+    } finally {
+      this.isBusy = false;
+      if (!this.isOver) this.#buttons(this.review.get().isUp);
+    }
+  }
+
+  // -- pictures -------------------------------------------------------------------------------------
+
+  async #pictures() {
+    const { view } = this;
+    const proposes = view.hunks.some((hunk) => hunk.state !== "rejected");
+    const sides = proposes ? [["base", "Before", view.base_size], ["buffer", "After", view.size]] : [["buffer", "", view.size]];
+    const isPicture = NAMED.test(this.path) && (view.kind === "binary" || view.hunks.length > 0); // what is large is kept for a review alone
+    const wanted = isPicture ? sides.filter(([, , bytes]) => bytes !== null && bytes <= LARGEST) : [];
+    const figures = await Promise.all(wanted.map(([of, label]) => this.#picture(of, label).catch(() => null))); // then there is none
+    if (this.isOver || view !== this.view) return;
+    this.#drop();
+    this.urls = figures.filter(Boolean).map(({ url }) => url);
+    fill(this.pictures, ...figures.map((figure) => figure?.el));
+  }
+
+  async #picture(of, label) {
+    const bytes = new Uint8Array(await this.api.content(this.path, of));
+    const type = pictureType(bytes);
+    if (!type) return null;
+    const url = URL.createObjectURL(new Blob([bytes], { type }));
+    const words = `${label || "Picture"} of ${plain(this.path)}`;
+    return { url, el: h("figure", {}, label && h("figcaption", { class: "dim" }, label), h("img", { class: "picture", src: url, alt: words })) };
+  }
+
+  #drop() {
+    for (const url of this.urls) URL.revokeObjectURL(url);
+    this.urls = [];
+  }
+}
