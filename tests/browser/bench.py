@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
@@ -32,6 +32,13 @@ ARGUMENTS = (
     "--disable-sync",
     "--no-first-run",
 )
+LOOKS: Final[tuple[tuple[Literal["light", "dark"], int], ...]] = (
+    ("light", 1280),
+    ("dark", 1280),
+    ("light", 400),
+)
+NARROW: Final[dict[str, Any]] = {"scheme": "light", "width": 400}
+"""The options of a page that ``flaws`` looks at: what works in the narrowest look works in each."""
 TOKEN = "a-token-that-is-the-same-after-each-start"
 
 expect.set_options(timeout=8_000)
@@ -176,9 +183,25 @@ def open_agent(page: Page, contract: str) -> None:
     page.get_by_role("textbox", name="Contract", exact=True).fill(contract)
 
 
+def flaws(page: Page) -> list[str]:
+    """What is wrong with a screen in any of its looks: light and dark, wide and as narrow as a telephone. The page comes
+    narrow, as ``NARROW`` opens it, and is left so.
+    """
+    found: list[str] = []
+    for scheme, width in LOOKS:
+        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        page.set_viewport_size({"width": width, "height": 800})
+        page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        found += [f"{scheme}, {width} px: {each}" for each in violations(page)]
+        if spills(page):
+            found.append(f"{scheme}, {width} px: {spills(page)} px wider than the window")
+    return found
+
+
 def violations(page: Page) -> list[str]:
     """What axe-core finds, as rule and element."""
-    page.evaluate((packages(PAGE) / "axe-core" / "axe.min.js").read_text())
+    if not page.evaluate("'axe' in window"):
+        page.evaluate((packages(PAGE) / "axe-core" / "axe.min.js").read_text())
     found = page.evaluate("axe.run(document).then((result) => result.violations)")
     return [f"{each['id']}: {node['html'][:200]}" for each in found for node in each["nodes"]]
 

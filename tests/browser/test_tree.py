@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.bench import Workbench, spills, violations
+from tests.browser.bench import NARROW, Workbench, flaws, violations
 from tests.browser.proposing import adding, ask, propose, proposing, replacing
 
 Make = Callable[..., Workbench]
@@ -142,11 +141,10 @@ def test_a_file_is_found_by_a_piece_of_its_name(workbench: Make) -> None:
     expect(page.get_by_role("tab", name="app.py")).to_be_visible()
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 400)])
-def test_the_tree_is_accessible_and_fits(workbench: Make, scheme: str, width: int) -> None:
-    _, page = begun(workbench, scheme=scheme, width=width)
+def test_the_tree_is_accessible_and_fits(workbench: Make) -> None:
+    _, page = begun(workbench, **NARROW)
     propose(page, WORDS)
     item(page, "src").click()
     item(page, "deep").click()
     expect(item(page, "app.py")).to_contain_text("2±")
-    assert (violations(page), spills(page)) == ([], 0)
+    assert flaws(page) == []
