@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ChangeSet } from "@codemirror/state";
+import { ChangeSet, Text } from "@codemirror/state";
 import { changesBetween, fileOf, parted, splicesOf } from "../src/review/splices.js";
 
 const linesOf = (content) => content.split(/(?<=\n)/).filter((line) => line !== "");
@@ -66,6 +66,19 @@ test("what another window did is taken over exactly", () => {
     const [a, b] = [fileOf(some(next, FILES, 14)).text, fileOf(some(next, FILES, 14)).text];
     assert.ok(changesBetween(a, b).apply(a).eq(b), JSON.stringify([a.toJSON(), b.toJSON()]));
   }
+});
+
+test("a file is the same whatever text was expected of it", () => {
+  const next = random(19);
+  for (let round = 0; round < 4_000; round += 1) {
+    const content = some(next, FILES, 6);
+    const file = fileOf(content);
+    const expected = next(2) ? fileOf(some(next, FILES, 6)).text : changesBetween(file.text, file.text).apply(file.text);
+    const { text, returns, usual } = fileOf(content, expected);
+    assert.deepEqual([text.toJSON(), returns, usual], [file.text.toJSON(), file.returns, file.usual], JSON.stringify([content, expected.toJSON()]));
+    assert.equal(text === expected, expected.eq(file.text));
+  }
+  assert.deepEqual(fileOf("a\r\n", Text.of(["a\r", ""])).text.toJSON(), ["a", ""]);
 });
 
 test("both sides come to the same text when somebody types while another change comes in", () => {

@@ -191,8 +191,8 @@ export class EditorSync {
   /** The server had the text `from`, on which `unsent` stands, and has another now. */
   #rebase(from, view) {
     if (this.isOver) return;
-    const next = { view: withSame(view, this.known.view), ...fileOf(view.content ?? "") };
-    const theirs = next.text.eq(from) ? ChangeSet.empty(from.length) : changesBetween(from, next.text);
+    const next = { view: withSame(view, this.known.view), ...fileOf(view.content ?? "", from) };
+    const theirs = next.text === from ? ChangeSet.empty(from.length) : changesBetween(from, next.text);
     const here = theirs.map(this.unsent);
     this.unsent = this.unsent.map(theirs, true);
     this.known = next;

@@ -12,7 +12,7 @@ import { Deciding } from "./editor-deciding.js";
 import { editorKeys, pageKey } from "./editor-keys.js";
 import { createEditor } from "./editor-setup.js";
 import { EditorSync } from "./editor-sync.js";
-import { decorationsOf, setHunks } from "./hunks.js";
+import { HunkMarks, hunkField } from "./hunks.js";
 import { placeOf, stateOf, tally } from "./hunks-patch.js";
 import { WholeFile } from "./whole.js";
 
@@ -96,7 +96,7 @@ export class FileEditor {
     if (!this.view || (place.hunk && !hunk)) return;
     this.wanted = null;
     if (hunk) this.#goTo(hunk);
-    else this.#scrollTo(this.view.state.doc.line(Math.min(place.line, this.view.state.doc.lines)).from);
+    else this.#draw(this.view.state.doc.line(Math.min(place.line, this.view.state.doc.lines)).from);
   }
 
   // -- what keys and buttons do ---------------------------------------------------------------------
@@ -186,6 +186,7 @@ export class FileEditor {
       path: this.path, api: this.api, review: this.review, sync: this.sync, announce: this.announce, changed: () => this.#draw(),
     });
     const on = this.deciding;
+    this.marks = new HunkMarks({ decide: (...words) => this.decide(...words), fold: (hunk) => this.fold(hunk), ask: (hunk) => on.ask(hunk) });
     this.bar = new EditorBar({
       path: this.path,
       does: {
@@ -227,8 +228,9 @@ export class FileEditor {
   }
 
   #takeText(changes) {
-    const effects = [setHunks.of(this.#decorations())];
-    const spec = { changes, effects, annotations: fromElsewhere.of(true) };
+    const effect = this.#marks(changes);
+    if (!effect && changes.empty) return;
+    const spec = { changes, effects: effect ?? [], annotations: fromElsewhere.of(true) };
     if (this.isFollowing && !changes.empty) {
       changes.iterChangedRanges((_, __, from, to) => (spec.selection ??= { anchor: to }));
       spec.scrollIntoView = true;
@@ -236,23 +238,25 @@ export class FileEditor {
     this.view.dispatch(spec);
   }
 
-  #draw() {
+  /** Show the hunks as they are now; with `place`, go there. */
+  #draw(place = null) {
     if (!this.view) return;
-    this.view.dispatch({ effects: setHunks.of(this.#decorations()), annotations: fromElsewhere.of(true) });
+    const effects = [this.#marks(), place !== null && EditorView.scrollIntoView(place, { y: "center" })].filter(Boolean);
+    const selection = place === null ? undefined : { anchor: place };
+    if (effects.length > 0) this.view.dispatch({ effects, selection, annotations: fromElsewhere.of(true) });
     this.#state();
   }
 
-  /** The hunks of the server's text, in the text of the editor. */
-  #decorations() {
+  /** The effect that shows the hunks of the server's text in that of the editor after `changes`; null if they stand there. */
+  #marks(changes = null) {
     this.isUp = this.review.get().isUp;
     const { hunks, asking, isBusy } = this.deciding;
     const shownOf = (hunk, index) => ({
       hunk, number: index + 1, total: hunks.length, isOpen: this.opened.has(hunk.hunk_id), isBusy: isBusy(hunk),
       isFrozen: !this.isUp, isAsking: asking === hunk.hunk_id, isCurrent: this.current === hunk.hunk_id,
     });
-    const does = { decide: (...words) => this.decide(...words), fold: (hunk) => this.fold(hunk), ask: (hunk) => this.deciding.ask(hunk) };
-    const { sync } = this;
-    return decorationsOf(sync.known.text, hunks, shownOf, does).map(sync.local);
+    const { known, local } = this.sync;
+    return this.marks.draw(known.text, local, hunks.map(shownOf), changes?.empty === false ? null : this.view.state.field(hunkField));
   }
 
   #state() {
@@ -276,8 +280,7 @@ export class FileEditor {
   #goTo(hunk, { isQuiet = false } = {}) {
     if (!this.view) return;
     this.current = hunk.hunk_id;
-    this.#draw();
-    this.#scrollTo(this.#placeIn(hunk));
+    this.#draw(this.#placeIn(hunk));
     if (isQuiet) return;
     const { hunks } = this.deciding;
     const number = hunks.findIndex((each) => each.hunk_id === hunk.hunk_id) + 1;
@@ -287,10 +290,6 @@ export class FileEditor {
   #placeIn({ start_line: line }) {
     const { text } = this.sync.known;
     return this.sync.local.mapPos(line > text.lines ? text.length : text.line(line).from);
-  }
-
-  #scrollTo(place) {
-    this.view.dispatch({ selection: { anchor: place }, effects: EditorView.scrollIntoView(place, { y: "center" }), annotations: fromElsewhere.of(true) });
   }
 
   #focusHunk(hunk, selector = "button:not(:disabled)") {

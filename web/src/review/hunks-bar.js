@@ -10,6 +10,9 @@ const WIDEST = 2_000; // characters that are shown of a line
 const ROW = 20; // px, about
 const BAR = 34;
 
+/** Whether a hunk is shown in the same way: both as `HunkBar` wants it, or undefined. */
+export const isAlike = (one, other) => one && other && Object.keys(one).every((name) => one[name] === other[name]);
+
 export class HunkBar extends WidgetType {
   /**
    * `shown`: {hunk, number, total, isOpen, isBusy, isFrozen, isAsking, isCurrent}; `does`: {decide(hunk, action, mine),
@@ -21,7 +24,7 @@ export class HunkBar extends WidgetType {
   }
 
   eq(other) {
-    return Object.keys(this.shown).every((name) => this.shown[name] === other.shown[name]);
+    return isAlike(this.shown, other.shown);
   }
 
   get lines() {

@@ -2,45 +2,87 @@
 
 import { StateEffect, StateField } from "@codemirror/state";
 import { Decoration, EditorView } from "@codemirror/view";
-import { HunkBar } from "./hunks-bar.js";
+import { HunkBar, isAlike } from "./hunks-bar.js";
 
-/** The decorations of the document as it is after the transaction. */
+const MANY = 0.5; // the share of hunks that are shown otherwise from which on all marks are made anew
+
+/** What makes the marks of hunks, a DecorationSet, of those that are there, moved to the document after the transaction. */
 export const setHunks = StateEffect.define();
 
 export const hunkField = StateField.define({
   create: () => Decoration.none,
-  update(decorations, transaction) {
+  update(marks, transaction) {
     const given = transaction.effects.find((effect) => effect.is(setHunks));
-    return given ? given.value : decorations.map(transaction.changes);
+    const moved = marks.map(transaction.changes);
+    return given ? given.value(moved) : moved;
   },
   provide: (field) => EditorView.decorations.from(field),
 });
 
-const LINES = Object.fromEntries(["added", "own", "accepted", "conflict"].map((name) =>
-  [name, Decoration.line({ class: `line-${name}` })]));
-
-function lineOf(hunk) {
-  if (hunk.conflict) return LINES.conflict;
-  if (hunk.origin === "user") return LINES.own;
-  return hunk.state === "accepted" ? LINES.accepted : LINES.added;
+function lineClass(hunk) {
+  if (hunk.conflict) return "line-conflict";
+  if (hunk.origin === "user") return "line-own";
+  return hunk.state === "accepted" ? "line-accepted" : "line-added";
 }
 
-/**
- * What shows hunks in `text`, which is the server's. `shownOf(hunk, index)` says how one is shown, as `HunkBar` wants it.
- */
-export function decorationsOf(text, hunks, shownOf, does) {
-  const ranges = [];
-  hunks.forEach((hunk, index) => {
-    const isBehind = hunk.start_line > text.lines;
-    const widget = new HunkBar(shownOf(hunk, index), does);
-    const place = isBehind ? text.length : text.line(hunk.start_line).from;
-    ranges.push(Decoration.widget({ widget, block: true, side: isBehind ? 1 : -1 }).range(place));
-    if (hunk.state === "rejected") return;
-    const kind = lineOf(hunk);
-    const isOwn = (line) => hunk.own_lines.some(([first, last]) => first <= line && line <= last);
-    for (let line = hunk.start_line; line <= Math.min(hunk.end_line, text.lines); line += 1) {
-      ranges.push((isOwn(line) ? LINES.own : kind).range(text.line(line).from));
-    }
-  });
-  return Decoration.set(ranges, true);
+/** The marks of one hunk in `text`, which is the server's; each knows the hunk by its id. */
+function marksOf(text, shown, does) {
+  const { hunk } = shown;
+  const id = hunk.hunk_id;
+  const isBehind = hunk.start_line > text.lines;
+  const place = isBehind ? text.length : text.line(hunk.start_line).from;
+  const marks = [Decoration.widget({ id, widget: new HunkBar(shown, does), block: true, side: isBehind ? 1 : -1 }).range(place)];
+  if (hunk.state === "rejected") return marks;
+  const isOwn = (line) => hunk.own_lines.some(([first, last]) => first <= line && line <= last);
+  const usual = Decoration.line({ id, class: lineClass(hunk) });
+  const own = Decoration.line({ id, class: "line-own" });
+  for (let line = hunk.start_line; line <= Math.min(hunk.end_line, text.lines); line += 1) {
+    marks.push((isOwn(line) ? own : usual).range(text.line(line).from));
+  }
+  return marks;
+}
+
+/** Marks without those of the hunks `gone`, by their ids, and with `others`. */
+function replaced(marks, gone, others) {
+  let [filterFrom, filterTo] = [Infinity, -1]; // what lies outside is taken over as it is
+  for (const at = marks.iter(); at.value; at.next()) {
+    if (!gone.has(at.value.spec.id)) continue;
+    filterFrom = Math.min(filterFrom, at.from);
+    filterTo = at.to;
+  }
+  const add = [];
+  for (const at = others.iter(); at.value; at.next()) add.push(at.value.range(at.from, at.to));
+  return marks.update({ add, filter: (from, to, mark) => !gone.has(mark.spec.id), filterFrom, filterTo });
+}
+
+/** What shows the hunks of a file. Where another one is decided, most are as they were: their marks stay. */
+export class HunkMarks {
+  /** `does` is what the buttons do, as `HunkBar` wants it. */
+  constructor(does) {
+    this.does = does;
+    this.shown = new Map(); // by hunk id, as they are drawn
+    this.count = 0; // of all marks
+  }
+
+  /**
+   * The effect that shows hunks as `shown` says, each as `HunkBar` wants it, in `text`, which is the server's; `local` leads
+   * from there to the text of the editor. It has to be carried out, and once. `there` are the marks in the editor, unless
+   * its text changes too: then there is nothing to do, and no effect but null, where they show all of it.
+   */
+  draw(text, local, shown, there) {
+    const make = (all) => Decoration.set(all.flatMap((each) => marksOf(text, each, this.does)), true).map(local);
+    const next = new Map(shown.map((each) => [each.hunk.hunk_id, each]));
+    const other = shown.filter((each) => !isAlike(each, this.shown.get(each.hunk.hunk_id)));
+    const gone = new Set([...this.shown].filter(([id, was]) => !isAlike(was, next.get(id))).map(([id]) => id));
+    const { count } = this;
+    this.shown = next;
+    if (other.length === 0 && gone.size === 0 && there?.size === count) return null;
+    return setHunks.of((marks) => {
+      // With text that was taken away marks went, too, and the text may be there again.
+      const isWhole = marks.size === count && other.length < shown.length * MANY;
+      const made = isWhole ? replaced(marks, gone, make(other)) : make(shown);
+      this.count = made.size;
+      return made;
+    });
+  }
 }

@@ -6,8 +6,13 @@
 import { ChangeSet, Text } from "@codemirror/state";
 import { diff } from "../patience.js";
 
-/** A file as an editor has it: its text, and which of its lines end with "\r\n". */
-export function fileOf(content) {
+/**
+ * A file as an editor has it: its text, and which of its lines end with "\r\n". Where it has the text that is `expected` that
+ * one is its text, the same object; to find that out costs much less than to make it anew.
+ */
+export function fileOf(content, expected = null) {
+  const ends = expected && endsIn(content, expected);
+  if (ends) return { text: expected, ...ends };
   const lines = content.split("\n");
   const last = lines.length - 1;
   const returns = new Uint8Array(lines.length);
@@ -18,7 +23,28 @@ export function fileOf(content) {
     returns[at] = 1;
     count += 1;
   }
-  return { text: Text.of(lines), returns, usual: count * 2 > last ? "\r\n" : "\n" };
+  return { text: Text.of(lines), returns, usual: usualEnd(count, last) };
+}
+
+const usualEnd = (returns, ends) => (returns * 2 > ends ? "\r\n" : "\n");
+
+const [RETURN, NEWLINE] = [13, 10];
+
+/** How the lines of `text` end in a file; null if the file has another text. */
+function endsIn(content, text) {
+  const last = text.lines - 1;
+  const returns = new Uint8Array(text.lines);
+  let [place, at, count] = [0, 0, 0];
+  for (const line of text.iterLines()) {
+    if (!content.startsWith(line, place)) return null;
+    place += line.length;
+    if (at === last) break;
+    if (content.charCodeAt(place) === RETURN) [place, returns[at], count] = [place + 1, 1, count + 1];
+    else if (line.endsWith("\r")) return null; // it belongs to the end
+    if (content.charCodeAt(place) !== NEWLINE) return null;
+    [place, at] = [place + 1, at + 1];
+  }
+  return place === content.length ? { returns, usual: usualEnd(count, last) } : null;
 }
 
 /** What makes the text `b` of the text `a`, cut where their lines differ. */
