@@ -77,6 +77,13 @@ class Person:
         self.renderer = _renderer(self.out)
         self.ask: AskLine = TerminalAsk(self.renderer, LineReader(sys.stdin.fileno()), self.out)
 
+    def reads(self, text: str) -> None:
+        """Show words with diffs among them, in the pager if they are many."""
+        from newel.terminal.pager import page
+
+        if not page(self.out, text):
+            self.renderer.note(text, "diff")
+
     @staticmethod
     def check(otherwise: str) -> None:
         """Raises ``UsageError``, which says what to do ``otherwise``, where nobody can be asked."""

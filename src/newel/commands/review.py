@@ -23,32 +23,45 @@ def command_review(arguments: Sequence[str]) -> int:
     parser = ledger_parser(
         "review", "What waits to be decided, and what agents changed in this folder, by run and file."
     )
+    parser.add_argument(
+        "checkpoint", nargs="?", metavar="CHECKPOINT", help="this run alone: its id, or the beginning of it"
+    )
     parser.add_argument("-n", type=positive_int, default=10, metavar="N", help="at most so many runs (10)")
     parser.add_argument("--json", action="store_true", help="as one JSON object")
     given = parser.parse_args(arguments)
 
+    told: list[str] = []
+
     async def show(project: Project | None) -> int:
         if given.json:
-            _print_json(await _review(project, given.n))
+            _print_json(await _review(project, given.checkpoint, given.n))
         elif project is None:
             print(words.NOTHING)
+        elif given.checkpoint:
+            told.append(await words.describe_checkpoint(project, given.checkpoint))
         else:
-            Person().renderer.note(await words.describe_project(project, given.n), "diff")
+            told.append(await words.describe_project(project, given.n))
         return DONE
 
     if not config.load(config.Flags(), cwd=folder(parser, given.cwd), environ=os.environ).record:
         print(f"newel: {words.OFF}", file=sys.stderr)
-    return with_ledger(parser, given, show)
+    code = with_ledger(parser, given, show)
+    for text in told:  # to be read as long as one likes, and so with the ledger closed
+        Person().reads(text)
+    return code
 
 
-async def _review(project: Project | None, limit: int) -> dict[str, Any]:
+async def _review(project: Project | None, checkpoint: str | None, limit: int) -> dict[str, Any]:
     if project is None:
         return {"pending": [], "checkpoints": []}
     from newel.review.deciding import look, pending_files
-    from newel.review.runs import look_back
+    from newel.review.runs import look_at, look_back
 
     found = await look(project)
-    runs = await look_back(project, limit=limit)
+    if checkpoint:
+        runs = [await look_at(project, await project.find(checkpoint))]
+    else:
+        runs = await look_back(project, limit=limit)
     return {"pending": pending_files(found.reviews), "checkpoints": runs}
 
 

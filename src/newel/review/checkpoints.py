@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import anyio.to_thread
 import msgspec
@@ -58,6 +58,14 @@ class Diff3(Wire, frozen=True, kw_only=True):
     proposed: str | None
     current_patch: str
     proposed_patch: str
+
+
+class Versions(NamedTuple):
+    """The lines of a file before a run, as the run left it, and now."""
+
+    base: Lines
+    proposed: Lines
+    current: Lines
 
 
 class FilePlan(Wire, frozen=True, kw_only=True):
@@ -142,20 +150,25 @@ class Checkpoints:
 
     def diff3(self, checkpoint_id: str, path: str) -> Diff3:
         """Raises ``UnknownCheckpoint``, also for a file that the checkpoint knows nothing of."""
-        checkpoint = self.get(checkpoint_id)
-        base = self._lines(_before_of(checkpoint, path))
-        review, entries = self._read(path)
-        last = max((n for n, each in enumerate(entries, 1) if each.run == checkpoint.run), default=None)
-        proposed = base if last is None else buffer(rewound(review, entries[last:]))
-        current = buffer(review)
+        found = self.versions(self.get(checkpoint_id), path)
         return Diff3(
             path=path,
-            current=_text(current),
-            base=_text(base),
-            proposed=_text(proposed),
-            current_patch=file_patch(path, base, current),
-            proposed_patch=file_patch(path, base, proposed),
+            current=_text(found.current),
+            base=_text(found.base),
+            proposed=_text(found.proposed),
+            current_patch=file_patch(path, found.base, found.current),
+            proposed_patch=file_patch(path, found.base, found.proposed),
         )
+
+    def versions(self, checkpoint: Checkpoint, path: str) -> Versions:
+        """Raises ``UnknownCheckpoint`` for a file that the checkpoint knows nothing of."""
+        base = self._lines(_before_of(checkpoint, path))
+        review = self._ledger.get(path)
+        later = self._ledger.entries_after(path, checkpoint.run)
+        proposed = base
+        if later is not None:
+            proposed = buffer(rewound(review, [each for each in later if each.rev <= review.rev]))
+        return Versions(base, proposed, buffer(review))
 
     # -- going back ---------------------------------------------------------------------------------
 

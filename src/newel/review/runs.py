@@ -16,9 +16,10 @@ import anyio.to_thread
 import msgspec
 
 from newel.agent.errors import WorkspaceError
-from newel.review.checkpoints import Checkpoints, Diff3, Plan, UnknownCheckpoint
+from newel.review.checkpoints import Checkpoints, Plan, UnknownCheckpoint, Versions
 from newel.review.history import NothingToUndo, made_by
 from newel.review.ledger import FileReview, ReviewError
+from newel.review.patches import file_patch
 from newel.review.saving import Saved, Saver
 from newel.review.store import Checkpoint, Ledger, LedgerError
 from newel.review.takeback import mended
@@ -83,9 +84,10 @@ class Project:
         dropped = {
             each.of for path in {each.path for each in wrote} for each in self.ledger.entries(path=path)
         }
-        return any(each.id not in dropped for each in wrote) and any(
-            self.checkpoints.diff3(checkpoint.id, before.path).proposed_patch for before in checkpoint.files
-        )
+        if all(each.id in dropped for each in wrote):
+            return False
+        files = (self.checkpoints.versions(checkpoint, before.path) for before in checkpoint.files)
+        return any(file.proposed != file.base for file in files)
 
     async def refreshed(self, checkpoint: Checkpoint) -> Refreshed:
         """A run's files with the disk as it is now. Raises ``LedgerError``."""
@@ -208,10 +210,11 @@ class RunView(View, frozen=True):
 async def look_back(project: Project, *, limit: int) -> list[RunView]:
     """The latest runs, the last one first, on the files as they are now."""
     found = await anyio.to_thread.run_sync(project.ledger.checkpoints)
-    return [await _run(project, checkpoint) for checkpoint in found[: max(limit, 0)]]
+    return [await look_at(project, checkpoint) for checkpoint in found[: max(limit, 0)]]
 
 
-async def _run(project: Project, checkpoint: Checkpoint) -> RunView:
+async def look_at(project: Project, checkpoint: Checkpoint) -> RunView:
+    """A run, on the files as they are now."""
     reviews, problems = await project.refreshed(checkpoint)
     files = await anyio.to_thread.run_sync(_files, project, checkpoint, reviews, problems)
     return RunView(
@@ -228,20 +231,20 @@ def _files(
 ) -> Iterator[RunFile]:
     view = checkpoint_view(checkpoint, reviews, put_back(project.ledger, checkpoint))
     for file in sorted(view.files, key=lambda file: file.file_path):
-        compared = project.checkpoints.diff3(checkpoint.id, file.file_path)
-        if compared.proposed_patch:
+        versions = project.checkpoints.versions(checkpoint, file.file_path)
+        if versions.proposed != versions.base:
             yield RunFile(
                 file_path=file.file_path,
-                state=problems.get(file.file_path) or _state(compared, file),
-                patch=compared.proposed_patch,
+                state=problems.get(file.file_path) or _state(versions, file),
+                patch=file_patch(file.file_path, versions.base, versions.proposed),
                 hunks=file.hunks,
             )
 
 
-def _state(compared: Diff3, file: CheckpointFile) -> str:
+def _state(versions: Versions, file: CheckpointFile) -> str:
     undecided = sum(hunk.state == "pending" for hunk in file.hunks)
     if undecided:
         return f"{undecided} to decide"
-    if not compared.current_patch:
+    if versions.current == versions.base:
         return "taken back"
-    return "" if compared.current_patch == compared.proposed_patch else "changed since"
+    return "" if versions.current == versions.proposed else "changed since"

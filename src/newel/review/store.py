@@ -203,6 +203,16 @@ class Ledger:
             rows = connection.execute(f"SELECT data FROM entries WHERE TRUE{conditions} ORDER BY n", wanted)  # noqa: S608 — both names are ours
             return [read_entry(row[0]) for row in rows]
 
+    def entries_after(self, path: str, run: str) -> list[Entry] | None:
+        """What the journal of a file says since the last entry of a run; None if it has none of the run."""
+        query = "SELECT max(n) FROM entries WHERE path = ? AND run = ?"
+        later = "SELECT data FROM entries WHERE path = ? AND n > ? ORDER BY n"
+        with self.reading() as connection:
+            (last,) = connection.execute(query, (path, run)).fetchone()
+            if last is None:
+                return None
+            return [read_entry(row[0]) for row in connection.execute(later, (path, last))]
+
     def _since_base(self, path: str) -> list[Entry]:
         """What the journal of a file says since its base is what it is."""
         rows = self._connection.execute(

@@ -273,7 +273,12 @@ COMMANDS = (
     Command("cost", "", "what this conversation has used", cost, at_once=True),
     Command("tools", "", "what the model can do", tools, at_once=True),
     Command("show", "[N]", "the last call in full, or the Nth last", show, at_once=True),
-    Command("review", "", "what agents changed in this folder, and what waits to be decided", show_review),
+    Command(
+        "review",
+        "[CHECKPOINT]",
+        "what agents changed in this folder, and what waits to be decided",
+        show_review,
+    ),
     Command("decide", "", "keep or reject what waits, hunk by hunk", decide),
     Command("keep", "HUNK|FILE|--all", "write what an agent proposed", keep),
     Command("reject", "HUNK|FILE|--all", "leave the files as they are", reject),

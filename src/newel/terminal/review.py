@@ -56,27 +56,40 @@ def list_checkpoints(checkpoints: Sequence[Checkpoint]) -> str:
     return "\n".join(lines) or NOTHING
 
 
-def describe_runs(runs: Sequence[RunView], left_out: Sequence[str] = (), *, shown: int = SHOWN) -> str:
-    """Each run with its files, and below them what it did, up to ``shown`` characters; at the end, what is not covered."""
-    notes = [one_line(words, 400) for words in left_out]
-    return "\n".join([*(_describe_run(run, shown) for run in runs), *notes]) or NOTHING
-
-
 async def describe_project(project: Project, limit: int, *, call: str = "newel ", shown: int = SHOWN) -> str:
-    """What waits in a project, and its latest runs; ``call`` is what stands before the commands that it names, ``shown`` how many
-    characters of a run's diff. Raises ``LedgerError``.
+    """What waits in a project, and its latest runs, the last one with what it did; ``call`` is what stands before the
+    commands that it names, ``shown`` how many characters of a diff. Raises ``LedgerError``.
     """
     from newel.review.deciding import look, run_names
     from newel.review.runs import look_back
     from newel.terminal.hunks import describe_waiting
 
-    runs = await anyio.to_thread.run_sync(run_names, project.ledger)
-    waiting = describe_waiting(await look(project), runs, call)
-    told = describe_runs(await look_back(project, limit=limit), project.left_out, shown=shown)
-    return "\n".join(part for part in (waiting, told) if part).rstrip("\n")
+    names = await anyio.to_thread.run_sync(run_names, project.ledger)
+    parts = [describe_waiting(await look(project), names, call)]
+    runs = await look_back(project, limit=limit)
+    parts += [describe_run(run, shown) if run is runs[0] else _head(run) for run in runs]
+    if len(runs) > 1:
+        parts.append(f"`{call}review {runs[1].checkpoint_id}` shows what another run did.")
+    parts += [one_line(notice, 400) for notice in project.left_out]
+    return "\n".join(part for part in parts if part).rstrip("\n") or NOTHING
 
 
-def _describe_run(run: RunView, shown: int) -> str:
+async def describe_checkpoint(project: Project, checkpoint: str, *, shown: int = SHOWN) -> str:
+    """A run, by the id of its checkpoint or the beginning of it, with what it did. Raises ``UnknownCheckpoint``."""
+    from newel.review.runs import look_at
+
+    return describe_run(await look_at(project, await project.find(checkpoint)), shown).rstrip("\n")
+
+
+def describe_run(run: RunView, shown: int = SHOWN) -> str:
+    """A run with its files, and below them what it did, up to ``shown`` characters."""
+    # What waits altogether is shown by itself, hunk by hunk.
+    patches = [file.patch for file in run.files if not _is_all_waiting(file)]
+    return f"{_head(run)}\n{shortened(''.join(patches), shown)}"
+
+
+def _head(run: RunView) -> str:
+    """A run and its files, the line of each with how much it is."""
     width = max((len(one_line(file.file_path)) for file in run.files[:ROWS]), default=0)
     lines = [run_line(run.checkpoint_id, run.created_at, run.title)]
     for file in run.files[:ROWS]:
@@ -86,9 +99,7 @@ def _describe_run(run: RunView, shown: int) -> str:
         lines.append(f"  … {plural(len(run.files) - ROWS, 'more file')}")
     if not run.files:
         lines.append("  nothing is left of it")
-    # What waits altogether stands above, hunk by hunk.
-    patches = [file.patch for file in run.files if not _is_all_waiting(file)]
-    return "\n".join(lines) + "\n\n" + shortened("".join(patches), shown)
+    return "\n".join(lines) + "\n"
 
 
 def _is_all_waiting(file: RunFile) -> bool:
@@ -165,12 +176,15 @@ def decided_for_the_model(outcome: Outcome) -> str:
 # -- commands of a conversation -------------------------------------------------------------------------
 
 
-async def show_review(context: Context, _: str) -> None:
-    """``/review``"""
-    if project := await _project(context):
-        context.desk.renderer.note(
-            await describe_project(project, LISTED, call="/", shown=SHOWN_BETWEEN), "diff"
-        )
+async def show_review(context: Context, checkpoint: str) -> None:
+    """``/review [CHECKPOINT]``"""
+    if (project := await _project(context)) is None:
+        return
+    if checkpoint:
+        told = await describe_checkpoint(project, checkpoint)
+    else:
+        told = await describe_project(project, LISTED, call="/", shown=SHOWN_BETWEEN)
+    context.desk.renderer.note(told, "diff")
 
 
 async def decide(context: Context, _: str) -> None:

@@ -169,6 +169,45 @@ def test_a_review_shows_what_was_changed_and_git_takes_it_as_a_patch(newel: Newe
     assert not (newel.project / "new" / "made.py").exists()
 
 
+def test_a_review_shows_the_last_run_whole_and_an_earlier_one_by_its_name(with_model: Make) -> None:
+    newel = with_model(scenario("go", bash("echo $RANDOM > a.txt"), {"content": "Done."}))
+    ran(newel, "go")
+    first = (newel.project / "a.txt").read_text()
+    ran(newel, "go")
+    last = (newel.project / "a.txt").read_text()
+    told = ran(newel, "review")
+    assert f"\n+{last}" in told
+    assert f"\n+{first}" not in told
+    checkpoints = json.loads(ran(newel, "review", "--json"))["checkpoints"]
+    earlier = checkpoints[1]["checkpoint_id"]
+    assert f"newel review {earlier}" in told
+    told = ran(newel, "review", earlier[:9])
+    assert f"\n+{first}" in told
+    assert last not in told
+    assert json.loads(ran(newel, "review", earlier, "--json"))["checkpoints"] == checkpoints[1:]
+    missing = newel("review", "cp_0")
+    assert missing.returncode != 0
+    assert "no checkpoint cp_0" in missing.stderr
+
+
+@pytest.mark.parametrize("pager", ["sh -c 'cat > paged'", "", "no-such-pager", "'"])
+def test_a_long_review_is_read_in_the_pager_or_else_whole(pager: str, with_model: Make) -> None:
+    newel = with_model(scenario("go", bash("seq 100 > a.txt"), {"content": "Done."}))
+    ran(newel, "go")
+    environ = newel.environ | {"TERM": "xterm-256color", "PAGER": pager}
+    terminal = Terminal([str(BIN / "newel"), "review"], newel.project, 80, 40, environ)
+    try:
+        assert terminal.end() == 0
+        shown = terminal.screen.text
+    finally:
+        terminal.close()
+    if pager.startswith("sh"):
+        shown = (newel.project / "paged").read_text()
+        assert "\x1b[" in shown
+    assert "+1" in shown
+    assert "+100" in shown
+
+
 def test_nothing_is_taken_back_without_a_yes(newel: Newel) -> None:
     ran(newel, "do all of it")
     after = files(newel.project)

@@ -1,0 +1,48 @@
+"""A long text in the pager of the user's choice, as git shows its own."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping
+from typing import TextIO
+
+from newel.terminal import paint
+from newel.workspace.environment import child_env
+
+LESS = "FRX"
+"""Options for ``less`` where the user has none: leave when all fits, keep colours, and leave the text on the screen."""
+
+
+def pager_of(environ: Mapping[str, str]) -> list[str]:
+    """The command of ``PAGER``, or else ``less``; none if it is not installed, or set to nothing or to ``cat``."""
+    try:
+        command = shlex.split(environ.get("PAGER", "less"))
+    except ValueError:  # a quotation mark without its other one
+        return []
+    return command if command and command != ["cat"] and shutil.which(command[0]) else []
+
+
+def page(out: TextIO, text: str, environ: Mapping[str, str] = os.environ) -> bool:
+    """Show words with diffs among them in the pager, if there is one and a terminal that they are too long for; whether
+    that was done. Ctrl+C is the pager's then.
+    """
+    command = pager_of(environ)
+    if not command or not out.isatty() or environ.get("TERM", "dumb") == "dumb":
+        return False
+    width, height = os.get_terminal_size(out.fileno())
+    if text.count("\n") < height:
+        return False
+    painted = paint.Painter(environ).paint(paint.with_diff(text), width)
+    own = {"TERM": environ["TERM"], "LESS": environ.get("LESS", LESS)}
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        subprocess.run(
+            command, input=painted.encode(out.encoding, "replace"), env=child_env(environ, own), check=False
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
+    return True
