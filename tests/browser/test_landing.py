@@ -11,8 +11,10 @@ from collections.abc import Callable
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.bench import Workbench, open_agent, open_chat, say, spills, violations
+from tests.browser.proposing import ask, propose, proposing, replacing
 from tests.browser.review_scenarios import file, hunks, sidebar
 from tests.browser.scenarios import answering, call, scenarios, verdict
+from tests.integration.review.served_review import hunk_ids
 from tests.support import bash
 
 Make = Callable[..., Workbench]
@@ -61,7 +63,7 @@ def test_what_is_no_text_is_seen_and_decided_in_its_tab(workbench: Make) -> None
     (project / "logo.png").write_bytes(PICTURE + b"old")
     (project / "gone.bin").write_bytes(b"\0\1")
     (project / "run.sh").write_text("true\n")
-    page = bench.page()
+    page = bench.page(scheme="dark")
     open_chat(page)
     say(page, "draw")
     expect(changes(page)).to_contain_text("4 hunks to review in 4 files")
@@ -92,6 +94,33 @@ def test_what_is_no_text_is_seen_and_decided_in_its_tab(workbench: Make) -> None
     expect(whole.get_by_role("img")).to_have_count(0)
 
 
+def test_an_earlier_request_is_read_with_what_was_rejected_and_run_again(workbench: Make) -> None:
+    words = "order the notes"
+    edits = [replacing("notes.md", 1, "LINE 0\n"), replacing("notes.md", 9, "LINE 8\n")]
+    bench = workbench(proposing((words, edits)))
+    (bench.newel.project / "notes.md").write_text("\n".join(LINES) + "\n")
+    page = bench.page(width=400)
+    job = propose(page, words)
+    first = hunk_ids(job)[0]
+    applied = {"session_id": job["session_id"], "job_id": job["id"], "accepted_hunk_ids": [first]}
+    ask(page, "POST", "apply", applied)
+    sidebar(page).get_by_role("button", name="Earlier requests").click()
+    page.get_by_role("region", name="Requests").get_by_role("button", name=words).click()
+    request = page.get_by_role("region", name="Request", exact=True)
+    kept, rejected = request.locator(".request-hunk").nth(0), request.locator(".request-hunk").nth(1)
+    for _ in range(2):
+        expect(request.locator(".request-body")).to_contain_text("Reviewed")
+        expect(kept).to_contain_text("Kept")
+        expect(kept.locator("ins")).to_contain_text("LINE 0")
+        expect(rejected).to_contain_text("Rejected")
+        expect(rejected.locator("ins")).to_contain_text("LINE 8")
+        expect(request).to_contain_text("Done.")
+        assert (violations(page), spills(page)) == ([], 0)
+        page.reload()
+    request.get_by_role("button", name="Run again").click()
+    expect(sidebar(page).locator(".job-state")).to_have_text("To review: 1 file")
+
+
 def test_what_a_chat_and_an_agent_propose_is_one_list_and_a_decision_is_seen_everywhere(
     workbench: Make,
 ) -> None:
@@ -104,6 +133,7 @@ def test_what_a_chat_and_an_agent_propose_is_one_list_and_a_decision_is_seen_eve
     open_agent(page, "whisper")
     page.get_by_role("button", name="Start", exact=True).click()
     expect(changes(page)).to_contain_text("1 hunk to review in 1 file")
+    assert (violations(page), spills(page)) == ([], 0)
     expect(tab(page, "shout")).to_contain_text("2 to review")
     expect(tab(page, "Agent-1")).to_contain_text("1 to review")
     expect(count(page)).to_have_text("3 to decide")

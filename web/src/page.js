@@ -364,6 +364,7 @@ export class Page {
       { title: "Files", keys: "Alt+F", run: this.does.toggleFiles },
       { title: "Review", keys: "Alt+R", run: this.does.toggleReview },
       { title: "Everything that waits for review", run: () => this.shell.open("pending") },
+      { title: "Requests: what was asked of reviews", run: () => this.shell.open("requests") },
       { title: "Checkpoints: what runs changed, and back", run: () => this.shell.open("checkpoints") },
       { title: "MCP tools", keys: "Alt+T", run: this.does.toggleTools },
       ...other.map((each) => ({ title: `Go to ${plain(each.title)}`, detail: each.kind, run: () => this.#show(each.id) })),

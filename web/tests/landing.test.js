@@ -5,6 +5,8 @@ import { test } from "node:test";
 
 import { set } from "../src/dom.js";
 import { Changes, stateWords, totalsOf, withChanges } from "../src/review/changes.js";
+import { dialogueOf } from "../src/review/request.js";
+import { outcomeOf } from "../src/review/requests.js";
 import { originOf } from "../src/review/origins.js";
 import { pictureType, sizeWords, wholeWords } from "../src/review/whole.js";
 
@@ -89,4 +91,18 @@ test("what a hunk without lines changes, and a file's sizes, are said", () => {
   assert.equal(sizeWords({ size: 2_000, base_size: 900, hunks: [hunk] }), "900 B → 2.0 kB");
   assert.equal(sizeWords({ size: 2_000, base_size: null, hunks: [hunk] }), "A new file · 2.0 kB");
   assert.equal(sizeWords({ size: 2_000, base_size: 2_000, hunks: [] }), "2.0 kB");
+});
+
+test("a request's questions stand with their answers, skipped and open ones too", () => {
+  const asked = (id) => ({ type: "clarification.requested", data: { question_id: id, question: `${id}?` } });
+  const given = (id, answer, skipped = false) => ({ type: "clarification.received", data: { question_id: id, answer, skipped } });
+  const events = [asked("a"), given("a", "yes"), asked("b"), given("b", "no_user_answer", true), asked("c")];
+  assert.deepEqual(dialogueOf(events), [{ question: "a?", answer: "yes" }, { question: "b?", answer: "" }, { question: "c?", answer: null }]);
+});
+
+test("what came of a request is said in a word", () => {
+  const words = (status, files = 1) => outcomeOf({ status, files })[1];
+  assert.deepEqual(["completed", "failed", "awaiting_review", "waiting_for_user"].map((status) => words(status)),
+    ["Reviewed", "Failed", "To review", "Waits for your answer"]);
+  assert.equal(words("completed", 0), "No change");
 });

@@ -3,13 +3,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { compareId, fileId, hashOf, idOf, placeOf, titleOf } from "../src/review/places.js";
+import { compareId, fileId, hashOf, idOf, placeOf, requestId, titleOf } from "../src/review/places.js";
 
 const PATHS = ["a.py", "src/deep/b.js", "with space/ü#?%.txt", "a/compare/b", "pending", "😀"];
 
 test("an address leads back to what it was made of", () => {
   for (const path of PATHS) {
-    for (const id of [fileId(path), compareId("cp_1", path), "pending", "checkpoints"]) {
+    for (const id of [fileId(path), compareId("cp_1", path), "pending", "checkpoints", "requests", requestId("job_1")]) {
       assert.equal(idOf(hashOf(id)), id);
       assert.equal(new URL(hashOf(id), "http://127.0.0.1/").hash, hashOf(id));
     }
@@ -19,7 +19,7 @@ test("an address leads back to what it was made of", () => {
 });
 
 test("what names no place is none", () => {
-  for (const hash of ["", "#", "#/", "#/tab/1", "#/file", "#/file/", "#/compare/cp_1", "#/%ff", "#token=x", "#/nothing"]) {
+  for (const hash of ["", "#", "#/", "#/tab/1", "#/file", "#/file/", "#/compare/cp_1", "#/%ff", "#token=x", "#/nothing", "#/request/", "#/request/a/b"]) {
     assert.equal(idOf(hash), null, hash);
   }
 });

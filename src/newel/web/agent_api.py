@@ -28,7 +28,16 @@ if TYPE_CHECKING:
     from newel.jobs.review.desk import ReviewDesk
 
 KINDS: Final[list[type]] = [
-    *(p.SessionCreated, p.SessionView, p.SessionList, p.JobStarted, p.JobView, p.EventsPage, p.Applied),
+    *(
+        p.SessionCreated,
+        p.SessionView,
+        p.SessionList,
+        p.JobStarted,
+        p.JobList,
+        p.JobView,
+        p.EventsPage,
+        p.Applied,
+    ),
     *(
         p.FolderView,
         p.FoundFiles,
@@ -145,6 +154,10 @@ def _add_jobs(router: APIRouter, desk: Desk) -> None:
     @router.post("/run", **_route(p.JobStarted, "Start a job", p.RunRequest))
     async def run(request: Request) -> Response:
         return await _done(desk, request, p.RunRequest, lambda desk, body: desk.run(body))
+
+    @router.get("/jobs", **_route(p.JobList, "The jobs of all sessions"))
+    async def jobs(limit: Annotated[int, Query(ge=1, le=500)] = 50) -> Response:
+        return await _looked(desk, lambda desk: desk.jobs(limit=limit))
 
     @router.get("/jobs/{job_id}", **_route(p.JobView, "A job, with what it proposes"))
     async def job(job_id: Id) -> Response:

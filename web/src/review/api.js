@@ -27,6 +27,8 @@ export class ReviewApi {
 
   /** Not asked again by itself when its answer is lost: it would be a second job. */
   run = (body) => this.#post("run", body, { again: false });
+  /** {jobs, more}: those of all sessions, the latest first. */
+  jobs = (limit) => this.#get("jobs", { limit });
   job = (id) => this.#get(`jobs/${encodeURIComponent(id)}`);
   events = (id, cursor, { wait = 0, limit = 200, signal } = {}) =>
     this.#get(`jobs/${encodeURIComponent(id)}/events`, { cursor, limit, wait }, { signal });

@@ -1,16 +1,19 @@
-// The places of the page that are no chats and no agents: a file, a comparison, all that waits, the checkpoints.
-// Each has an id, which is its address too: "file/src/a.py", "compare/cp_1/src/a.py", "pending", "checkpoints".
+// The places of the page that are no chats and no agents: a file, a comparison, all that waits, the checkpoints, the requests.
+// Each has an id, which is its address too: "file/src/a.py", "compare/cp_1/src/a.py", "pending", "checkpoints",
+// "requests", "request/job_1".
 
-const NAMES = { pending: "Everything that waits", checkpoints: "Checkpoints" };
+const NAMES = { pending: "Everything that waits", checkpoints: "Checkpoints", requests: "Requests" };
 
 export const fileId = (path) => `file/${path}`;
+export const requestId = (job) => `request/${job}`;
 export const compareId = (checkpoint, path) => `compare/${checkpoint}/${path}`;
 
-/** {kind, path, checkpoint} of an id; null for one that is none. */
+/** {kind, path, checkpoint, job} of an id; null for one that is none. */
 export function placeOf(id) {
   if (NAMES[id]) return { kind: id };
   const [kind, ...rest] = id.split("/");
   if (kind === "file" && rest.join("/")) return { kind, path: rest.join("/") };
+  if (kind === "request" && rest.length === 1 && rest[0]) return { kind, job: rest[0] };
   const [checkpoint, ...path] = rest;
   return kind === "compare" && checkpoint && path.length ? { kind, checkpoint, path: path.join("/") } : null;
 }
@@ -19,6 +22,7 @@ export function placeOf(id) {
 export function titleOf(id) {
   const { kind, path } = placeOf(id);
   if (NAMES[kind]) return NAMES[kind];
+  if (kind === "request") return "Request";
   const name = path.split("/").at(-1);
   return kind === "compare" ? `${name} ⇄` : name;
 }

@@ -9,8 +9,10 @@ import { Changes } from "./changes.js";
 import { Compare } from "./compare.js";
 import { Later } from "./later.js";
 import { Origins } from "./origins.js";
-import { compareId, fileId, placeOf, titleOf } from "./places.js";
+import { compareId, fileId, placeOf, requestId, titleOf } from "./places.js";
 import { PendingDiff } from "./pendingdiff.js";
+import { RequestView } from "./request.js";
+import { Requests } from "./requests.js";
 import { Sidebar } from "./sidebar.js";
 import { counts, createReview } from "./state.js";
 import { Timeline } from "./timeline.js";
@@ -39,6 +41,10 @@ export class Shell {
     const parts = { api: this.api, review: this.review, announce: this.announce, openFile, origins };
     parts.compare = (checkpoint, path) => this.open(compareId(checkpoint, path));
     parts.open = (id) => this.open(id);
+    parts.again = (job) => {
+      this.toggle("review", true);
+      return this.sidebar.again(job);
+    };
     parts.selection = () => this.selection();
     parts.asked = (words) => {
       this.question = words;
@@ -83,7 +89,7 @@ export class Shell {
     else this.sheet = open ? name : null;
     this.#columns();
     if (!open) this.buttons[name].focus();
-    else if (name === "review") this.sidebar.focus();
+    else if (name === "review") this.sidebar.focus({ isSheet: !WIDE.matches });
     else this.tree.focus();
   }
 
@@ -126,7 +132,7 @@ export class Shell {
   tabs() {
     const waiting = new Map((this.review.get().pending ?? []).map((file) => [fileId(file.file_path), file]));
     return this.places.map((id) => ({
-      id, kind: "place", title: titleOf(id), status: "idle", activity: 0, queued: 0, model: null,
+      id, kind: "place", title: this.views.get(id)?.name ?? titleOf(id), status: "idle", activity: 0, queued: 0, model: null,
       isDirty: this.views.get(id)?.isDirty ?? false,
       waits: waiting.get(id)?.pending ?? 0,
     }));
@@ -166,9 +172,10 @@ export class Shell {
     this.sidebar.update();
   }
 
-  #goTo({ tab, session }) {
+  #goTo({ tab, session, request }) {
     if (!WIDE.matches && this.sheet) this.toggle(this.sheet, false);
     if (tab) this.show(tab);
+    else if (request) this.open(requestId(request));
     else if (session) this.openSession(session);
   }
 
@@ -207,13 +214,15 @@ export class Shell {
   /** The view of a place: {el, shown(), hidden(), focus()}. */
   view(id) {
     if (!this.views.has(id)) {
-      const { kind, path, checkpoint } = placeOf(id);
-      const given = { ...this.parts, path, checkpoint };
+      const { kind, path, checkpoint, job } = placeOf(id);
+      const given = { ...this.parts, path, checkpoint, job };
       const make = {
         file: () => new Later(() => import("./editor.js").then(({ FileEditor }) => new FileEditor(given))),
         compare: () => new Compare(given),
         pending: () => new PendingDiff(given),
         checkpoints: () => new Timeline(given),
+        requests: () => new Requests(given),
+        request: () => new RequestView(given),
       };
       const view = make[kind]();
       view.onState?.(() => this.changed());

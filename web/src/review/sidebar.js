@@ -13,15 +13,15 @@ const DRAFT = "review-draft"; // the instruction that is being written
 
 export class Sidebar {
   /** `asked(question)` is told which question waits for the user: its words, "" for none. */
-  constructor({ review, api, selection, openFile, origins, announce, asked = () => {} }) {
+  constructor({ review, api, selection, openFile, open, origins, announce, asked = () => {} }) {
     Object.assign(this, { review, asked });
     const work = new Work({ api, review, announce, changed: () => this.#schedule() });
     this.work = work;
     this.clarify = new ClarifyCard({ answer: (question, text) => work.answer(question, text) });
-    this.job = new JobCard({ cancel: work.cancel, rerun: work.rerun, again: work.again, end: work.end });
+    this.job = new JobCard({ cancel: work.cancel, rerun: work.rerun, again: () => work.again(work.state.job), end: work.end });
     this.hunks = new HunkList({ api, review, openFile, origins, announce });
     this.context = new ContextRows({ api, selection, announce });
-    this.chat = new SessionChat({ newSession: work.newSession });
+    this.chat = new SessionChat({ newSession: work.newSession, requests: () => open("requests") });
     this.problem = h("p", { class: "problem bad-text", role: "alert" });
     this.el = h("div", { class: "review-sidebar", onkeydown: (event) => this.#key(event) },
       this.clarify.el, this.job.el, this.hunks.el, this.context.el, this.#box(), this.problem, this.chat.el);
@@ -77,10 +77,11 @@ export class Sidebar {
     if ((question?.question ?? "") !== this.question) this.asked((this.question = question?.question ?? ""));
   }
 
-  /** To the question that waits, else to what is to be written. */
-  focus() {
-    if (this.clarify.el.hidden) this.area.focus();
-    else this.clarify.focus();
+  /** To the question that waits, else to what is to be written; in a sheet to what waits, as a box of text calls for a keyboard. */
+  focus({ isSheet }) {
+    if (!this.clarify.el.hidden) this.clarify.focus();
+    else if (isSheet && this.review.get().pending?.length) this.hunks.title.focus();
+    else this.area.focus();
   }
 
   /** Once per frame; a page in the background has no frames, but its title tells of a question. */
@@ -91,6 +92,9 @@ export class Sidebar {
       this.update();
     });
   }
+
+  /** Give the instruction of a job once more; resolves to whether that was done. */
+  again = (job) => this.work.again(job);
 
   async #send() {
     const text = this.area.value;

@@ -6,18 +6,19 @@ import { moment, plain, plural } from "../format.js";
 const SHOWN = 40; // entries that are laid out at once: the latest
 
 export class SessionChat {
-  constructor({ newSession }) {
+  constructor({ newSession, requests }) {
     this.list = h("ol", { class: "session-chat" });
     this.fresh = h("button", { type: "button", onclick: newSession }, "New session");
     this.el = h("section", { class: "session", "aria-label": "Session" },
-      h("div", { class: "section-head" }, h("span", {}, "Session"), this.fresh), this.list);
+      h("div", { class: "section-head" }, h("span", {}, "Session"),
+        h("span", { class: "row" }, h("button", { type: "button", onclick: requests }, "Earlier requests"), this.fresh)), this.list);
   }
 
   /** `isFree`: whether no job is under way, and nothing else stands in the way of a new session. */
   update({ session, isFree }) {
     const chat = session?.chat ?? [];
     this.fresh.disabled = !isFree || chat.length === 0;
-    this.el.hidden = chat.length === 0;
+    this.fresh.hidden = chat.length === 0;
     const key = JSON.stringify(chat);
     if (key === this.shown) return;
     this.shown = key;

@@ -68,10 +68,10 @@ export class Work {
   rerun = () => this.#ask(() => this.api.rerun(this.state.job.id));
   end = () => this.#ask(() => this.api.apply(this.state.session.id, this.state.job.id, []));
 
-  /** A job that failed, once more with what it was given: a new job. */
-  again = () => this.#ask(async () => {
-    const { session_id: session, instruction } = await this.api.job(this.state.job.id);
-    await this.api.run({ session_id: session, instruction, context_rows: this.state.session.context_rows });
+  /** What a job was given once more, in the session that is shown: a new job. */
+  again = ({ id }) => this.#ask(async () => {
+    const { session_id: own, instruction, context_rows } = await this.api.job(id);
+    await this.api.run({ session_id: this.state.session?.id ?? own, instruction, context_rows });
   });
 
   /** Resolves to why the answer could not be given, "" if it was. */

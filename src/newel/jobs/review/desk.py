@@ -39,7 +39,7 @@ from newel.jobs.review.journal import (
     find_jobs,
     queue_of,
 )
-from newel.jobs.review.overview import Overview, session_summary
+from newel.jobs.review.overview import Overview, job_summary, session_summary
 from newel.jobs.review.paging import PAGE, page_of
 from newel.jobs.review.payloads import (
     Applied,
@@ -53,6 +53,7 @@ from newel.jobs.review.payloads import (
     EditRequest,
     EventsPage,
     FileState,
+    JobList,
     JobStarted,
     JobView,
     PendingFiles,
@@ -212,6 +213,12 @@ class ReviewDesk:
     async def job(self, job_id: str) -> JobView:
         """A job as it stands. Raises ``NoSuchJob``."""
         return await job_view(await self._journal(job_id), self._bench.ledger)
+
+    async def jobs(self, *, limit: int = PAGE) -> JobList:
+        """Those of all sessions, the latest first."""
+        found = await self._bench.engine.find(kind=KIND, limit=limit + 1)
+        known = await self._known(found[:limit])
+        return JobList(jobs=tuple(job_summary(*each) for each in known), more=len(found) > limit)
 
     async def events(
         self, job_id: str, cursor: int = 0, *, limit: int = PAGE, wait: float = 0.0

@@ -10,11 +10,12 @@ from typing import Final, NamedTuple
 import msgspec
 
 from newel.jobs.engine import Job
-from newel.jobs.review.journal import params_of
+from newel.jobs.review.journal import JobJournal, params_of
 from newel.jobs.review.payloads import (
     CheckpointList,
     CheckpointSummary,
     FileCounts,
+    JobSummary,
     PendingFile,
     PendingFiles,
     PendingRun,
@@ -44,6 +45,19 @@ def session_summary(session: Session, jobs: Sequence[Job], live: Sequence[Known]
         jobs=len(jobs),
         last_job_id=jobs[-1].id if jobs else None,
         pending_review=pending_of(live),
+    )
+
+
+def job_summary(job: Job, journal: JobJournal) -> JobSummary:
+    state = journal.state
+    return JobSummary(
+        id=job.id,
+        session_id=journal.params.session,
+        status=state.status,
+        instruction=one_line(journal.params.instruction, _TITLE),
+        created_at=state.created_at,
+        finished_at=state.finished_at,
+        files=len(state.hashes),
     )
 
 

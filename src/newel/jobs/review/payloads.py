@@ -224,12 +224,15 @@ class AppliedFile(Payload, frozen=True):
 
 
 class JobView(Payload, frozen=True):
-    """A job as it stands. ``diff_bundle`` is there while it awaits review; ``question`` while it waits for the user."""
+    """A job as it stands. ``diff_bundle`` is there while it awaits review, and afterwards as far as the ledger knows what became
+    of it; ``question`` while it waits for the user.
+    """
 
     id: str
     session_id: str
     status: JobStatus
     instruction: str
+    context_rows: tuple[ContextRow, ...]
     created_at: str
     started_at: str | None
     finished_at: str | None
@@ -242,6 +245,25 @@ class JobView(Payload, frozen=True):
     applied_files: tuple[AppliedFile, ...] | None
     error: str | None
     rerun_of: str | None
+
+
+class JobSummary(Payload, frozen=True):
+    """A job in a list. ``instruction`` is its beginning; ``files`` is how many it has proposed changes of."""
+
+    id: str
+    session_id: str
+    status: JobStatus
+    instruction: str
+    created_at: str
+    finished_at: str | None
+    files: int
+
+
+class JobList(Payload, frozen=True):
+    """The latest first. ``more``: there are earlier ones."""
+
+    jobs: tuple[JobSummary, ...]
+    more: bool
 
 
 class EventView(Payload, frozen=True):

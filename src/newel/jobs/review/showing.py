@@ -43,7 +43,7 @@ async def job_view(journal: JobJournal, ledger: Ledger) -> JobView:
     """A job as it stands."""
     state, params = journal.state, journal.params
     shown = None
-    if state.status == "awaiting_review":
+    if state.hashes and (state.is_finished or state.status == "awaiting_review"):
         reviews = await anyio.to_thread.run_sync(reviews_of, ledger, journal.job, list(state.hashes))
         shown = bundle(journal.job, reviews)
     return JobView(
@@ -51,6 +51,7 @@ async def job_view(journal: JobJournal, ledger: Ledger) -> JobView:
         session_id=params.session,
         status=state.status,
         instruction=params.instruction,
+        context_rows=tuple(params.context_rows),
         created_at=state.created_at,
         started_at=state.started_at,
         finished_at=state.finished_at,

@@ -1,0 +1,94 @@
+// The requests of all reviews, the earlier ones too: what was asked for, when, and what came of it.
+
+import { fill, h, say } from "../dom.js";
+import { plural, reveal } from "../format.js";
+import { requestId } from "./places.js";
+import { when } from "./timeline.js";
+
+const PAGE = 50;
+const MOST = 500; // the server tells of no more
+
+/** What a job has come to, in a word, with the class of a badge. */
+export function outcomeOf({ status, files }) {
+  if (status === "completed") return files > 0 ? ["completed", "Reviewed"] : ["", "No change"];
+  return {
+    queued: ["", "Waits for its turn"], running: ["running", "Running"], waiting_for_user: ["waiting", "Waits for your answer"],
+    awaiting_review: ["waiting", "To review"], failed: ["failed", "Failed"],
+  }[status];
+}
+
+export class Requests {
+  constructor({ api, review, open }) {
+    Object.assign(this, { api, review, open });
+    this.limit = PAGE;
+    this.note = h("p", { class: "dim note", role: "status" }, "Reading…");
+    this.list = h("ol", { class: "timeline-list" });
+    this.more = h("button", { type: "button", hidden: true, onclick: () => this.#more() }, "Show earlier ones");
+    this.el = h("section", { class: "panel timeline", "aria-label": "Requests" },
+      h("div", { class: "panel-head" }, h("h2", { tabindex: "-1" }, "Requests")), this.note, this.list, this.more);
+  }
+
+  load() {
+    this.stop = this.review.subscribe(({ pending }) => {
+      if (pending === this.pending) return;
+      this.pending = pending;
+      if (this.isShown) this.#read();
+    });
+  }
+
+  shown() {
+    this.isShown = true;
+    this.#read();
+  }
+
+  hidden() {
+    this.isShown = false;
+  }
+
+  focus() {
+    (this.list.querySelector("button") ?? this.el.querySelector("h2")).focus();
+  }
+
+  destroy() {
+    this.stop?.();
+  }
+
+  #more() {
+    this.limit = Math.min(MOST, this.limit * 2);
+    this.#read();
+  }
+
+  async #read() {
+    const asked = (this.asked = (this.asked ?? 0) + 1);
+    try {
+      const found = await this.api.jobs(this.limit);
+      if (asked === this.asked) this.#show(found);
+    } catch (error) {
+      this.note.hidden = false;
+      say(this.note, error.message);
+    }
+  }
+
+  #show({ jobs, more }) {
+    this.note.hidden = jobs.length > 0;
+    say(this.note, "Nothing was asked for yet. Write into the review what should change.");
+    this.more.hidden = !more || this.limit >= MOST;
+    const key = JSON.stringify(jobs);
+    if (key === this.key) return;
+    this.key = key;
+    const focused = this.list.contains(document.activeElement) ? document.activeElement.dataset.id : null;
+    fill(this.list, ...jobs.map((job) => this.#row(job)));
+    if (focused) (this.list.querySelector(`[data-id="${CSS.escape(focused)}"]`) ?? this.el.querySelector("h2")).focus();
+  }
+
+  #row(job) {
+    const [kind, words] = outcomeOf(job);
+    const { id, created_at: created, instruction, files } = job;
+    return h("li", {},
+      h("button", { type: "button", class: "quiet timeline-head", "data-id": id, onclick: () => this.open(requestId(id)) },
+        h("time", { datetime: created, title: new Date(created).toLocaleString() }, when(Date.parse(created))),
+        h("span", { class: "timeline-title" }, reveal(instruction)),
+        h("span", { class: "dim" }, files > 0 && plural(files, "file")),
+        h("span", { class: `badge ${kind}` }, words)));
+  }
+}
