@@ -19,11 +19,12 @@ from tests.support import bash
 
 Make = Callable[..., Workbench]
 
+WAY = "a/rather/long/way/through/many/folders/to/a/file/that/was"
 LINES = [f"line {number}" for number in range(30)]
 CHAT = answering(
     "shout",
     call("edit", file_path="notes.md", old_string="line 3\n", new_string="LINE 3\n"),
-    bash("printf 'new\\n' > made.md"),
+    bash(f"mkdir -p {WAY} && printf 'new\\n' > {WAY}/made.md"),
     {"content": "Shouted."},
 )
 AGENT = answering("whisper", bash("sed -i 's/line 20/psst/' notes.md"), {"content": "Whispered."})
@@ -141,7 +142,9 @@ def test_what_a_chat_and_an_agent_propose_is_one_list_and_a_decision_is_seen_eve
     expect(file(page, "notes.md").locator(".origins")).to_have_text("from shout, Agent-1")
     expect(hunks(page, "notes.md").nth(0)).to_contain_text("from shout")
     expect(hunks(page, "notes.md").nth(1)).to_contain_text("from Agent-1")
-    file(page, "made.md").get_by_role("button", name="shout").click()
+    column = page.get_by_role("complementary", name="Review", exact=True)
+    assert column.evaluate("(element) => element.scrollWidth - element.clientWidth") == 0
+    file(page, f"{WAY}/made.md").get_by_role("button", name="shout").click()
     expect(tab(page, "shout")).to_have_attribute("aria-selected", "true")
     # From the agent's tab to its first hunk, which is accepted in the editor.
     tab(page, "Agent-1").click()
@@ -156,7 +159,7 @@ def test_what_a_chat_and_an_agent_propose_is_one_list_and_a_decision_is_seen_eve
     expect(changes(page)).to_contain_text("1 changed file 1 accepted, not saved")
     # In the chat's transcript its changes are as they were decided in the list, and after a reload.
     hunks(page, "notes.md").nth(0).get_by_role("button", name="Reject").click()
-    file(page, "made.md").get_by_role("button", name="Accept file").click()
+    file(page, f"{WAY}/made.md").get_by_role("button", name="Accept file").click()
     sidebar(page).get_by_role("button", name="Save what is accepted in 2 files").click()
     expect(count(page)).to_be_hidden()
     tab(page, "shout").click()
@@ -165,4 +168,4 @@ def test_what_a_chat_and_an_agent_propose_is_one_list_and_a_decision_is_seen_eve
         page.reload()
     lines = (bench.newel.project / "notes.md").read_text().splitlines()
     assert (lines[3], lines[20]) == ("line 3", "psst")
-    assert (bench.newel.project / "made.md").read_text() == "new\n"
+    assert (bench.newel.project / f"{WAY}/made.md").read_text() == "new\n"

@@ -101,8 +101,9 @@ test("a request's questions stand with their answers, skipped and open ones too"
 });
 
 test("what came of a request is said in a word", () => {
-  const words = (status, files = 1) => outcomeOf({ status, files })[1];
+  const words = (status, files = 1, waits = true) => outcomeOf({ status, files }, waits)[1];
   assert.deepEqual(["completed", "failed", "awaiting_review", "waiting_for_user"].map((status) => words(status)),
     ["Reviewed", "Failed", "To review", "Waits for your answer"]);
   assert.equal(words("completed", 0), "No change");
+  assert.equal(words("awaiting_review", 1, false), "Decided");
 });

@@ -104,7 +104,8 @@ export class RequestView {
     this.job = job;
     this.reader();
     const files = job.diff_bundle?.files ?? [];
-    const [kind, words] = outcomeOf({ status: job.status, files: files.length });
+    const waits = files.some((file) => file.hunks.some(({ state }) => state === "pending" || state === "accepted"));
+    const [kind, words] = outcomeOf({ status: job.status, files: files.length }, waits);
     this.run.hidden = ["queued", "running", "waiting_for_user"].includes(job.status);
     const took = job.finished_at && job.started_at && duration(Date.parse(job.finished_at) - Date.parse(job.started_at));
     fill(this.body,

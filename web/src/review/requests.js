@@ -8,12 +8,12 @@ import { when } from "./timeline.js";
 const PAGE = 50;
 const MOST = 500; // the server tells of no more
 
-/** What a job has come to, in a word, with the class of a badge. */
-export function outcomeOf({ status, files }) {
+/** What a job has come to, in a word, with the class of a badge. `waits`: whether something of it is to be decided or saved. */
+export function outcomeOf({ status, files }, waits) {
   if (status === "completed") return files > 0 ? ["completed", "Reviewed"] : ["", "No change"];
   return {
     queued: ["", "Waits for its turn"], running: ["running", "Running"], waiting_for_user: ["waiting", "Waits for your answer"],
-    awaiting_review: ["waiting", "To review"], failed: ["failed", "Failed"],
+    awaiting_review: waits ? ["waiting", "To review"] : ["completed", "Decided"], failed: ["failed", "Failed"],
   }[status];
 }
 
@@ -73,7 +73,7 @@ export class Requests {
     this.note.hidden = jobs.length > 0;
     say(this.note, "Nothing was asked for yet. Write into the review what should change.");
     this.more.hidden = !more || this.limit >= MOST;
-    const key = JSON.stringify(jobs);
+    const key = JSON.stringify([jobs, [...this.#waiting]]);
     if (key === this.key) return;
     this.key = key;
     const focused = this.list.contains(document.activeElement) ? document.activeElement.dataset.id : null;
@@ -81,8 +81,13 @@ export class Requests {
     if (focused) (this.list.querySelector(`[data-id="${CSS.escape(focused)}"]`) ?? this.el.querySelector("h2")).focus();
   }
 
+  /** The runs of which something waits. */
+  get #waiting() {
+    return new Set(this.review.get().runs.map((run) => run.run_id));
+  }
+
   #row(job) {
-    const [kind, words] = outcomeOf(job);
+    const [kind, words] = outcomeOf(job, this.#waiting.has(job.id));
     const { id, created_at: created, instruction, files } = job;
     return h("li", {},
       h("button", { type: "button", class: "quiet timeline-head", "data-id": id, onclick: () => this.open(requestId(id)) },
