@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from newel.review.ledger import FileReview, Hunk, Lines
+from newel.review.ledger import FileReview, Hunk, Lines, is_head, joined
 from newel.review.text import MODE, head_of, is_blob
 from newel.tools.diff import CONTEXT, Block, hunks
 from newel.tools.patience import diff
@@ -20,7 +20,12 @@ def hunk_patch(base: Lines, hunk: Hunk, *, context: int = CONTEXT) -> str:
     """
     if is_blob(base[hunk.a : hunk.b]) or is_blob(hunk.top.lines):
         return ""
-    block = _block(base, hunk.a, hunk.b, hunk.top.lines)
+    # A last line without an end gets one where another one comes behind it, and so is changed, too.
+    is_last = 0 < hunk.a == len(base) and bool(hunk.top.lines) and not is_head(base[-1])
+    a = hunk.a - 1 if is_last and context and not base[-1].endswith("\n") else hunk.a
+    behind = base[hunk.b : hunk.b + 1]
+    lines = joined(base[a : hunk.a], hunk.top.lines, behind)
+    block = _block(base, a, hunk.b, lines[: len(lines) - len(behind)])
     if block is None:
         return ""
     first = max(block.start - context, 0)  # no more of the text is touched than is shown: it has many hunks

@@ -7,11 +7,12 @@ from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from newel.review.edits import edit
-from newel.review.ledger import FileReview, Layer, Lines, buffer, render
+from newel.review.ledger import FileReview, Hunk, Layer, Lines, buffer, render
 from newel.review.patches import file_patch, hunk_patch
 from newel.review.text import content_of, lines_of
 
@@ -86,3 +87,10 @@ def applied(base: Lines, patch: str) -> Lines:
         if patch:
             git(Path(folder), patch)
         return lines_of(path.read_bytes(), path.stat().st_mode & 0o777)
+
+
+@pytest.mark.parametrize("new", ["more\n", "more"])
+def test_a_line_behind_one_without_an_end_is_a_line_of_its_own(new: str) -> None:
+    base = lines_of(b"end")
+    hunk = Hunk(id="h_1", a=2, b=2, layers=(Layer(origin="agent", lines=(new,), run="r"),))
+    assert applied(base, "--- a/f\n+++ b/f\n" + hunk_patch(base, hunk)) == lines_of(f"end\n{new}".encode())

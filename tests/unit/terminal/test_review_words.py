@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from newel.review.runs import RunFile, RunView
-from newel.terminal.review import ROWS, describe_runs
+from newel.terminal.review import ROWS, describe_run
 
 
 def a_run(files: int, lines: int) -> RunView:
@@ -20,7 +20,7 @@ def a_run(files: int, lines: int) -> RunView:
 
 
 def test_a_run_over_hundreds_of_files_takes_little_room() -> None:
-    shown = describe_runs([a_run(300, 200)], shown=2_000)
+    shown = describe_run(a_run(300, 200), shown=2_000)
     assert shown.count("gen/") == ROWS
     assert f"{300 - ROWS} more files" in shown
     assert len(shown) < 4_000
@@ -29,6 +29,6 @@ def test_a_run_over_hundreds_of_files_takes_little_room() -> None:
 
 
 def test_a_small_run_is_shown_whole() -> None:
-    shown = describe_runs([a_run(3, 5)], shown=2_000)
+    shown = describe_run(a_run(3, 5), shown=2_000)
     assert shown.count("gen/") == 3
     assert "more" not in shown
