@@ -239,12 +239,49 @@ def test_the_editor_is_accessible_and_fits(workbench: Make) -> None:
     assert flaws(page) == []
 
 
-def test_a_file_that_is_no_text_says_so(workbench: Make) -> None:
+def test_what_is_no_text_says_so_in_its_tab(workbench: Make) -> None:
     bench = workbench(proposing())
     (bench.newel.project / "data.bin").write_bytes(b"\0\1\2")
+    with (bench.newel.project / "large.txt").open("wb") as file:
+        file.truncate(50 << 20)
+    (bench.newel.project / "folder").mkdir()
     page = bench.page()
-    page.goto(f"{bench.url.partition('#')[0]}#/file/data.bin")
-    expect(page.locator(".file-empty")).to_contain_text("no UTF-8 text")
+    said = {"data.bin": "no UTF-8 text", "large.txt": "larger than 2 MiB", "folder": "folder is a folder"}
+    for name, words in said.items():
+        page.goto(f"{bench.url.partition('#')[0]}#/file/{name}")
+        expect(page.get_by_role("region", name=name)).to_contain_text(words)
+
+
+def test_a_file_that_goes_away_under_its_tab_takes_nothing_with_it_that_was_typed(workbench: Make) -> None:
+    bench = workbench(proposing())
+    untouched, path = put(bench, name="other.md"), put(bench)
+    page = bench.page()
+    open_file(bench, page, "other.md")
+    text = open_file(bench, page)
+    text.get_by_text("third").click()
+    page.keyboard.press("End")
+    page.keyboard.type(", sent")
+    settled(page)
+    path.unlink()
+    untouched.rename(untouched.with_name("another.md"))
+    page.keyboard.type(" and not sent")
+    page.evaluate(
+        "dispatchEvent(new Event('focus'))"
+    )  # as if the user came back from where the file was deleted
+    trouble = page.locator(".file-trouble:visible")
+    expect(trouble).to_contain_text("notes.md is not on the disk any more.")
+    with page.expect_event("dialog", lambda dialog: dialog.type == "beforeunload") as asked:
+        page.close(run_before_unload=True)
+    asked.value.dismiss()
+    page.get_by_role("tab", name="other.md").click()
+    expect(summary(page).filter(visible=True)).to_have_text("There is no such file")
+    page.reload()
+    tab = page.get_by_role("tab", name="notes.md")
+    expect(tab).to_contain_text("not saved")
+    tab.click()
+    trouble.get_by_role("button", name="Keep mine").click()
+    on_disk(path, NOTES.replace("third", "third, sent and not sent"))
+    were_refused(bench)
 
 
 def test_a_proposal_that_arrives_while_somebody_types_takes_no_letter(workbench: Make) -> None:

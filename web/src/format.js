@@ -19,8 +19,10 @@ const TURNS = /[\u202a-\u202e\u2066-\u2069]/g; // marks that turn the direction 
 export const plain = (text) =>
   text.replace(ESCAPES, "").replace(/\r\n?/g, "\n").replace(CONTROLS, "").replace(TURNS, written);
 
+const PICTURE = "\\p{Extended_Pictographic}[\\ufe0f\\p{Emoji_Modifier}]?"; // may be of several characters; those that join it would hide elsewhere
 const HIDDEN = new RegExp(
   [
+    `(${PICTURE}(?:\\u200d${PICTURE})*)`,
     "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\xa0\\xad\\u034f\\u061c\\u115f\\u1160\\u1680\\u17b4\\u17b5\\u180b-\\u180f\\u2000-\\u200f]",
     "[\\u2028-\\u202f\\u205f-\\u206f\\u2800\\u3000\\u3164\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff9-\\ufffc]",
     "[\\u{e0000}-\\u{e0fff}\\u{1d159}]",
@@ -30,7 +32,7 @@ const HIDDEN = new RegExp(
 );
 
 /** Text that somebody decides on: each character that could hide or disguise another is written out. */
-export const reveal = (text) => text.replace(HIDDEN, written);
+export const reveal = (text) => text.replace(HIDDEN, (sign, picture) => picture ?? written(sign));
 
 const written = (sign) => `<U+${sign.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}>`;
 

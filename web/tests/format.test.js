@@ -27,6 +27,9 @@ test("what somebody decides on hides nothing", () => {
   assert.equal(reveal("rm\u200b -rf\u00a0/ \u202e x\x1b[2K"), "rm<U+200B> -rf<U+00A0>/ <U+202E> x<U+001B>[2K");
   assert.equal(reveal("plain text\n\twith ümläut 漢字"), "plain text\n\twith ümläut 漢字");
   assert.equal(reveal("\u{e0041}"), "<U+E0041>");
+  assert.equal(reveal("a\u200db 👩\u200d x\ufe0f"), "a<U+200D>b 👩<U+200D> x<U+FE0F>");
+  const emoji = "👩\u200d👩\u200d👧 ❤\ufe0f 👍🏽 🇩🇪 ©";
+  assert.equal(reveal(emoji), emoji);
 });
 
 test("a diff's lines are known by their sign, also where the text looks like a head", () => {

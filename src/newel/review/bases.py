@@ -19,12 +19,7 @@ def kept(review: FileReview) -> list[Hunk]:
     return [
         hunk
         for hunk in review.hunks
-        if hunk.state == "accepted"
-        or (
-            hunk.state == "pending"
-            and not hunk.conflict
-            and all(layer.origin == "user" for layer in hunk.layers)
-        )
+        if hunk.state == "accepted" or (hunk.state == "pending" and not hunk.conflict and hunk.by_user)
     ]
 
 

@@ -123,11 +123,6 @@ def _with_hunks(ledger: Ledger, paths: Collection[str] | None) -> list[str]:
     return [path for path in (ledger.paths() if paths is None else sorted(paths)) if ledger.get(path).hunks]
 
 
-def is_users(hunk: Hunk) -> bool:
-    """Whether nobody but the user has written in a hunk."""
-    return all(layer.origin == "user" for layer in hunk.layers)
-
-
 def run_of(hunk: Hunk) -> str:
     """The agent's run that proposed a hunk, the latest of several; empty for the user's own."""
     return next((layer.run for layer in reversed(hunk.layers) if layer.run), "")
@@ -156,7 +151,7 @@ def pending_files(reviews: Sequence[FileReview]) -> list[PendingFile]:
                     conflict=hunk.conflict,
                     oversized=hunk.oversized,
                     mine=hunk.has_user_layer,
-                    origin="user" if is_users(hunk) else "agent",
+                    origin="user" if hunk.by_user else "agent",
                     run=run_of(hunk),
                     patch=patch_of(review, [hunk]),
                 )
@@ -252,7 +247,7 @@ def _picked(choice: Choice, review: FileReview, named: Collection[str], *, is_wh
         elif choice.verdict == "keep" and hunk.conflict and hunk.state == "pending":
             reason = f"hunk {hunk.id} is a conflict; to keep it all the same, name it"
             choice.left.append(Problem(review.path, reason))
-        elif choice.verdict == "reject" and is_users(hunk):
+        elif choice.verdict == "reject" and hunk.by_user:
             reason = f"hunk {hunk.id} is all your own; to drop it all the same, name it"
             choice.left.append(Problem(review.path, reason))
         else:

@@ -92,6 +92,11 @@ class Hunk(Wire, frozen=True, kw_only=True):
     def has_user_layer(self) -> bool:
         return any(layer.origin == "user" for layer in self.layers)
 
+    @property
+    def by_user(self) -> bool:
+        """Whether nobody but the user has written in it."""
+        return all(layer.origin == "user" for layer in self.layers)
+
 
 class Applied(Wire, frozen=True, kw_only=True):
     """A hunk that has become part of the base, where its lines are ``a:b`` now; ``before`` is what stood there.

@@ -178,8 +178,7 @@ def _hunks(review: FileReview, run: str | None, text: Lines) -> Iterator[BundleH
     """The hunks of a run, or of all of them, with the user's own. ``text`` is the buffer."""
     head = int(head_of(text) is not None)
     for (hunk, start, end), context in zip(placed(review), contexts(review), strict=True):
-        by_user = all(layer.origin == "user" for layer in hunk.layers)
-        if run is None or by_user or is_of(hunk, run):
+        if run is None or hunk.by_user or is_of(hunk, run):
             yield BundleHunk(
                 hunk_id=hunk.id,
                 kind=_kind(review.base[hunk.a : hunk.b], hunk.top.lines),
@@ -187,7 +186,7 @@ def _hunks(review: FileReview, run: str | None, text: Lines) -> Iterator[BundleH
                 accepted=None if hunk.state == "pending" else hunk.state == "accepted",
                 edit_ids=tuple(dict.fromkeys(name for layer in hunk.layers for name in layer.edits)),
                 run_ids=runs_of(hunk),
-                origin="user" if by_user else "agent",
+                origin="user" if hunk.by_user else "agent",
                 state=hunk.state,
                 mine=hunk.has_user_layer,
                 conflict=hunk.conflict,

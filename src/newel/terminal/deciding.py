@@ -21,7 +21,6 @@ from newel.review.deciding import (
     Verdict,
     decide,
     decide_hunks,
-    is_users,
     kept_hunks,
     look,
     run_names,
@@ -288,7 +287,7 @@ class Walk:
         return mine != "peel"  # what the agent proposed below the user's lines is still to be decided
 
     async def _which(self, hunk: Hunk) -> Mine | None:
-        if is_users(hunk):
+        if hunk.by_user:
             return "base" if is_yes(await self._ask(DROP, "")) else None
         self._show("You have edited what was proposed here.", "note")
         match (await self._ask(WHICH, "") or "").strip().lower():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from newel.review.deciding import is_users, patch_of, run_of
+from newel.review.deciding import patch_of, run_of
 from newel.terminal.diffs import changed_lines
 from newel.terminal.review import shortened
 from newel.terminal.words import one_line, plural, some
@@ -34,7 +34,7 @@ def hunk_diff(review: FileReview, hunk: Hunk) -> str:
 
 def whose(hunk: Hunk, runs: Runs) -> str:
     """Who wrote a hunk: the run by its title, or the user."""
-    if is_users(hunk):
+    if hunk.by_user:
         return "yours"
     run = run_of(hunk)
     known = runs.get(run)

@@ -41,7 +41,7 @@ export class EditorBar {
   }
 
   /**
-   * `state`: {tally, isTyped, isAbsent, hasHunks, isUp, isBusy, progress, typedError, problem, hasJob}.
+   * `state`: {tally, isTyped, isAbsent, hasHunks, isUp, isBusy, progress, typedError, problem, hasJob, isGone}.
    */
   update(state) {
     const { tally, isUp, isBusy, progress } = state;
@@ -55,8 +55,9 @@ export class EditorBar {
     this.#trouble(state, isFrozen);
   }
 
-  #trouble({ isUp, typedError, problem, tally, hasJob }, isFrozen) {
-    const words = this.#words({ isUp, typedError, problem, tally });
+  #trouble(state, isFrozen) {
+    const { isUp, typedError, tally, hasJob } = state;
+    const words = this.#words(state);
     this.trouble.hidden = !words;
     if (words && this.words.textContent !== words) fill(this.words, words);
     const isConflict = isUp && tally.conflicts > 0;
@@ -66,9 +67,10 @@ export class EditorBar {
     for (const button of [this.keep, this.take, this.rerun, this.resend]) set(button, "disabled", isFrozen);
   }
 
-  #words({ isUp, typedError, problem, tally }) {
+  #words({ isUp, typedError, problem, tally, isGone }) {
     if (!isUp) return "There is no connection to Newel. What you type is kept here and sent when it is back; decisions wait.";
     if (typedError) return `What you typed was not taken: ${plain(typedError.message)}`;
+    if (tally.conflicts > 0 && isGone) return `${plain(this.path)} is not on the disk any more.`;
     if (tally.conflicts > 0) {
       return `${plain(this.path)} changed on disk where ${tally.conflicts === 1 ? "a hunk stands" : `${tally.conflicts} hunks stand`}.`;
     }

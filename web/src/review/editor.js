@@ -70,10 +70,10 @@ export class FileEditor {
     this.whole?.destroy();
   }
 
-  /** Whether something is typed and not sent, or decided and not saved. */
+  /** Whether something is typed and not sent, or decided and not saved; null while that is not known. */
   get isDirty() {
     if (this.whole) return this.whole.isDirty;
-    return Boolean(this.sync) && (this.sync.isTyped || tally(this.deciding.hunks).toSave > 0);
+    return this.sync && (this.sync.isTyped || tally(this.deciding.hunks).unsaved > 0);
   }
 
   /** The lines of which something is selected: {startLine, endLine, text}; null for none. */
@@ -265,7 +265,7 @@ export class FileEditor {
     this.bar.update({
       tally: tally(hunks), isTyped: this.sync.isTyped, isAbsent: this.sync.known.view.content === null && !this.sync.isTyped,
       hasHunks: hunks.some((hunk) => hunk.state !== "rejected"), isUp: this.review.get().isUp && !this.sync.isWaiting, isBusy: Boolean(progress), progress,
-      typedError: this.typedError, problem, hasJob: Boolean(job?.id),
+      typedError: this.typedError, problem, hasJob: Boolean(job?.id), isGone: this.sync.known.view.base_file_hash === "none",
     });
     this.deciding.findJob();
     for (const reader of this.readers) reader();

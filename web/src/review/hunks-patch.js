@@ -33,15 +33,16 @@ export function stateOf(hunk) {
   return words.join(" · ");
 }
 
-/** How many hunks stand where. `toSave` is what a save would write. */
+/** How many hunks stand where. `toSave` is what a save would write, `unsaved` all that stands in no file yet. */
 export function tally(hunks) {
   const count = (is) => hunks.filter(is).length;
   const pending = (hunk) => hunk.state === "pending";
-  const own = (hunk) => hunk.origin === "user" && pending(hunk) && !hunk.conflict;
+  const written = (hunk) => hunk.origin === "user" && pending(hunk);
+  const own = (hunk) => written(hunk) && !hunk.conflict;
   const accepted = count((hunk) => hunk.state === "accepted");
   const mine = count(own);
   return {
-    undecided: count((hunk) => pending(hunk) && !own(hunk)), accepted, mine, toSave: accepted + mine,
+    undecided: count((hunk) => pending(hunk) && !own(hunk)), accepted, mine, toSave: accepted + mine, unsaved: accepted + count(written),
     rejected: count((hunk) => hunk.state === "rejected"), conflicts: count((hunk) => hunk.conflict && hunk.state !== "rejected"),
   };
 }

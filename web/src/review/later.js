@@ -50,8 +50,9 @@ export class Later {
     this.view?.destroy?.();
   }
 
+  /** Undefined or null while it is not known. */
   get isDirty() {
-    return this.view?.isDirty ?? false;
+    return this.view?.isDirty;
   }
 
   get selection() {

@@ -62,8 +62,9 @@ export class Shell {
     this.count = h("span", { class: "count" });
     this.buttons.review.append(this.count);
     this.review.subscribe(() => this.#count());
+    addEventListener("focus", () => this.review.touch()); // another program may have written meanwhile
     WIDE.addEventListener("change", () => this.#columns());
-    addEventListener("beforeunload", (event) => this.#unsaved().length && event.preventDefault());
+    addEventListener("beforeunload", (event) => this.tabs().some((tab) => tab.isDirty) && event.preventDefault());
     this.#columns();
   }
 
@@ -128,12 +129,12 @@ export class Shell {
 
   has = (id) => this.places.includes(id);
 
-  /** The places as tabs of the row. */
+  /** The places as tabs of the row. What is not read yet is as the list of what waits says. */
   tabs() {
     const waiting = new Map((this.review.get().pending ?? []).map((file) => [fileId(file.file_path), file]));
     return this.places.map((id) => ({
       id, kind: "place", title: this.views.get(id)?.name ?? titleOf(id), status: "idle", activity: 0, queued: 0, model: null,
-      isDirty: this.views.get(id)?.isDirty ?? false,
+      isDirty: this.views.get(id)?.isDirty ?? waiting.get(id)?.unsaved > 0,
       waits: waiting.get(id)?.pending ?? 0,
     }));
   }
@@ -194,7 +195,7 @@ export class Shell {
 
   async close(id) {
     const view = this.views.get(id);
-    const sure = !view?.isDirty || (await confirm({
+    const sure = !this.tabs().find((tab) => tab.id === id)?.isDirty || (await confirm({
       title: `Close ${titleOf(id)}?`,
       words: "What you wrote is kept with its review, but it is not saved to the file yet.",
       yes: "Close",
@@ -238,6 +239,4 @@ export class Shell {
     const selected = view?.selection;
     return selected ? { path: placeOf(this.shown).path, ...selected } : null;
   }
-
-  #unsaved = () => [...this.views.values()].filter((view) => view.isDirty);
 }

@@ -325,7 +325,8 @@ class SavedFiles(Payload, frozen=True):
 
 class PendingFile(Payload, frozen=True):
     """A file with hunks that are not decided (``pending``), or decided and not saved (``accepted``); ``conflicts`` of them
-    stand on lines that changed. ``run_ids`` are the jobs and other runs that they are of, ``session_ids`` the sessions of
+    stand on lines that changed. ``unsaved`` are those that are accepted, and what the user alone wrote.
+    ``run_ids`` are the jobs and other runs that they are of, ``session_ids`` the sessions of
     those: of reviews, of chats, of agents.
     """
 
@@ -335,6 +336,7 @@ class PendingFile(Payload, frozen=True):
     pending: int
     accepted: int
     conflicts: int
+    unsaved: int
     hunk_ids: tuple[str, ...]
     run_ids: tuple[str, ...]
     session_ids: tuple[str, ...]
