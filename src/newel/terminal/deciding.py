@@ -162,6 +162,7 @@ class Walk:
         self._runs: Mapping[str, Checkpoint] = {}
         self._hunks: list[tuple[str, str]] = []
         self._kept: Mapping[str, int] = {}
+        self._wanted: set[tuple[str, str]] = set()
         self._rejected: set[tuple[str, str]] = set()
         self._has_decided = False
         self._is_done = False
@@ -204,12 +205,25 @@ class Walk:
         if at is None:
             return None
         found = await look(self._project)
+        for line in self._reopened(found):
+            self._show(line, "note")
         kept = kept_hunks(found.reviews)
         if kept:
             answer = await self._ask("Write this? [Y/n] ", words.to_be_written(found.reviews, kept))
             if answer is None or not is_yes(answer, default=True):
                 return None
         return found
+
+    def _reopened(self, found: Found) -> list[str]:
+        """What was kept here, and waits again, because its file was changed after that."""
+        pending = (
+            (review.path, hunk.id) for review in found.reviews for hunk in review.hunks if hunk.conflict
+        )
+        counts = Counter(path for path, name in pending if (path, name) in self._wanted)
+        return [
+            f"{one_line(path)} was changed meanwhile: {plural(number, 'hunk')} you kept must be decided again."
+            for path, number in counts.items()
+        ]
 
     async def _write(self, found: Found) -> None:
         written = await write(self._project, found.reviews, kept_hunks(found.reviews))
@@ -327,6 +341,7 @@ class Walk:
         await decide_hunks(self._project, review, ids, verdict, mine)
         self._has_decided = True
         names = {(review.path, name) for name in ids}
+        self._wanted = self._wanted | names if verdict == "keep" else self._wanted - names
         is_gone = verdict == "reject" and mine != "peel"
         self._rejected = self._rejected | names if is_gone else self._rejected - names
 

@@ -370,6 +370,18 @@ def test_an_answer_to_what_others_changed_meanwhile_is_asked_again(
     assert app(newel) == APP.replace("two", "TWO and mine")
 
 
+def test_what_i_kept_and_then_changed_elsewhere_is_not_dropped_without_a_word(
+    newel: Newel, three: list[str], decide: Callable[..., Terminal]
+) -> None:
+    terminal = decide(columns=100)
+    answer(terminal, ("1 of 3", "k\r"), ("2 of 3", ""))
+    (newel.project / "app.py").write_text(APP.replace("two", "mine"))
+    answer(terminal, ("2 of 3", "k\r"), ("3 of 3", "q\r"), ("To be written:", "y\r"))
+    assert terminal.end() == 0
+    assert "app.py was changed meanwhile: 1 hunk you kept must be decided again." in terminal.screen.text
+    assert app(newel) == APP.replace("two", "mine").replace("eight", "EIGHT")
+
+
 def test_an_answer_that_is_none_shows_what_can_be_answered(
     three: list[str], decide: Callable[..., Terminal]
 ) -> None:
