@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx2
 from websockets.sync.client import ClientConnection, connect
 
+from tests.forked import Forked, fits
 from tests.support import Newel
+
+Process = subprocess.Popen[str] | Forked
 
 SECONDS = 10
 """How long is waited for what happens soon, on a machine that is busy."""
@@ -62,7 +67,7 @@ class Page:
 class Served:
     """A server that runs. ``client`` has its token, as a program would."""
 
-    def __init__(self, process: subprocess.Popen[str], line: str) -> None:
+    def __init__(self, process: Process, line: str) -> None:
         self.process = process
         self.line = line
         """What it printed first."""
@@ -103,11 +108,15 @@ class Served:
         self.process.wait()
 
 
-def begin(newel: Newel, command: str, *words: str, **environ: str) -> subprocess.Popen[str]:
+def begin(newel: Newel, command: str, *words: str, **environ: str) -> Process:
+    whole = newel.environ | {"PYTHONFAULTHANDLER": "1"} | environ
+    if fits(command, whole):
+        with Path(os.devnull).open() as nothing:
+            return Forked([command, *words], cwd=newel.project, env=whole, stdin=nothing.fileno())
     return subprocess.Popen(
         [command, *words],
         cwd=newel.project,
-        env=newel.environ | {"PYTHONFAULTHANDLER": "1"} | environ,
+        env=whole,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mock_llm_server import MockServer
+from tests.forked import Forked, fits
 
 BIN = Path(sys.executable).parent
 
@@ -33,10 +34,18 @@ class Newel:
         }
 
     def __call__(self, *words: str, stdin: str = "", command: str = "newel", **environ: str) -> Any:
+        whole = self.environ | environ
+        if fits(command, whole):
+            with Forked([str(BIN / command), *words], cwd=self.project, env=whole) as process:
+                try:
+                    said = process.communicate(stdin, timeout=25)
+                finally:
+                    process.kill()
+                return subprocess.CompletedProcess(process.args, process.wait(), *said)
         return subprocess.run(
             [str(BIN / command), *words],
             cwd=self.project,
-            env=self.environ | environ,
+            env=whole,
             input=stdin,
             capture_output=True,
             text=True,

@@ -1,0 +1,288 @@
+"""Newel's commands as processes that have nothing left to import.
+
+To import Newel, FastAPI, MCP and what they need is most of the work of a command, and the tests run many hundreds. So a
+process beside the tests imports them once, and is forked for each command: a process of its own, with its own number,
+folder, environment and standard streams, that ends or is killed as any other. What happens before ``main`` in the console
+scripts is seen by the tests that start those (``tests.support.BIN``).
+
+``python -m tests.forked NUMBER`` is the process that is forked; NUMBER is the descriptor of its socket.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import faulthandler
+import functools
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import IO, Any, Final, Self
+
+COMMANDS: Final = {
+    "newel": "main",
+    "coding-agent": "coding_agent",
+    "lsimons-agent": "lsimons_agent",
+    "lsimons-agent-web": "lsimons_agent_web",
+    "go": "go",
+}
+"""The console scripts, and the function of ``newel.cli`` that each calls."""
+IMPORTED: Final = (
+    "mcp.client.stdio",
+    "newel.app.crew",
+    "newel.app.review_desk",
+    "newel.app.terminal",
+    "newel.app.workbench",
+    "newel.commands.deciding",
+    "newel.commands.undo",
+    "newel.commands.web",
+    "newel.jobs.runs",
+    "newel.jobs.sqlite",
+    "newel.mcp.manager",
+    "newel.providers.openai_chat",
+    "newel.tools.project",
+    "newel.web.agent_api",
+    "newel.web.api",
+    "newel.web.server",
+)
+ROOT: Final = Path(__file__).resolve().parent.parent
+
+
+def fits(command: str, environ: Mapping[str, str]) -> bool:
+    """Whether a command does the same if it is forked: one of ours, and nothing is asked of Python at its start."""
+    return command in COMMANDS and not any(
+        name.startswith(("LC_", "PYTHON")) for name in environ if name != "PYTHONFAULTHANDLER"
+    )
+
+
+class Forked:
+    """A command that runs, with what tests need of ``subprocess.Popen``; its streams are text."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        stdin: int | None = None,
+        stderr: int | None = None,
+    ) -> None:
+        """``stdin`` and ``stderr`` are descriptors; without them standard input is empty unless ``communicate`` gives
+        some, and standard error is a pipe as standard output is.
+        """
+        self.args = list(command)
+        self.returncode: int | None = None
+        self.stdin: IO[str] | None = None
+        self.stderr: IO[str] | None = None
+        theirs: list[int] = []
+        if stdin is None:
+            end, ours = os.pipe()
+            theirs.append(end)
+            self.stdin = open(ours, "w", encoding="utf-8")  # noqa: SIM115, PTH123 — closed with the process
+        out, end = os.pipe()
+        theirs.append(end)
+        self.stdout = open(out, encoding="utf-8")  # noqa: SIM115, PTH123
+        if stderr is None:
+            out, end = os.pipe()
+            theirs.append(end)
+            self.stderr = open(out, encoding="utf-8")  # noqa: SIM115, PTH123
+        self._told, told = os.pipe()
+        order, ordering = os.pipe()
+        standard = [
+            theirs[0] if stdin is None else stdin,
+            theirs[-1] if stderr is not None else theirs[-2],
+            theirs[-1] if stderr is None else stderr,
+        ]
+        socket.send_fds(_origin(), [b"."], [order, told, *standard])
+        for each in (order, told, *theirs):
+            os.close(each)
+        with open(ordering, "w", encoding="utf-8") as writer:  # noqa: PTH123
+            json.dump({"words": self.args, "cwd": str(cwd), "environ": dict(env)}, writer)
+        self.pid = int(self._line())
+
+    def _line(self) -> str:
+        line = b""
+        while not line.endswith(b"\n"):
+            more = os.read(self._told, 1)
+            assert more, "the process that is forked has died"
+            line += more
+        return line.decode()
+
+    def poll(self) -> int | None:
+        if self.returncode is None and select.select([self._told], [], [], 0)[0]:
+            self._end()
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            if not select.select([self._told], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(self.args, timeout or 0)
+            self._end()
+        assert self.returncode is not None
+        return self.returncode
+
+    def _end(self) -> None:
+        self.returncode = os.waitstatus_to_exitcode(int(self._line()))
+        os.close(self._told)
+
+    def send_signal(self, which: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, which)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def communicate(self, given: str = "", timeout: float | None = None) -> tuple[str, str]:
+        """Give it all of its input, read all that it says, and wait for its end."""
+        said = ["", ""]
+
+        def read(number: int, stream: IO[str]) -> None:
+            said[number] = stream.read()
+
+        def write(stream: IO[str]) -> None:
+            with contextlib.suppress(BrokenPipeError), stream:  # it may end without reading everything
+                stream.write(given)
+
+        work = [functools.partial(read, 0, self.stdout)]
+        if self.stderr is not None:
+            work.append(functools.partial(read, 1, self.stderr))
+        if self.stdin is not None and not self.stdin.closed:
+            work.append(functools.partial(write, self.stdin))
+        threads = [threading.Thread(target=each, daemon=True) for each in work]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout)
+            if thread.is_alive():
+                raise subprocess.TimeoutExpired(self.args, timeout or 0)
+        self.wait(timeout)
+        self._close()
+        return said[0], said[1]
+
+    def _close(self) -> None:
+        for stream in (self.stdin, self.stdout, self.stderr):
+            if stream is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    stream.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+        self._close()
+        self.wait()
+
+
+@functools.cache
+def _origin() -> socket.socket:
+    """The socket of the process that is forked, which ends when the tests close their side of it."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.forked", str(theirs.fileno())],
+            cwd=ROOT,
+            env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8"},
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+        )
+
+    @atexit.register
+    def end() -> None:
+        ours.close()
+        process.wait()
+
+    return ours
+
+
+def _serve(orders: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """Fork for each order. Returns in the child, with its order and its standard streams; never returns otherwise."""
+    wake, waker = os.pipe()
+    os.set_blocking(waker, False)
+    signal.set_wakeup_fd(waker)
+    signal.signal(signal.SIGCHLD, _woken)
+    told: dict[int, int] = {}
+    while True:
+        ready = select.select([orders, wake], [], [])[0]
+        if wake in ready:
+            os.read(wake, 4096)
+            for pid in list(told):
+                ended, status = os.waitpid(pid, os.WNOHANG)
+                if ended:
+                    _tell(told[pid], status)
+                    os.close(told.pop(pid))
+        if orders not in ready:
+            continue
+        _, descriptors, _, _ = socket.recv_fds(orders, 1, 5)
+        if not descriptors:
+            os._exit(0)
+        order, tell, *standard = descriptors
+        with open(order, encoding="utf-8") as reader:  # noqa: PTH123
+            words = json.load(reader)
+        pid = os.fork()
+        if pid == 0:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            orders.detach()
+            return words, standard
+        told[pid] = tell
+        _tell(tell, pid)
+        for each in standard:
+            os.close(each)
+
+
+def _woken(_: int, __: FrameType | None) -> None:
+    """That there is a handler makes the signal be written to the descriptor."""
+
+
+def _tell(descriptor: int, number: int) -> None:
+    with contextlib.suppress(BrokenPipeError):  # nobody waits for it
+        os.write(descriptor, b"%d\n" % number)
+
+
+def _become(order: dict[str, Any], standard: Sequence[int]) -> str:
+    """Take over what makes a process this command; returns its name."""
+    for number, descriptor in enumerate(standard):
+        os.dup2(descriptor, number)
+    os.closerange(3, 1024)
+    os.environ.clear()
+    os.environ.update(order["environ"])
+    os.chdir(order["cwd"])
+    sys.argv = order["words"]
+    sys.stdin = _stream(0, "r", "surrogateescape")
+    sys.stdout = _stream(1, "w", "surrogateescape")
+    sys.stderr = _stream(2, "w", "backslashreplace", buffering=1)
+    if "PYTHONFAULTHANDLER" in os.environ:
+        faulthandler.enable()
+    return Path(sys.argv[0]).name
+
+
+def _stream(number: int, mode: str, errors: str, *, buffering: int = -1) -> IO[str]:
+    """As Python itself opens it at its start in UTF-8; it is open to the end."""
+    return open(number, mode, buffering, encoding="utf-8", errors=errors, closefd=False)
+
+
+def main() -> None:
+    cli = importlib.import_module("newel.cli")
+    for name in IMPORTED:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # what is there stays, so that children need not copy it to count it
+    order, standard = _serve(socket.socket(fileno=int(sys.argv[1])))
+    sys.exit(getattr(cli, COMMANDS[_become(order, standard)])())
+
+
+if __name__ == "__main__":
+    main()
