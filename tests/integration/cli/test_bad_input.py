@@ -106,9 +106,9 @@ def test_an_export_overwrites_nothing(with_model: Make) -> None:
     assert (newel.project / "talk.md").read_text() == "mine"
 
 
-@pytest.mark.slow  # the ten seconds of silence are what is tested
+@pytest.mark.slow  # ten seconds of silence, and as many of trying again at the same time, are what is tested
 @pytest.mark.anyio
-async def test_a_server_that_says_nothing_is_given_up_on(with_model: Make) -> None:
+async def test_a_server_that_says_nothing_or_is_not_there_is_given_up_on(with_model: Make) -> None:
     """Before there is an answer to wait for, ten seconds of silence are a finding, not a reason to hang."""
 
     async def silent(stream: anyio.abc.SocketStream) -> None:
@@ -120,12 +120,17 @@ async def test_a_server_that_says_nothing_is_given_up_on(with_model: Make) -> No
     newel = with_model()
     async with listener, anyio.create_task_group() as group:
         group.start_soon(listener.serve, silent)
-        done = await anyio.to_thread.run_sync(
-            lambda: newel("doctor", LLM_BASE_URL=f"http://127.0.0.1:{port}/v1", LLM_DEFAULT_MODEL="")
-        )
+        with newel.start("--base-url", "http://127.0.0.1:9/v1", "--max-turns", "1", "x") as nowhere:
+            done = await anyio.to_thread.run_sync(
+                lambda: newel("doctor", LLM_BASE_URL=f"http://127.0.0.1:{port}/v1", LLM_DEFAULT_MODEL="")
+            )
+            said = "".join(await anyio.to_thread.run_sync(nowhere.communicate))
         group.cancel_scope.cancel()
         assert done.returncode == 1
         assert "sent nothing for" in done.stdout
+        assert nowhere.returncode == 1
+        assert "127.0.0.1:9" in said
+        assert "Traceback" not in said
 
 
 def test_json_lines_that_make_no_sense_are_named_and_the_rest_is_served(with_model: Make) -> None:
