@@ -26,6 +26,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from subprocess import DEVNULL, PIPE
 from types import FrameType, TracebackType
 from typing import IO, Any, Final, Self
 
@@ -58,10 +59,35 @@ IMPORTED: Final = (
 ROOT: Final = Path(__file__).resolve().parent.parent
 
 
-def fits(command: str, environ: Mapping[str, str]) -> bool:
-    """Whether a command does the same if it is forked: one of ours, and nothing is asked of Python at its start."""
-    return command in COMMANDS and not any(
-        name.startswith(("LC_", "PYTHON")) for name in environ if name != "PYTHONFAULTHANDLER"
+PLAIN: Final = {"PYTHONFAULTHANDLER", "PYTHONUTF8"}
+"""What may be asked of Python, as the fork does it, too."""
+
+
+def start(
+    command: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    stdin: int = DEVNULL,
+    stdout: int = PIPE,
+    stderr: int = PIPE,
+    start_new_session: bool = False,
+) -> Process:
+    """As ``subprocess.Popen`` with text streams; forked if the command is one of ours, and nothing else is asked of Python
+    at its start.
+    """
+    asked = {name for name in env if name.startswith(("LC_", "PYTHON"))}
+    if Path(command[0]).name in COMMANDS and asked <= PLAIN:
+        return Forked(command, cwd, env, (stdin, stdout, stderr), start_new_session=start_new_session)
+    return subprocess.Popen(
+        command,
+        cwd=cwd,
+        env=env,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        text=True,
+        start_new_session=start_new_session,
     )
 
 
@@ -71,43 +97,28 @@ class Forked:
     def __init__(
         self,
         command: Sequence[str],
-        *,
         cwd: Path,
         env: Mapping[str, str],
-        stdin: int | None = None,
-        stderr: int | None = None,
+        standard: tuple[int, int, int],
+        *,
+        start_new_session: bool,
     ) -> None:
-        """``stdin`` and ``stderr`` are descriptors; without them standard input is empty unless ``communicate`` gives
-        some, and standard error is a pipe as standard output is.
-        """
+        """``standard`` are descriptors, or ``PIPE`` or ``DEVNULL``."""
         self.args = list(command)
         self.returncode: int | None = None
-        self.stdin: IO[str] | None = None
-        self.stderr: IO[str] | None = None
-        theirs: list[int] = []
-        if stdin is None:
-            end, ours = os.pipe()
-            theirs.append(end)
-            self.stdin = open(ours, "w", encoding="utf-8")  # noqa: SIM115, PTH123 — closed with the process
-        out, end = os.pipe()
-        theirs.append(end)
-        self.stdout = open(out, encoding="utf-8")  # noqa: SIM115, PTH123
-        if stderr is None:
-            out, end = os.pipe()
-            theirs.append(end)
-            self.stderr = open(out, encoding="utf-8")  # noqa: SIM115, PTH123
-        self._told, told = os.pipe()
-        order, ordering = os.pipe()
-        standard = [
-            theirs[0] if stdin is None else stdin,
-            theirs[-1] if stderr is not None else theirs[-2],
-            theirs[-1] if stderr is None else stderr,
-        ]
-        socket.send_fds(_origin(), [b"."], [order, told, *standard])
-        for each in (order, told, *theirs):
-            os.close(each)
-        with open(ordering, "w", encoding="utf-8") as writer:  # noqa: PTH123
-            json.dump({"words": self.args, "cwd": str(cwd), "environ": dict(env)}, writer)
+        with contextlib.ExitStack() as theirs:
+            streams, numbers = zip(*(_stand(theirs, *each) for each in enumerate(standard)), strict=True)
+            self.stdin, self.stdout, self.stderr = streams
+            self._told, told = os.pipe()
+            order, ordering = os.pipe()
+            for each in (told, order):
+                theirs.callback(os.close, each)
+            socket.send_fds(_origin(), [b"."], [order, told, *numbers])
+        with open(ordering, "w", encoding="utf-8") as writer:  # noqa: PTH123 — a descriptor, not a path
+            json.dump(
+                {"words": self.args, "cwd": str(cwd), "environ": dict(env), "session": start_new_session},
+                writer,
+            )
         self.pid = int(self._line())
 
     def _line(self) -> str:
@@ -156,9 +167,8 @@ class Forked:
             with contextlib.suppress(BrokenPipeError), stream:  # it may end without reading everything
                 stream.write(given)
 
-        work = [functools.partial(read, 0, self.stdout)]
-        if self.stderr is not None:
-            work.append(functools.partial(read, 1, self.stderr))
+        outputs = enumerate((self.stdout, self.stderr))
+        work = [functools.partial(read, number, stream) for number, stream in outputs if stream is not None]
         if self.stdin is not None and not self.stdin.closed:
             work.append(functools.partial(write, self.stdin))
         threads = [threading.Thread(target=each, daemon=True) for each in work]
@@ -186,6 +196,23 @@ class Forked:
         self.wait()
 
 
+Process = subprocess.Popen[str] | Forked
+
+
+def _stand(theirs: contextlib.ExitStack, number: int, wanted: int) -> tuple[IO[str] | None, int]:
+    """Our end of a standard stream, if it is a pipe, and theirs, which is to be closed as soon as they have it."""
+    if wanted not in {PIPE, DEVNULL}:
+        return None, wanted
+    if wanted == DEVNULL:
+        ours, given = None, os.open(os.devnull, os.O_RDWR)
+    else:
+        reads, writes = os.pipe()
+        end, given = (writes, reads) if number == 0 else (reads, writes)
+        ours = open(end, "w" if number == 0 else "r", encoding="utf-8")  # noqa: SIM115, PTH123 — a descriptor
+    theirs.callback(os.close, given)
+    return ours, given
+
+
 @functools.cache
 def _origin() -> socket.socket:
     """The socket of the process that is forked, which ends when the tests close their side of it."""
@@ -196,7 +223,7 @@ def _origin() -> socket.socket:
             cwd=ROOT,
             env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8"},
             pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
+            stdin=DEVNULL,
         )
 
     @atexit.register
@@ -229,7 +256,7 @@ def _serve(orders: socket.socket) -> tuple[dict[str, Any], list[int]]:
         if not descriptors:
             os._exit(0)
         order, tell, *standard = descriptors
-        with open(order, encoding="utf-8") as reader:  # noqa: PTH123
+        with open(order, encoding="utf-8") as reader:  # noqa: PTH123 — a descriptor, not a path
             words = json.load(reader)
         pid = os.fork()
         if pid == 0:
@@ -257,6 +284,8 @@ def _become(order: dict[str, Any], standard: Sequence[int]) -> str:
     for number, descriptor in enumerate(standard):
         os.dup2(descriptor, number)
     os.closerange(3, 1024)
+    if order["session"]:
+        os.setsid()
     os.environ.clear()
     os.environ.update(order["environ"])
     os.chdir(order["cwd"])

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx2
 from websockets.sync.client import ClientConnection, connect
 
-from tests.forked import Forked, fits
+from tests.forked import Process, start
 from tests.support import Newel
-
-Process = subprocess.Popen[str] | Forked
 
 SECONDS = 10
 """How long is waited for what happens soon, on a machine that is busy."""
@@ -110,18 +106,7 @@ class Served:
 
 def begin(newel: Newel, command: str, *words: str, **environ: str) -> Process:
     whole = newel.environ | {"PYTHONFAULTHANDLER": "1"} | environ
-    if fits(command, whole):
-        with Path(os.devnull).open() as nothing:
-            return Forked([command, *words], cwd=newel.project, env=whole, stdin=nothing.fileno())
-    return subprocess.Popen(
-        [command, *words],
-        cwd=newel.project,
-        env=whole,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    return start([command, *words], cwd=newel.project, env=whole)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mock_llm_server import MockServer
-from tests.forked import Forked, fits
+from tests.forked import Process, start
 
 BIN = Path(sys.executable).parent
 
@@ -34,35 +34,18 @@ class Newel:
         }
 
     def __call__(self, *words: str, stdin: str = "", command: str = "newel", **environ: str) -> Any:
-        whole = self.environ | environ
-        if fits(command, whole):
-            with Forked([str(BIN / command), *words], cwd=self.project, env=whole) as process:
-                try:
-                    said = process.communicate(stdin, timeout=25)
-                finally:
-                    process.kill()
-                return subprocess.CompletedProcess(process.args, process.wait(), *said)
-        return subprocess.run(
-            [str(BIN / command), *words],
-            cwd=self.project,
-            env=whole,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=25,
-            check=False,
+        process = start(
+            [str(BIN / command), *words], cwd=self.project, env=self.environ | environ, stdin=subprocess.PIPE
         )
+        with process:
+            try:
+                said = process.communicate(stdin, timeout=25)
+            finally:
+                process.kill()
+            return subprocess.CompletedProcess(process.args, process.wait(), *said)
 
-    def start(self, *words: str, command: str = "newel") -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [str(BIN / command), *words],
-            cwd=self.project,
-            env=self.environ,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def start(self, *words: str, command: str = "newel") -> Process:
+        return start([str(BIN / command), *words], cwd=self.project, env=self.environ)
 
     @property
     def sessions(self) -> list[Path]:

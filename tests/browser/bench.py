@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
 
 from mock_llm_server import running
-from tests.forked import Forked
+from tests.forked import Process, start
 from tests.nodejs import PAGE, packages
 from tests.support import BIN, Newel
 
@@ -73,7 +73,7 @@ class Workbench:
         self.newel = newel
         self.complaints: list[str] = []
         self.asked: set[str] = set()
-        self.process: Forked | None = None
+        self.process: Process | None = None
         self.port = 0
         self.url = ""
         self._browser = browser
@@ -84,14 +84,13 @@ class Workbench:
     def start(self, *words: str) -> None:
         """Run the server with further ``words``; after a ``kill`` again, on the same port and with the same token."""
         self._words = words or self._words
-        with Path(os.devnull).open() as nothing:
-            self.process = Forked(
-                [str(BIN / "newel"), "web", "--port", str(self.port), *self._words],
-                cwd=self.newel.project,
-                env=self.newel.environ | {"NEWEL_WEB_TOKEN": TOKEN},
-                stdin=nothing.fileno(),
-                stderr=self._errors.fileno(),
-            )
+        self.process = start(
+            [str(BIN / "newel"), "web", "--port", str(self.port), *self._words],
+            cwd=self.newel.project,
+            env=self.newel.environ | {"NEWEL_WEB_TOKEN": TOKEN},
+            stderr=self._errors.fileno(),
+        )
+        assert self.process.stdout is not None
         line = self.process.stdout.readline().strip()
         self._errors.seek(0)
         assert line.startswith("http://"), self._errors.read()

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.forked import Process
 from tests.integration.agents.support import after
 from tests.processes import lives, numbers
 from tests.served import served, wait_until
@@ -32,7 +33,7 @@ def family(newel: Newel) -> list[int]:
     return pids
 
 
-def kill(process: subprocess.Popen[str], pids: list[int]) -> None:
+def kill(process: Process, pids: list[int]) -> None:
     """Kill Newel, and see that it does not go alone."""
     assert all(map(lives, pids))
     process.kill()

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.forked import start
 from tests.support import BIN, Newel, bash, scenario
 
 Make = Callable[..., Newel]
@@ -28,7 +29,7 @@ class Terminal:
     def __init__(self, newel: Newel, words: list[str], environ: dict[str, str]) -> None:
         self.shown = ""
         self._master, slave = pty.openpty()
-        self.process = subprocess.Popen(
+        self.process = start(
             [str(BIN / words[0]), *words[1:]],
             cwd=newel.project,
             env=newel.environ | environ,
@@ -48,7 +49,7 @@ class Terminal:
     def end(self) -> int:
         """The exit code of a command that is about to end."""
         self._read(lambda: self.process.poll() is not None, "the command did not end")
-        return self.process.returncode
+        return self.process.wait()
 
     def close(self) -> None:
         if self.process.poll() is None:

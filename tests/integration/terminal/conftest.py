@@ -20,6 +20,8 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
+from tests.forked import start
+
 PROGRAM = Path(__file__).with_name("program.py")
 PATIENCE = 15.0
 """Seconds to wait for what must come; only a failure takes so long."""
@@ -110,11 +112,11 @@ class Terminal:
         self.resize(columns, rows)
         self.before = termios.tcgetattr(slave)
         with self.errors.open("wb") as errors:
-            self.process = subprocess.Popen(
+            self.process = start(
                 command,
                 stdin=slave,
                 stdout=slave,
-                stderr=errors,
+                stderr=errors.fileno(),
                 cwd=cwd,
                 env=env,
                 start_new_session=True,
@@ -149,7 +151,7 @@ class Terminal:
             self._read(0.05)
         while self._read(0):
             pass
-        return self.process.returncode
+        return self.process.wait()
 
     def close(self) -> None:
         if self.process.poll() is None:  # never a number that may belong to somebody else by now
