@@ -24,7 +24,9 @@ export class Sidebar {
     this.chat = new SessionChat({ newSession: work.newSession, requests: () => open("requests") });
     this.problem = h("p", { class: "problem bad-text", role: "alert" });
     this.el = h("div", { class: "review-sidebar", onkeydown: (event) => this.#key(event) },
-      this.clarify.el, this.job.el, this.hunks.el, this.context.el, this.#box(), this.problem, this.chat.el);
+      this.clarify.el, this.job.el, this.hunks.el,
+      h("div", { class: "next" }, this.context.el, this.#box(), this.problem),
+      this.chat.el);
     review.subscribe(() => {
       this.#schedule();
       work.hint();
