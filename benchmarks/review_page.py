@@ -1,0 +1,477 @@
+"""What the page of review costs: a long file with many hunks, many hunks over many files, a project of many files.
+
+    python -m benchmarks.review_page [--parts file,list,tree,heap] [--runs 15] [--keys 240] [--rounds 120]
+
+A real server and a real browser without a screen, on this machine; what waits for review is put into the ledger beforehand.
+Milliseconds up to the end of the frame that shows it. "busy" is how long the page's main thread had a processor for it and
+all that it set off; where other programs disturb the machine that is disturbed less. A floor is a bare page with the same
+editor and the same text (``bare_editor.js``): no hunks, nothing is sent, and a server of files.
+
+file   20,000 lines with 500 hunks: from the change of the address until hunks are painted, where the editor's code is to be
+       loaded and where it is there; a key, from its event until it is painted, in words of 12 keys 80 ms apart with pauses,
+       in which what was typed is sent; accept, from the click until it is seen, in the editor and in the list beside; the
+       answers of the server.
+list   10,200 hunks in 300 files: the list beside, everything that waits, and a decision in both.
+tree   100,000 files: from the navigation until the tree stands there, until a folder is unfolded, and what the page has to
+       fetch for it.
+heap   what the page's JavaScript holds, garbage collected, while files are opened and closed, typed in, decided, and jobs run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+from collections.abc import Callable, Iterable
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple, cast
+
+import msgspec
+from benchmarks.bare import bare_page
+from benchmarks.ledger import begun
+from playwright.sync_api import Browser, Page, expect
+
+from newel.review.ledger import FileReview, buffer
+from newel.review.store import Ledger
+from newel.review.tables import FILE
+from newel.review.text import content_of
+from tests.browser.bench import Workbench, launched, opened
+from tests.browser.proposing import NOTES, propose, proposing, replacing
+
+LONG, SHORT = "src/long.py", "src/short.py"
+LINES, HUNKS = 20_000, 500
+FILES, EACH = 300, 34
+FOLDERS, IN_EACH = 1_000, 100
+WORD: Final = "twelve_keys "
+NEXT: Final = ".inline-hunk:has(.hunk-accept:enabled)"
+JOB: Final = "Put the notes in order"
+
+
+class Given(NamedTuple):
+    runs: int
+    keys: int
+    rounds: int
+
+
+HELP: Final = """
+window.painted = () => new Promise((resolve) => requestAnimationFrame(() => {
+    const { port1, port2 } = new MessageChannel();
+    port1.onmessage = () => resolve(performance.now());
+    port2.postMessage(0);
+}));
+window.seen = async (isThere) => {
+    for (;;) {
+        const at = await painted();
+        if (isThere()) return at;
+    }
+};
+window.keys = [];
+addEventListener("keydown", (event) => painted().then((at) => keys.push(at - event.timeStamp)), true);
+"""
+SHOWN: Final = """async ([address, selector]) => {
+    const begun = performance.now();
+    location.hash = address;
+    return (await seen(() => document.querySelector(selector)?.offsetParent)) - begun;
+}"""
+CLICKED: Final = """async ([selector, wanted]) => {
+    const begun = performance.now();
+    document.querySelector(selector).click();
+    return (await seen(() => document.querySelector(wanted))) - begun;
+}"""
+ACCEPTED: Final = """async () => {
+    const begun = performance.now();
+    const row = [...document.querySelectorAll(".pending-hunk")].find((each) => each.querySelector("[aria-keyshortcuts=A]"));
+    const key = row.dataset.key;
+    row.querySelector("[aria-keyshortcuts=A]").click();
+    return (await seen(() => document.querySelector(`[data-key="${key}"] .completed`))) - begun;
+}"""
+SCROLLED: Final = """async () => {
+    const begun = performance.now();
+    const box = document.querySelector(".waiting-list .windowed");
+    box.scrollTop += 10 * box.clientHeight;
+    const isThere = () => [...document.querySelectorAll(".pending-hunk")].some((each) => {
+        const { top, bottom } = each.getBoundingClientRect();
+        return bottom > 0 && top < innerHeight;
+    });
+    return (await seen(isThere)) - begun;
+}"""
+TREE_SEEN: Final = """
+window.treeSeen = seen(() => document.querySelector(".tree-row[role=treeitem]"));
+"""
+BARE: Final = """async (name) => {
+    const begun = performance.now();
+    await openBare(name);
+    return (await seen(() => document.querySelector(".cm-line"))) - begun;
+}"""
+ASKED: Final = """async ([method, path, body]) => {
+    const begun = performance.now();
+    const headers = { "Content-Type": "application/json" };
+    const answer = await fetch(path, { method, headers, body: body && JSON.stringify(body) });
+    const text = await answer.text();
+    if (!answer.ok) throw new Error(text);
+    return [performance.now() - begun, text];
+}"""
+
+
+# -- what is measured and how -------------------------------------------------------------------------
+
+
+class Figures:
+    """Milliseconds of the same thing done many times, with those for which the page's main thread had a processor."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.took: list[float] = []
+        self.ran: list[float] = []
+
+    def add(self, page: Page, act: Callable[[], float], *, rest: int = 200) -> None:
+        """Do it, and wait ``rest`` milliseconds for what it sets off."""
+        before = spent(page)
+        self.took.append(act())
+        page.wait_for_timeout(rest)
+        self.ran.append(spent(page) - before)
+
+    def tell(self) -> None:
+        values = sorted(self.took)
+        late = values[min(len(values) - 1, int(len(values) * 0.95))]
+        words = [f"median {statistics.median(values):6.1f}", f"p95 {late:6.1f}"]
+        words += [f"busy {statistics.median(self.ran):.0f}"] if self.ran else []
+        print(f"{self.name:44} {', '.join(words)}, n {len(values)}", flush=True)
+
+
+def spent(page: Page) -> float:
+    """Milliseconds for which the main thread had a processor until now."""
+    return 1_000 * _metric(_session(page, "threadTicks"), "TaskDuration")
+
+
+def heap(page: Page) -> float:
+    """Mebibytes that the page's JavaScript holds."""
+    session = _session(page, "timeTicks")
+    for _ in range(2):
+        session.send("HeapProfiler.collectGarbage")
+    return _metric(session, "JSHeapUsedSize") / 2**20
+
+
+@cache
+def _session(page: Page, clock: str) -> Any:
+    """It counts from its beginning on."""
+    session = cast("Any", page.context.new_cdp_session(page))
+    session.send("Performance.enable", {"timeDomain": clock})
+    return session
+
+
+def _metric(session: Any, name: str) -> float:
+    metrics = session.send("Performance.getMetrics")["metrics"]
+    return next(each["value"] for each in metrics if each["name"] == name)
+
+
+def reviewed(bench: Workbench, reviews: Iterable[FileReview]) -> None:
+    """Put files into the project, and their reviews into its ledger."""
+    page = bench.page()
+    ask(page, "GET", "pending")  # once this is answered the ledger is open
+    page.context.close()
+    (found,) = (bench.newel.home / ".newel" / "review").rglob(FILE)
+    with Ledger.open(found.parent) as ledger, ledger.batch():
+        for review in reviews:
+            path = bench.newel.project / review.path
+            path.parent.mkdir(parents=True, exist_ok=True)
+            content = content_of(review.base)
+            assert content is not None
+            path.write_bytes(content.data)
+            path.chmod(content.mode)
+            before = msgspec.structs.replace(review, hunks=())
+            ledger.change(review.path, "rebase", lambda _, made=before: made)
+            ledger.change(review.path, "propose", lambda _, made=review: made, run="r_1")
+
+
+def proposed(path: str, lines: int, hunks: int) -> FileReview:
+    """A file of code with so many hunks, all over it."""
+    review = begun(lines, hunks)
+    chosen = (review.hunks[number * len(review.hunks) // hunks] for number in range(hunks))
+    named = (msgspec.structs.replace(hunk, id=f"{hunk.id}_{path}") for hunk in chosen)
+    return FileReview(path=path, base=review.base, hunks=tuple(named), rev=1)
+
+
+def wide(bench: Workbench, *columns: str) -> Page:
+    """A page with these columns open."""
+    context = bench.context(width=1400, height=900)
+    context.add_init_script(HELP)
+    context.add_init_script(f"localStorage.setItem('newel:columns', '{json.dumps(columns)}')")
+    return bench.page(context)
+
+
+def plain(bench: Workbench, address: str) -> Page:
+    """A page that is not the workbench's."""
+    context = bench.context(width=1400, height=900)
+    context.add_init_script(HELP)
+    page = context.new_page()
+    page.goto(address)
+    return page
+
+
+def ask(page: Page, method: str, path: str, body: dict[str, Any] | None = None) -> tuple[float, Any]:
+    """A request of the page: how long it took, and the answer."""
+    took, text = page.evaluate(ASKED, [method, f"/api/agent/{path}", body])
+    return took, json.loads(text)
+
+
+# -- a long file --------------------------------------------------------------------------------------
+
+
+def in_file(path: str, selector: str) -> str:
+    return f"[aria-label='{path}'] {selector}"
+
+
+def show(page: Page, path: str) -> float:
+    """Go to a file's address."""
+    return page.evaluate(SHOWN, [f"#/file/{path}", in_file(path, ".inline-hunk")])
+
+
+def opening(bench: Workbench, runs: int) -> None:
+    first, again = (
+        Figures("first paint, the editor is loaded with it"),
+        Figures("first paint, the editor is there"),
+    )
+    for _ in range(runs):
+        page = wide(bench)
+        page.wait_for_timeout(300)
+        first.add(page, partial(show, page, LONG), rest=700)
+        page.context.close()
+        page = wide(bench)
+        show(page, SHORT)
+        page.wait_for_timeout(300)
+        again.add(page, partial(show, page, LONG), rest=700)
+        page.context.close()
+    first.tell()
+    again.tell()
+
+
+def typing(page: Page, name: str, keys: int) -> None:
+    page.evaluate("keys.length = 0")
+    page.locator(".cm-line:visible").nth(12).click()
+    before = spent(page)
+    for _ in range(keys // len(WORD)):
+        page.keyboard.type(WORD, delay=80)
+        page.wait_for_timeout(600)
+    figures = Figures(name)
+    figures.took = page.evaluate("keys")
+    figures.ran = [(spent(page) - before) / len(figures.took)]
+    figures.tell()
+
+
+def bare(bench: Workbench, text: str, runs: int, keys: int) -> None:
+    folder = bench.newel.home / "bare"
+    folder.mkdir()
+    with bare_page(folder, {"long.txt": text}) as address:
+        first = Figures("  floor: first paint")
+        for number in range(runs):
+            page = plain(bench, address)
+            page.wait_for_timeout(300)
+            first.add(page, partial(page.evaluate, BARE, "long.txt"), rest=700)
+            if number == runs - 1:
+                first.tell()
+                typing(page, "  floor: a key", keys)
+            page.context.close()
+
+
+def deciding(page: Page, runs: int) -> None:
+    """Accept in the editor, and take that back."""
+    accept, back = Figures("accept, in the editor"), Figures("undo of that, by its button")
+    for _ in range(runs):
+        hunk = page.evaluate(f"document.querySelector(`{in_file(LONG, NEXT)}`).dataset.hunk")
+        yes, no = (in_file(LONG, f"[data-hunk='{hunk}'] .hunk-{each}") for each in ("accept", "reopen"))
+        accept.add(page, partial(page.evaluate, CLICKED, [yes, no]), rest=600)
+        back.add(page, partial(page.evaluate, CLICKED, [no, yes]), rest=600)
+    accept.tell()
+    back.tell()
+
+
+def deciding_in_list(page: Page, path: str, runs: int) -> None:
+    """Accept in the sidebar, where the file is unfolded."""
+    page.locator(".listed-file", has_text=path).locator(".file-head").click()
+    expect(page.locator(".listed-hunk").first).to_be_visible()
+    page.wait_for_timeout(1_000)
+    accept = Figures("accept, in the list")
+    for number in range(1, runs + 1):
+        row = f".listed-hunk:nth-child({number})"
+        accept.add(
+            page,
+            partial(page.evaluate, CLICKED, [f"{row} button:not(.hunk-main)", f"{row}[data-state=accepted]"]),
+            rest=600,
+        )
+    accept.tell()
+
+
+def answers(page: Page, runs: int) -> None:
+    """The server's part, as the page has it."""
+    read, edit, decide = (
+        Figures(f"  the server's answer: {name}") for name in ("the file", "an edit", "a decision")
+    )
+    for number in range(runs):
+        took, view = ask(page, "GET", f"file?file_path={LONG}")
+        read.took.append(took)
+        splice = {"start_line": 3, "delete_lines": 1, "new_text": f"a line {number}\n"}
+        took, view = ask(page, "POST", "edit", {"file_path": LONG, "rev": view["rev"], "splices": [splice]})
+        edit.took.append(took)
+        hunk = next(
+            each["hunk_id"] for each in view["hunks"] if each["state"] == "pending" and not each["mine"]
+        )
+        body = {"file_path": LONG, "rev": view["rev"], "action": "accept", "hunk_id": hunk}
+        decide.took.append(ask(page, "POST", "decide", body)[0])
+    for each in (read, edit, decide):
+        each.tell()
+
+
+def file(bench: Workbench, given: Given) -> None:
+    long = proposed(LONG, LINES, HUNKS)
+    reviewed(bench, [proposed(SHORT, 100, 3), long])
+    opening(bench, given.runs)
+    bare(bench, "".join(buffer(long)[1:]), given.runs, given.keys)
+    page = wide(bench)
+    show(page, LONG)
+    page.wait_for_timeout(1_000)
+    typing(page, "a key", given.keys)
+    deciding(page, given.runs)
+    page.context.close()
+    page = wide(bench, "review")
+    show(page, LONG)
+    page.wait_for_timeout(1_000)
+    deciding_in_list(page, LONG, given.runs)
+    typing(page, "a key, its hunks in the list beside", given.keys)
+    answers(page, given.runs)
+
+
+# -- many hunks in many files -------------------------------------------------------------------------
+
+
+def listed(bench: Workbench, given: Given) -> None:
+    reviewed(bench, (proposed(f"src/module{number:03}.py", 400, EACH) for number in range(FILES)))
+    beside, waiting, answer = (
+        Figures("the list beside"),
+        Figures("everything that waits"),
+        Figures("  the server's answer: what waits"),
+    )
+    page = None
+    for _ in range(given.runs):
+        page = wide(bench)
+        page.wait_for_timeout(500)
+        answer.took.append(ask(page, "GET", "pending")[0])
+        waiting.add(page, partial(page.evaluate, SHOWN, ["#/pending", ".pending-hunk"]), rest=700)
+        beside.add(
+            page, partial(page.evaluate, CLICKED, ["[aria-controls=side-review]", ".listed-file"]), rest=700
+        )
+    for each in (beside, waiting, answer):
+        each.tell()
+    assert page is not None
+    accept, scroll = Figures("accept, in everything that waits"), Figures("scrolling there, by ten sights")
+    for _ in range(given.runs):
+        accept.add(page, partial(page.evaluate, ACCEPTED), rest=700)
+        scroll.add(page, partial(page.evaluate, SCROLLED), rest=700)
+    accept.tell()
+    scroll.tell()
+    deciding_in_list(page, "module000.py", given.runs)
+    print(f"{'heap':44} {heap(page):6.1f} MiB", flush=True)
+
+
+# -- many files ---------------------------------------------------------------------------------------
+
+
+def tree(bench: Workbench, given: Given) -> None:
+    root = bench.newel.project
+    for folder in range(FOLDERS):
+        (root / f"package{folder:03}").mkdir()
+        for number in range(IN_EACH):
+            (root / f"package{folder:03}" / f"module{number:02}.py").touch()
+    bench.kill()
+    bench.start()
+    shown, unfolded, fetched = (
+        Figures("the tree, from the navigation"),
+        Figures("a folder unfolded"),
+        Figures("  the server's answer: the folder"),
+    )
+    context = bench.context(width=1400, height=900)
+    context.add_init_script(HELP + TREE_SEEN)
+    context.add_init_script("localStorage.setItem('newel:columns', '[\"files\"]')")
+    page = bench.page(context)
+    print(f"{'the tree, the first time':44} {page.evaluate('treeSeen'):6.0f}", flush=True)
+    for number in range(given.runs):
+        page.reload()
+        shown.took.append(page.evaluate("treeSeen"))
+        page.wait_for_timeout(300)
+        row = f".tree-row:nth-child({number + 1})"
+        unfolded.add(
+            page, partial(page.evaluate, CLICKED, [row, f"{row}[aria-expanded=true] + [aria-level='2']"])
+        )
+        page.evaluate(f"document.querySelector(`{row}`).click()")
+        fetched.took.append(ask(page, "GET", "tree?folder=")[0])
+    for each in (shown, unfolded, fetched):
+        each.tell()
+    for name in ("the first search for a file by name", "the second"):
+        print(f"{name:44} {ask(page, 'GET', 'find?query=package7module3')[0]:6.0f}", flush=True)
+
+
+# -- an hour ------------------------------------------------------------------------------------------
+
+
+def hour(bench: Workbench, given: Given) -> None:
+    """A round is what a person does in half a minute."""
+    paths = [f"src/module{number:03}.py" for number in range(12)]
+    reviewed(bench, (proposed(path, 2_000, 50) for path in paths))
+    (bench.newel.project / "notes.md").write_text(NOTES)
+    page = wide(bench, "files", "review")
+    held: list[float] = []
+    for number in range(given.rounds):
+        path = paths[number % len(paths)]
+        show(page, path)
+        page.locator(".cm-line:visible").nth(3 + number % 9).click()
+        page.keyboard.type(WORD)
+        page.locator(in_file(path, ".hunk-accept")).first.click()
+        page.locator(in_file(path, ".hunk-reject")).nth(1).click()
+        for key in ("Control+z", "Control+z", "Control+Shift+z"):
+            page.keyboard.press(key)
+        page.evaluate(SHOWN, ["#/pending", ".pending-hunk"])
+        if number % 10 == 9:
+            page.evaluate(SHOWN, ["#/checkpoints", ".panel"])
+            job = propose(page, JOB)
+            none: list[str] = []
+            body = {"session_id": job["session_id"], "job_id": job["id"], "accepted_hunk_ids": none}
+            ask(page, "POST", "apply", body)
+            for each in page.get_by_role("tablist").get_by_role("button", name="Close").all():
+                each.click()
+            held.append(heap(page))
+    words = ", ".join(f"{each:.1f}" for each in held)
+    print(f"{'heap after every ten rounds':44} {words} MiB", flush=True)
+
+
+# -- all of it ----------------------------------------------------------------------------------------
+
+PARTS: Final = {"file": file, "list": listed, "tree": tree, "heap": hour}
+
+
+def measure(browser: Browser, part: str, given: Given) -> None:
+    script = proposing((JOB, [replacing("notes.md", 1, "# NOTES\n")]))
+    with (
+        tempfile.TemporaryDirectory(prefix="newel-bench-") as folder,
+        opened(Path(folder), browser, script) as bench,
+    ):
+        PARTS[part](bench, given)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--parts", default=",".join(PARTS), help=f"which of {', '.join(PARTS)} (all)")
+    parser.add_argument("--runs", type=int, default=15, help="of each thing (15)")
+    parser.add_argument("--keys", type=int, default=240, help="that are typed (240)")
+    parser.add_argument("--rounds", type=int, default=120, help="of what stands for an hour (120)")
+    given = parser.parse_args()
+    with launched() as browser:
+        for part in given.parts.split(","):
+            measure(browser, part, Given(given.runs, given.keys, given.rounds))
+
+
+if __name__ == "__main__":
+    main()
