@@ -97,6 +97,13 @@ SCROLLED: Final = """async () => {
     });
     return (await seen(isThere)) - begun;
 }"""
+CLOSED: Final = """async () => {
+    for (let left; (left = document.querySelector(".tab-close")); await painted()) {
+        left.click();
+        await painted();
+        document.querySelector("dialog[open] .danger")?.click();
+    }
+}"""
 TREE_SEEN: Final = """
 window.treeSeen = seen(() => document.querySelector(".tree-row[role=treeitem]"));
 """
@@ -427,8 +434,11 @@ def hour(bench: Workbench, given: Given) -> None:
         show(page, path)
         page.locator(".cm-line:visible").nth(3 + number % 9).click()
         page.keyboard.type(WORD)
-        page.locator(in_file(path, ".hunk-accept")).first.click()
-        page.locator(in_file(path, ".hunk-reject")).nth(1).click()
+        for way in ("accept", "reject"):
+            page.evaluate(
+                "(button) => document.querySelector(button)?.click()", in_file(path, f".hunk-{way}:enabled")
+            )
+            page.wait_for_timeout(200)
         for key in ("Control+z", "Control+z", "Control+Shift+z"):
             page.keyboard.press(key)
         page.evaluate(SHOWN, ["#/pending", ".pending-hunk"])
@@ -438,8 +448,8 @@ def hour(bench: Workbench, given: Given) -> None:
             none: list[str] = []
             body = {"session_id": job["session_id"], "job_id": job["id"], "accepted_hunk_ids": none}
             ask(page, "POST", "apply", body)
-            for each in page.get_by_role("tablist").get_by_role("button", name="Close").all():
-                each.click()
+            page.evaluate(CLOSED)
+            expect(page.get_by_role("tab")).to_have_count(0)
             held.append(heap(page))
     words = ", ".join(f"{each:.1f}" for each in held)
     print(f"{'heap after every ten rounds':44} {words} MiB", flush=True)
