@@ -46,8 +46,8 @@ const outdent = { key: "Mod-[", run: indentLess };
 
 const INPUTS = { historyUndo: "undo", historyRedo: "redo" }; // of a menu
 
-/** An editor of `text`. `keys` come first; `onUpdate` is told of each update, `onStep` of "undo" and "redo". */
-export function createEditor({ path, text, keys, onUpdate, onStep }) {
+/** An editor of `text`, with the `marks` of hunks in it. `keys` come first; `onUpdate` is told of each update, `onStep` of "undo" and "redo". */
+export function createEditor({ path, text, marks, keys, onUpdate, onStep }) {
   adoptStyles();
   const step = (kind) => Boolean(kind) && (onStep(kind), true);
   const extensions = [
@@ -61,7 +61,7 @@ export function createEditor({ path, text, keys, onUpdate, onStep }) {
     keymap.of([...keys, indent, outdent, ...searchKeymap, ...defaultKeymap]),
     lineNumbers(), highlightSpecialChars(), highlightActiveLine(), bracketMatching(), indentOnInput(),
     search({ top: true }), highlightSelectionMatches(), syntaxHighlighting(classHighlighter),
-    languageOf(path, text), hunkField,
+    languageOf(path, text), hunkField.init(() => marks),
   ];
   return new EditorView({ state: EditorState.create({ doc: text, extensions }) });
 }

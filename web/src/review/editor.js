@@ -12,7 +12,7 @@ import { Deciding } from "./editor-deciding.js";
 import { editorKeys, pageKey } from "./editor-keys.js";
 import { createEditor } from "./editor-setup.js";
 import { EditorSync } from "./editor-sync.js";
-import { HunkMarks, hunkField } from "./hunks.js";
+import { HunkMarks, hunkField, placeIn } from "./hunks.js";
 import { placeOf, stateOf, tally } from "./hunks-patch.js";
 import { WholeFile } from "./whole.js";
 
@@ -197,10 +197,11 @@ export class FileEditor {
     });
     this.view = createEditor({
       path: plain(this.path), text: this.sync.known.text, keys: editorKeys(this),
+      marks: this.marks.begin(this.sync.known.text, this.#shown()),
       onUpdate: (update) => this.#updated(update), onStep: (kind) => this.step(kind),
     });
     fill(this.el, this.bar.el, this.view.dom);
-    this.#draw();
+    this.#state();
     if (this.wanted) this.reveal(this.wanted);
   }
 
@@ -249,14 +250,17 @@ export class FileEditor {
 
   /** The effect that shows the hunks of the server's text in that of the editor after `changes`; null if they stand there. */
   #marks(changes = null) {
+    const { known, local } = this.sync;
+    return this.marks.draw(known.text, local, this.#shown(), changes?.empty === false ? null : this.view.state.field(hunkField));
+  }
+
+  #shown() {
     this.isUp = this.review.get().isUp;
     const { hunks, asking, isBusy } = this.deciding;
-    const shownOf = (hunk, index) => ({
+    return hunks.map((hunk, index) => ({
       hunk, number: index + 1, total: hunks.length, isOpen: this.opened.has(hunk.hunk_id), isBusy: isBusy(hunk),
       isFrozen: !this.isUp, isAsking: asking === hunk.hunk_id, isCurrent: this.current === hunk.hunk_id,
-    });
-    const { known, local } = this.sync;
-    return this.marks.draw(known.text, local, hunks.map(shownOf), changes?.empty === false ? null : this.view.state.field(hunkField));
+    }));
   }
 
   #state() {
@@ -280,16 +284,12 @@ export class FileEditor {
   #goTo(hunk, { isQuiet = false } = {}) {
     if (!this.view) return;
     this.current = hunk.hunk_id;
-    this.#draw(this.#placeIn(hunk));
+    const { known, local } = this.sync;
+    this.#draw(local.mapPos(placeIn(known.text, hunk)));
     if (isQuiet) return;
     const { hunks } = this.deciding;
     const number = hunks.findIndex((each) => each.hunk_id === hunk.hunk_id) + 1;
     this.announce(`Hunk ${number} of ${hunks.length}, ${placeOf(hunk)}. ${stateOf(hunk) || "to be decided"}`);
-  }
-
-  #placeIn({ start_line: line }) {
-    const { text } = this.sync.known;
-    return this.sync.local.mapPos(line > text.lines ? text.length : text.line(line).from);
   }
 
   #focusHunk(hunk, selector = "button:not(:disabled)") {

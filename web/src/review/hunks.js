@@ -25,13 +25,16 @@ function lineClass(hunk) {
   return hunk.state === "accepted" ? "line-accepted" : "line-added";
 }
 
+/** Where a hunk stands in `text`, which is the server's. */
+export const placeIn = (text, { start_line: line }) => (line > text.lines ? text.length : text.line(line).from);
+
 /** The marks of one hunk in `text`, which is the server's; each knows the hunk by its id. */
 function marksOf(text, shown, does) {
   const { hunk } = shown;
   const id = hunk.hunk_id;
   const isBehind = hunk.start_line > text.lines;
-  const place = isBehind ? text.length : text.line(hunk.start_line).from;
-  const marks = [Decoration.widget({ id, widget: new HunkBar(shown, does), block: true, side: isBehind ? 1 : -1 }).range(place)];
+  const bar = Decoration.widget({ id, widget: new HunkBar(shown, does), block: true, side: isBehind ? 1 : -1 });
+  const marks = [bar.range(placeIn(text, hunk))];
   if (hunk.state === "rejected") return marks;
   const isOwn = (line) => hunk.own_lines.some(([first, last]) => first <= line && line <= last);
   const usual = Decoration.line({ id, class: lineClass(hunk) });
@@ -64,25 +67,37 @@ export class HunkMarks {
     this.count = 0; // of all marks
   }
 
+  /** The marks of hunks in a text that has none yet. */
+  begin(text, shown) {
+    const marks = this.#made(text, shown);
+    this.#keep(shown, marks.size);
+    return marks;
+  }
+
   /**
    * The effect that shows hunks as `shown` says, each as `HunkBar` wants it, in `text`, which is the server's; `local` leads
    * from there to the text of the editor. It has to be carried out, and once. `there` are the marks in the editor, unless
    * its text changes too: then there is nothing to do, and no effect but null, where they show all of it.
    */
   draw(text, local, shown, there) {
-    const make = (all) => Decoration.set(all.flatMap((each) => marksOf(text, each, this.does)), true).map(local);
-    const next = new Map(shown.map((each) => [each.hunk.hunk_id, each]));
-    const other = shown.filter((each) => !isAlike(each, this.shown.get(each.hunk.hunk_id)));
-    const gone = new Set([...this.shown].filter(([id, was]) => !isAlike(was, next.get(id))).map(([id]) => id));
-    const { count } = this;
-    this.shown = next;
+    const { shown: before, count } = this;
+    this.#keep(shown, count);
+    const other = shown.filter((each) => !isAlike(each, before.get(each.hunk.hunk_id)));
+    const gone = new Set([...before].filter(([id, was]) => !isAlike(was, this.shown.get(id))).map(([id]) => id));
     if (other.length === 0 && gone.size === 0 && there?.size === count) return null;
     return setHunks.of((marks) => {
       // With text that was taken away marks went, too, and the text may be there again.
       const isWhole = marks.size === count && other.length < shown.length * MANY;
-      const made = isWhole ? replaced(marks, gone, make(other)) : make(shown);
+      const made = isWhole ? replaced(marks, gone, this.#made(text, other).map(local)) : this.#made(text, shown).map(local);
       this.count = made.size;
       return made;
     });
+  }
+
+  #made = (text, shown) => Decoration.set(shown.flatMap((each) => marksOf(text, each, this.does)), true);
+
+  #keep(shown, count) {
+    this.shown = new Map(shown.map((each) => [each.hunk.hunk_id, each]));
+    this.count = count;
   }
 }
