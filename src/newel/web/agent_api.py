@@ -369,7 +369,7 @@ def _add_checkpoints(router: APIRouter, desk: Desk) -> None:
         "/checkpoints/{checkpoint_id}/diff3", **_route(p.Diff3View, "A file now, before, and as proposed")
     )
     async def diff3(checkpoint_id: Id, file_path: FilePath) -> Response:
-        return await _looked(desk, lambda desk: desk.diff3(checkpoint_id, file_path))
+        return await _looked(desk, lambda desk: desk.rollbacks.diff3(checkpoint_id, file_path))
 
     @router.post(
         "/checkpoints/{checkpoint_id}/rollback",

@@ -84,8 +84,8 @@ async def test_what_is_not_there_is_said_to_be_not_there(tmp_path: Path) -> None
             at.desk.apply("sess_0", view.id, []),
             at.desk.apply(other.session_id, view.id, []),
             at.desk.checkpoint("cp_0"),
-            at.desk.diff3("cp_0", "a.md"),
-            at.desk.diff3(str(view.checkpoint_id), "b.md"),
+            at.desk.rollbacks.diff3("cp_0", "a.md"),
+            at.desk.rollbacks.diff3(str(view.checkpoint_id), "b.md"),
             at.desk.rollback("cp_0", hard),
             at.desk.rollback(str(view.checkpoint_id), scoped),
             at.desk.decide(decision),
@@ -146,7 +146,7 @@ async def test_a_path_out_of_the_project_is_refused_everywhere(tmp_path: Path, p
             at.desk.decide(Decision(file_path=path, rev=0, action="accept_all_file")),
             at.desk.undo(path, 0),
             at.desk.save([path]),
-            at.desk.diff3("cp_0", path),
+            at.desk.rollbacks.diff3("cp_0", path),
         ):
             with pytest.raises(NewelError) as error:
                 await asked
@@ -293,7 +293,7 @@ async def test_a_scoped_rollback_takes_back_only_what_it_names_and_shows_it_firs
         assert at.read("a.md") == "eins\ntwo\ndrei\n"
         await at.desk.save(["a.md"])
         assert at.read("a.md") == "one\ntwo\ndrei\n"
-        three = await at.desk.diff3(point, "a.md")
+        three = await at.desk.rollbacks.diff3(point, "a.md")
         texts = (three.checkpoint_base, three.agent_proposed, three.current_file)
         assert texts == (TEXT, "eins\ntwo\ndrei\n", "one\ntwo\ndrei\n")
         hunk_states = {

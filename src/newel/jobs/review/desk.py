@@ -24,6 +24,7 @@ import anyio.to_thread
 from newel.agent.messages import new_id
 from newel.jobs.engine import FINAL, Job, Lease, Outcome
 from newel.jobs.review import applying, cancelling, rerunning, upkeep
+from newel.jobs.review import payloads as p
 from newel.jobs.review.bench import Bench
 from newel.jobs.review.browsing import Browser
 from newel.jobs.review.errors import BadRequest, NoSuchJob, QuestionClosed
@@ -41,30 +42,6 @@ from newel.jobs.review.journal import (
 )
 from newel.jobs.review.overview import Overview, job_summary, session_summary
 from newel.jobs.review.paging import PAGE, page_of
-from newel.jobs.review.payloads import (
-    Applied,
-    ChangeLog,
-    CheckpointList,
-    DecideAll,
-    DecidedFile,
-    DecidedFiles,
-    Decision,
-    Diff3View,
-    EditRequest,
-    EventsPage,
-    FileState,
-    JobList,
-    JobStarted,
-    JobView,
-    PendingFiles,
-    RollbackRequest,
-    RollbackView,
-    RunRequest,
-    SavedFile,
-    SessionCreated,
-    SessionSummary,
-    SessionView,
-)
 from newel.jobs.review.requests import check_answer, check_run
 from newel.jobs.review.rollbacks import Rollbacks
 from newel.jobs.review.sessions import SessionStore
@@ -142,36 +119,36 @@ class ReviewDesk:
 
     # -- sessions ---------------------------------------------------------------------------------
 
-    async def create_session(self) -> SessionCreated:
+    async def create_session(self) -> p.SessionCreated:
         """Begin a session. Raises ``TooMany``."""
         if len(self._store.sessions) >= self.limits.max_sessions:
             await self._collect(room=1)
         upkeep.check_room_for_session(self._store, self.limits)
         session = await self._store.create(f"sess_{new_id()}")
-        return SessionCreated(session_id=session.id, status=session.status, created_at=session.created_at)
+        return p.SessionCreated(session_id=session.id, status=session.status, created_at=session.created_at)
 
-    async def session(self, session_id: str) -> SessionView:
+    async def session(self, session_id: str) -> p.SessionView:
         """A session as it stands. Raises ``NoSuchSession``."""
         session = self._store.get(session_id)
         return session_view(session, await self._known(await find_jobs(self._bench.engine, session_id)))
 
-    async def sessions(self) -> list[SessionSummary]:
+    async def sessions(self) -> list[p.SessionSummary]:
         """All sessions, the latest first."""
-        found: list[SessionSummary] = []
+        found: list[p.SessionSummary] = []
         for session in reversed(list(self._store.sessions.values())):
             jobs = await find_jobs(self._bench.engine, session.id)
             live = await self._known(job for job in jobs if job.state not in FINAL)
             found.append(session_summary(session, jobs, live))
         return found
 
-    async def archive(self, session_id: str) -> SessionView:
+    async def archive(self, session_id: str) -> p.SessionView:
         """Put a session away: it may be forgotten once none of its jobs is under way. A run brings it back."""
         await self._store.archive(session_id)
         return await self.session(session_id)
 
     # -- jobs -------------------------------------------------------------------------------------
 
-    async def run(self, request: RunRequest) -> JobStarted:
+    async def run(self, request: p.RunRequest) -> p.JobStarted:
         """Start a job. Raises ``NoSuchSession``, ``BadRequest``, ``TooLarge``, ``TooMany``, ``Unprocessable``."""
         self._store.get(request.session_id)
         check_run(request, self.limits, self._bench.workspace.root)
@@ -186,7 +163,7 @@ class ReviewDesk:
             )
         )
 
-    async def rerun(self, job_id: str) -> JobStarted:
+    async def rerun(self, job_id: str) -> p.JobStarted:
         """Run a job again on the files as they are now, and tell the model what changed; see
         ``newel.jobs.review.rerunning.again``.
         """
@@ -199,7 +176,7 @@ class ReviewDesk:
             await self._told(Reviewed(await self.files.known(path), "reject"))
         return started
 
-    async def _submit(self, params: JobParams) -> JobStarted:
+    async def _submit(self, params: JobParams) -> p.JobStarted:
         engine = self._bench.engine
         jobs = await find_jobs(engine, params.session)
         known = await self._known(job for job in jobs if job.state not in FINAL)
@@ -208,21 +185,21 @@ class ReviewDesk:
         await self._store.activate(params.session)
         job = await engine.submit(KIND, to_json(params), queue=queue_of(params.session), key=params.key)
         await self._collect()
-        return JobStarted(job_id=job, status="queued")
+        return p.JobStarted(job_id=job, status="queued")
 
-    async def job(self, job_id: str) -> JobView:
+    async def job(self, job_id: str) -> p.JobView:
         """A job as it stands. Raises ``NoSuchJob``."""
         return await job_view(await self._journal(job_id), self._bench.ledger)
 
-    async def jobs(self, *, limit: int = PAGE) -> JobList:
+    async def jobs(self, *, limit: int = PAGE) -> p.JobList:
         """Those of all sessions, the latest first."""
         found = await self._bench.engine.find(kind=KIND, limit=limit + 1)
         known = await self._known(found[:limit])
-        return JobList(jobs=tuple(job_summary(*each) for each in known), more=len(found) > limit)
+        return p.JobList(jobs=tuple(job_summary(*each) for each in known), more=len(found) > limit)
 
     async def events(
         self, job_id: str, cursor: int = 0, *, limit: int = PAGE, wait: float = 0.0
-    ) -> EventsPage:
+    ) -> p.EventsPage:
         """What happened after event ``cursor``; see ``newel.jobs.review.paging.page_of``. Raises ``NoSuchJob`` and
         ``BadRequest``.
         """
@@ -235,15 +212,15 @@ class ReviewDesk:
         await state()  # of a job that is not there nothing is waited for
         return await page_of(self._bench.engine, job_id, state, cursor, limit=limit, wait=wait)
 
-    async def cancel(self, job_id: str) -> JobStarted:
+    async def cancel(self, job_id: str) -> p.JobStarted:
         """End a job that waits for its turn, runs, or asks; see ``newel.jobs.review.cancelling.cancel``."""
         journal = await self._journal(job_id)
         async with journal.deciding:
             await cancelling.cancel(self._bench, journal)
         self._journals.pop(job_id, None)
-        return JobStarted(job_id=job_id, status=journal.state.status)
+        return p.JobStarted(job_id=job_id, status=journal.state.status)
 
-    async def clarify(self, job_id: str, question_id: str, answer: str | None) -> JobStarted:
+    async def clarify(self, job_id: str, question_id: str, answer: str | None) -> p.JobStarted:
         """Answer a question, or skip it with None. The same answer again changes nothing. Raises ``QuestionClosed``."""
         check_answer(answer, self.limits)
         journal = await self._journal(job_id)
@@ -257,17 +234,17 @@ class ReviewDesk:
                     and state.question.question_id == question_id
                     and state.answer == words
                 ):
-                    return JobStarted(job_id=job_id, status=state.status)
+                    return p.JobStarted(job_id=job_id, status=state.status)
                 raise QuestionClosed(f"Job {job_id} does not ask question {question_id} now.")
             await journal.annotate(
                 event("clarification.received", question_id=question_id, answer=words, skipped=answer is None)
             )
             await journal.go_on()
-        return JobStarted(job_id=job_id, status=journal.state.status)
+        return p.JobStarted(job_id=job_id, status=journal.state.status)
 
     # -- the review -------------------------------------------------------------------------------
 
-    async def file(self, path: str, rev: int | None = None) -> FileState:
+    async def file(self, path: str, rev: int | None = None) -> p.FileState:
         """A file as the page edits it, or what there is instead; with ``rev`` as it was at that revision, which a window that
         was cut off has last seen. Raises ``StaleRevision`` where that is not known any more.
         """
@@ -275,39 +252,39 @@ class ReviewDesk:
             return await self.states.read(path)
         return await self.states.of(await self.files.at(path, rev))
 
-    async def pending(self) -> PendingFiles:
+    async def pending(self) -> p.PendingFiles:
         """All files with hunks that are undecided or unsaved, of whatever run."""
         return await anyio.to_thread.run_sync(self.overview.pending)
 
-    async def change_log(self, path: str) -> ChangeLog:
-        return ChangeLog(file=await self.file(path), changes=tuple(await self.files.log(path)))
+    async def change_log(self, path: str) -> p.ChangeLog:
+        return p.ChangeLog(file=await self.file(path), changes=tuple(await self.files.log(path)))
 
-    async def decide(self, decision: Decision) -> FileState:
+    async def decide(self, decision: p.Decision) -> p.FileState:
         if decision.action.endswith("_all_file"):
             await self.states.name_of_file(decision.file_path)
         return await self._told(await self.files.decide(decision))
 
-    async def decide_all(self, request: DecideAll) -> DecidedFiles:
+    async def decide_all(self, request: p.DecideAll) -> p.DecidedFiles:
         """Decide on all that was seen of several files; see ``ReviewFiles.decide_all``."""
         for each in request.files:
             await self.states.name_of_file(each.file_path)
-        found: list[DecidedFile] = []
+        found: list[p.DecidedFile] = []
         for (review, action, ids), left in await self.files.decide_all(request):
             if ids:
                 await self._told(Reviewed(review, action, ids))
-            found.append(DecidedFile(file_path=review.path, rev=review.rev, hunk_ids=ids, left=left))
-        return DecidedFiles(files=tuple(found))
+            found.append(p.DecidedFile(file_path=review.path, rev=review.rev, hunk_ids=ids, left=left))
+        return p.DecidedFiles(files=tuple(found))
 
-    async def edit(self, request: EditRequest) -> FileState:
+    async def edit(self, request: p.EditRequest) -> p.FileState:
         return await self._told(await self.files.edit(request))
 
-    async def undo(self, path: str, rev: int) -> FileState:
+    async def undo(self, path: str, rev: int) -> p.FileState:
         return await self._told(await self.files.undo(path, rev))
 
-    async def redo(self, path: str, rev: int) -> FileState:
+    async def redo(self, path: str, rev: int) -> p.FileState:
         return await self._told(await self.files.undo(path, rev, redo=True))
 
-    async def apply(self, session_id: str, job_id: str, accepted_hunk_ids: Sequence[str]) -> Applied:
+    async def apply(self, session_id: str, job_id: str, accepted_hunk_ids: Sequence[str]) -> p.Applied:
         """Save the accepted hunks of a job and reject the others; see ``newel.jobs.review.applying.apply``."""
         self._store.get(session_id)
         journal = await self._journal(job_id)
@@ -321,7 +298,7 @@ class ReviewDesk:
             await self._tell_others([each.file_path for each in applied.applied_files])
         return applied
 
-    async def save(self, paths: Sequence[str], *, revs: Mapping[str, int] | None = None) -> list[SavedFile]:
+    async def save(self, paths: Sequence[str], *, revs: Mapping[str, int] | None = None) -> list[p.SavedFile]:
         """Save what is accepted in files, and what the user alone wrote. A job all of whose hunks are saved or rejected by
         then has ended.
         """
@@ -343,19 +320,14 @@ class ReviewDesk:
 
     # -- checkpoints ------------------------------------------------------------------------------
 
-    async def checkpoints(self, *, limit: int = 100, before: str = "", session: str = "") -> CheckpointList:
+    async def checkpoints(self, *, limit: int = 100, before: str = "", session: str = "") -> p.CheckpointList:
         """Up to ``limit`` of them, the latest first; see ``Overview.checkpoints``. Raises ``UnknownCheckpoint``."""
-        return await anyio.to_thread.run_sync(
-            lambda: self.overview.checkpoints(limit, before=before, session=session)
-        )
+        return await anyio.to_thread.run_sync(self.overview.checkpoints, limit, before, session)
 
     async def checkpoint(self, checkpoint_id: str) -> CheckpointView:
         return await self.rollbacks.get(checkpoint_id)
 
-    async def diff3(self, checkpoint_id: str, path: str) -> Diff3View:
-        return await self.rollbacks.diff3(checkpoint_id, path)
-
-    async def rollback(self, checkpoint_id: str, request: RollbackRequest) -> RollbackView:
+    async def rollback(self, checkpoint_id: str, request: p.RollbackRequest) -> p.RollbackView:
         """Take a run back, all of it or some of its hunks, in the buffers; a save brings it to the disk. The job that the
         checkpoint is of tells of it. Raises as ``Rollbacks.roll_back``.
         """
@@ -373,7 +345,7 @@ class ReviewDesk:
 
     # -- within -----------------------------------------------------------------------------------
 
-    async def _told(self, reviewed: Reviewed) -> FileState:
+    async def _told(self, reviewed: Reviewed) -> p.FileState:
         """Let the jobs whose review a file is part of know what became of it."""
         review = reviewed.review
         for journal in self._reviewed([review.path]):

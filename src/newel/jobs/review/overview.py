@@ -101,7 +101,7 @@ class Overview:
         runs = (_pending_run(run, checkpoint, counts[run]) for checkpoint, run in known)
         return PendingFiles(files=tuple(each.waiting for each in read if each.waiting), runs=tuple(runs))
 
-    def checkpoints(self, limit: int, *, before: str = "", session: str = "") -> CheckpointList:
+    def checkpoints(self, limit: int, before: str = "", session: str = "") -> CheckpointList:
         """Up to ``limit`` checkpoints, the latest first: those before another one, those of one session. Raises
         ``UnknownCheckpoint``.
         """
