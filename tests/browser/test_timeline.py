@@ -122,6 +122,11 @@ def test_thousands_of_hunks_can_be_looked_through(workbench: Make) -> None:
     expect(region).to_contain_text("long0.txt")
     expect(region.locator(".pending-hunk").first).to_contain_text("changed 0")
     assert region.locator(".windowed-row").count() < 60
+    assert (
+        region.get_by_role("button", name="Accept", exact=True).count() == 0
+    )  # what one wrote oneself is dropped or saved
+    page.keyboard.press("r")
+    expect(region).to_contain_text("2,999 hunks to decide")
     for _ in range(files):  # further files are read, and become longer than they were taken for
         region.locator(".windowed").evaluate("(element) => { element.scrollTop = element.scrollHeight }")
         page.wait_for_timeout(200)

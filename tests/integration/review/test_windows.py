@@ -89,6 +89,8 @@ def test_what_waits_is_told_with_the_runs_that_it_is_of_and_what_became_of_each(
         waiting = at.get("/pending")
         assert [file["session_ids"] for file in waiting["files"]] == [[job["session_id"]]] * 2
         (run,) = waiting["runs"]
+        (listed,) = at.get("/jobs")["jobs"]
+        assert (listed["id"], listed["status"], listed["files"]) == (job["id"], "awaiting_review", 2)
         assert (run["run_id"], run["session_id"], run["title"]) == (job["id"], job["session_id"], "Translate")
         file = at.get("/file", file_path="b.md")
         count = sum(each["pending"] for each in waiting["files"])

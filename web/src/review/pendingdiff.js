@@ -167,12 +167,11 @@ export class PendingDiff {
         button("Cancel", () => this.#say(key, null)),
       ];
     }
-    if (hunk.state === "accepted") return [button("Reopen", decide("reopen"))];
-    return [
-      !hunk.conflict && button("Accept", decide("accept"), { "aria-keyshortcuts": "A" }),
-      hunk.conflict && button("Open", () => this.openFile(path, { hunk: hunk.hunk_id })),
-      button("Reject", decide("reject"), { "aria-keyshortcuts": "R" }),
-    ];
+    if (hunk.state === "accepted") return [button("Undo accept", decide("reopen"))];
+    const keys = { "aria-keyshortcuts": "R" };
+    if (hunk.conflict) return [button("Keep mine", decide("accept")), button("Take theirs", decide("reject", hunk.mine ? "base" : null), keys)];
+    if (hunk.origin === "user") return [button("Drop", decide("reject", "base"), keys)];
+    return [button("Accept", decide("accept"), { "aria-keyshortcuts": "A" }), button("Reject", decide("reject"), keys)];
   }
 
   // -- what is done ---------------------------------------------------------------------------------
@@ -252,10 +251,8 @@ export class PendingDiff {
     if (KEYS[key]) {
       const next = nextHunk(this.rows, this.at, KEYS[key]);
       if (next) this.#go(next);
-    } else if (row && (key === "a" || key === "r") && row.hunk.state === "pending") {
-      if (key === "r" || !row.hunk.conflict) {
-        this.#decide(row.file.file_path, key === "a" ? "accept" : "reject", { key: row.key, hunk: row.hunk.hunk_id });
-      }
+    } else if (row && (key === "a" || key === "r")) {
+      this.window.reveal(row.key).querySelector(`[aria-keyshortcuts="${key.toUpperCase()}"]:enabled`)?.click();
     } else return;
     event.preventDefault();
     event.stopPropagation();

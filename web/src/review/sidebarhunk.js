@@ -32,7 +32,7 @@ export class HunkRow {
     const button = (words, act) => h("button", { type: "button", onclick: act }, words);
     this.accept = button("Accept", () => this.decide("accept"));
     this.reject = button("Reject", () => this.decide("reject"));
-    this.reopen = button("Reopen", () => this.decide("reopen"));
+    this.reopen = button("Undo accept", () => this.decide("reopen"));
     this.note = h("p", { class: "hunk-note", hidden: true });
     this.peel = button("Drop only my lines", () => this.decide("reject", "peel"));
     this.choice = h("div", { class: "row", role: "group", "aria-label": "What goes", hidden: true }, h("span", {}, "It holds lines of yours."),
