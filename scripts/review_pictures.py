@@ -120,7 +120,7 @@ def take_landing(bench: Workbench) -> None:
     expect(page.get_by_text("in the README as well.")).to_be_visible()
     expect(files(page)).to_have_count(3)
     expect(file(page, CLI)).to_be_visible()
-    page.locator(".side-review").evaluate("(element) => { element.scrollTop = 0 }")
+    file(page, "README.md").locator(".file-head").click()  # folded: what follows is of both
     save(page, "review-landing")
 
 

@@ -139,16 +139,25 @@ CHAT = answering(
     bash("sed -i 's/--shop/--database/' README.md && grep -c database README.md"),
     {"content": "The option is `--database` now, in the README as well."},
 )
+DOCSTRINGS = [
+    (
+        CLI,
+        "def main(arguments=None):\n",
+        "Imports the orders that the arguments name; returns the exit code.",
+    ),
+    ("importer/orders.py", "def read_orders(path):\n", "The orders of a file: name and amount of each."),
+]
 AGENT = answering(
     "docstring",
     {
         "content": "Two functions have none.",
-        **call(
-            "edit",
-            file_path="importer/orders.py",
-            old_string="def read_orders(path):\n",
-            new_string='def read_orders(path):\n    """The orders of a file: name and amount of each."""\n',
-        ),
+        "tool_calls": [
+            tool_call
+            for path, line, words in DOCSTRINGS
+            for tool_call in call(
+                "edit", file_path=path, old_string=line, new_string=f'{line}    """{words}"""\n'
+            )["tool_calls"]
+        ],
     },
     {"content": "Each public function says what it does."},
 )

@@ -139,7 +139,7 @@ def test_what_a_chat_and_an_agent_propose_is_one_list_and_a_decision_is_seen_eve
     expect(tab(page, "Agent-1")).to_contain_text("1 to review")
     expect(count(page)).to_have_text("3 to decide")
     # The list says whose each hunk is, and goes there.
-    expect(file(page, "notes.md").locator(".origins")).to_have_text("from shout, Agent-1")
+    expect(file(page, "notes.md").locator(".origins")).to_have_text("from shout · Agent-1")
     expect(hunks(page, "notes.md").nth(0)).to_contain_text("from shout")
     expect(hunks(page, "notes.md").nth(1)).to_contain_text("from Agent-1")
     column = page.get_by_role("complementary", name="Review", exact=True)

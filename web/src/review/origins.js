@@ -41,7 +41,7 @@ export class Origins {
     if (element.origins === key) return;
     element.origins = key;
     element.hidden = origins.length === 0;
-    fill(element, "from ", ...origins.flatMap((origin, index) => [index > 0 && h("span", {}, ", "), this.#link(origin)]));
+    fill(element, "from ", ...origins.flatMap((origin, index) => [index > 0 && h("span", {}, " · "), this.#link(origin)]));
   }
 
   #link(origin) {
