@@ -95,6 +95,25 @@ def test_what_is_no_text_is_seen_and_decided_in_its_tab(workbench: Make) -> None
     expect(whole.get_by_role("img")).to_have_count(0)
 
 
+def test_what_a_run_in_the_terminal_proposed_is_listed_and_leads_to_its_conversation(
+    workbench: Make,
+) -> None:
+    bench = workbench(scenarios(answering("hum", bash("echo hm > tune.md"), {"content": "Hummed."})))
+    assert bench.newel("--approve", "review", "hum a tune").returncode == 0
+    page = bench.page()
+    expect(count(page)).to_have_text("1 to decide")
+    sidebar(page)
+    file(page, "tune.md").locator(".origins").get_by_role("button", name="hum a tune").click()
+    expect(page.get_by_role("article", name="Assistant").last).to_contain_text("Hummed.")
+    expect(changes(page)).to_contain_text("1 hunk to review in 1 file")
+    expect(tab(page, "hum a tune")).to_contain_text("1 to review")
+    changes(page).get_by_role("button", name="Review").click()
+    page.locator(".inline-hunk[aria-current]").get_by_role("button", name="Accept").click()
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(count(page)).to_be_hidden()
+    assert (bench.newel.project / "tune.md").read_text() == "hm\n"
+
+
 def test_an_earlier_request_is_read_with_what_was_rejected_and_run_again(workbench: Make) -> None:
     words = "order the notes"
     edits = [replacing("notes.md", 1, "LINE 0\n"), replacing("notes.md", 9, "LINE 8\n")]

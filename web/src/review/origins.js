@@ -23,9 +23,18 @@ export class Origins {
 
   /** Where the hunks of these runs come from, each place once. Runs that nobody knows any more are left out. */
   of(runIds) {
-    const runs = this.review.get().runs.filter((run) => runIds.includes(run.run_id));
-    const found = runs.map((run) => originOf(run, this.tabs()));
+    const known = this.#known();
+    const found = runIds.map((id) => known.get(id)).filter(Boolean);
     return [...new Map(found.map((origin) => [origin.key, origin])).values()];
+  }
+
+  /** The origins by run: found once for all hunks that are shown. */
+  #known() {
+    const [{ runs }, tabs] = [this.review.get(), this.tabs()];
+    if (runs !== this.runs || tabs !== this.seenTabs) {
+      Object.assign(this, { runs, seenTabs: tabs, byRun: new Map(runs.map((run) => [run.run_id, originOf(run, tabs)])) });
+    }
+    return this.byRun;
   }
 
   /** Where a hunk comes from, in words, if that is not so of all of its file: "from Agent-1". */
