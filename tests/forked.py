@@ -25,25 +25,21 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from importlib.metadata import distribution
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
 from types import FrameType, TracebackType
 from typing import IO, Any, Final, Self
 
-COMMANDS: Final = {
-    "newel": "main",
-    "coding-agent": "coding_agent",
-    "lsimons-agent": "lsimons_agent",
-    "lsimons-agent-web": "lsimons_agent_web",
-    "go": "go",
-}
-"""The console scripts, and the function of ``newel.cli`` that each calls."""
+COMMANDS: Final = {each.name: each for each in distribution("newel").entry_points}
+"""The console scripts as they are installed."""
 IMPORTED: Final = (
     "mcp.client.stdio",
     "newel.app.crew",
     "newel.app.review_desk",
     "newel.app.terminal",
     "newel.app.workbench",
+    "newel.cli",
     "newel.commands.deciding",
     "newel.commands.undo",
     "newel.commands.web",
@@ -57,8 +53,6 @@ IMPORTED: Final = (
     "newel.web.server",
 )
 ROOT: Final = Path(__file__).resolve().parent.parent
-
-
 PLAIN: Final = {"PYTHONFAULTHANDLER", "PYTHONUTF8"}
 """What may be asked of Python, as the fork does it, too."""
 
@@ -304,13 +298,12 @@ def _stream(number: int, mode: str, errors: str, *, buffering: int = -1) -> IO[s
 
 
 def main() -> None:
-    cli = importlib.import_module("newel.cli")
     for name in IMPORTED:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()  # what is there stays, so that children need not copy it to count it
     order, standard = _serve(socket.socket(fileno=int(sys.argv[1])))
-    sys.exit(getattr(cli, COMMANDS[_become(order, standard)])())
+    sys.exit(COMMANDS[_become(order, standard)].load()())
 
 
 if __name__ == "__main__":
