@@ -8,7 +8,8 @@ from typing import Final
 
 import msgspec
 
-from newel.review.edits import NewId, edit
+from newel.review.edits import NewId
+from newel.review.halves import edit_each
 from newel.review.ledger import BadRange, Conflict, FileReview, Layer, Lines, buffer
 from newel.review.text import head_of, is_blob
 from newel.tools.patience import diff
@@ -61,13 +62,10 @@ def written(
     """The lines ``start:end`` of the buffer with those of ``layer`` in their place, in hunks that fit ``size`` as far as that
     can be. Raises as ``edit``.
     """
-    text = buffer(review)
-    grown = 0
-    for a, b, new in _pieces(text, start, end, layer.lines, size):
-        piece = msgspec.structs.replace(layer, lines=new)
-        review = edit(review, a + grown, b + grown, piece, new_id)
-        grown = len(buffer(review)) - len(text)
-    return review
+    pieces = _pieces(buffer(review), start, end, layer.lines, size)
+    return edit_each(
+        review, [(a, b, msgspec.structs.replace(layer, lines=new)) for a, b, new in pieces], new_id
+    )
 
 
 def place(text: Lines, change: ProposedEdit) -> tuple[int, int]:
