@@ -8,6 +8,7 @@ from typing import Any
 from playwright.sync_api import Page, expect
 
 from tests.browser.bench import NARROW, Workbench, flaws
+from tests.browser.proposing import ask
 from tests.browser.review_scenarios import (
     NOTES,
     PLAN,
@@ -224,12 +225,28 @@ def test_what_a_model_and_a_file_say_is_text_on_the_page(workbench: Make) -> Non
 
 
 def test_every_state_is_accessible_and_fits(workbench: Make) -> None:
-    _, page = begun(workbench, **NARROW)
+    bench, page = begun(workbench, **NARROW)
     for step in (lambda: sidebar(page), lambda: instruct(page), lambda: answer(page)):
         step()
         page.wait_for_timeout(300)
         assert flaws(page) == []
-    expect(hunks(page, "notes.md")).to_have_count(2)
-    hunks(page, "notes.md").nth(0).get_by_role("button", name="Accept", exact=True).click()
-    expect(hunks(page, "notes.md").nth(0).locator(".hunk-where")).to_contain_text("accepted")
+    first, second = hunks(page, "notes.md").nth(0), hunks(page, "notes.md").nth(1)
+    first.get_by_role("button", name="Accept", exact=True).click()
+    expect(first.locator(".hunk-where")).to_contain_text("accepted")
+    # One hunk has lines of the user's own and asks what of it goes, another stands on lines that changed.
+    rev = ask(page, "GET", "file?file_path=notes.md")["rev"]
+    splice = {"start_line": 5, "delete_lines": 1, "new_text": "SECOND, by me\n"}
+    ask(page, "POST", "edit", {"file_path": "notes.md", "rev": rev, "splices": [splice]})
+    expect(second.locator(".hunk-where")).to_contain_text("edited by you")
+    second.get_by_role("button", name="Reject").click()
+    expect(second).to_contain_text("It holds lines of yours")
+    (bench.newel.project / "plan.md").write_bytes(PLAN.replace("measure", "measure well").encode())
+    ask(page, "GET", "file?file_path=plan.md")
+    expect(hunks(page, "plan.md")).to_contain_text("conflict")
+    assert flaws(page) == []
+    sidebar(page).get_by_role("button", name="New session").click()
+    expect(sidebar(page).locator(".job")).to_be_hidden()
+    instruct(page)
+    sidebar(page).locator(".job").get_by_role("button", name="Cancel").click()
+    expect(sidebar(page).locator(".job")).to_contain_text("Cancelled by the user.")
     assert flaws(page) == []
