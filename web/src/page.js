@@ -96,8 +96,10 @@ export class Page {
     this.panel = h("div", { id: "panel", class: "panel-frame", role: "tabpanel" });
     this.banner = h("div", { class: "banner", role: "status", hidden: true });
     this.asks = h("div", { class: "banner asks", role: "alert", hidden: true });
-    const { reviewRuns, reviewOf, openFile } = this.shell;
-    this.page = { ...this.actions, close, reviewOf, review: ({ job_id: run }) => reviewRuns([run]), openFile: (path) => openFile.call(this.shell, path) };
+    this.page = {
+      ...this.actions, close, reviewOf: this.shell.reviewOf,
+      review: ({ job_id: run }) => this.shell.reviewRuns([run]), openFile: (path) => this.shell.openFile(path),
+    };
     fill(
       document.getElementById("page"),
       h("header", {}, this.header.el),

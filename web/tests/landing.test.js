@@ -57,6 +57,8 @@ test("a conversation's changes are read again once something changed, and are th
   changes.of("s");
   await new Promise(setImmediate);
   assert.equal(changes.of("s") === first, true);
+  changes.keep([]);
+  assert.deepEqual(changes.of("s", false), []);
 });
 
 test("what an aria attribute is not is said, and any other attribute that is false goes", () => {

@@ -46,12 +46,21 @@ export class Changes {
     });
   }
 
-  /** The changes of a session's runs, the oldest first; asked for if need be. The same array while nothing is new. */
-  of(session) {
+  /**
+   * The changes of a session's runs, the oldest first; asked for if they are `isWanted`, or were before. The same array while
+   * nothing is new.
+   */
+  of(session, isWanted = true) {
+    if (!isWanted && !this.known.has(session)) return NONE;
     if (!this.known.has(session)) this.known.set(session, { list: NONE, isStale: true, isReading: false });
     const one = this.known.get(session);
     if (one.isStale && !one.isReading) this.#read(session, one);
     return one.list;
+  }
+
+  /** Forget all sessions but these. */
+  keep(sessions) {
+    for (const session of this.known.keys()) if (!sessions.includes(session)) this.known.delete(session);
   }
 
   async #read(session, one) {

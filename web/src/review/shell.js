@@ -26,7 +26,7 @@ export class Shell {
    * `openSession(id)` opens a conversation that has none.
    */
   constructor({ show, changed, tabs, openSession }) {
-    Object.assign(this, { show, changed, openSession });
+    Object.assign(this, { show, changed, openSession, conversations: tabs });
     this.question = ""; // what a review's agent waits to be told
     this.columns = kept.get("columns") ?? []; // those that are open in this window; a new one begins with what was opened last
     this.places = (kept.get("places") ?? []).filter((id) => placeOf(id));
@@ -149,7 +149,7 @@ export class Shell {
   /** What a conversation's runs have proposed, for its transcript; `hello` says whether they do that here. */
   changesOf(session, hello) {
     const isWanted = hello.review && (hello.approve === "review" || this.#runsOf(session).length > 0);
-    return isWanted || this.changes.known.has(session) ? this.changes.of(session) : [];
+    return this.changes.of(session, isWanted);
   }
 
   /** Go to the first hunk that waits of a conversation. */
@@ -170,6 +170,7 @@ export class Shell {
 
   /** The row of tabs is another one: so may be what hunks come from. */
   tabsChanged() {
+    this.changes.keep(this.conversations().map((tab) => tab.session));
     this.sidebar.update();
   }
 

@@ -65,7 +65,7 @@ class _Read(NamedTuple):
     """A file as it was at a revision. ``runs`` is what has become of the hunks of each run in it."""
 
     revision: Revision
-    waiting: PendingFile | None
+    file: PendingFile
     runs: Mapping[str, FileCounts]
 
 
@@ -87,19 +87,19 @@ class Overview:
 
     def files(self) -> tuple[PendingFile, ...]:
         """Those with hunks that are undecided or unsaved, by their names."""
-        return tuple(read.waiting for read in self._looked() if read.waiting is not None)
+        return tuple(read.file for read in self._looked())
 
     def pending(self) -> PendingFiles:
         """The same, with their runs."""
         read = self._looked()
         counts: dict[str, list[FileCounts]] = {}
         for each in read:
-            for run in each.waiting.run_ids if each.waiting else ():
+            for run in each.file.run_ids:
                 counts.setdefault(run, []).append(each.runs[run])
         known = [(self._runs.get(run), run) for run in counts]
         known.sort(key=lambda each: each[0].created if each[0] else "")
         runs = (_pending_run(run, checkpoint, counts[run]) for checkpoint, run in known)
-        return PendingFiles(files=tuple(each.waiting for each in read if each.waiting), runs=tuple(runs))
+        return PendingFiles(files=tuple(each.file for each in read), runs=tuple(runs))
 
     def checkpoints(self, limit: int, before: str = "", session: str = "") -> CheckpointList:
         """Up to ``limit`` checkpoints, the latest first: those before another one, those of one session. Raises
@@ -129,7 +129,7 @@ class Overview:
                 for path, rev in now.items()
             }
             found = [read for _, read in self._waiting.values() if read is not None]
-            runs = {run for read in found if read.waiting for run in read.waiting.run_ids}
+            runs = {run for read in found for run in read.file.run_ids}
             if runs - self._sought:
                 self._runs = {each.run: each for each in self._ledger.checkpoints() if each.run in runs}
                 self._sought = runs
@@ -140,11 +140,9 @@ class Overview:
         return _Read(revision, _pending_file(review), _counts(review))
 
     def _with_sessions(self, read: _Read) -> _Read:
-        if read.waiting is None:
-            return read
-        found = (self._runs[run].session for run in read.waiting.run_ids if run in self._runs)
+        found = (self._runs[run].session for run in read.file.run_ids if run in self._runs)
         sessions = tuple(dict.fromkeys(session for session in found if session))
-        return read._replace(waiting=msgspec.structs.replace(read.waiting, session_ids=sessions))
+        return read._replace(file=msgspec.structs.replace(read.file, session_ids=sessions))
 
     def _summary(self, checkpoint: Checkpoint, revs: Mapping[str, Revision]) -> CheckpointSummary:
         run = checkpoint.run
