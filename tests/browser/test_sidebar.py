@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.browser.bench import NARROW, Workbench, flaws
 from tests.browser.proposing import ask
@@ -89,7 +89,21 @@ def test_two_windows_show_the_same_job_and_the_same_decisions(workbench: Make) -
     expect(files(first)).to_have_count(3)
     expect(first.locator("p[role=status]")).to_have_text("Job finished: 4 hunks in 3 files to review.")
     expect(files(second)).to_have_count(3)
-    hunks(first, "plan.md").get_by_role("button", name="Accept", exact=True).click()
+    hunk = hunks(first, "plan.md")
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    first.route("**/api/agent/decide", hold)
+    hunk.get_by_role("button", name="Accept", exact=True).click()
+    expect(hunk.locator(".hunk-where")).to_contain_text("accepted")  # before the server has answered
+    held.pop().fulfill(status=409, json={"error": {"code": "contested", "message": "It cannot be."}})
+    expect(hunk).to_contain_text("It cannot be.")
+    expect(hunk.locator(".hunk-where")).not_to_contain_text("accepted")
+    bench.complaints.clear()  # the browser's own, of the answer
+    first.unroute("**/api/agent/decide")
+    hunk.get_by_role("button", name="Accept", exact=True).click()
     expect(hunks(second, "plan.md").locator(".hunk-where")).to_contain_text("accepted")
     file(second, "notes.md").get_by_role("button", name="Accept file notes.md").click()
     expect(hunks(first, "notes.md").locator(".hunk-where").last).to_contain_text("accepted")

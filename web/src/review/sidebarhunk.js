@@ -21,6 +21,7 @@ export function placeWords({ start_line: first, end_line: last }) {
 }
 
 const STATES = { pending: "", accepted: "accepted, not saved", rejected: "rejected", applied: "saved" };
+const GUESSED = { accept: "accepted", reject: "rejected", reopen: "pending" };
 
 export class HunkRow {
   /** `actions`: open(hunk), decide(hunk, action, mine), which resolves to why that could not be done, or "". */
@@ -43,18 +44,19 @@ export class HunkRow {
   }
 
   get isOpen() {
-    return this.hunk.state === "pending";
+    return this.state === "pending";
   }
 
   /** `from` are words on where it comes from, "" for none. */
   update({ hunk, isUp, from }) {
-    const { state, conflict, mine, origin } = hunk;
+    const { conflict, mine, origin } = hunk;
+    if (hunk !== this.hunk) this.guess = null;
+    const state = this.guess ?? hunk.state;
     const isOff = !isUp || this.isBusy;
     for (const each of [this.accept, this.reject, this.reopen]) each.disabled = isOff;
-    if (hunk === this.hunk && from === this.from) return;
-    this.from = from;
-    if (this.hunk && this.hunk.state !== state) this.choice.hidden = true;
-    this.hunk = hunk;
+    if (hunk === this.hunk && from === this.from && state === this.state) return;
+    if (this.state !== state) this.choice.hidden = true;
+    Object.assign(this, { hunk, from, state });
     const words = [
       hunk.kind === "lines" && placeWords(hunk), conflict && "conflict", hunk.oversized_hunk && "large",
       origin === "user" ? "yours" : mine && "edited by you", STATES[state], from,
@@ -79,7 +81,7 @@ export class HunkRow {
     this.#note(conflict && state === "pending" ? "The file changed here. Keep mine writes this over what stands there now." : "");
   }
 
-  /** Resolves to whether it was done. */
+  /** Shown at once, until the server says how the hunk is. Resolves to whether it was done. */
   async decide(action, mine = null) {
     if (action === "reject" && this.hunk.mine && mine === null) {
       this.#ask(true);
@@ -87,13 +89,21 @@ export class HunkRow {
     }
     this.isBusy = true;
     set(this.el, "aria-busy", true);
+    this.#guess(mine === "peel" ? null : GUESSED[action]);
     const problem = await this.actions.decide(this.hunk, action, mine);
     this.isBusy = false;
     set(this.el, "aria-busy", false);
     for (const each of [this.accept, this.reject, this.reopen]) each.disabled = false;
-    if (problem) this.#note(problem);
-    else this.choice.hidden = true;
+    if (problem) {
+      this.#guess(null);
+      this.#note(problem);
+    } else this.choice.hidden = true;
     return !problem;
+  }
+
+  #guess(state) {
+    this.guess = state;
+    this.update({ hunk: this.hunk, isUp: true, from: this.from });
   }
 
   /** Ask what goes of a hunk that has lines of the user's own; or do not ask any more. */
