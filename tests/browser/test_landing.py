@@ -40,7 +40,7 @@ def tab(page: Page, name: str) -> Locator:
 
 
 def changes(page: Page) -> Locator:
-    return page.get_by_role("region", name="Changes of this run")
+    return page.get_by_role("group", name="Changes of this run")
 
 
 def count(page: Page) -> Locator:
@@ -108,6 +108,9 @@ def test_what_a_run_in_the_terminal_proposed_is_listed_and_leads_to_its_conversa
     expect(changes(page)).to_contain_text("1 hunk to review in 1 file")
     expect(tab(page, "hum a tune")).to_contain_text("1 to review")
     assert flaws(page) == []
+    page.evaluate("location.hash = '#/checkpoints'")
+    page.locator(".timeline-head").click()
+    page.locator(".timeline-body").get_by_role("button", name="hum a tune").click()
     changes(page).get_by_role("button", name="Review").click()
     page.locator(".inline-hunk[aria-current]").get_by_role("button", name="Accept").click()
     page.get_by_role("button", name="Save", exact=True).click()

@@ -99,6 +99,7 @@ def test_a_decision_on_a_file_that_changed_meanwhile_says_so_and_can_be_made_aga
     for route in held:
         route.continue_()
     page.unroute("**/api/agent/file?*")
+    expect(region).to_contain_text("mine")  # as the file is now
     region.get_by_role("button", name="Accept", exact=True).first.click()
     expect(region).to_contain_text("accepted, not saved")
     assert ["409" in words for words in bench.complaints] == [True]  # the browser's own, of the answer
@@ -142,7 +143,7 @@ def test_a_run_says_what_it_changed_and_can_be_taken_back_and_that_too(workbench
     after = saved(bench)
     assert after != BEFORE
     region = unfolded(page)
-    expect(region.get_by_role("button", name=WORDS)).to_contain_text("Review job · 3 files")
+    expect(region.locator(".timeline-head", has_text=WORDS)).to_contain_text("Review job · 3 files")
     for text in ("# NOTES", "SECOND", "<b>2</b>", "# Guide"):
         expect(region.locator("ins", has_text=text)).to_be_visible()
     for wanted in (BEFORE, after):

@@ -18,6 +18,7 @@ test("a hunk comes from the tab of its conversation, from a review, or from a co
   assert.deepEqual(originOf(run({ session_id: "sess_1" }), tabs), { key: "r", name: "Review: add a flag", title: "add a flag", request: "r" });
   assert.deepEqual(originOf(run({ session_id: "gone" }), tabs), { key: "gone", name: "add a flag", title: "add a flag", session: "gone" });
   assert.equal(originOf(run({ session_id: "", title: "" }), tabs).name, "A conversation");
+  assert.deepEqual(originOf(run({ run_id: "rollback_1", title: "Undo of it" }), tabs), { key: "rollback_1", name: "Undo of it", title: "Undo of it", isUndo: true });
 });
 
 const entry = (id, kind, at) => ({ id, kind, at });

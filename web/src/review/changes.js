@@ -89,7 +89,7 @@ export class Changes {
 export class ChangesView {
   constructor(does) {
     this.does = does;
-    this.el = h("section", { class: "entry changes", "aria-label": "Changes of this run" });
+    this.el = h("div", { class: "entry changes", role: "group", "aria-label": "Changes of this run" });
   }
 
   update({ change }) {

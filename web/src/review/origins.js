@@ -4,11 +4,12 @@ import { fill, h } from "../dom.js";
 import { plain } from "../format.js";
 
 /**
- * What a run is called, and where it is: {key, name, title, tab | request | session}. `run` is a PendingRun, `tabs` are those
+ * What a run is called, and where it is: {key, name, title, tab | request | session | isUndo}. `run` is a PendingRun, `tabs` are those
  * that are open. `title` begins its prompt.
  */
 export function originOf({ run_id: id, session_id: session, title }, tabs) {
   const words = plain(title);
+  if (id.startsWith("rollback_")) return { key: id, name: words || "An undo", title: words, isUndo: true };
   const tab = tabs.find((each) => each.session === session);
   if (tab) return { key: tab.id, name: plain(tab.title), title: words, tab: tab.id };
   if (session.startsWith("sess_")) return { key: id, name: words ? `Review: ${words}` : "Review", title: words, request: id };
@@ -52,6 +53,9 @@ export class Origins {
     element.hidden = origins.length === 0;
     fill(element, "from ", ...origins.flatMap((origin, index) => [index > 0 && h("span", {}, " · "), this.#link(origin)]));
   }
+
+  /** A link to where a run was: {run_id, session_id, title}. */
+  link = (run) => this.#link(originOf(run, this.tabs()));
 
   #link(origin) {
     const { name, title } = origin;

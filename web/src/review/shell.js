@@ -174,10 +174,11 @@ export class Shell {
     this.sidebar.update();
   }
 
-  #goTo({ tab, session, request }) {
+  #goTo({ tab, session, request, isUndo }) {
     if (!WIDE.matches && this.sheet) this.toggle(this.sheet, false);
     if (tab) this.show(tab);
     else if (request) this.open(requestId(request));
+    else if (isUndo) this.open("checkpoints");
     else if (session) this.openSession(session);
   }
 

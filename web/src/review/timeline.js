@@ -32,8 +32,8 @@ function waitWords({ files }) {
 }
 
 export class Timeline {
-  constructor({ api, review, announce, compare, openFile }) {
-    Object.assign(this, { api, review, announce, compare, openFile });
+  constructor({ api, review, announce, compare, openFile, origins }) {
+    Object.assign(this, { api, review, announce, compare, openFile, origins });
     this.pages = new CheckpointPages({ api });
     this.changed = new Set(); // files whose reviews changed since the list was read
     this.rows = new Map(); // by checkpoint id: {key, el, aside}
@@ -145,7 +145,7 @@ export class Timeline {
     return { el, aside };
   }
 
-  #body({ checkpoint_id: id, files }) {
+  #body({ checkpoint_id: id, job_id: run, session_id: session, title, files }) {
     const list = h("div", {});
     const add = (from) => {
       list.append(...files.slice(from, from + LISTED).map(({ file_path: path }, index) => this.#file(id, path, from + index < OPEN)));
@@ -163,6 +163,7 @@ export class Timeline {
     add(0);
     const back = () => openRollback({ api: this.api, review: this.review, checkpoint: id, announce: this.announce }).then(() => this.#read());
     return [
+      !run.startsWith("rollback_") && h("p", { class: "origins" }, "from ", this.origins.link({ run_id: run, session_id: session, title })),
       files.length > 0 && h("div", { class: "row" }, h("button", { type: "button", onclick: back }, icon("again"), "Roll back…")),
       files.length === 0 && h("p", { class: "dim" }, "It changed no file."),
       list,
