@@ -57,7 +57,7 @@ def decide(page: Page) -> None:
     """One hunk is accepted, one rejected and looked at, and a line is written into the third."""
     page.get_by_role("button", name="Accept hunk 1").click()
     text = text_of(page, CLI)
-    text.get_by_text("would be imported").click()
+    text.locator(".cm-line", has_text="orders {what}").click()
     page.keyboard.press("End")
     page.keyboard.type("  # as the mail says it")
     expect(page.locator(".line-own")).to_have_count(1)
