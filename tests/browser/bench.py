@@ -102,6 +102,7 @@ class Workbench:
         if self.process is not None:
             self.process.kill()
             self.process.communicate()
+            self.process = None
 
     def close(self) -> None:
         for context in self._contexts:

@@ -182,20 +182,6 @@ def test_theirs_can_be_taken_where_the_disk_changed(workbench: Make) -> None:
     assert path.read_text() == outside
 
 
-def test_what_is_typed_without_a_connection_is_sent_when_it_is_back(workbench: Make) -> None:
-    bench, page, _, text = proposed(workbench)
-    bench.kill()
-    text.get_by_text("third").click()
-    page.keyboard.press("End")
-    page.keyboard.type(" and more")
-    expect(page.locator(".file-trouble")).to_contain_text("no connection")
-    expect(page.get_by_role("button", name="Accept hunk 1")).to_be_disabled()
-    bench.start()
-    expect(page.locator(".file-trouble")).to_be_hidden(timeout=30_000)
-    expect(summary(page)).to_contain_text("1 of yours", timeout=30_000)
-    assert content(page).endswith("third and more\n")
-
-
 def test_a_hunk_with_lines_of_the_users_own_asks_which_of_it_is_dropped(workbench: Make) -> None:
     _, page, _, text = proposed(workbench)
     text.get_by_text("SECOND", exact=True).click()

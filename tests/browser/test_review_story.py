@@ -65,6 +65,7 @@ SHOWN: Final = """() => {
     tabs: "[role=tab]", count: "header .count", summary: ".file-summary", hunks: ".inline-hunk",
     text: ".cm-line", runs: ".timeline-head", list: ".listed-file", job: ".job-state, .job .words",
     question: ".clarify .words", context: ".context-list", said: ".session-chat", files: ".file-name",
+    connection: ".instruction .row .dim",
   }).map(([name, selector]) => [name, all(selector)]));
 }"""
 """What a window tells of the review, but why something was not done in it."""

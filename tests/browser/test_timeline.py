@@ -10,6 +10,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.bench import NARROW, Workbench, flaws
 from tests.browser.proposing import NOTES, adding, ask, propose, proposing, replacing
+from tests.browser.test_editor import were_refused
 
 Make = Callable[..., Workbench]
 
@@ -82,9 +83,10 @@ def test_each_hunk_is_decided_with_the_keyboard_and_saved(workbench: Make) -> No
     }
     region.get_by_role("button", name="Reject").click()
     expect(region).to_contain_text("Nothing waits.")
+    were_refused(bench)  # if it was made before the window had heard of the save: then it was made anew
 
 
-def test_a_decision_on_a_file_that_changed_meanwhile_says_so_and_can_be_made_again(workbench: Make) -> None:
+def test_a_decision_on_a_hunk_that_changed_meanwhile_says_so_and_can_be_made_again(workbench: Make) -> None:
     bench, page, _ = begun(workbench)
     region = waiting(page)
     expect(region.get_by_role("button", name="Accept", exact=True)).to_have_count(4)
@@ -92,13 +94,17 @@ def test_a_decision_on_a_file_that_changed_meanwhile_says_so_and_can_be_made_aga
     held: list[Any] = []
     page.route("**/api/agent/file?*", lambda route: held.append(route))  # noqa: PLW0108 — it has to take attributes
     file = next(each for each in ask(page, "GET", "pending")["files"] if each["file_path"] == "app.py")
-    splice = {"start_line": 20, "delete_lines": 1, "new_text": "mine\n"}
-    ask(page, "POST", "edit", {"file_path": "app.py", "rev": file["rev"], "splices": [splice]})
-    region.get_by_role("button", name="Accept", exact=True).first.click()
-    expect(region).to_contain_text("The file changed just now.")
+    splices = [
+        {"start_line": 2, "delete_lines": 1, "new_text": "    return 'other'\n"},
+        {"start_line": 20, "delete_lines": 1, "new_text": "mine\n"},
+    ]
+    ask(page, "POST", "edit", {"file_path": "app.py", "rev": file["rev"], "splices": splices})
+    with page.expect_response("**/api/agent/decide"):
+        region.get_by_role("button", name="Accept", exact=True).first.click()
     for route in held:
         route.continue_()
     page.unroute("**/api/agent/file?*")
+    expect(region).to_contain_text("A hunk at line 2 was not decided: it is another one by now.")
     own = region.locator(".pending-hunk", has_text="mine")
     expect(own.get_by_role("button")).to_have_text(["Drop"])
     own.get_by_role("button", name="Drop").click()

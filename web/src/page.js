@@ -116,9 +116,10 @@ export class Page {
   #link(link) {
     this.store.dispatch({ type: "page/link", link });
     if (link === "denied") showDenied();
+    if (link === "lost") this.shell.disconnected();
     if (link !== "open") return;
     for (const id of this.recent) this.#watch(id);
-    this.shell.connected();
+    this.shell.connected(this.store.get().hello.project);
     if (!this.hasBegun) this.actions.sayUnacknowledged();
     this.hasBegun = true;
     this.#route();

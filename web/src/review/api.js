@@ -2,6 +2,10 @@
 
 const TRIES = 5;
 const FIRST_WAIT = 300; // ms before a request is made again whose answer was lost
+const SLOW = 4_000; // ms without an answer, after which there is none at the moment
+const GIVEN_UP = 20_000; // ms after which it is asked again
+const AGAIN = 1_000; // ms between looks whether there is a connection
+const QUICK = { isQuick: true }; // a request of which a server that works makes no work
 
 /** A request that was not done: `code` is the server's, or "connection"; `status` is 0 then. */
 export class ApiError extends Error {
@@ -17,7 +21,16 @@ export class ReviewApi {
   constructor({ onLink = () => {} } = {}) {
     this.onLink = onLink;
     this.isUp = true;
+    this.sleepers = new Set();
   }
+
+  /** Ask at once what waits to be asked again: there is reason to believe that the server answers. */
+  wake() {
+    for (const wake of this.sleepers) wake();
+  }
+
+  /** Resolves when it is time to try again what could not reach the server. */
+  untilUp = () => this.#sleep(AGAIN);
 
   limits = () => this.#get("limits");
   sessions = () => this.#get("sessions").then(({ sessions }) => sessions);
@@ -39,16 +52,20 @@ export class ReviewApi {
 
   /** {files, runs}: the files that wait, and the runs that their hunks are of. */
   pending = () => this.#get("pending");
-  file = (path) => this.#get("file", { file_path: path });
+  /** A file as it is, or as it was at a revision. */
+  file = (path, rev = null) => this.#get("file", { file_path: path, ...(rev !== null && { rev }) }, QUICK);
   /** A file's bytes as an ArrayBuffer; `of` is "buffer" or "base", which is the disk. */
   content = (path, of) => this.#get("content", { file_path: path, of }, { as: "arrayBuffer" });
   changeLog = (path) => this.#get("change_log", { file_path: path });
   // What is made for a revision is done once: a second time the revision is another one, and it is refused.
-  edit = (path, rev, splices) => this.#post("edit", { file_path: path, rev, splices });
-  decide = (path, rev, action, { hunk = "", mine = null } = {}) =>
-    this.#post("decide", { file_path: path, rev, action, hunk_id: hunk, ...(mine && { mine }) });
-  undo = (path, rev) => this.#post("undo", { file_path: path, rev });
-  redo = (path, rev) => this.#post("redo", { file_path: path, rev });
+  edit = (path, rev, splices) => this.#post("edit", { file_path: path, rev, splices }, QUICK);
+  decide = (path, rev, action, { hunks, mine = null }) =>
+    this.#post("decide", { file_path: path, rev, action, hunk_ids: hunks, ...(mine && { mine }) }, QUICK);
+  /** All that is undecided in files of the list of what waits: "accept" or "reject". */
+  decideAll = (action, files) =>
+    this.#post("decide_all", { action, files: files.map(({ file_path, hunk_ids }) => ({ file_path, hunk_ids })) }).then(({ files: done }) => done);
+  undo = (path, rev) => this.#post("undo", { file_path: path, rev }, QUICK);
+  redo = (path, rev) => this.#post("redo", { file_path: path, rev }, QUICK);
   /** `files`: [{path, rev}]. */
   save = (files) => this.#post("save", { files: files.map(({ path, rev }) => ({ file_path: path, rev })) });
 
@@ -72,10 +89,11 @@ export class ReviewApi {
     return this.#ask(`/api/agent/${path}`, init, how);
   }
 
-  async #ask(url, init, { again = true, signal, as = "json" } = {}) {
+  async #ask(url, init, { again = true, isQuick = false, signal, as = "json" } = {}) {
     for (let left = again ? TRIES : 1, wait = FIRST_WAIT; ; left -= 1, wait *= 2) {
+      const slow = isQuick ? setTimeout(() => this.#link(false), SLOW) : null;
       try {
-        const answer = await fetch(url, { ...init, signal });
+        const answer = await fetch(url, { ...init, signal: isQuick ? AbortSignal.timeout(GIVEN_UP) : signal });
         const body = await answer[answer.ok ? as : "json"]().catch((error) => {
           if (answer.ok) throw error; // it was cut off
           return {};
@@ -87,14 +105,30 @@ export class ReviewApi {
         if (error instanceof ApiError || signal?.aborted) throw error;
         this.#link(false);
         if (left <= 1) throw new ApiError(0, "connection", "There is no connection to Newel at the moment.");
-        await new Promise((resolve) => setTimeout(resolve, wait));
+        await this.#sleep(wait);
+      } finally {
+        clearTimeout(slow);
       }
     }
+  }
+
+  /** Some time, or less if the server is known to answer again. */
+  #sleep(time) {
+    return new Promise((resolve) => {
+      const wake = () => {
+        clearTimeout(timer);
+        this.sleepers.delete(wake);
+        resolve();
+      };
+      const timer = setTimeout(wake, time);
+      this.sleepers.add(wake);
+    });
   }
 
   #link(isUp) {
     if (isUp === this.isUp) return;
     this.isUp = isUp;
+    if (isUp) this.wake();
     this.onLink(isUp);
   }
 }

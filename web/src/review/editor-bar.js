@@ -3,8 +3,11 @@
 import { fill, h, icon, iconButton, say, set } from "../dom.js";
 import { plain, plural } from "../format.js";
 
+const KEPT = "What you type and decide waits here, over a reload too, and is sent when it is back.";
+const UNKEPT = "What you type and decide waits here, but your browser does not keep it: leave this page open.";
+
 /** "3 hunks to decide · 1 accepted, not saved"; what a file without hunks is, too. */
-export function summaryOf({ tally, isTyped, isAbsent, hasHunks }) {
+export function summaryOf({ tally, isTyped, isAbsent, hasHunks, isUp }) {
   const parts = [
     isAbsent && (hasHunks ? "The file is removed here" : "There is no such file"),
     tally.undecided > 0 && `${plural(tally.undecided, "hunk")} to decide`,
@@ -12,7 +15,7 @@ export function summaryOf({ tally, isTyped, isAbsent, hasHunks }) {
     tally.accepted > 0 && `${tally.accepted} accepted, not saved`,
     tally.mine > 0 && `${tally.mine} of yours, not saved`,
     tally.rejected > 0 && `${tally.rejected} rejected`,
-    isTyped && "sending…",
+    isTyped && (isUp ? "sending…" : "typed, not sent"),
   ].filter(Boolean);
   return parts.join(" · ") || "Saved, nothing to decide";
 }
@@ -41,21 +44,20 @@ export class EditorBar {
   }
 
   /**
-   * `state`: {tally, isTyped, isAbsent, hasHunks, isUp, isBusy, progress, typedError, problem, hasJob, isGone}.
+   * `state`: {tally, isTyped, isAbsent, hasHunks, isUp, isKept, typedError, problem, hasJob, isGone}.
    */
   update(state) {
-    const { tally, isUp, isBusy, progress } = state;
-    say(this.summary, progress || summaryOf(state));
-    const isFrozen = !isUp || isBusy;
-    set(this.acceptAll, "disabled", isFrozen || tally.undecided === tally.conflicts);
-    set(this.rejectAll, "disabled", isFrozen || tally.undecided === 0);
+    const { tally, isUp } = state;
+    say(this.summary, summaryOf(state));
+    set(this.acceptAll, "disabled", tally.undecided === tally.conflicts);
+    set(this.rejectAll, "disabled", tally.undecided === 0);
     set(this.previous, "disabled", !state.hasHunks);
     set(this.next, "disabled", !state.hasHunks);
-    set(this.save, "disabled", isBusy || (tally.toSave === 0 && !state.isTyped));
-    this.#trouble(state, isFrozen);
+    set(this.save, "disabled", tally.toSave === 0 && !state.isTyped);
+    this.#trouble(state);
   }
 
-  #trouble(state, isFrozen) {
+  #trouble(state) {
     const { isUp, typedError, tally, hasJob } = state;
     const words = this.#words(state);
     this.trouble.hidden = !words;
@@ -64,11 +66,10 @@ export class EditorBar {
     this.keep.hidden = this.take.hidden = !isConflict;
     this.rerun.hidden = !isConflict || !hasJob;
     this.resend.hidden = !isUp || !typedError;
-    for (const button of [this.keep, this.take, this.rerun, this.resend]) set(button, "disabled", isFrozen);
   }
 
-  #words({ isUp, typedError, problem, tally, isGone }) {
-    if (!isUp) return "There is no connection to Newel. What you type is kept here and sent when it is back; decisions wait.";
+  #words({ isUp, isKept, typedError, problem, tally, isGone }) {
+    if (!isUp) return `There is no connection to Newel. ${isKept ? KEPT : UNKEPT}`;
     if (typedError) return `What you typed was not taken: ${plain(typedError.message)}`;
     if (tally.conflicts > 0 && isGone) return `${plain(this.path)} is not on the disk any more.`;
     if (tally.conflicts > 0) {

@@ -1,33 +1,74 @@
 // What a person does about the hunks of a file. Decisions are shown before the server has answered, and as it says afterwards.
 
 import { tally } from "./hunks-patch.js";
+import { choiceOf, isOpen } from "./waiting.js";
 
-const GUESSED = { accept: () => "accepted", reopen: (hunk) => (hunk.state === "accepted" ? "pending" : null) };
+const STATES = { accepted: "accepted", rejected: "rejected", pending: "pending" };
+const SAID = { accept: "Accepted", reject: "Rejected", reopen: "To be decided again" };
 
 export class Deciding {
-  /** `sync` is the file's EditorSync; `changed()` draws the hunks anew. */
-  constructor({ path, api, review, sync, announce, changed }) {
-    Object.assign(this, { path, api, review, sync, announce, changed });
-    this.guessed = new Map(); // by hunk id: its state as it will be, or null for one that is under way
+  /** `sync` is the file's EditorSync, `waiting` the page's Waiting; `changed()` draws the hunks anew. */
+  constructor({ path, api, review, sync, waiting, announce, changed }) {
+    Object.assign(this, { path, api, review, sync, waiting, announce, changed });
     this.asking = null; // the id of the hunk that asks what of it is to be dropped
-    this.problem = ""; // why the last thing was not done
-    this.progress = ""; // of something long
+    this.refused = { words: "", rev: 0 }; // why the last thing was not done, and of which revision that is so
     this.job = null; // the job that can be run again
   }
 
-  /** The hunks as they are shown. */
+  /** The decisions on their way, by hunk. */
+  get #waiting() {
+    return this.review.get().waiting[this.path];
+  }
+
+  /** Why the last thing was not done, or one of those that waited. */
+  get problem() {
+    const { words, rev } = this.refused;
+    return (rev === this.sync.known.view.rev && words) || (this.review.get().dropped.findLast((each) => each.path === this.path)?.words ?? "");
+  }
+
+  /** The hunks as they are shown: as they will be, as far as the text is the same. */
   get hunks() {
     const { hunks } = this.sync.known.view;
-    if (this.guessed.size === 0) return hunks;
-    return hunks.map((hunk) => (this.guessed.get(hunk.hunk_id) ? { ...hunk, state: this.guessed.get(hunk.hunk_id) } : hunk));
+    const waiting = this.#waiting;
+    if (!waiting) return hunks;
+    return hunks.map((hunk) => {
+      const decision = waiting.get(hunk.hunk_id);
+      const isSame = isOpen(decision) && hunk.state !== "rejected" && (decision.choice === "accepted" || decision.choice === "pending");
+      return isSame ? { ...hunk, state: decision.choice } : hunk;
+    });
   }
 
-  isBusy = (hunk) => this.guessed.get(hunk.hunk_id) === null;
+  /** What a hunk is to be that is not decided yet: "accepted", "rejected", "pending", "peeled"; null for none. */
+  wanted(hunk) {
+    const decision = this.#waiting?.get(hunk.hunk_id);
+    return isOpen(decision) ? decision.choice : null;
+  }
 
-  ask(hunk) {
+  /** How a hunk is shown; see hunks-bar.js. */
+  shown(hunk, index, total) {
+    const wanted = this.wanted(hunk);
+    const { isUp } = this.review.get();
+    const isBusy = isUp && wanted !== null && wanted !== hunk.state;
+    return { hunk, number: index + 1, total, isBusy, waits: isUp ? null : wanted, isAsking: this.asking === hunk.hunk_id };
+  }
+
+  /** How many hunks stand where, once all is decided that is on its way. */
+  get tally() {
+    return tally(this.hunks.map((hunk) => ({ ...hunk, state: STATES[this.wanted(hunk)] ?? hunk.state })));
+  }
+
+  /** The next hunk to be decided after one, from the beginning again; undefined for none. */
+  nextAfter(hunk) {
+    const { hunks } = this;
+    const at = hunks.findIndex((each) => each.hunk_id === hunk.hunk_id);
+    const isNext = (each) => each.state === "pending" && each.origin !== "user" && !this.wanted(each);
+    return [...hunks.slice(at + 1), ...hunks.slice(0, Math.max(at, 0))].find(isNext);
+  }
+
+  ask = (hunk) => {
     this.asking = hunk?.hunk_id ?? null;
     this.changed();
-  }
+  };
 
   /** Resolves to whether it was done; false also for a hunk that asks what of it is to go. */
   async decide(hunk, action, mine = null) {
@@ -35,81 +76,61 @@ export class Deciding {
       if (hunk.origin !== "user" && !hunk.conflict) return this.ask(hunk), false;
       mine = "base";
     }
-    const id = hunk.hunk_id;
-    if (this.guessed.has(id)) return false;
-    this.guessed.set(id, GUESSED[action]?.(hunk) ?? null);
     this.asking = null;
-    this.changed();
-    const done = await this.#try(() => this.#decide(hunk, action, mine));
-    this.guessed.delete(id);
-    this.changed();
-    if (done) this.announce(`${{ accept: "Accepted", reject: "Rejected", reopen: "To be decided again" }[action]}. ${this.#left()}`);
+    const done = await this.#choose([hunk], choiceOf(action, mine), { base: mine === "base" });
+    if (done) this.announce(`${SAID[action]}. ${this.#left()}`);
     return done;
   }
 
-  async #decide(hunk, action, mine) {
-    const same = () => this.sync.known.view.hunks.find((each) => each.hunk_id === hunk.hunk_id && each.patch === hunk.patch);
-    const wanted = { accept: "accepted", reject: "rejected", reopen: "pending" }[action];
-    const done = await this.sync.do(
-      (rev) => this.#taken(this.api.decide(this.path, rev, action, { hunk: hunk.hunk_id, mine })),
-      () => Boolean(same()) && same().state !== wanted,
-    );
-    if (done || same()?.state === wanted) return;
-    throw new Error("The hunk is another one by now. Look at it again, then decide.");
-  }
+  takeBack = (hunk) => {
+    this.waiting.takeBack(this.path, hunk.hunk_id);
+    this.announce(`Taken back. ${this.#left()}`);
+  };
 
   async acceptAll() {
-    const ids = this.hunks.filter((hunk) => hunk.state === "pending" && !hunk.conflict).map((hunk) => hunk.hunk_id);
-    for (const id of ids) this.guessed.set(id, "accepted");
-    this.changed();
-    const act = (rev) => this.#taken(this.api.decide(this.path, rev, "accept_all_file"));
-    const done = await this.#try(async () => {
-      if (!(await this.sync.do(act, () => false))) throw new Error("The file has other hunks by now. Look at them, then accept.");
-    });
-    for (const id of ids) this.guessed.delete(id);
-    this.changed();
-    if (done) this.announce(`All accepted. ${this.#left()}`);
+    const hunks = this.hunks.filter((hunk) => hunk.state === "pending" && !hunk.conflict);
+    if (await this.#choose(hunks, "accepted")) this.announce(`All accepted. ${this.#left()}`);
   }
 
   /** All that is not decided, but what the user wrote: that is asked hunk by hunk. */
   async rejectAll() {
     const hunks = this.hunks.filter((hunk) => hunk.state === "pending" && !hunk.mine);
     const kept = this.hunks.filter((hunk) => hunk.state === "pending" && hunk.mine && hunk.origin !== "user").length;
-    const isDone = await this.#each(hunks, "reject", "Rejecting");
-    if (!isDone) return;
-    this.problem = kept > 0 ? "Hunks with lines of your own were left: reject them one by one." : "";
-    this.changed();
-    this.announce(`All rejected. ${this.problem} ${this.#left()}`);
+    if (!(await this.#choose(hunks, "rejected"))) return;
+    const words = kept > 0 ? "Hunks with lines of your own were left: reject them one by one." : "";
+    this.#refuse(words);
+    this.announce(`All rejected. ${words} ${this.#left()}`);
   }
 
   async keepMine() {
-    if (await this.#each(this.#conflicts(), "accept", "Keeping")) await this.save();
+    if (await this.#choose(this.#conflicts(), "accepted")) await this.save();
   }
 
   async takeTheirs() {
-    const done = await this.#each(this.#conflicts(), "reject", "Rejecting");
+    const done = await this.#choose(this.#conflicts(), "rejected", { base: true });
     if (done) this.announce(`The file is as it is on disk there. ${this.#left()}`);
   }
 
   #conflicts = () => this.hunks.filter((hunk) => hunk.conflict && hunk.state !== "rejected");
 
-  async #each(hunks, action, words) {
-    const done = await this.#try(async () => {
-      for (const [index, hunk] of hunks.entries()) {
-        this.progress = hunks.length > 1 ? `${words} ${index + 1} of ${hunks.length}…` : "";
-        this.changed();
-        if (hunk.state !== "accepted" || action !== "accept") await this.#decide(hunk, action, hunk.mine ? "base" : null);
-      }
-    });
-    this.progress = "";
+  async #choose(hunks, choice, { base = false } = {}) {
+    this.#refuse("");
+    const { isDone, problem } = await this.waiting.choose(this.path, hunks, choice, { base, isTyped: (hunk) => this.sync.touches(hunk) });
+    this.#refuse(problem);
+    if (problem) this.announce(problem);
+    return isDone;
+  }
+
+  #refuse(words) {
+    this.refused = { words, rev: this.sync.known.view.rev };
     this.changed();
-    return done;
   }
 
   /** Take the latest change of the file back ("undo"), or make it again ("redo"). Resolves to whether one was. */
   async step(kind) {
     const act = (rev) => this.#taken(this.api[kind](this.path, rev));
     try {
+      await this.waiting.settled(this.path);
       const done = await this.sync.do(act, () => false);
       this.announce(done ? `${kind === "undo" ? "Undone" : "Done again"}. ${this.#left()}` : "The file changed elsewhere just now.");
       return done;
@@ -125,8 +146,9 @@ export class Deciding {
         await this.api.save([{ path: this.path, rev }]);
         return this.#taken(this.api.file(this.path));
       };
+      await this.waiting.settled(this.path);
       const isSaved = await this.sync.do(act, () => false);
-      if (!isSaved && tally(this.sync.known.view.hunks).toSave > 0) {
+      if (!isSaved && this.tally.toSave > 0) {
         throw new Error("The file was changed in another window just now. Look at it, then save again.");
       }
     });
@@ -161,21 +183,20 @@ export class Deciding {
 
   /** Resolves to whether it succeeded; why not stands in `problem`. */
   async #try(act) {
-    this.problem = "";
+    this.#refuse("");
     try {
       await act();
       return true;
     } catch (error) {
-      this.problem = error.message;
       await this.sync.refresh();
-      this.changed();
+      this.#refuse(error.message);
       this.announce(error.message);
       return false;
     }
   }
 
   #left() {
-    const { undecided, toSave } = tally(this.hunks);
+    const { undecided, toSave } = this.tally;
     return `${undecided} to decide, ${toSave} to save.`;
   }
 }

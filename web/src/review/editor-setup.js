@@ -65,3 +65,10 @@ export function createEditor({ path, text, marks, keys, onUpdate, onStep }) {
   ];
   return new EditorView({ state: EditorState.create({ doc: text, extensions }) });
 }
+
+/** The lines of which something is selected: {startLine, endLine, text}; null for none. */
+export function selectedLines({ selection: { main }, doc }) {
+  if (main.empty) return null;
+  const [from, to] = [doc.lineAt(main.from), doc.lineAt(main.to)];
+  return { startLine: from.number, endLine: to.number, text: doc.sliceString(from.from, to.to) };
+}

@@ -15,9 +15,6 @@ const PAUSE = 300; // ms without a key, after which what was typed is sent
 const LATEST = 2_000; // ms after which it is sent in any case
 const MOST = 1_000; // splices of one request
 const TRIES = 5; // with a newer revision each time
-const AGAIN = 1_000; // ms until what could not reach the server is tried again
-
-const wait = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 export class EditorSync {
   /**
@@ -41,6 +38,20 @@ export class EditorSync {
   /** From the text that is known to that of the editor. */
   get local() {
     return this.inFlight ? this.inFlight.compose(this.unsent) : this.unsent;
+  }
+
+  /** Whether something that is not sent yet was typed in a hunk. */
+  touches({ start_line: start, end_line: end }) {
+    const { text } = this.known;
+    if (start > text.lines) return Boolean(this.local.touchesRange(text.length));
+    return Boolean(this.local.touchesRange(text.line(start).from, text.line(Math.min(Math.max(start, end), text.lines)).to));
+  }
+
+  /** What was typed and kept when the page ended, a change of the text that is known: it goes before all else. */
+  restore(changes) {
+    this.unsent = changes;
+    this.onChange();
+    this.send();
   }
 
   typed(changes) {
@@ -120,7 +131,7 @@ export class EditorSync {
         if (error.code !== "connection" || this.isOver) throw error;
         this.isWaiting = true;
         this.onChange();
-        await wait(AGAIN);
+        await this.api.untilUp();
       } finally {
         this.isWaiting = false;
       }
@@ -190,13 +201,12 @@ export class EditorSync {
 
   /** The server had the text `from`, on which `unsent` stands, and has another now. */
   #rebase(from, view) {
-    if (this.isOver) return;
     const next = { view: withSame(view, this.known.view), ...fileOf(view.content ?? "", from) };
     const theirs = next.text === from ? ChangeSet.empty(from.length) : changesBetween(from, next.text);
     const here = theirs.map(this.unsent);
     this.unsent = this.unsent.map(theirs, true);
     this.known = next;
-    this.onText(here);
+    if (!this.isOver) this.onText(here);
     this.onChange();
   }
 }

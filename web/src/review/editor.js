@@ -7,13 +7,13 @@ import { Annotation } from "@codemirror/state";
 import { EditorView } from "@codemirror/view";
 import { fill, h } from "../dom.js";
 import { plain } from "../format.js";
+import { beginning, keptSync, lostText } from "./editor-kept.js";
 import { EditorBar } from "./editor-bar.js";
 import { Deciding } from "./editor-deciding.js";
 import { editorKeys, pageKey } from "./editor-keys.js";
-import { createEditor } from "./editor-setup.js";
-import { EditorSync } from "./editor-sync.js";
+import { createEditor, selectedLines } from "./editor-setup.js";
 import { HunkMarks, hunkField, placeIn } from "./hunks.js";
-import { placeOf, stateOf, tally } from "./hunks-patch.js";
+import { placeOf, stateOf } from "./hunks-patch.js";
 import { WholeFile } from "./whole.js";
 
 const fromElsewhere = Annotation.define();
@@ -21,8 +21,8 @@ const NO_TEXT = { directory: "is a folder", special: "is no regular file" };
 
 export class FileEditor {
   /** A view of the page: {el, load(), shown(), hidden(), focus(), destroy()}; `announce(text)` speaks to a screen reader. */
-  constructor({ path, review, api, announce }) {
-    Object.assign(this, { path, review, api, announce });
+  constructor({ path, review, api, waiting, unsent, announce }) {
+    Object.assign(this, { path, review, api, waiting, unsent, announce });
     this.el = h("section", { class: "panel file-editor", tabindex: "-1", "aria-label": plain(path) });
     this.readers = new Set();
     this.opened = new Set(); // ids of the hunks whose text is unfolded
@@ -36,12 +36,20 @@ export class FileEditor {
 
   // -- a view of the page ---------------------------------------------------------------------------
 
-  async load() {
+  load() {
+    this.loading ??= this.#load().finally(() => (this.loading = null));
+    return this.loading;
+  }
+
+  async #load() {
+    if (this.sync || this.whole) return;
     this.#say("Loading…");
     this.release ??= this.review.hold(this.path);
     try {
-      const view = await this.#taken(this.api.file(this.path));
-      if (!this.isOver) this.#open(view);
+      const begun = await beginning(this);
+      if (this.isOver) return;
+      this.lost = begun.lost && lostText(begun.lost, { ...this, gone: () => this.lost.remove() });
+      this.#open(begun);
     } catch (error) {
       this.#say(error.message, h("button", { type: "button", onclick: () => this.load() }, "Try again"));
     }
@@ -73,15 +81,12 @@ export class FileEditor {
   /** Whether something is typed and not sent, or decided and not saved; null while that is not known. */
   get isDirty() {
     if (this.whole) return this.whole.isDirty;
-    return this.sync && (this.sync.isTyped || tally(this.deciding.hunks).unsaved > 0);
+    return this.sync && (this.sync.isTyped || this.deciding.tally.unsaved > 0);
   }
 
   /** The lines of which something is selected: {startLine, endLine, text}; null for none. */
   get selection() {
-    const { state } = this.view ?? {};
-    if (!state || state.selection.main.empty) return null;
-    const [from, to] = [state.doc.lineAt(state.selection.main.from), state.doc.lineAt(state.selection.main.to)];
-    return { startLine: from.number, endLine: to.number, text: state.sliceDoc(from.from, to.to) };
+    return this.view ? selectedLines(this.view.state) : null;
   }
 
   /** Call a function whenever something is another that a tab shows. */
@@ -111,7 +116,7 @@ export class FileEditor {
 
   /** The next hunk, or with -1 the one before; those that are rejected are passed over. */
   move(by) {
-    const hunks = this.deciding?.hunks.filter((hunk) => hunk.state !== "rejected") ?? [];
+    const hunks = this.deciding?.hunks.filter((hunk) => (this.deciding.wanted(hunk) ?? hunk.state) !== "rejected") ?? [];
     if (hunks.length === 0) return;
     const at = hunks.findIndex((hunk) => hunk.hunk_id === this.current);
     const first = by > 0 ? 0 : hunks.length - 1;
@@ -123,12 +128,12 @@ export class FileEditor {
     if (this.whole) return this.whole.decide(action);
     const hunk = this.deciding?.hunks.find((each) => each.hunk_id === this.current);
     if (!hunk) this.move(1);
-    else if (hunk.state === "pending" && this.review.get().isUp) await this.decide(hunk, action);
+    else if (hunk.state === "pending" && !this.deciding.wanted(hunk)) await this.decide(hunk, action);
   }
 
   async decide(hunk, action, mine) {
     const hadFocus = this.el.contains(document.activeElement) && !this.view.hasFocus;
-    const next = this.#nextAfter(hunk);
+    const next = this.deciding.nextAfter(hunk);
     const done = this.deciding.decide(hunk, action, mine);
     if (hadFocus) this.el.focus({ preventScroll: true });
     if (this.deciding.asking === hunk.hunk_id) this.#focusHunk(hunk);
@@ -144,16 +149,16 @@ export class FileEditor {
 
   // -- within -----------------------------------------------------------------------------------------
 
-  /** What an answer says the file is now, known to the whole page. */
-  #taken = (answer) => this.review.take(this.path, answer);
-
   #say(words, ...more) {
-    fill(this.el, h("div", { class: "file-empty" }, h("p", { class: "dim" }, plain(words)), ...more));
+    fill(this.el, this.lost, h("div", { class: "file-empty" }, h("p", { class: "dim" }, plain(words)), ...more));
   }
 
-  #open(view) {
+  #open({ view, changes }) {
     this.end ??= this.review.subscribe((state) => this.#heard(state));
     this.#show(view);
+    if (!changes) return;
+    this.view.dispatch({ changes, annotations: fromElsewhere.of(true) });
+    this.sync.restore(changes);
   }
 
   /** A file whose text can be edited, or words on what it is instead. */
@@ -175,18 +180,15 @@ export class FileEditor {
   #edit(view) {
     this.whole?.destroy();
     this.whole = null;
-    const { file, edit } = this.api;
-    this.sync = new EditorSync({
-      path: this.path, view, api: { file: (path) => this.#taken(file(path)), edit: (...words) => this.#taken(edit(...words)) },
-      onText: (changes) => this.#takeText(changes),
-      onChange: () => this.#state(),
-      onTyped: (error) => (this.typedError = error),
-    });
-    this.deciding = new Deciding({
-      path: this.path, api: this.api, review: this.review, sync: this.sync, announce: this.announce, changed: () => this.#draw(),
-    });
+    const onTyped = (error) => (this.typedError = error);
+    const sync = keptSync({ ...this, view, onText: (changes) => this.#takeText(changes), onChange: () => this.#state(), onTyped });
+    this.sync = sync;
+    this.deciding = new Deciding({ ...this, changed: () => this.#draw() });
+    this.detach = this.waiting.attach(this.path, (act) => sync.do(() => act(sync.known.view)));
     const on = this.deciding;
-    this.marks = new HunkMarks({ decide: (...words) => this.decide(...words), fold: (hunk) => this.fold(hunk), ask: (hunk) => on.ask(hunk) });
+    this.marks = new HunkMarks({
+      decide: (...words) => this.decide(...words), fold: (hunk) => this.fold(hunk), ask: on.ask, takeBack: on.takeBack,
+    });
     this.bar = new EditorBar({
       path: this.path,
       does: {
@@ -200,23 +202,24 @@ export class FileEditor {
       marks: this.marks.begin(this.sync.known.text, this.#shown()),
       onUpdate: (update) => this.#updated(update), onStep: (kind) => this.step(kind),
     });
-    fill(this.el, this.bar.el, this.view.dom);
+    fill(this.el, this.lost, this.bar.el, this.view.dom);
     this.#state();
     if (this.wanted) this.reveal(this.wanted);
   }
 
   #stopEditing() {
+    this.detach?.();
     this.sync?.end();
     this.view?.destroy();
     this.sync = this.deciding = this.bar = this.view = null;
   }
 
-  #heard({ files, isUp }) {
+  #heard({ files, isUp, waiting }) {
     const view = files[this.path];
     if (view) this.#show(view);
     if (!this.sync) return;
     if (view) this.sync.heard(view);
-    if (isUp !== this.isUp) this.#draw();
+    if (isUp !== this.isUp || waiting[this.path] !== this.waits) this.#draw();
     else this.#state();
     if (this.wanted) this.reveal(this.wanted);
   }
@@ -255,30 +258,26 @@ export class FileEditor {
   }
 
   #shown() {
-    this.isUp = this.review.get().isUp;
-    const { hunks, asking, isBusy } = this.deciding;
+    const { deciding } = this;
+    const { isUp, waiting } = this.review.get();
+    [this.isUp, this.waits] = [isUp, waiting[this.path]];
+    const { hunks } = deciding;
     return hunks.map((hunk, index) => ({
-      hunk, number: index + 1, total: hunks.length, isOpen: this.opened.has(hunk.hunk_id), isBusy: isBusy(hunk),
-      isFrozen: !this.isUp, isAsking: asking === hunk.hunk_id, isCurrent: this.current === hunk.hunk_id,
+      ...deciding.shown(hunk, index, hunks.length), isOpen: this.opened.has(hunk.hunk_id), isCurrent: this.current === hunk.hunk_id,
     }));
   }
 
   #state() {
     if (!this.bar) return;
-    const { hunks, problem, progress, job } = this.deciding;
+    const { hunks, problem, job } = this.deciding;
+    const { isUp } = this.review.get();
     this.bar.update({
-      tally: tally(hunks), isTyped: this.sync.isTyped, isAbsent: this.sync.known.view.content === null && !this.sync.isTyped,
-      hasHunks: hunks.some((hunk) => hunk.state !== "rejected"), isUp: this.review.get().isUp && !this.sync.isWaiting, isBusy: Boolean(progress), progress,
+      tally: this.deciding.tally, isTyped: this.sync.isTyped, isAbsent: this.sync.known.view.content === null && !this.sync.isTyped,
+      hasHunks: hunks.some((hunk) => hunk.state !== "rejected"), isUp: isUp && !this.sync.isWaiting, isKept: this.unsent.isKept,
       typedError: this.typedError, problem, hasJob: Boolean(job?.id), isGone: this.sync.known.view.base_file_hash === "none",
     });
     this.deciding.findJob();
     for (const reader of this.readers) reader();
-  }
-
-  #nextAfter(hunk) {
-    const { hunks } = this.deciding;
-    const at = hunks.findIndex((each) => each.hunk_id === hunk.hunk_id);
-    return [...hunks.slice(at + 1), ...hunks.slice(0, Math.max(at, 0))].find((each) => each.state === "pending" && each.origin !== "user");
   }
 
   #goTo(hunk, { isQuiet = false } = {}) {

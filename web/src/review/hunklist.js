@@ -3,18 +3,19 @@
 import { confirm } from "../dialog.js";
 import { fill, h, icon, say, set } from "../dom.js";
 import { plain, plural } from "../format.js";
-import { Decisions } from "./sidebardecide.js";
 import { FileRow } from "./sidebarfile.js";
 import { placeWords } from "./sidebarhunk.js";
 import { counts } from "./state.js";
+import { choiceOf } from "./waiting.js";
+import { WaitingCard } from "./waitingcard.js";
 
 const FEW = 40; // hunks of a project that are unfolded by themselves
 const AT_ONCE = 100; // files that are laid out, until more are asked for
 
 export class HunkList {
-  constructor({ api, review, openFile, origins, announce }) {
-    Object.assign(this, { api, review, openFile, origins, announce });
-    this.decisions = new Decisions({ api, review });
+  constructor({ api, review, waiting, openFile, origins, announce }) {
+    Object.assign(this, { api, review, waiting, openFile, origins, announce });
+    this.card = new WaitingCard({ waiting });
     this.rows = new Map(); // by path
     this.folds = new Map(); // path → whether the user unfolded or folded it
     this.shown = AT_ONCE;
@@ -32,12 +33,13 @@ export class HunkList {
     }, { class: "quiet", hidden: true });
     this.el = h("section", { class: "to-review", "aria-label": "To review" },
       h("div", { class: "section-head" }, this.title, h("span", { class: "row" }, this.accept, this.reject)),
-      this.save, this.problem, this.note, this.list, this.more);
+      this.card.el, this.save, this.problem, this.note, this.list, this.more);
   }
 
   /** `state` as in state.js. */
   update(state) {
-    const { pending, files, problem, isUp } = state;
+    const { pending, files, problem, isUp, waiting } = state;
+    this.card.update(state);
     this.files = pending ?? [];
     const { hunks, files: count, conflicts } = counts(pending);
     const toSave = this.files.filter((file) => file.accepted > 0);
@@ -52,12 +54,12 @@ export class HunkList {
     const empty = pending === null ? "" : "Nothing waits for a decision.";
     say(this.note, problem || (count === 0 ? empty : ""));
     set(this.note, "class", problem ? "bad-text" : "dim");
-    this.#rows(this.files.slice(0, this.shown), files, { isUp, isBusy: this.isBusy, unfold: hunks <= FEW });
+    this.#rows(this.files.slice(0, this.shown), files, waiting, { isUp, isBusy: this.isBusy, unfold: hunks <= FEW });
     this.more.hidden = count <= this.shown;
     say(this.more, `Show more of ${plural(count, "file")}`);
   }
 
-  #rows(shown, views, { isUp, isBusy, unfold }) {
+  #rows(shown, views, waiting, { isUp, isBusy, unfold }) {
     const wanted = new Set(shown.map((file) => file.file_path));
     const hadFocus = this.list.contains(document.activeElement);
     for (const [path, row] of this.rows) {
@@ -73,7 +75,7 @@ export class HunkList {
         this.rows.set(path, row);
         row.fold(this.folds.get(path) ?? unfold);
       }
-      row.update({ file, view: views[path], isUp, isBusy });
+      row.update({ file, view: views[path], waiting: waiting[path], isUp, isBusy });
       if (this.list.children[index] !== row.el) this.list.insertBefore(row.el, this.list.children[index] ?? null);
     }
     if (hadFocus && !this.list.contains(document.activeElement)) (this.#items()[0] ?? this.title).focus();
@@ -85,7 +87,8 @@ export class HunkList {
       actions: {
         open: (at, hunk) => this.openFile(at, hunk && { hunk: hunk.hunk_id }),
         decide: (at, hunk, action, mine) => this.#decide(at, hunk, action, mine),
-        all: (file, action) => this.#all([file], action),
+        takeBack: (at, hunk) => this.waiting.takeBack(at, hunk.hunk_id),
+        all: (file, action) => this.#file(file, action),
         toggled: (at, isOpen) => {
           this.folds.set(at, isOpen);
           this.update(this.review.get());
@@ -98,17 +101,34 @@ export class HunkList {
 
   /** Resolves to why it could not be done, or "". */
   async #decide(path, hunk, action, mine) {
-    try {
-      await this.decisions.hunk(path, hunk, action, mine);
-      this.announce(`${DONE[action]} ${plain(path)}, ${placeWords(hunk)}.`);
-      return "";
-    } catch (error) {
-      this.review.touch([path]);
-      this.announce(error.message);
-      return error.message;
-    }
+    const { isDone, problem } = await this.waiting.choose(path, [hunk], choiceOf(action, mine), { base: mine === "base" });
+    if (problem) this.review.touch([path]);
+    if (problem || isDone) this.announce(problem || `${DONE[action]} ${plain(path)}, ${placeWords(hunk)}.`);
+    return problem;
   }
 
+  /** All of a file that is undecided and was shown: of conflicts none is accepted, and no lines of the user's own are rejected. */
+  async #file(file, action) {
+    const path = file.file_path;
+    const say = (words) => this.rows.get(path)?.say(words);
+    try {
+      say("");
+      const known = this.review.get().files[path];
+      const { hunks } = known?.hunks ? known : await this.review.take(path, this.api.file(path));
+      const open = hunks.filter((hunk) => hunk.state === "pending" && file.hunk_ids.includes(hunk.hunk_id));
+      const some = open.filter((hunk) => !(action === "accept" ? hunk.conflict : hunk.mine));
+      const { isDone, problem } = await this.waiting.choose(path, some, choiceOf(action));
+      if (action === "reject" && open.length > some.length) say(left(open.length - some.length));
+      if (problem) say(problem);
+      if (problem || isDone) this.announce(problem || `${DONE[action]} ${plain(path)}.`);
+    } catch (error) {
+      say(error.message);
+      this.announce(error.message);
+    }
+    this.review.touch([path]);
+  }
+
+  /** The same of all files, in one request. */
   async #allFiles(action) {
     const { hunks, files, conflicts } = counts(this.files);
     const sure = action === "accept" || (await confirm({
@@ -117,24 +137,16 @@ export class HunkList {
       yes: "Reject all",
     }));
     if (!sure) return;
-    await this.#all(this.files, action);
-    if (action === "accept" && conflicts > 0) this.announce(`${plural(conflicts, "conflict")} left: decide on each by itself.`);
-  }
-
-  async #all(files, action) {
     this.#busy(true);
-    for (const file of files) {
-      const row = this.rows.get(file.file_path);
-      if (file.pending === 0) continue;
-      try {
-        row?.say("");
-        const left = await (action === "accept" ? this.decisions.acceptFile(file) : this.decisions.rejectFile(file));
-        if (left > 0) row?.say(`${plural(left, "hunk")} with lines of yours: say for each what goes.`);
-        this.announce(`${DONE[action]} ${plain(file.file_path)}.`);
-      } catch (error) {
-        row?.say(error.message);
-        this.announce(error.message);
-      }
+    fill(this.problem);
+    try {
+      const done = await this.api.decideAll(action, this.files.filter((file) => file.pending > 0));
+      if (action === "reject") for (const file of done) if (file.left > 0) this.rows.get(file.file_path)?.say(left(file.left));
+      const rest = action === "accept" && conflicts > 0 ? ` ${plural(conflicts, "conflict")} left: decide on each by itself.` : "";
+      this.announce(`${DONE[action]} ${plural(done.length, "file")}.${rest}`);
+    } catch (error) {
+      fill(this.problem, icon("warn"), error.message);
+      this.announce(error.message);
     }
     this.#busy(false);
     this.review.touch();
@@ -146,6 +158,7 @@ export class HunkList {
     this.#busy(true);
     fill(this.problem);
     try {
+      await this.waiting.settled();
       const accepted = (await this.api.pending()).files.filter((file) => file.accepted > 0);
       const files = accepted.map(({ file_path: path, rev }) => ({ path, rev }));
       if (files.length === 0) return this.announce("Nothing is accepted that is not saved.");
@@ -217,5 +230,7 @@ export class HunkList {
     await done;
   }
 }
+
+const left = (count) => `${plural(count, "hunk")} with lines of yours: say for each what goes.`;
 
 const DONE = { accept: "Accepted", reject: "Rejected", reopen: "Undecided again:" };

@@ -3,7 +3,7 @@
 import { WidgetType } from "@codemirror/view";
 import { h, say } from "../dom.js";
 import { cut, plural, reveal } from "../format.js";
-import { linesOf, placeOf, stateOf } from "./hunks-patch.js";
+import { linesOf, placeOf, stateOf, waitWords } from "./hunks-patch.js";
 
 const FOLDED = 3; // lines that are shown of many
 const WIDEST = 2_000; // characters that are shown of a line
@@ -15,8 +15,8 @@ export const isAlike = (one, other) => one && other && Object.keys(one).every((n
 
 export class HunkBar extends WidgetType {
   /**
-   * `shown`: {hunk, number, total, isOpen, isBusy, isFrozen, isAsking, isCurrent}; `does`: {decide(hunk, action, mine),
-   * fold(hunk), ask(hunk)}.
+   * `shown`: {hunk, number, total, isOpen, isBusy, waits, isAsking, isCurrent}; `waits` is what it is to be once there is a
+   * connection, null for nothing. `does`: {decide(hunk, action, mine), takeBack(hunk), fold(hunk), ask(hunk)}.
    */
   constructor(shown, does) {
     super();
@@ -46,28 +46,29 @@ export class HunkBar extends WidgetType {
   }
 
   toDOM() {
-    const { hunk, number, total, isBusy, isCurrent } = this.shown;
+    const { hunk, number, total, isBusy, waits, isCurrent } = this.shown;
     const kind = hunk.state === "rejected" ? "rejected" : hunk.origin === "user" ? "own" : "proposed";
     return h("div",
       {
-        class: `inline-hunk hunk-${kind}${hunk.conflict ? " hunk-conflict" : ""}`, role: "group", "data-hunk": hunk.hunk_id,
+        class: `inline-hunk hunk-${kind}${hunk.conflict ? " hunk-conflict" : ""}${waits ? " hunk-waits" : ""}`, role: "group", "data-hunk": hunk.hunk_id,
         "aria-label": `Hunk ${number} of ${total}, ${placeOf(hunk)}`, "aria-current": isCurrent && "true",
         "aria-busy": isBusy && "true", contenteditable: "false",
       },
       h("div", { class: "hunk-bar" },
         h("span", { class: "hunk-name" }, `${number}/${total}`),
-        h("span", { class: "hunk-state" }, isBusy ? "…" : stateOf(hunk)),
+        h("span", { class: "hunk-state" }, waits ? waitWords(waits) : isBusy ? "…" : stateOf(hunk)),
         h("span", { class: "spacer" }),
         this.#buttons()),
       this.#text());
   }
 
   #buttons() {
-    const { hunk, isAsking } = this.shown;
+    const { hunk, isAsking, waits } = this.shown;
+    if (waits) return this.#button("Take back", "takeBack");
     if (hunk.state === "rejected") return [this.#foldRejected(), this.#button("Bring back", "reopen")];
     if (isAsking) {
       const drop = hunk.origin === "agent" && this.#button("Drop only my lines", "reject", "peel");
-      return [drop, this.#button("Back to the file", "reject", "base"), this.#button("Cancel", null)];
+      return [drop, this.#button("Back to the file", "reject", "base"), this.#button("Cancel", "cancel")];
     }
     if (hunk.state === "accepted") return this.#button("Undo accept", "reopen");
     const yes = hunk.conflict ? "Keep mine" : "Accept";
@@ -79,11 +80,12 @@ export class HunkBar extends WidgetType {
   }
 
   #button(words, action, mine = null) {
-    const { hunk, number, total, isFrozen, isBusy } = this.shown;
+    const { hunk, number, total, isBusy } = this.shown;
+    const run = { takeBack: () => this.does.takeBack(hunk), cancel: () => this.does.ask(null) }[action];
     return h("button", {
-      type: "button", class: `hunk-${action ?? "cancel"}`, disabled: isFrozen || isBusy,
+      type: "button", class: `hunk-${action}`, disabled: isBusy,
       "aria-label": `${words} hunk ${number} of ${total}, ${placeOf(hunk)}`,
-      onclick: () => (action ? this.does.decide(hunk, action, mine) : this.does.ask(null)),
+      onclick: run ?? (() => this.does.decide(hunk, action, mine)),
     }, words);
   }
 

@@ -33,6 +33,11 @@ export function stateOf(hunk) {
   return words.join(" · ");
 }
 
+const WANTED = { accepted: "accepted", rejected: "rejected", pending: "undecided again", peeled: "without your lines" };
+
+/** What a person is told of a decision that waits for a connection. */
+export const waitWords = (choice) => `${WANTED[choice]} · waits for the connection`;
+
 /** How many hunks stand where. `toSave` is what a save would write, `unsaved` all that stands in no file yet. */
 export function tally(hunks) {
   const count = (is) => hunks.filter(is).length;

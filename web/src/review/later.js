@@ -13,14 +13,14 @@ export class Later {
 
   async load() {
     try {
-      this.view = await this.begin();
+      this.view ??= await this.begin();
     } catch {
       const again = h("button", { type: "button", onclick: () => this.load() }, "Try again");
       fill(this.el, h("p", { class: "empty" }, "This part of the page could not be loaded. Is Newel still running? "), again);
       return;
     }
     if (this.isOver) return;
-    fill(this.el, this.view.el);
+    if (!this.view.el.isConnected) fill(this.el, this.view.el);
     if (this.isShown) this.view.shown();
     for (const call of this.wanted.splice(0)) call(this.view);
     await this.view.load?.();

@@ -3,9 +3,11 @@
 
 import { fill, h, icon, say, set } from "../dom.js";
 import { plural, reveal } from "../format.js";
+import { waitWords } from "./hunks-patch.js";
 import { parsePatch } from "./patch.js";
 import { hunksView } from "./patchview.js";
 import { nextHunk, pendingRows, totals } from "./pendingrows.js";
+import { choiceOf } from "./waiting.js";
 import { wholeWords } from "./whole.js";
 import { Windowed } from "./windowed.js";
 
@@ -14,8 +16,8 @@ const HELD = 40; // files that are kept up to date at once
 const KEYS = { j: 1, k: -1 };
 
 export class PendingDiff {
-  constructor({ api, review, openFile, origins, announce }) {
-    Object.assign(this, { api, review, openFile, origins, announce });
+  constructor({ api, review, waiting, openFile, origins, announce }) {
+    Object.assign(this, { api, review, decisions: waiting, openFile, origins, announce });
     this.views = new Map(); // path → {rev, hunks}
     this.held = new Map(); // path → what lets it go; the latest last
     this.notes = new Map(); // by row: words, or {choose} where the user's own lines are at stake
@@ -61,6 +63,7 @@ export class PendingDiff {
   #take(state) {
     this.pending = state.pending;
     this.isUp = state.isUp;
+    this.waiting = state.isUp ? {} : state.waiting;
     const waits = new Map((state.pending ?? []).map((file) => [file.file_path, file]));
     for (const path of this.views.keys()) if (!waits.has(path)) this.views.delete(path);
     for (const path of waits.keys()) {
@@ -122,7 +125,7 @@ export class PendingDiff {
     const path = file.file_path;
     if (!isFolded) this.#hold(path);
     const name = reveal(path);
-    const act = (words, onclick) => h("button", { type: "button", "aria-label": `${words} in ${name}`, disabled: !this.isUp, onclick }, words);
+    const act = (words, onclick) => h("button", { type: "button", "aria-label": `${words} in ${name}`, onclick }, words);
     const from = h("span", { class: "origins" });
     this.origins.show(from, file.run_ids);
     return h("div", { class: "pending-file", role: "listitem" },
@@ -132,10 +135,10 @@ export class PendingDiff {
       note && h("span", { class: "warn-text" }, note),
       h("span", { class: "spacer" }),
       h("button", { type: "button", class: "quiet", "aria-label": `Open ${name}`, onclick: () => this.openFile(path) }, "Open"),
-      file.pending > file.conflicts && act("Accept all", () => this.#decide(path, "accept_all_file")));
+      file.pending > file.conflicts && act("Accept all", () => this.#acceptAll(path)));
   }
 
-  #hunkRow({ key, file, hunk, place, count, note }) {
+  #hunkRow({ key, file, hunk, place, count, note, waits }) {
     const path = file.file_path;
     this.#hold(path);
     const lines = hunk.start_line >= hunk.end_line ? `line ${hunk.start_line}` : `lines ${hunk.start_line}–${hunk.end_line}`;
@@ -151,15 +154,17 @@ export class PendingDiff {
       h("span", { class: "dim" }, this.origins.wordsOf(hunk, file)),
       hunk.conflict && h("span", { class: "badge waiting" }, icon("warn"), "Conflict: its lines changed on the disk"),
       hunk.state === "accepted" && h("span", { class: "badge completed" }, icon("check"), "Accepted, not saved"),
-      h("span", { class: "spacer" }), ...this.#buttons(path, hunk, key, note)),
+      waits && h("span", { class: "badge waiting" }, waitWords(waits)),
+      h("span", { class: "spacer" }), ...this.#buttons(path, hunk, key, note, waits)),
     typeof note === "string" && h("p", { class: "warn-text" }, note),
     patch ? hunksView(patch.hunks, { heads: false, first: FIRST, label: `Changes of hunk ${place} in ${reveal(path)}` })
       : h("p", { class: "dim note" }, wholeWords(hunk)));
   }
 
-  #buttons(path, hunk, key, note) {
-    const button = (words, onclick, props = {}) => h("button", { type: "button", disabled: !this.isUp, onclick, ...props }, words);
-    const decide = (action, mine = null) => () => this.#decide(path, action, { key, hunk: hunk.hunk_id, mine });
+  #buttons(path, hunk, key, note, waits) {
+    const button = (words, onclick, props = {}) => h("button", { type: "button", onclick, ...props }, words);
+    if (waits) return [button("Take back", () => this.decisions.takeBack(path, hunk.hunk_id))];
+    const decide = (action, mine = null) => () => this.#decide(path, action, { key, hunk, mine });
     if (note?.choose) {
       return [
         h("span", {}, "You wrote in it. Reject"),
@@ -199,19 +204,23 @@ export class PendingDiff {
     this.#draw();
   }
 
-  async #decide(path, action, { key = `file/${path}`, hunk = "", mine = null } = {}) {
-    const view = this.views.get(path);
-    if (!view || !this.isUp) return;
+  async #decide(path, action, { key, hunk, mine = null }) {
+    if (action === "reject" && hunk.mine && !mine) return this.#say(key, { choose: true });
     const next = action === "accept" || action === "reject" ? this.#after(key) : null;
     const hadFocus = this.el.contains(document.activeElement);
-    try {
-      this.notes.delete(key);
-      await this.review.take(path, this.api.decide(path, view.rev, action, { hunk, mine }));
-      this.announce({ accept: "Accepted", reject: "Rejected", reopen: "To be decided again", accept_all_file: `All of ${reveal(path)} accepted` }[action]);
-      if (hadFocus && next) this.#go(next);
-    } catch (error) {
-      this.#refused(error, key, path);
-    }
+    this.#say(key, null);
+    if (hadFocus && next && !this.isUp) this.#go(next);
+    const { isDone, problem } = await this.decisions.choose(path, [hunk], choiceOf(action, mine), { base: mine === "base" });
+    if (isDone) this.announce({ accept: "Accepted", reject: "Rejected", reopen: "To be decided again" }[action]);
+    if (isDone && hadFocus && next && this.isUp) this.#go(next);
+    if (problem) this.#refused(problem, key, path);
+  }
+
+  async #acceptAll(path) {
+    const hunks = this.views.get(path)?.hunks.filter((hunk) => hunk.state === "pending" && !hunk.conflict) ?? [];
+    const { isDone, problem } = await this.decisions.choose(path, hunks, "accepted");
+    if (isDone) this.announce(`All of ${reveal(path)} accepted`);
+    if (problem) this.#refused(problem, `file/${path}`, path);
   }
 
   /** The hunk that is looked at when the one of `key` is decided. */
@@ -220,26 +229,26 @@ export class PendingDiff {
     return next === key ? nextHunk(this.rows, key, -1) : next;
   }
 
-  #refused(error, key, path) {
-    if (error.code === "needs_choice") return this.#say(key, { choose: true });
+  #refused(words, key, path) {
     this.review.touch([path]);
-    const words = error.code === "stale_revision" ? "The file changed just now. This is how it stands: decide again." : error.message;
     this.announce(words);
     this.#say(key, words);
   }
 
   async #save() {
-    const files = this.pending.filter((file) => file.accepted > 0).map(({ file_path: path, rev }) => ({ path, rev }));
     this.save.disabled = true;
     this.note.hidden = true;
     try {
+      await this.decisions.settled();
+      const accepted = (await this.api.pending()).files.filter((file) => file.accepted > 0);
+      const files = accepted.map(({ file_path: path, rev }) => ({ path, rev }));
       const { saved_files: saved } = await this.api.save(files);
       this.announce(`${plural(saved.length, "file")} saved.`);
     } catch (error) {
       this.note.hidden = false;
       say(this.note, `Not saved: ${error.message}`);
     } finally {
-      this.review.touch(files.map(({ path }) => path));
+      this.review.touch();
       this.save.disabled = !this.isUp;
     }
   }

@@ -1,5 +1,7 @@
 // Everything that waits, as rows: a head for each file, below it its hunks. Pure functions.
 
+import { isOpen } from "./waiting.js";
+
 const HEAD = 44; // px, until they are measured
 const HUNK = 60;
 const LINE = 20;
@@ -15,9 +17,10 @@ const linesOf = (patch) => {
 
 /**
  * The rows of `pending`, with the hunks of `views` (path → {rev, hunks}) as far as they are known: [{key, stamp, height,
- * kind: "file" | "hunk" | "unknown", file, hunk}]. `notes` are words about hunks and files, by key.
+ * kind: "file" | "hunk" | "unknown", file, hunk}]. `notes` are words about hunks and files, by key; `waiting` the decisions
+ * that wait for a connection, by path.
  */
-export function pendingRows({ pending, views, notes, folded }) {
+export function pendingRows({ pending, views, notes, folded, waiting = {} }) {
   return (pending ?? []).flatMap((file) => {
     const path = file.file_path;
     const key = `file/${path}`;
@@ -29,17 +32,19 @@ export function pendingRows({ pending, views, notes, folded }) {
     if (isFolded) return [head];
     const view = views.get(path);
     if (!view) return [head, { key: `unknown/${path}`, kind: "unknown", file, stamp: "", height: file.hunk_ids.length * (HUNK + 4 * LINE) }];
-    return [head, ...view.hunks.filter(isShown).map((hunk, place, all) => hunkRow(file, hunk, place, all.length, notes))];
+    return [head, ...view.hunks.filter(isShown).map((hunk, place, all) => hunkRow(file, hunk, place, all.length, notes, waiting[path]))];
   });
 }
 
-function hunkRow(file, hunk, place, count, notes) {
+function hunkRow(file, hunk, place, count, notes, waiting) {
   const key = `hunk/${file.file_path}/${hunk.hunk_id}`;
   const note = notes.get(key) ?? null;
+  const decision = waiting?.get(hunk.hunk_id);
+  const waits = isOpen(decision) ? decision.choice : null;
   const { state, conflict, mine, patch, start_line: start, end_line: end } = hunk;
   return {
-    key, kind: "hunk", file, hunk, place: place + 1, count, note, height: HUNK + LINE * linesOf(patch),
-    stamp: JSON.stringify([state, conflict, mine, start, end, place, count, note, patch.length, patch.slice(-200)]),
+    key, kind: "hunk", file, hunk, place: place + 1, count, note, waits, height: HUNK + LINE * linesOf(patch),
+    stamp: JSON.stringify([state, conflict, mine, start, end, place, count, note, waits, patch.length, patch.slice(-200)]),
   };
 }
 

@@ -17,6 +17,8 @@ import { Sidebar } from "./sidebar.js";
 import { counts, createReview } from "./state.js";
 import { Timeline } from "./timeline.js";
 import { Tree } from "./tree.js";
+import { Unsent } from "./unsent.js";
+import { Waiting } from "./waiting.js";
 
 const WIDE = matchMedia("(min-width: 900.02px)"); // below that the columns are sheets
 
@@ -35,10 +37,12 @@ export class Shell {
     this.announce = (text) => say(this.live, text);
     this.api = new ReviewApi();
     this.review = createReview({ api: this.api });
+    this.unsent = new Unsent();
+    this.queue = new Waiting(this);
     this.changes = new Changes({ api: this.api, review: this.review, changed });
     const origins = new Origins({ review: this.review, tabs, go: (origin) => this.#goTo(origin) });
     const openFile = (path, place) => this.openFile(path, place);
-    const parts = { api: this.api, review: this.review, announce: this.announce, openFile, origins };
+    const parts = { api: this.api, review: this.review, waiting: this.queue, unsent: this.unsent, announce: this.announce, openFile, origins };
     parts.compare = (checkpoint, path) => this.open(compareId(checkpoint, path));
     parts.open = (id) => this.open(id);
     parts.again = (job) => {
@@ -120,9 +124,19 @@ export class Shell {
     this.review.touch(paths.length ? paths : null, revs);
   }
 
+  /** The connection was lost; whether the server is, a request tells. */
+  disconnected() {
+    this.review.touch([]);
+  }
+
   /** There is a connection again: what was missed meanwhile is looked at. */
-  connected() {
+  async connected(project) {
+    this.api.wake();
     this.review.touch();
+    const isFirst = this.unsent.project === undefined;
+    if (isFirst) await this.unsent.begin(project);
+    await Promise.all(this.unsent.typedPaths().map((path) => this.#keepOpen(fileId(path)))); // what was typed goes first
+    if (isFirst) this.queue.resume();
   }
 
   // -- the places -----------------------------------------------------------------------------------
@@ -182,6 +196,12 @@ export class Shell {
     else if (session) this.openSession(session);
   }
 
+  /** A place that is worked in, whether it is shown or not. */
+  #keepOpen(id) {
+    if (!this.has(id)) this.#keep([...this.places, id]);
+    return this.views.has(id) ? this.view(id).load() : this.view(id).begun;
+  }
+
   open(id) {
     if (!this.has(id)) this.#keep([...this.places, id]);
     if (!WIDE.matches) this.toggle(this.sheet ?? "files", false);
@@ -230,7 +250,7 @@ export class Shell {
       const view = make[kind]();
       view.onState?.(() => this.changed());
       this.views.set(id, view);
-      view.load?.();
+      view.begun = view.load?.();
     }
     return this.views.get(id);
   }

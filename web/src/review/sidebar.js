@@ -13,13 +13,13 @@ const DRAFT = "review-draft"; // the instruction that is being written
 
 export class Sidebar {
   /** `asked(question)` is told which question waits for the user: its words, "" for none. */
-  constructor({ review, api, selection, openFile, open, origins, announce, asked = () => {} }) {
+  constructor({ review, api, waiting, selection, openFile, open, origins, announce, asked = () => {} }) {
     Object.assign(this, { review, asked });
     const work = new Work({ api, review, announce, changed: () => this.#schedule() });
     this.work = work;
     this.clarify = new ClarifyCard({ answer: (question, text) => work.answer(question, text) });
     this.job = new JobCard({ cancel: work.cancel, rerun: work.rerun, again: () => work.again(work.state.job), end: work.end });
-    this.hunks = new HunkList({ api, review, openFile, origins, announce });
+    this.hunks = new HunkList({ api, review, waiting, openFile, origins, announce });
     this.context = new ContextRows({ api, selection, announce });
     this.chat = new SessionChat({ newSession: work.newSession, requests: () => open("requests") });
     this.problem = h("p", { class: "problem bad-text", role: "alert" });

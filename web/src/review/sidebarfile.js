@@ -3,6 +3,7 @@
 import { fill, h, icon, say, set } from "../dom.js";
 import { plain, plural } from "../format.js";
 import { HunkRow } from "./sidebarhunk.js";
+import { isOpen } from "./waiting.js";
 
 const AT_ONCE = 50; // hunks that are laid out, until more are asked for
 
@@ -24,7 +25,7 @@ export function lineWords(hunks) {
 }
 
 export class FileRow {
-  /** `actions`: open(path, hunk), decide(path, hunk, action, mine), all(file, action), toggled(path, isOpen). */
+  /** `actions`: open(path, hunk), decide(path, hunk, action, mine), takeBack(path, hunk), all(file, action), toggled(path, isOpen). */
   constructor({ path, review, origins, actions }) {
     Object.assign(this, { path, review, origins, actions });
     this.name = h("span", { class: "file-name", title: plain(path) }, plain(path));
@@ -49,15 +50,16 @@ export class FileRow {
     this.problem = "";
   }
 
-  /** `file` as in the list of what waits, `view` its FileView or undefined. */
-  update({ file, view, isUp, isBusy }) {
+  /** `file` as in the list of what waits, `view` its FileView or undefined, `waiting` the decisions on the way in it or undefined. */
+  update({ file, view, waiting, isUp, isBusy }) {
     this.file = file;
-    this.isUp = isUp;
+    [this.waiting, this.isUp] = [waiting, isUp];
     say(this.count, countWords(file));
     this.origins.show(this.from, file.run_ids);
     set(this.el, "data-conflict", file.conflicts > 0);
-    this.accept.disabled = !isUp || isBusy || file.pending - file.conflicts <= 0;
-    this.reject.disabled = !isUp || isBusy || file.pending === 0;
+    const isOff = isBusy || (!isUp && !view?.hunks); // nobody knows what would be decided
+    this.accept.disabled = isOff || file.pending - file.conflicts <= 0;
+    this.reject.disabled = isOff || file.pending === 0;
     if (!this.isUnfolded) return;
     const problem = view?.problem ?? ""; // why it could not be read just now
     if (problem !== this.problem) this.say(problem);
@@ -110,11 +112,13 @@ export class FileRow {
       if (!row) {
         row = new HunkRow({
           open: (each) => this.actions.open(this.path, each),
+          takeBack: (each) => this.actions.takeBack(this.path, each),
           decide: (each, action, mine) => this.actions.decide(this.path, each, action, mine),
         });
         this.rows.set(hunk.hunk_id, row);
       }
-      row.update({ hunk, isUp: this.isUp, from: this.origins.wordsOf(hunk, this.file) });
+      const decision = this.waiting?.get(hunk.hunk_id);
+      row.update({ hunk, wanted: isOpen(decision) ? decision.choice : null, isUp: this.isUp, from: this.origins.wordsOf(hunk, this.file) });
       if (this.list.children[index] !== row.el) this.list.insertBefore(row.el, this.list.children[index] ?? null);
     }
   }

@@ -2,6 +2,7 @@
 
 import { fill, h, icon, say, set } from "../dom.js";
 import { cut, diffLines, plural, reveal } from "../format.js";
+import { waitWords } from "./hunks-patch.js";
 import { wholeWords } from "./whole.js";
 
 const LINES = 5; // lines of a hunk that are shown
@@ -21,10 +22,9 @@ export function placeWords({ start_line: first, end_line: last }) {
 }
 
 const STATES = { pending: "", accepted: "accepted, not saved", rejected: "rejected", applied: "saved" };
-const GUESSED = { accept: "accepted", reject: "rejected", reopen: "pending" };
 
 export class HunkRow {
-  /** `actions`: open(hunk), decide(hunk, action, mine), which resolves to why that could not be done, or "". */
+  /** `actions`: open(hunk), takeBack(hunk), decide(hunk, action, mine), which resolves to why that could not be done, or "". */
   constructor(actions) {
     this.actions = actions;
     this.where = h("span", { class: "hunk-where" });
@@ -34,36 +34,43 @@ export class HunkRow {
     this.accept = button("Accept", () => this.decide("accept"));
     this.reject = button("Reject", () => this.decide("reject"));
     this.reopen = button("Undo accept", () => this.decide("reopen"));
+    this.back = button("Take back", () => actions.takeBack(this.hunk));
     this.note = h("p", { class: "hunk-note", hidden: true });
     this.peel = button("Drop only my lines", () => this.decide("reject", "peel"));
     this.choice = h("div", { class: "row", role: "group", "aria-label": "What goes", hidden: true }, h("span", {}, "It holds lines of yours."),
       this.peel, button("Back to the file", () => this.decide("reject", "base")), button("Cancel", () => this.#ask(false)));
     this.el = h("li", { class: "listed-hunk" }, this.main,
-      h("div", { class: "row" }, this.accept, this.reject, this.reopen), this.choice, this.note);
+      h("div", { class: "row" }, this.accept, this.reject, this.reopen, this.back), this.choice, this.note);
     this.el.row = this;
+    this.problem = ""; // why the last decision was not made
   }
 
   get isOpen() {
-    return this.state === "pending";
+    return this.state === "pending" && !this.waits;
   }
 
-  /** `from` are words on where it comes from, "" for none. */
-  update({ hunk, isUp, from }) {
+  /**
+   * `wanted` is what it is to be by a decision that is on its way, null for none: shown at once, or with the words that it waits
+   * for a connection. `from` are words on where it comes from, "" for none.
+   */
+  update({ hunk, wanted, isUp, from }) {
     const { conflict, mine, origin } = hunk;
-    if (hunk !== this.hunk) this.guess = null;
-    const state = this.guess ?? hunk.state;
-    const isOff = !isUp || this.isBusy;
-    for (const each of [this.accept, this.reject, this.reopen]) each.disabled = isOff;
-    if (hunk === this.hunk && from === this.from && state === this.state) return;
+    const isBusy = isUp && wanted !== null;
+    const waits = isUp ? null : wanted;
+    const state = isUp && wanted in STATES ? wanted : hunk.state;
+    for (const each of [this.accept, this.reject, this.reopen]) each.disabled = isBusy;
+    set(this.el, "aria-busy", isBusy);
+    if (hunk === this.hunk && from === this.from && waits === this.waits && state === this.state) return;
     if (this.state !== state) this.choice.hidden = true;
-    Object.assign(this, { hunk, from, state });
+    Object.assign(this, { hunk, from, waits, state });
     const words = [
       hunk.kind === "lines" && placeWords(hunk), conflict && "conflict", hunk.oversized_hunk && "large",
-      origin === "user" ? "yours" : mine && "edited by you", STATES[state], from,
+      origin === "user" ? "yours" : mine && "edited by you", STATES[state], waits && waitWords(waits), from,
     ];
     say(this.where, words.filter(Boolean).join(" · "));
     set(this.el, "data-state", state);
     set(this.el, "data-origin", origin);
+    set(this.el, "data-waits", waits);
     set(this.el, "data-conflict", conflict);
     const { lines, more } = beginning(hunk.patch);
     fill(this.peek,
@@ -71,39 +78,28 @@ export class HunkRow {
       ...lines.map(({ kind, text }) => h("span", { class: kind }, text)),
       more > 0 && h("span", { class: "same" }, `… ${plural(more, "more line")}`));
     const isOwn = origin === "user";
-    this.accept.hidden = state !== "pending" || (isOwn && !conflict);
-    this.reject.hidden = state !== "pending" && state !== "accepted";
-    this.reopen.hidden = state !== "rejected" && (state !== "accepted" || isOwn);
+    this.back.hidden = waits === null;
+    this.accept.hidden = waits !== null || state !== "pending" || (isOwn && !conflict);
+    this.reject.hidden = waits !== null || (state !== "pending" && state !== "accepted");
+    this.reopen.hidden = waits !== null || (state !== "rejected" && (state !== "accepted" || isOwn));
     this.peel.hidden = isOwn;
     say(this.accept, conflict ? "Keep mine" : "Accept");
     say(this.reject, conflict ? "Take theirs" : isOwn ? "Drop" : "Reject");
     say(this.reopen, state === "rejected" ? "Bring back" : "Undo accept");
-    this.#note(conflict && state === "pending" ? "The file changed here. Keep mine writes this over what stands there now." : "");
+    this.#note(this.problem);
   }
 
-  /** Shown at once, until the server says how the hunk is. Resolves to whether it was done. */
+  /** Resolves to whether it was done. */
   async decide(action, mine = null) {
     if (action === "reject" && this.hunk.mine && mine === null) {
       this.#ask(true);
       return false;
     }
-    this.isBusy = true;
-    set(this.el, "aria-busy", true);
-    this.#guess(mine === "peel" ? null : GUESSED[action]);
-    const problem = await this.actions.decide(this.hunk, action, mine);
-    this.isBusy = false;
-    set(this.el, "aria-busy", false);
-    for (const each of [this.accept, this.reject, this.reopen]) each.disabled = false;
-    if (problem) {
-      this.#guess(null);
-      this.#note(problem);
-    } else this.choice.hidden = true;
-    return !problem;
-  }
-
-  #guess(state) {
-    this.guess = state;
-    this.update({ hunk: this.hunk, isUp: true, from: this.from });
+    this.problem = "";
+    this.problem = await this.actions.decide(this.hunk, action, mine);
+    this.#note(this.problem);
+    if (!this.problem) this.choice.hidden = true;
+    return !this.problem;
   }
 
   /** Ask what goes of a hunk that has lines of the user's own; or do not ask any more. */
@@ -113,7 +109,10 @@ export class HunkRow {
     to.focus();
   }
 
-  #note(words) {
+  /** Why the last decision was not made, or else what is to be known before one is. */
+  #note(problem) {
+    const { conflict } = this.hunk;
+    const words = problem || (conflict && this.state === "pending" ? "The file changed here. Keep mine writes this over what stands there now." : "");
     this.note.hidden = words === "";
     fill(this.note, icon("warn"), h("span", {}, words));
   }

@@ -6,6 +6,7 @@
 //             could not be read
 //   problem   why the list could not be read, in words; "" if it could
 //   isUp      whether the server answers
+//   waiting   decisions on the way, by path and hunk, and `dropped` those that were not made: see waiting.js
 
 const JOIN = 40; // ms: what changes at once is read at once
 const SOME = 0; // instead of a revision: any that is known will do
@@ -13,7 +14,7 @@ const NONE = Infinity; // none will: the file is read in any case
 
 /** `api` is a ReviewApi. Whoever subscribes is told after each change. */
 export function createReview({ api }) {
-  let state = { pending: null, runs: [], files: {}, problem: "", isUp: true };
+  let state = { pending: null, runs: [], files: {}, problem: "", isUp: true, waiting: {}, dropped: [] };
   const readers = new Set();
   const held = new Map(); // path → how many hold it
   const wanted = new Map(); // path → the revision that is to be known; of an older one the file is read
@@ -108,6 +109,7 @@ export function createReview({ api }) {
       }
     },
 
+    put: (fields) => change(fields),
     link: (isUp) => change({ isUp }),
   };
   api.onLink = (isUp) => {

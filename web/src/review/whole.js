@@ -2,6 +2,8 @@
 
 import { fill, h, icon, say } from "../dom.js";
 import { plain, size } from "../format.js";
+import { waitWords } from "./hunks-patch.js";
+import { choiceOf, isOpen } from "./waiting.js";
 
 const LARGEST = 8 << 20; // bytes of a picture that is asked for
 const NAMED = /\.(?:png|jpe?g|gif|webp)$/i;
@@ -29,8 +31,8 @@ export const wholeWords = ({ kind, start_line: start, end_line: end }) =>
   ({ bytes: end < start ? "The file goes." : "Its content changes as a whole.", mode: "Its permissions change.", file: "An empty file comes or goes." })[kind] ?? "";
 
 export class WholeFile {
-  constructor({ path, api, review, announce }) {
-    Object.assign(this, { path, api, review, announce });
+  constructor({ path, api, review, waiting, announce }) {
+    Object.assign(this, { path, api, review, waiting, announce });
     this.words = h("p", { class: "dim" });
     this.sizes = h("p", {});
     this.state = h("p", { class: "whole-state", role: "status" });
@@ -74,17 +76,20 @@ export class WholeFile {
   #buttons(isUp) {
     const [pending, accepted, rejected] = ["pending", "accepted", "rejected"].map((state) => this.#in(state).length > 0);
     const isConflict = this.view.hunks.some((hunk) => hunk.conflict && hunk.state === "pending");
-    const words = isConflict ? "Conflict: the file changed on the disk." : pending ? "To be decided" : accepted ? "Accepted, not saved" : rejected ? "Rejected" : "";
+    const decision = this.review.get().waiting[this.path]?.values().next().value;
+    const waits = !isUp && isOpen(decision) ? decision.choice : null;
+    const words = waits ? waitWords(waits) : isConflict ? "Conflict: the file changed on the disk." : pending ? "To be decided" : accepted ? "Accepted, not saved" : rejected ? "Rejected" : "";
     say(this.state, words);
-    const key = JSON.stringify([pending, accepted, rejected, isConflict, isUp, this.isBusy]);
+    const key = JSON.stringify([pending, accepted, rejected, isConflict, isUp, waits, this.isBusy]);
     if (key === this.drawn) return;
     this.drawn = key;
     const hadFocus = this.buttons.contains(document.activeElement);
-    const button = (text, run, props = {}) => h("button", { type: "button", disabled: !isUp || this.isBusy, onclick: run, ...props }, text);
-    fill(this.buttons,
+    const button = (text, run, props = {}) => h("button", { type: "button", disabled: this.isBusy, onclick: run, ...props }, text);
+    if (waits) fill(this.buttons, button("Take back", () => this.#takeBack()));
+    else fill(this.buttons,
       pending && button(isConflict ? "Keep mine" : "Accept", () => this.decide("accept"), { class: "hunk-accept" }),
       pending && button(isConflict ? "Take theirs" : "Reject", () => this.decide("reject")),
-      accepted && button("Save", () => this.save(), { class: "primary", title: "Save (Ctrl+S)" }),
+      accepted && button("Save", () => this.save(), { class: "primary", disabled: !isUp || this.isBusy, title: "Save (Ctrl+S)" }),
       accepted && button("Undo accept", () => this.decide("reopen")),
       rejected && button("Bring back", () => this.decide("reopen")));
     if (hadFocus) this.focus();
@@ -94,16 +99,25 @@ export class WholeFile {
   async decide(action) {
     const from = action === "reopen" ? ["accepted", "rejected"] : ["pending"];
     const hunks = this.view.hunks.filter((hunk) => from.includes(hunk.state));
-    await this.#do(async () => {
-      let { rev } = this.view;
-      for (const hunk of hunks) ({ rev } = await this.review.take(this.path, this.api.decide(this.path, rev, action, { hunk: hunk.hunk_id })));
-      if (hunks.length > 0) this.announce(`${plain(this.path)} is ${DONE[action] === "pending" ? "to be decided again" : DONE[action]}.`);
-    });
+    fill(this.problem);
+    const { isDone, problem } = await this.waiting.choose(this.path, hunks, choiceOf(action));
+    if (problem) this.#refused(problem);
+    if (isDone && hunks.length > 0) this.announce(`${plain(this.path)} is ${DONE[action] === "pending" ? "to be decided again" : DONE[action]}.`);
+  }
+
+  #takeBack() {
+    for (const hunk of this.view.hunks) this.waiting.takeBack(this.path, hunk.hunk_id);
+  }
+
+  #refused(words) {
+    fill(this.problem, icon("warn"), words);
+    this.review.touch([this.path]);
   }
 
   async save() {
     if (this.#in("accepted").length === 0) return;
     await this.#do(async () => {
+      await this.waiting.settled(this.path);
       await this.api.save([{ path: this.path, rev: this.view.rev }]);
       await this.review.take(this.path, this.api.file(this.path));
       this.announce(`${plain(this.path)} is saved.`);
@@ -118,8 +132,7 @@ export class WholeFile {
     try {
       await what();
     } catch (error) {
-      fill(this.problem, icon("warn"), error.message);
-      this.review.touch([this.path]);
+      this.#refused(error.message);
     } finally {
       this.isBusy = false;
       if (!this.isOver) this.#buttons(this.review.get().isUp);

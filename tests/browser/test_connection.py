@@ -1,0 +1,187 @@
+"""The connection goes: what is decided and typed meanwhile is kept, shown as waiting, and made when it is back."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.bench import Workbench, spills, violations
+from tests.browser.proposing import NOTES, ask, propose, proposing
+from tests.browser.review_scenarios import file, sidebar
+from tests.browser.test_editor import (
+    SECOND,
+    TITLE,
+    WORDS,
+    content,
+    open_file,
+    proposed,
+    put,
+    settled,
+    summary,
+    were_refused,
+)
+
+Make = Callable[..., Workbench]
+BOTH = NOTES.replace("# Notes", "# NOTES").replace("second", "SECOND")
+
+
+def waiting(page: Page) -> Locator:
+    return page.locator(".inline-hunk.hunk-waits")
+
+
+def trouble(page: Page) -> Locator:
+    return page.locator(".file-trouble")
+
+
+def type_at(page: Page, text: Locator, line: str, words: str) -> None:
+    text.get_by_text(line).click()
+    page.keyboard.press("End")
+    page.keyboard.type(words)
+
+
+def states(page: Page, name: str = "notes.md") -> list[str]:
+    return [hunk["state"] for hunk in ask(page, "GET", f"file?file_path={name}")["hunks"]]
+
+
+@contextmanager
+def hanging(bench: Workbench) -> Generator[None]:
+    """The server answers nothing, and is there."""
+    assert bench.process is not None
+    bench.process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        bench.process.send_signal(signal.SIGCONT)
+
+
+def test_what_is_decided_and_typed_while_the_server_is_gone_is_made_once_when_it_is_back(
+    workbench: Make,
+) -> None:
+    bench, page, _, text = proposed(workbench)
+    bench.kill()
+    expect(trouble(page)).to_contain_text("There is no connection to Newel. What you type and decide waits")
+    page.get_by_role("button", name="Accept hunk 1").click()
+    page.get_by_role("button", name="Reject hunk 2").click()
+    type_at(page, text, "third", " and more")
+    expect(waiting(page).nth(0)).to_contain_text("accepted · waits for the connection")
+    expect(waiting(page).nth(1)).to_contain_text("rejected · waits for the connection")
+    page.get_by_role("button", name="Take back hunk 2").click()
+    expect(waiting(page)).to_have_count(1)
+    page.get_by_role("button", name="Reject hunk 2").click()
+    expect(sidebar(page).locator(".waiting-card")).to_contain_text("2 decisions wait for the connection.")
+    expect(file(page, "notes.md").locator("[data-waits]")).to_have_count(2)
+    bench.start()
+    expect(summary(page)).to_have_text(
+        "1 accepted, not saved · 1 of yours, not saved · 1 rejected", timeout=20_000
+    )
+    assert content(page) == NOTES.replace("# Notes", "# NOTES").replace("third", "third and more")
+    # Each is one step of undo: nothing was made twice.
+    page.keyboard.press("Control+z")
+    expect(summary(page)).to_have_text("1 hunk to decide · 1 accepted, not saved · 1 of yours, not saved")
+    page.keyboard.press("Control+z")
+    page.keyboard.press("Control+z")
+    expect(summary(page)).to_have_text("2 hunks to decide")
+    assert content(page) == BOTH
+    were_refused(bench)
+
+
+@pytest.mark.parametrize("how", ["reload", "another window"])
+def test_a_page_that_ends_without_the_server_loses_nothing_though_another_window_worked_on(
+    workbench: Make, how: str
+) -> None:
+    bench, page, _, text = proposed(workbench)
+    page.on("dialog", lambda dialog: dialog.accept())
+    bench.kill()
+    expect(trouble(page)).to_contain_text("no connection")
+    type_at(page, text, "third", " and 😀 more")
+    page.get_by_role("button", name="Accept hunk 1").click()
+    page.get_by_role("button", name="Accept hunk 2").click()
+    expect(waiting(page)).to_have_count(2)
+    context = page.context
+    if how == "reload":
+        page.goto("about:blank")
+    else:
+        page.close()
+    bench.start()
+    other = bench.page()
+    there = open_file(bench, other)
+    type_at(other, there, "first", ", there")
+    settled(other)
+    other.get_by_role("button", name="Reject hunk 3").click()
+    expect(summary(other)).to_contain_text("1 rejected")
+    if how == "reload":
+        page.goto(bench.url)
+    else:
+        page = bench.page(context)
+    open_file(bench, page)
+    expect(summary(page)).to_contain_text("1 accepted, not saved")
+    expect(trouble(page)).to_contain_text("A hunk at line 5 was not decided: it is rejected by now.")
+    wanted = (
+        NOTES.replace("# Notes", "# NOTES")
+        .replace("first", "first, there")
+        .replace("third", "third and 😀 more")
+    )
+    expect(there).to_contain_text("third and 😀 more")
+    assert (content(page), states(page).count("accepted"), states(page).count("rejected")) == (wanted, 1, 1)
+    sidebar(page).locator(".waiting-card").get_by_role("button", name="Dismiss").click()
+    expect(trouble(page)).to_be_hidden()
+    were_refused(bench)
+
+
+def test_a_server_that_hangs_takes_no_decision_and_no_letter(workbench: Make) -> None:
+    bench, page, _, text = proposed(workbench)
+    with hanging(bench):
+        page.get_by_role("button", name="Accept hunk 1").click()
+        type_at(page, text, "third", " and more")
+        expect(waiting(page)).to_contain_text("accepted · waits for the connection")
+    expect(summary(page)).to_have_text(
+        "1 hunk to decide · 1 accepted, not saved · 1 of yours, not saved", timeout=20_000
+    )
+    assert content(page) == BOTH.replace("third", "third and more")
+    were_refused(bench)
+
+
+def test_typing_that_fits_nowhere_any_more_is_shown_to_be_copied(workbench: Make) -> None:
+    bench = workbench(proposing(), "--ephemeral")
+    put(bench)
+    page = bench.page()
+    page.on("dialog", lambda dialog: dialog.accept())
+    text = open_file(bench, page)
+    bench.kill()
+    type_at(page, text, "third", " and more")
+    expect(summary(page)).to_contain_text("typed, not sent")
+    page.goto("about:blank")
+    put(bench, "another text\n")
+    bench.start()
+    page.goto(bench.url)
+    open_file(bench, page)
+    lost = page.locator(".file-lost")
+    expect(lost.get_by_role("textbox", name="What was typed in notes.md")).to_have_value(" and more")
+    assert violations(page) == []
+    page.reload()
+    expect(lost).to_be_visible()
+    lost.get_by_role("button", name="Discard it").click()
+    expect(lost).to_have_count(0)
+    assert content(page) == "another text\n"
+    were_refused(bench)
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 400)])
+def test_what_waits_is_accessible_and_fits(workbench: Make, scheme: str, width: int) -> None:
+    bench = workbench(proposing((WORDS, [TITLE, SECOND])))
+    put(bench)
+    page = bench.page(scheme=scheme, width=width)
+    propose(page, WORDS)
+    open_file(bench, page)
+    bench.kill()
+    expect(trouble(page)).to_contain_text("no connection")
+    page.get_by_role("button", name="Accept hunk 1").click()
+    page.get_by_role("button", name="Reject hunk 2").click()
+    expect(waiting(page)).to_have_count(2)
+    assert (violations(page), spills(page)) == ([], 0)
+    expect(sidebar(page).locator("[data-waits]")).to_have_count(2)
+    assert (violations(page), spills(page)) == ([], 0)
