@@ -15,7 +15,7 @@ from newel.web import __file__ as web
 from tests.nodejs import NODE, PAGE, packages
 
 SCRIPT: Final = Path(__file__).with_name("bare_editor.js")
-HTML: Final = """<!doctype html><meta charset="utf-8"><title>bare</title><link rel="stylesheet" href="app.css">
+HTML: Final = """<!doctype html><meta charset="utf-8"><title>bare</title><link rel="icon" href="data:,"><link rel="stylesheet" href="app.css">
 <style>body { margin: 0 } .file-editor { height: 100vh }</style>
 <section class="file-editor"></section><script type="module" src="bare_editor.js"></script>"""
 

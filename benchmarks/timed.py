@@ -1,0 +1,142 @@
+"""A page of the workbench on which something is timed, and a project with much to review."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Any, Final, cast
+
+import msgspec
+from benchmarks.ledger import begun
+from playwright.sync_api import Page
+
+from newel.review.ledger import FileReview
+from newel.review.store import Ledger
+from newel.review.tables import FILE
+from newel.review.text import content_of
+from tests.browser.bench import Workbench
+
+HELP: Final = """
+window.painted = () => new Promise((resolve) => requestAnimationFrame(() => {
+    const { port1, port2 } = new MessageChannel();
+    port1.onmessage = () => resolve(performance.now());
+    port2.postMessage(0);
+}));
+window.seen = async (isThere) => {
+    for (;;) {
+        const at = await painted();
+        if (isThere()) return at;
+    }
+};
+window.keys = [];
+addEventListener("keydown", (event) => painted().then((at) => keys.push(at - event.timeStamp)), true);
+"""
+ASKED: Final = """async ([method, path, body]) => {
+    const begun = performance.now();
+    const headers = { "Content-Type": "application/json" };
+    const answer = await fetch(path, { method, headers, body: body && JSON.stringify(body) });
+    const text = await answer.text();
+    if (!answer.ok) throw new Error(text);
+    return [performance.now() - begun, text];
+}"""
+
+
+class Figures:
+    """Milliseconds of the same thing done many times, with those for which the page's main thread had a processor."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.took: list[float] = []
+        self.ran: list[float] = []
+
+    def add(self, page: Page, act: Callable[[], float], *, rest: int = 200) -> None:
+        """Do it, and wait ``rest`` milliseconds for what it sets off."""
+        before = spent(page)
+        self.took.append(act())
+        page.wait_for_timeout(rest)
+        self.ran.append(spent(page) - before)
+
+    def tell(self) -> None:
+        values = sorted(self.took)
+        late = values[min(len(values) - 1, int(len(values) * 0.95))]
+        words = [f"median {statistics.median(values):6.1f}", f"p95 {late:6.1f}"]
+        words += [f"busy {statistics.median(self.ran):.0f}"] if self.ran else []
+        print(f"{self.name:44} {', '.join(words)}, n {len(values)}", flush=True)
+
+
+def spent(page: Page) -> float:
+    """Milliseconds for which the main thread had a processor until now."""
+    return 1_000 * _metric(_session(page, "threadTicks"), "TaskDuration")
+
+
+def heap(page: Page) -> float:
+    """Mebibytes that the page's JavaScript holds."""
+    session = _session(page, "timeTicks")
+    for _ in range(2):
+        session.send("HeapProfiler.collectGarbage")
+    return _metric(session, "JSHeapUsedSize") / 2**20
+
+
+@cache
+def _session(page: Page, clock: str) -> Any:
+    """It counts from its beginning on."""
+    session = cast("Any", page.context.new_cdp_session(page))
+    session.send("Performance.enable", {"timeDomain": clock})
+    return session
+
+
+def _metric(session: Any, name: str) -> float:
+    metrics = session.send("Performance.getMetrics")["metrics"]
+    return next(each["value"] for each in metrics if each["name"] == name)
+
+
+def reviewed(bench: Workbench, reviews: Iterable[FileReview]) -> None:
+    """Put files into the project, and their reviews into its ledger."""
+    page = bench.page()
+    ask(page, "GET", "pending")  # once this is answered the ledger is open
+    page.context.close()
+    (found,) = (bench.newel.home / ".newel" / "review").rglob(FILE)
+    with Ledger.open(found.parent) as ledger, ledger.batch():
+        for review in reviews:
+            path = bench.newel.project / review.path
+            path.parent.mkdir(parents=True, exist_ok=True)
+            content = content_of(review.base)
+            assert content is not None
+            path.write_bytes(content.data)
+            path.chmod(content.mode)
+            before = msgspec.structs.replace(review, hunks=())
+            ledger.change(review.path, "rebase", lambda _, made=before: made)
+            ledger.change(review.path, "propose", lambda _, made=review: made, run="r_1")
+
+
+def proposed(path: str, lines: int, hunks: int) -> FileReview:
+    """A file of code with so many hunks, all over it."""
+    review = begun(lines, hunks)
+    chosen = (review.hunks[number * len(review.hunks) // hunks] for number in range(hunks))
+    named = (msgspec.structs.replace(hunk, id=f"{hunk.id}_{path}") for hunk in chosen)
+    return FileReview(path=path, base=review.base, hunks=tuple(named), rev=1)
+
+
+def wide(bench: Workbench, *columns: str) -> Page:
+    """A page with these columns open."""
+    context = bench.context(width=1400, height=900)
+    context.add_init_script(HELP)
+    context.add_init_script(f"localStorage.setItem('newel:columns', '{json.dumps(columns)}')")
+    return bench.page(context)
+
+
+def plain(bench: Workbench, address: str) -> Page:
+    """A page that is not the workbench's."""
+    context = bench.context(width=1400, height=900)
+    context.add_init_script(HELP)
+    page = context.new_page()
+    page.goto(address)
+    return page
+
+
+def ask(page: Page, method: str, path: str, body: dict[str, Any] | None = None) -> tuple[float, Any]:
+    """A request of the page: how long it took, and the answer."""
+    took, text = page.evaluate(ASKED, [method, f"/api/agent/{path}", body])
+    return took, json.loads(text)
