@@ -3,7 +3,8 @@
 To import Newel, FastAPI, MCP and what they need is most of the work of a command, and the tests run many hundreds. So a
 process beside the tests imports them once, and is forked for each command: a process of its own, with its own number,
 folder, environment and standard streams, that ends or is killed as any other. What happens before ``main`` in the console
-scripts is seen by the tests that start those (``tests.support.BIN``).
+scripts is seen by the tests that start those (``tests.support.BIN``). Modules of the tests that are programs (``python -m``)
+are forked, too.
 
 ``python -m tests.forked NUMBER`` is the process that is forked; NUMBER is the descriptor of its socket.
 """
@@ -18,6 +19,7 @@ import gc
 import importlib
 import json
 import os
+import runpy
 import select
 import signal
 import socket
@@ -47,12 +49,19 @@ IMPORTED: Final = (
     "newel.jobs.sqlite",
     "newel.mcp.manager",
     "newel.providers.openai_chat",
+    "newel.providers.scripted",
+    "newel.review.runs",
     "newel.tools.project",
     "newel.web.agent_api",
     "newel.web.api",
     "newel.web.server",
+    "tests.faults.begun",
+    "tests.review_place",
 )
 ROOT: Final = Path(__file__).resolve().parent.parent
+_TURN: Final = threading.Lock()
+"""One thread at a time asks for a fork, so that there is one process that is forked."""
+MODULE: Final = [sys.executable, "-m"]
 PLAIN: Final = {"PYTHONFAULTHANDLER", "PYTHONUTF8"}
 """What may be asked of Python, as the fork does it, too."""
 
@@ -71,7 +80,8 @@ def start(
     at its start.
     """
     asked = {name for name in env if name.startswith(("LC_", "PYTHON"))}
-    if Path(command[0]).name in COMMANDS and asked <= PLAIN:
+    ours = Path(command[0]).name in COMMANDS or list(command[:2]) == MODULE
+    if ours and asked <= PLAIN:
         return Forked(command, cwd, env, (stdin, stdout, stderr), start_new_session=start_new_session)
     return subprocess.Popen(
         command,
@@ -107,7 +117,8 @@ class Forked:
             order, ordering = os.pipe()
             for each in (told, order):
                 theirs.callback(os.close, each)
-            socket.send_fds(_origin(), [b"."], [order, told, *numbers])
+            with _TURN:
+                socket.send_fds(_origin(), [b"."], [order, told, *numbers])
         with open(ordering, "w", encoding="utf-8") as writer:  # noqa: PTH123 — a descriptor, not a path
             json.dump(
                 {"words": self.args, "cwd": str(cwd), "environ": dict(env), "session": start_new_session},
@@ -273,8 +284,8 @@ def _tell(descriptor: int, number: int) -> None:
         os.write(descriptor, b"%d\n" % number)
 
 
-def _become(order: dict[str, Any], standard: Sequence[int]) -> str:
-    """Take over what makes a process this command; returns its name."""
+def _become(order: dict[str, Any], standard: Sequence[int]) -> None:
+    """Take over what makes a process this command."""
     for number, descriptor in enumerate(standard):
         os.dup2(descriptor, number)
     os.closerange(3, 1024)
@@ -289,7 +300,6 @@ def _become(order: dict[str, Any], standard: Sequence[int]) -> str:
     sys.stderr = _stream(2, "w", "backslashreplace", buffering=1)
     if "PYTHONFAULTHANDLER" in os.environ:
         faulthandler.enable()
-    return Path(sys.argv[0]).name
 
 
 def _stream(number: int, mode: str, errors: str, *, buffering: int = -1) -> IO[str]:
@@ -302,8 +312,13 @@ def main() -> None:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()  # what is there stays, so that children need not copy it to count it
-    order, standard = _serve(socket.socket(fileno=int(sys.argv[1])))
-    sys.exit(COMMANDS[_become(order, standard)].load()())
+    _become(*_serve(socket.socket(fileno=int(sys.argv[1]))))
+    if sys.argv[:2] == MODULE:
+        module = sys.argv[2]
+        del sys.argv[:2]
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    else:
+        sys.exit(COMMANDS[Path(sys.argv[0]).name].load()())
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from newel.review.runs import Project
 from newel.review.saving import Saver
 from newel.review.store import Ledger
 from newel.workspace.local import LocalWorkspace
+from tests.faults import begun
 from tests.review_place import Place, hunks, proposes, replace, says
 
 Files = dict[str, tuple[bytes, int] | None]
@@ -131,4 +132,5 @@ async def main(folder: Path, what: str) -> None:
 
 
 if __name__ == "__main__":
+    begun.wait()
     anyio.run(main, Path(sys.argv[1]), sys.argv[2])

@@ -11,6 +11,7 @@ from newel.review.checkpoints import Checkpoints
 from newel.review.saving import Saver
 from newel.review.store import Ledger
 from newel.workspace.local import LocalWorkspace
+from tests.faults import begun
 
 
 async def main(folder: Path, what: str) -> None:
@@ -25,4 +26,5 @@ async def main(folder: Path, what: str) -> None:
 
 
 if __name__ == "__main__":
+    begun.wait()
     anyio.run(main, Path(sys.argv[1]), sys.argv[2])

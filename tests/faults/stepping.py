@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.forked import start
+
 ROOT = Path(__file__).resolve().parents[2]
 STRACE = shutil.which("strace")
 CALLS = (
@@ -69,7 +71,7 @@ class Ran(NamedTuple):
 def steps(folder: Path, module: str, *words: str) -> list[Step]:
     """What a program does to files below a folder, in its order."""
     trace = folder.parent / "steps.trace"
-    ran = _run(folder, trace, [], module, *words)
+    ran = traced(module, [str(folder), *words], trace, [f"trace={CALLS}"])
     assert ran.returncode == 0, ran.stderr
     return list(_found(trace, folder))
 
@@ -96,27 +98,36 @@ def some(found: Sequence[Step], most: int) -> list[Step]:
 def ran_with(fault: str, step: Step, folder: Path, module: str, *words: str) -> Ran:
     """Run a program with a fault at one of its steps; ``fault`` is in the words of strace."""
     trace = folder.parent / "fault.trace"
-    inject = ["-e", f"inject={step.call}:{fault}:when={step.number}"]
-    ended = _run(folder, trace, inject, module, *words)
-    killed = ended.returncode in {-9, 137}
+    inject = f"inject={step.call}:{fault}:when={step.number}"
+    ended = traced(module, [str(folder), *words], trace, [f"trace={CALLS}", inject])
+    killed = ended.returncode == -9
     lines = trace.read_text(errors="replace").splitlines()
     hit = [line for line in lines if "(INJECTED)" in line] or (lines[-3:] if killed else [])
     return Ran(ended.stdout, ended.stderr, killed, "\n".join(hit))
 
 
-def _run(
-    folder: Path, trace: Path, inject: Sequence[str], module: str, *words: str
+def traced(
+    module: str, words: Sequence[str], trace: Path | str, expressions: Sequence[str]
 ) -> subprocess.CompletedProcess[str]:
+    """Run a module that is a program, with these expressions of strace from where it has imported all (``begun.wait``)."""
     assert STRACE is not None
-    return subprocess.run(
-        [
-            *(STRACE, "-f", "-y", "-qq", "-o", str(trace), "-e", f"trace={CALLS}", *inject),
-            *(sys.executable, "-m", module, str(folder), *words),
-        ],
+    with start(
+        [sys.executable, "-m", module, *words],
         cwd=ROOT,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=25,
-    )
+        env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8"},
+        stdin=subprocess.PIPE,
+    ) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "ready\n"
+        options = [part for each in expressions for part in ("-e", each)]
+        with subprocess.Popen(
+            [STRACE, "-f", "-y", "-o", str(trace), *options, "-p", str(program.pid)],
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as strace:
+            assert strace.stderr is not None
+            attached = strace.stderr.readline()
+            assert attached.endswith("attached\n"), attached
+            said, complained = program.communicate("\n", timeout=25)
+            strace.communicate(timeout=25)
+        return subprocess.CompletedProcess(program.args, program.wait(), said, complained)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,12 +17,11 @@ from newel.review.saving import OutsideProject
 from newel.review.store import Ledger
 from newel.workspace.local import LocalWorkspace
 from tests.faults import saving_child
+from tests.faults.stepping import KILLED, needs_strace, traced
 from tests.unit.review.project import Project
 
 pytestmark = pytest.mark.anyio
 
-CHILD = Path(__file__).with_name("saving_child.py")
-STRACE = shutil.which("strace")
 CALLS = ["fsync", "fdatasync", "rename,renameat,renameat2", "link,linkat", "unlink,unlinkat"]
 """What a save does to the disk."""
 
@@ -61,16 +58,9 @@ async def proposed(project: Project) -> None:
 
 def killed(folder: Path, what: str, call: str, step: int) -> bool:
     """Run the child until it is killed, at its ``step``-th such call; False if it came to its end before that."""
-    command = [sys.executable, str(CHILD), str(folder), what]
-    if not STRACE:
-        with subprocess.Popen(command) as child:
-            time.sleep(random.uniform(0.2, 0.6))  # noqa: S311 — any moment will do
-            child.kill()
-        return step < 4
-    inject = f"inject={call}:signal=SIGKILL:when={step}"
-    strace = [STRACE, "-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}", "-e", inject]
-    ended = subprocess.run([*strace, *command], check=False, capture_output=True, text=True, timeout=20)
-    assert ended.returncode in {0, -9, 137}, ended.stderr
+    expressions = [f"trace={call}", f"inject={call}:{KILLED}:when={step}"]
+    ended = traced("tests.faults.saving_child", [str(folder), what], "/dev/null", expressions)
+    assert ended.returncode in {0, -9}, ended.stderr
     return ended.returncode != 0
 
 
@@ -81,6 +71,7 @@ def copied(origin: Path, folder: Path) -> Project:
     return Project(folder / "project", Ledger.open(folder / "ledger"))
 
 
+@needs_strace
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("what", ["save", "rollback"])
 async def test_a_process_that_is_killed_at_any_step_leaves_what_the_next_one_finishes(
