@@ -58,6 +58,14 @@ test("a conversation's changes are read again once something changed, and are th
   changes.of("s");
   await new Promise(setImmediate);
   assert.equal(changes.of("s") === first, true);
+  let told = 0;
+  changes.changed = () => (told += 1);
+  changed({ pending: [2] });
+  changes.of("s");
+  changed({ pending: [3] }); // while it is read
+  told = 0;
+  await new Promise(setImmediate);
+  assert.equal(told, 1);
   changes.keep([]);
   assert.deepEqual(changes.of("s", false), []);
 });

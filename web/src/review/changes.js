@@ -78,10 +78,11 @@ export class Changes {
         this.changed();
       }
     } catch {
-      one.isStale = true; // with the next change, or when the connection is back
+      // What is known stays. It is read with the next change, or when the connection is back: both bring a new list of what waits.
     } finally {
       one.isReading = false;
     }
+    if (one.isStale) this.changed(); // something changed meanwhile: whoever shows it asks again
   }
 }
 
