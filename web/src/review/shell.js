@@ -133,10 +133,10 @@ export class Shell {
   async connected(project) {
     this.api.wake();
     this.review.touch();
-    const isFirst = this.unsent.project === undefined;
-    if (isFirst) await this.unsent.begin(project);
+    this.begun ??= this.unsent.begin(project);
+    await this.begun;
     await Promise.all(this.unsent.typedPaths().map((path) => this.#keepOpen(fileId(path)))); // what was typed goes first
-    if (isFirst) this.queue.resume();
+    this.queue.resume();
   }
 
   // -- the places -----------------------------------------------------------------------------------
