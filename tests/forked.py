@@ -37,6 +37,7 @@ COMMANDS: Final = {each.name: each for each in distribution("newel").entry_point
 """The console scripts as they are installed."""
 IMPORTED: Final = (
     "mcp.client.stdio",
+    "mcp.server.mcpserver.resolve",
     "newel.app.crew",
     "newel.app.review_desk",
     "newel.app.terminal",

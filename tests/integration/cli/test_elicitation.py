@@ -14,23 +14,32 @@ from typing import Any
 import pytest
 
 from tests.integration.terminal.conftest import Terminal
+from tests.relayed import relayed
 from tests.support import BIN, Newel, scenario
 
-SERVER = Path(__file__).parent.parent / "mcp" / "servers" / "asking.py"
-ASKING = {"mcpServers": {"asking": {"command": sys.executable, "args": [str(SERVER)]}}}
+SERVER = [sys.executable, "-m", "tests.integration.mcp.servers.asking"]
 
 Open = Callable[..., tuple[Terminal, Newel]]
+Ready = Callable[..., Newel]
 
 
 def call(*tools: str) -> dict[str, Any]:
     return {"tool_calls": [{"function": {"name": f"asking__{tool}", "arguments": {}}} for tool in tools]}
 
 
-def ready(with_model: Callable[..., Newel], *tools: str) -> Newel:
-    newel = with_model(scenario("go", call(*tools), {"content": "The end."}))
-    (newel.home / ".newel").mkdir()
-    (newel.home / ".newel" / "mcp_config.json").write_text(json.dumps(ASKING))
-    return newel
+@pytest.fixture
+def ready(tmp_path: Path, with_model: Ready) -> Iterator[Ready]:
+    """Makes a Newel with a server that asks, and a model that calls these tools of it when it is told to go."""
+    with relayed(tmp_path, SERVER) as (command, *words):
+
+        def make(*tools: str) -> Newel:
+            newel = with_model(scenario("go", call(*tools), {"content": "The end."}))
+            (newel.home / ".newel").mkdir()
+            asking = {"mcpServers": {"asking": {"command": command, "args": words}}}
+            (newel.home / ".newel" / "mcp_config.json").write_text(json.dumps(asking))
+            return newel
+
+        yield make
 
 
 def results(newel: Newel) -> list[str]:
@@ -39,12 +48,12 @@ def results(newel: Newel) -> list[str]:
 
 
 @pytest.fixture
-def opened(with_model: Callable[..., Newel]) -> Iterator[Open]:
-    """Starts a command on a terminal, with a model that calls these tools when it is told to go."""
+def opened(ready: Ready) -> Iterator[Open]:
+    """Starts a command on a terminal."""
     terminals: list[Terminal] = []
 
     def start(*words: str, tools: tuple[str, ...], **environ: str) -> tuple[Terminal, Newel]:
-        newel = ready(with_model, *tools)
+        newel = ready(*tools)
         command = [str(BIN / words[0]), *words[1:]]
         env = newel.environ | {"TERM": "xterm-256color"} | environ
         terminals.append(Terminal(command, newel.project, 100, 40, env))
@@ -239,9 +248,9 @@ def test_ctrl_c_at_a_question_ends_the_run(opened: Open) -> None:
     ids=["prompt", "prompt in JSON", "JSON mode", "simple"],
 )
 def test_where_nobody_sits_a_question_is_declined_and_the_run_goes_on(
-    with_model: Callable[..., Newel], words: tuple[str, ...], stdin: str
+    ready: Ready, words: tuple[str, ...], stdin: str
 ) -> None:
-    newel = ready(with_model, "wipe")
+    newel = ready("wipe")
     done = newel(*words[1:], command=words[0], stdin=stdin)
     assert done.returncode == 0, done.stderr
     assert "declin" in results(newel)[0].lower()

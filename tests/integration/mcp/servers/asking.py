@@ -75,4 +75,5 @@ def puzzle(context: Context) -> str | InputRequiredResult:
     return InputRequiredResult(input_requests={"puzzle": ElicitRequest(params=asked)})
 
 
-server.run()
+if __name__ == "__main__":
+    server.run()

@@ -1,6 +1,6 @@
-"""``relay.py SOCKET WORDS…``: has a command run where the socket leads.
+"""``relay.py SOCKET WORDS…``: has a command run where the socket leads, and ends as it does; see ``relayed.py``.
 
-It gets what the suite tells in the environment; this process's output, and its end, are that command's.
+The command gets this process's standard streams, and of its environment what MCP's conformance suite tells.
 """
 
 from __future__ import annotations
@@ -15,6 +15,6 @@ if __name__ == "__main__":
         there.connect(sys.argv[1])
         told = {name: value for name, value in os.environ.items() if name.startswith("MCP_")}
         order = json.dumps({"words": sys.argv[2:], "environ": told}).encode()
-        socket.send_fds(there, [len(order).to_bytes(4, "big")], [1, 2])
+        socket.send_fds(there, [len(order).to_bytes(4, "big")], [0, 1, 2])
         there.sendall(order)
         sys.exit(int(there.recv(4) or b"1"))
