@@ -92,7 +92,7 @@ def test_what_waits_is_marked_with_files_that_are_only_proposed(workbench: Make)
         "hunk_id": file["hunk_ids"][0],
     }
     ask(page, "POST", "decide", body)
-    expect(item(page, "index.md")).to_contain_text("1 hunk accepted, not saved")
+    expect(item(page, "index.md")).to_contain_text("1 hunk to save")
     ask(page, "POST", "save", {"files": [{"file_path": "guide/index.md"}]})
     expect(item(page, "index.md").locator(".tree-new")).to_have_count(0)
     assert (bench.newel.project / "guide" / "index.md").read_text() == "# Guide\n"

@@ -22,7 +22,7 @@ test("a hunk shows its first changed lines, without the signs that hide others",
 });
 
 test("counts and places are said in words", () => {
-  assert.equal(countWords({ pending: 2, accepted: 1, conflicts: 1 }), "2 to decide · 1 to save · 1 conflict");
+  assert.equal(countWords({ pending: 2, unsaved: 1, conflicts: 1 }), "2 to decide · 1 to save · 1 conflict");
   assert.equal(lineWords([{ patch: "@@ -1 +1 @@\n-a\n+b\n" }, { patch: "@@ -3,0 +4 @@\n+c\n" }]), "+2 −1");
   assert.deepEqual([[5, 5], [5, 7], [5, 4]].map(([start_line, end_line]) => placeWords({ start_line, end_line })), ["line 5", "lines 5–7", "at line 5"]);
 });

@@ -217,6 +217,21 @@ async def test_a_job_has_ended_when_all_its_hunks_are_saved_or_rejected(tmp_path
         }
 
 
+async def test_what_the_user_wrote_is_counted_as_to_be_saved_and_not_as_to_be_decided(tmp_path: Path) -> None:
+    async with place(tmp_path, proposes(replace("a.md", 1, "eins\n")), says("Done.")) as at:
+        at.write(a=TEXT)
+        await at.start()
+        rev = (await at.desk.file("a.md")).rev
+        own = [Splice(start_line=3, delete_lines=1, new_text="mine\n")]
+        await at.desk.edit(EditRequest(file_path="a.md", rev=rev, splices=own))
+        (file,) = (await at.desk.pending()).files
+        assert (file.pending, file.accepted, file.unsaved) == (1, 0, 1)
+        at.write(a=TEXT.replace("three", "theirs"))
+        await at.desk.file("a.md")
+        (file,) = (await at.desk.pending()).files
+        assert (file.pending, file.conflicts, file.unsaved) == (2, 1, 0)
+
+
 async def test_a_decision_on_several_hunks_is_one_step_of_undo_and_made_twice_it_is_made_once(
     tmp_path: Path,
 ) -> None:

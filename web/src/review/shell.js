@@ -111,7 +111,7 @@ export class Shell {
   #count() {
     const { files, hunks, conflicts } = counts(this.review.get().pending);
     set(this.buttons.review, "title", files > 0 ? `${plural(hunks, "hunk")} to decide, ${plural(files, "file")} to review` : null);
-    fill(this.count, files > 0 && [hunks > 0 ? String(hunks) : icon("check"), h("span", { class: "sr-only" }, hunks > 0 ? " to decide" : " accepted, not saved")],
+    fill(this.count, files > 0 && [hunks > 0 ? String(hunks) : icon("check"), h("span", { class: "sr-only" }, hunks > 0 ? " to decide" : " to save")],
       conflicts > 0 && [icon("warn"), h("span", { class: "sr-only" }, plural(conflicts, "conflict"))]);
     this.changed();
   }

@@ -8,8 +8,8 @@ import { isOpen } from "./waiting.js";
 const AT_ONCE = 50; // hunks that are laid out, until more are asked for
 
 /** What waits in a file, in words: "2 to decide · 1 to save · 1 conflict". */
-export const countWords = ({ pending, accepted, conflicts }) =>
-  [pending > 0 && `${pending} to decide`, accepted > 0 && `${accepted} to save`, conflicts > 0 && plural(conflicts, "conflict")]
+export const countWords = ({ pending, unsaved, conflicts }) =>
+  [pending > 0 && `${pending} to decide`, unsaved > 0 && `${unsaved} to save`, conflicts > 0 && plural(conflicts, "conflict")]
     .filter(Boolean).join(" · ");
 
 /** How many lines the hunks of a view add and take away: "+3 −1". */

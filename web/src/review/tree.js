@@ -123,7 +123,7 @@ export class Tree {
   #marks({ path, kind }) {
     if (kind === "directory") return { below: this.waits.folders.get(path) ?? 0 };
     const file = this.waits.files.get(path);
-    return { pending: file?.pending ?? 0, accepted: file?.accepted ?? 0, conflicts: file?.conflicts ?? 0 };
+    return { pending: file?.pending ?? 0, unsaved: file?.unsaved ?? 0, conflicts: file?.conflicts ?? 0 };
   }
 
   #row({ key, path, name, kind, level, place, size, isOpen, isProposed, ignored, marks, words }) {
@@ -210,12 +210,12 @@ function indented(row, depth) {
   return row;
 }
 
-function marksView({ below, pending, accepted, conflicts }) {
+function marksView({ below, pending, unsaved, conflicts }) {
   const mark = (kind, sign, words) => h("span", { class: `tree-mark ${kind}`, title: words }, sign, h("span", { class: "sr-only" }, `, ${words}`));
   return [
     below > 0 && mark("below", "", `${plural(below, "file")} below to review`),
     conflicts > 0 && mark("conflict", icon("warn"), plural(conflicts, "conflict")),
     pending > 0 && mark("waits", `${pending}±`, `${plural(pending, "hunk")} to review`),
-    pending === 0 && accepted > 0 && mark("accepted", icon("check"), `${plural(accepted, "hunk")} accepted, not saved`),
+    pending === 0 && unsaved > 0 && mark("accepted", icon("check"), `${plural(unsaved, "hunk")} to save`),
   ];
 }

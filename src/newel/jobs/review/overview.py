@@ -23,6 +23,7 @@ from newel.jobs.review.payloads import (
 )
 from newel.jobs.review.sessions import Session
 from newel.jobs.review.showing import Known, pending_of
+from newel.review.bases import kept
 from newel.review.checkpoints import UnknownCheckpoint
 from newel.review.ledger import FileReview
 from newel.review.store import Checkpoint, Ledger
@@ -202,15 +203,16 @@ def _counts(review: FileReview) -> dict[str, FileCounts]:
 def _pending_file(review: FileReview) -> PendingFile:
     """Without the sessions, of which a review knows nothing."""
     hunks = [hunk for hunk in review.hunks if hunk.is_shown]
+    unsaved = kept(review)
     runs = (run for hunk in hunks for run in runs_of(hunk))
     return PendingFile(
         file_path=review.path,
         rev=review.rev,
         base_file_hash=text_hash(review.base),
-        pending=sum(hunk.state == "pending" for hunk in hunks),
+        pending=len(hunks) - len(unsaved),
         accepted=sum(hunk.state == "accepted" for hunk in hunks),
         conflicts=sum(hunk.conflict for hunk in hunks),
-        unsaved=sum(hunk.state == "accepted" or (hunk.state == "pending" and hunk.by_user) for hunk in hunks),
+        unsaved=len(unsaved),
         hunk_ids=tuple(hunk.id for hunk in hunks),
         run_ids=tuple(dict.fromkeys(runs)),
         session_ids=(),

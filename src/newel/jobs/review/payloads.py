@@ -324,9 +324,9 @@ class SavedFiles(Payload, frozen=True):
 
 
 class PendingFile(Payload, frozen=True):
-    """A file with hunks that are not decided (``pending``), or decided and not saved (``accepted``); ``conflicts`` of them
-    stand on lines that changed. ``unsaved`` are those that are accepted, and what the user alone wrote.
-    ``run_ids`` are the jobs and other runs that they are of, ``session_ids`` the sessions of
+    """A file with hunks that are to be decided (``pending``), or decided and not saved (``accepted``); ``conflicts`` of them
+    stand on lines that changed. ``unsaved`` is what a save would write: what is accepted, and what the user alone wrote, on
+    which nothing is to be decided. ``run_ids`` are the jobs and other runs that they are of, ``session_ids`` the sessions of
     those: of reviews, of chats, of agents.
     """
 
