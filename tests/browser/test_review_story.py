@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 import pytest
-from playwright.sync_api import Locator, Page, Route, expect
+from playwright.sync_api import Error, Locator, Page, Route, expect
 
 from tests.browser.bench import Workbench
 from tests.browser.proposing import ask
@@ -121,7 +121,10 @@ class Told:
     def _differences(self, before: Shown | None) -> dict[str, list[list[str]]]:
         """What is not as it has to be: here, there, and as it has to be."""
         here, there = (window.evaluate(SHOWN) for window in (self.page, self.other))
-        waits = [each["file_path"] for each in ask(self.page, "GET", "pending")["files"]]
+        try:
+            waits = [each["file_path"] for each in ask(self.page, "GET", "pending")["files"]]
+        except Error:
+            return {"server": [["killed just now"]]}
         wanted: Shown = (before or here) | {"files": waits}
         shown = {name: [here[name], there[name], each] for name, each in wanted.items()}
         return {name: each for name, each in shown.items() if not each[0] == each[1] == each[2]}

@@ -7,7 +7,10 @@ const GIVEN_UP = 20_000; // ms after which it is asked again
 const AGAIN = 1_000; // ms between looks whether there is a connection
 const QUICK = { isQuick: true }; // a request of which a server that works makes no work
 
-/** A request that was not done: `code` is the server's, or "connection"; `status` is 0 then. */
+/**
+ * A request that was not done: `code` is the server's, or "connection"; `status` is 0 then. `wasLost`: it was made before, and its
+ * answer was lost, so that it may have been done then.
+ */
 export class ApiError extends Error {
   constructor(status, code, message) {
     super(message);
@@ -90,7 +93,8 @@ export class ReviewApi {
   }
 
   async #ask(url, init, { again = true, isQuick = false, signal, as = "json" } = {}) {
-    for (let left = again ? TRIES : 1, wait = FIRST_WAIT; ; left -= 1, wait *= 2) {
+    const tries = again ? TRIES : 1;
+    for (let left = tries, wait = FIRST_WAIT; ; left -= 1, wait *= 2) {
       const slow = isQuick ? setTimeout(() => this.#link(false), SLOW) : null;
       try {
         const answer = await fetch(url, { ...init, signal: isQuick ? AbortSignal.timeout(GIVEN_UP) : signal });
@@ -100,7 +104,8 @@ export class ReviewApi {
         });
         this.#link(true);
         if (answer.ok) return body;
-        throw new ApiError(answer.status, body.error?.code ?? "unknown", body.error?.message ?? `The server answered ${answer.status}.`);
+        const words = body.error?.message ?? `The server answered ${answer.status}.`;
+        throw Object.assign(new ApiError(answer.status, body.error?.code ?? "unknown", words), { wasLost: left < tries });
       } catch (error) {
         if (error instanceof ApiError || signal?.aborted) throw error;
         this.#link(false);

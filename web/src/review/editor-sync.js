@@ -26,6 +26,7 @@ export class EditorSync {
     this.known = { view, ...fileOf(view.content ?? "") };
     this.unsent = ChangeSet.empty(this.known.text.length);
     this.inFlight = null;
+    this.mayBeThere = false; // whether the server may have some of what is unsent: an answer was lost
     this.isOver = false;
     this.isWaiting = false; // for a connection
     this.last = Promise.resolve();
@@ -50,6 +51,7 @@ export class EditorSync {
   /** What was typed and kept when the page ended, a change of the text that is known: it goes before all else. */
   restore(changes) {
     this.unsent = changes;
+    this.mayBeThere = true; // the page may have ended while it was sent
     this.onChange();
     this.send();
   }
@@ -170,10 +172,12 @@ export class EditorSync {
     try {
       const view = await this.api.edit(this.path, this.known.view.rev, splices);
       this.inFlight = null;
+      this.mayBeThere = false;
       this.#rebase(sent, view);
     } catch (error) {
       this.unsent = this.local;
       this.inFlight = null;
+      this.mayBeThere ||= error.code === "connection" || error.wasLost;
       throw Object.assign(error, { sent: first });
     }
   }
@@ -185,12 +189,17 @@ export class EditorSync {
     this.onChange();
   }
 
-  /** The server is further on. It may be so because it has what was sent, and only its answer was lost. */
+  /**
+   * The server is further on. If an answer was lost, that may be because it has what was sent: then it is nearer to that than to
+   * what was known.
+   */
   async #reconcile(sent) {
     const view = await this.api.file(this.path);
+    const { mayBeThere } = this;
+    this.mayBeThere = false;
     const { text } = fileOf(view.content ?? "");
     const here = sent.apply(this.known.text);
-    if (!(sizeOf(changesBetween(here, text)) < sizeOf(changesBetween(this.known.text, text)))) {
+    if (!mayBeThere || !(sizeOf(changesBetween(here, text)) < sizeOf(changesBetween(this.known.text, text)))) {
       this.#rebase(this.known.text, view);
       return;
     }
