@@ -11,19 +11,26 @@ export class Later {
     this.begin = load;
   }
 
+  /** There is one view, however often it is asked for. */
   async load() {
     try {
-      this.view ??= await this.begin();
+      await (this.making ??= this.#make());
     } catch {
+      this.making = null;
       const again = h("button", { type: "button", onclick: () => this.load() }, "Try again");
       fill(this.el, h("p", { class: "empty" }, "This part of the page could not be loaded. Is Newel still running? "), again);
       return;
     }
+    await this.view?.load?.();
+  }
+
+  async #make() {
+    const view = await this.begin();
     if (this.isOver) return;
-    if (!this.view.el.isConnected) fill(this.el, this.view.el);
-    if (this.isShown) this.view.shown();
-    for (const call of this.wanted.splice(0)) call(this.view);
-    await this.view.load?.();
+    this.view = view;
+    fill(this.el, view.el);
+    if (this.isShown) view.shown();
+    for (const call of this.wanted.splice(0)) call(view);
   }
 
   #when(call) {
