@@ -247,7 +247,7 @@ def test_the_editor_is_accessible_and_fits(workbench: Make) -> None:
     assert flaws(page) == []
 
 
-def test_what_is_no_text_says_so_in_its_tab(workbench: Make) -> None:
+def test_a_file_that_is_no_text_says_so(workbench: Make) -> None:
     bench = workbench(proposing())
     (bench.newel.project / "data.bin").write_bytes(b"\0\1\2")
     with (bench.newel.project / "large.txt").open("wb") as file:
