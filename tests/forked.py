@@ -36,28 +36,45 @@ from typing import IO, Any, Final, Self
 COMMANDS: Final = {each.name: each for each in distribution("newel").entry_points}
 """The console scripts as they are installed."""
 IMPORTED: Final = (
+    "anyio._backends._asyncio",
+    "httpcore2",
     "mcp.client.stdio",
     "mcp.server.mcpserver.resolve",
     "newel.app.crew",
     "newel.app.review_desk",
     "newel.app.terminal",
     "newel.app.workbench",
+    "newel.app.workspaces",
     "newel.cli",
     "newel.commands.deciding",
     "newel.commands.undo",
     "newel.commands.web",
+    "newel.context.system_prompt",
     "newel.jobs.runs",
     "newel.jobs.sqlite",
     "newel.mcp.manager",
     "newel.providers.openai_chat",
+    "newel.providers.pricing",
     "newel.providers.scripted",
+    "newel.review.deciding",
+    "newel.review.interrupted",
+    "newel.review.purging",
+    "newel.review.recorder",
     "newel.review.runs",
+    "newel.terminal.json_mode",
+    "newel.terminal.one_shot",
+    "newel.terminal.plain_desk",
+    "newel.terminal.repl",
+    "newel.terminal.rich_renderer",
+    "newel.terminal.simple_repl",
     "newel.tools.project",
     "newel.web.agent_api",
     "newel.web.api",
     "newel.web.server",
+    "newel.workspace.snapshots",
     "tests.faults.begun",
     "tests.review_place",
+    "truststore",
 )
 ROOT: Final = Path(__file__).resolve().parent.parent
 _TURN: Final = threading.Lock()
@@ -174,7 +191,7 @@ class Forked:
                 stream.write(given)
 
         outputs = enumerate((self.stdout, self.stderr))
-        work = [functools.partial(read, number, stream) for number, stream in outputs if stream is not None]
+        work = [functools.partial(read, *each) for each in outputs if each[1] and not each[1].closed]
         if self.stdin is not None and not self.stdin.closed:
             work.append(functools.partial(write, self.stdin))
         threads = [threading.Thread(target=each, daemon=True) for each in work]

@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from tests.forked import start
+from tests.forked import Process, start
 
-PROGRAM = Path(__file__).with_name("program.py")
+PROGRAM = [sys.executable, "-m", "tests.integration.terminal.program"]
 PATIENCE = 15.0
 """Seconds to wait for what must come; only a failure takes so long."""
 
@@ -195,8 +195,7 @@ def open_terminal(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
     project.mkdir()
 
     def start(*arguments: str, columns: int = 80, rows: int = 24, **env: str) -> Terminal:
-        command = [sys.executable, str(PROGRAM), *arguments]
-        terminal = Terminal(command, project, columns, rows, environment(tmp_path, **env))
+        terminal = Terminal([*PROGRAM, *arguments], project, columns, rows, environment(tmp_path, **env))
         opened.append(terminal)
         return terminal
 
@@ -212,41 +211,40 @@ def run_program(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str
     project.mkdir(exist_ok=True)
 
     def run(*arguments: str, given: str = "", **env: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, str(PROGRAM), *arguments],
-            input=given,
-            capture_output=True,
-            text=True,
+        process = start(
+            [*PROGRAM, *arguments],
             cwd=project,
             env=environment(tmp_path, **env),
-            timeout=20,
-            check=False,
+            stdin=subprocess.PIPE,
         )
+        with process:
+            try:
+                said = process.communicate(given, timeout=20)
+            finally:
+                process.kill()
+            return subprocess.CompletedProcess(process.args, process.wait(), *said)
 
     return run
 
 
 @pytest.fixture
-def open_program(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+def open_program(tmp_path: Path) -> Iterator[Callable[..., Process]]:
     """Starts the program with pipes that stay open."""
-    opened: list[subprocess.Popen[str]] = []
+    opened: list[Process] = []
     project = tmp_path / "project"
     project.mkdir(exist_ok=True)
 
-    def start(*arguments: str, **env: Any) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, str(PROGRAM), *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+    def begin(*arguments: str, **env: Any) -> Process:
+        process = start(
+            [*PROGRAM, *arguments],
             cwd=project,
             env=environment(tmp_path, **env),
+            stdin=subprocess.PIPE,
         )
         opened.append(process)
         return process
 
-    yield start
+    yield begin
     for process in opened:
         process.kill()
         process.communicate()

@@ -1,6 +1,6 @@
 """A whole program around the terminal: a scripted model, the real tools, a real session.
 
-Run as ``python program.py FRONT [PROMPT…]`` with FRONT one of rich, console, simple, json, one-shot-rich and
+Run as ``python -m tests.integration.terminal.program FRONT [PROMPT…]`` with FRONT one of rich, console, simple, json, one-shot-rich and
 one-shot-console. ``NEWEL_HOME`` is Newel's folder, ``PROGRAM_APPROVE`` the approval preset,
 ``PROGRAM_SESSION`` the session to go on with.
 """

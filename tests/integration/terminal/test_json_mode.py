@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from newel.agent.events import AgentEvent
+from tests.forked import Process
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -157,7 +158,7 @@ def test_state_model_thinking_and_a_new_session(run_program: Run) -> None:
 class Driver:
     """Another program that talks with the agent, line by line."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: Process) -> None:
         self.process = process
 
     def send(self, **request: Any) -> None:
