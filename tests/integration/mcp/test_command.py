@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
+from tests.forked import start
 from tests.integration.mcp.rogues import ROGUE
-
-CODE = "import sys; from newel.cli import _guarded; from newel.commands.mcp import command_mcp; sys.exit(_guarded(lambda: command_mcp(sys.argv[1:])))"
-"""As the command line calls it."""
+from tests.support import BIN
 
 
 class Mcp:
@@ -27,16 +26,10 @@ class Mcp:
         self.project.mkdir()
 
     def __call__(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-c", CODE, *words],
-            cwd=self.project,
-            env={**os.environ, "NEWEL_HOME": str(self.home)},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        environ = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "NEWEL_HOME": str(self.home)}
+        with start([str(BIN / "newel"), "mcp", *words], cwd=self.project, env=environ) as process:
+            said = process.communicate(timeout=60)
+            return subprocess.CompletedProcess(process.args, process.wait(), *said)
 
     def project_file(self, way: str) -> None:
         entry = {"command": sys.executable, "args": ["-IS", str(ROGUE), way]}
