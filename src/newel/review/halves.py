@@ -21,23 +21,25 @@ _NEAR: Final = 32
 
 
 def edit_each(review: FileReview, pieces: Sequence[Piece], new_id: NewId, few: int = _FEW) -> FileReview:
-    """As ``edit`` with one piece after the other. They are of the buffer as it is, apart from each other and in its order;
-    up to ``few`` of them are not worth a cut. Raises as ``edit``.
+    """As ``edit`` with one piece after the other, from the end to the beginning. They are of the buffer as it is, in its
+    order, and do not overlap; up to ``few`` of them are not worth a cut. Raises as ``edit``.
     """
     for middle in _middles(len(pieces)) if len(pieces) > few else ():
         if (cut := _cut(review, pieces[middle - 1], pieces[middle])) is not None:
             left, right, shift = cut
             start = len(buffer(left))
-            left = edit_each(left, pieces[:middle], new_id, few)
             rest = [(a - start, b - start, layer) for a, b, layer in pieces[middle:]]
             right = edit_each(right, rest, new_id, few)
+            left = edit_each(left, pieces[:middle], new_id, few)
             hunks = (*left.hunks, *(_moved(hunk, shift) for hunk in right.hunks))
             return msgspec.structs.replace(review, hunks=hunks, rev=review.rev + len(pieces))
-    grown = 0
-    size = len(buffer(review))
-    for start, end, layer in pieces:
-        review = edit(review, start + grown, end + grown, layer, new_id)
-        grown = len(buffer(review)) - size
+    if buffer(review):
+        for start, end, layer in reversed(pieces):
+            review = edit(review, start, end, layer, new_id)
+        return review
+    for _, _, layer in pieces:  # a file comes into being, and begins with the first of them
+        end = len(buffer(review))
+        review = edit(review, end, end, layer, new_id)
     return review
 
 

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from newel.review.edits import NewId
-from newel.review.halves import edit_each
+from newel.review.halves import Piece, edit_each
 from newel.review.ledger import BadRange, Conflict, FileReview, Layer, Lines, buffer
 from newel.review.text import head_of, is_blob
 from newel.tools.patience import diff
@@ -48,24 +48,25 @@ def propose(
     text = buffer(review)
     for one, other in _overlaps(edits):
         raise BadRange(f"{review.path}: edits {one} and {other} overlap. Make one edit of them.")
-    # From the end to the beginning, so that the numbers of those that are left stay right.
-    for change in sorted(edits, key=lambda each: (each.start_line, each.operation != "insert"), reverse=True):
+    changes: list[Piece] = []
+    for change in sorted(edits, key=lambda each: (each.start_line, each.operation != "insert")):
         start, end = place(text, change)
         layer = Layer(origin="agent", lines=_lines(change, text, end), run=run, edits=(change.edit_id,))
-        review = written(review, start, end, layer, new_id=new_id, size=size)
-    return marked(review, run, size)
+        changes.append((start, end, layer))
+    return marked(written(review, changes, new_id=new_id, size=size), run, size)
 
 
-def written(
-    review: FileReview, start: int, end: int, layer: Layer, *, new_id: NewId, size: HunkSize
-) -> FileReview:
-    """The lines ``start:end`` of the buffer with those of ``layer`` in their place, in hunks that fit ``size`` as far as that
-    can be. Raises as ``edit``.
+def written(review: FileReview, changes: Sequence[Piece], *, new_id: NewId, size: HunkSize) -> FileReview:
+    """Lines of the buffer with others in their place, in hunks that fit ``size`` as far as that can be. The ``changes`` are in
+    the buffer's order, and do not overlap. Raises as ``edit``.
     """
-    pieces = _pieces(buffer(review), start, end, layer.lines, size)
-    return edit_each(
-        review, [(a, b, msgspec.structs.replace(layer, lines=new)) for a, b, new in pieces], new_id
-    )
+    text = buffer(review)
+    pieces = [
+        (a, b, msgspec.structs.replace(layer, lines=new))
+        for start, end, layer in changes
+        for a, b, new in _pieces(text, start, end, layer.lines, size)
+    ]
+    return edit_each(review, pieces, new_id)
 
 
 def place(text: Lines, change: ProposedEdit) -> tuple[int, int]:

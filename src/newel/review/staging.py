@@ -7,12 +7,14 @@ stands a conflict.
 
 from __future__ import annotations
 
+import contextlib
 from typing import NamedTuple
 
 import msgspec
 
 from newel.review.bases import rebased
 from newel.review.edits import NewId, edit, fused, stacked, tidied
+from newel.review.halves import Piece
 from newel.review.ledger import Contested, FileReview, Hunk, Layer, Lines, buffer, placed
 from newel.review.proposal import DEFAULT_SIZE, HunkSize, marked, written
 from newel.review.text import is_blob
@@ -41,11 +43,17 @@ def staged(
     now = buffer(review)
     if now == after:
         return Staged(review)
+    hunks = _moved(before, after, now, new_id)
+    changes = [(hunk.a, hunk.b, Layer(origin="agent", lines=hunk.top.lines, run=run)) for hunk in hunks]
+    is_whole = not after or is_blob(after) or is_blob(now)
+    if not is_whole and not any(hunk.conflict for hunk in hunks):
+        with contextlib.suppress(Contested):
+            return Staged(marked(written(review, changes, new_id=new_id, size=size), run, size))
     left_out: list[str] = []
-    for hunk in reversed(_moved(before, after, now, new_id)):
-        layer = Layer(origin="agent", lines=hunk.top.lines, run=run)
+    # From the end to the beginning, so that the numbers of those that are left stay right.
+    for hunk, change in zip(reversed(hunks), reversed(changes), strict=True):
         try:
-            review = _put(review, hunk, layer, new_id, size)
+            review = _put(review, change, is_conflict=hunk.conflict, new_id=new_id, size=size)
         except Contested as error:
             left_out.append(str(error))
     return Staged(marked(review, run, size), tuple(left_out[::-1]))
@@ -63,15 +71,17 @@ def _moved(before: Lines, after: Lines, now: Lines, new_id: NewId) -> list[Hunk]
     return list(rebased(FileReview(path="", base=before, hunks=hunks), now).hunks)
 
 
-def _put(review: FileReview, hunk: Hunk, layer: Layer, new_id: NewId, size: HunkSize) -> FileReview:
-    text = buffer(review)
-    if is_blob(text) or is_blob(layer.lines):
+def _put(
+    review: FileReview, change: Piece, *, is_conflict: bool, new_id: NewId, size: HunkSize
+) -> FileReview:
+    start, end, layer = change
+    if is_blob(buffer(review)) or is_blob(layer.lines):
         review = _whole(review, layer, new_id)
-    elif hunk.conflict or not layer.lines:
-        review = edit(review, hunk.a, hunk.b, layer, new_id)
+    elif is_conflict or not layer.lines:
+        review = edit(review, start, end, layer, new_id)
     else:
-        review = written(review, hunk.a, hunk.b, layer, new_id=new_id, size=size)
-    return _contested(review, hunk.a, layer.run) if hunk.conflict else review
+        review = written(review, [change], new_id=new_id, size=size)
+    return _contested(review, start, layer.run) if is_conflict else review
 
 
 def _whole(review: FileReview, layer: Layer, new_id: NewId) -> FileReview:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from newel.review.bases import rebased, saved
 from newel.review.decisions import accept, reject
 from newel.review.edits import NewId, edit
-from newel.review.ledger import FileReview, Layer, Lines, buffer
+from newel.review.ledger import FileReview, Layer, Lines, buffer, new_hunk_id
 from newel.review.proposal import HunkSize
 from newel.review.staging import staged
 from newel.review.text import lines_of
@@ -145,3 +145,11 @@ def test_a_change_of_lines_that_the_user_is_editing_is_left_out_and_said() -> No
     assert buffer(done.review) == of("a", "theirs", "c", "D")
     assert len(done.left_out) == 1
     assert "f" in done.left_out[0]
+
+
+def test_a_command_that_changes_thousands_of_places_is_staged_in_a_moment() -> None:
+    old = lines_of("".join(f"line {number}\n" for number in range(8_000)).encode())
+    new = lines_of("".join(f"line {number}\n" + "\n" * (number % 2) for number in range(8_000)).encode())
+    done = staged(FileReview(path="f", base=old), before=old, after=new, run="r", new_id=new_hunk_id)
+    assert buffer(done.review) == new
+    assert len(done.review.hunks) == 4_000
