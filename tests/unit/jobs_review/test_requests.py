@@ -229,7 +229,7 @@ async def test_what_the_user_wrote_is_counted_as_to_be_saved_and_not_as_to_be_de
         at.write(a=TEXT.replace("three", "theirs"))
         await at.desk.file("a.md")
         (file,) = (await at.desk.pending()).files
-        assert (file.pending, file.conflicts, file.unsaved) == (2, 1, 0)
+        assert (file.pending, file.conflicts, file.unsaved) == (2, 1, 1)
 
 
 async def test_a_decision_on_several_hunks_is_one_step_of_undo_and_made_twice_it_is_made_once(

@@ -131,7 +131,7 @@ def _inside(folder: str, waiting: Iterable[PendingFile]) -> dict[str, _Part]:
         if file.file_path.startswith(prefix):
             name, _, rest = file.file_path.removeprefix(prefix).partition("/")
             part = found.setdefault(name, _Part(is_folder=bool(rest)))
-            part.waits += file.pending + file.accepted
+            part.waits += len(file.hunk_ids)
             part.conflicts += file.conflicts
             part.pending += file.pending
     return found

@@ -23,7 +23,6 @@ from newel.jobs.review.payloads import (
 )
 from newel.jobs.review.sessions import Session
 from newel.jobs.review.showing import Known, pending_of
-from newel.review.bases import kept
 from newel.review.checkpoints import UnknownCheckpoint
 from newel.review.ledger import FileReview
 from newel.review.store import Checkpoint, Ledger
@@ -203,16 +202,15 @@ def _counts(review: FileReview) -> dict[str, FileCounts]:
 def _pending_file(review: FileReview) -> PendingFile:
     """Without the sessions, of which a review knows nothing."""
     hunks = [hunk for hunk in review.hunks if hunk.is_shown]
-    unsaved = kept(review)
     runs = (run for hunk in hunks for run in runs_of(hunk))
     return PendingFile(
         file_path=review.path,
         rev=review.rev,
         base_file_hash=text_hash(review.base),
-        pending=len(hunks) - len(unsaved),
+        pending=sum(hunk.state == "pending" and (hunk.conflict or not hunk.by_user) for hunk in hunks),
         accepted=sum(hunk.state == "accepted" for hunk in hunks),
         conflicts=sum(hunk.conflict for hunk in hunks),
-        unsaved=len(unsaved),
+        unsaved=sum(hunk.state == "accepted" or hunk.by_user for hunk in hunks),
         hunk_ids=tuple(hunk.id for hunk in hunks),
         run_ids=tuple(dict.fromkeys(runs)),
         session_ids=(),

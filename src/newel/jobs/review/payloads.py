@@ -325,8 +325,8 @@ class SavedFiles(Payload, frozen=True):
 
 class PendingFile(Payload, frozen=True):
     """A file with hunks that are to be decided (``pending``), or decided and not saved (``accepted``); ``conflicts`` of them
-    stand on lines that changed. ``unsaved`` is what a save would write: what is accepted, and what the user alone wrote, on
-    which nothing is to be decided. ``run_ids`` are the jobs and other runs that they are of, ``session_ids`` the sessions of
+    stand on lines that changed. What the user alone wrote is to be decided only where it is a conflict; it and what is accepted
+    are ``unsaved``. ``run_ids`` are the jobs and other runs that they are of, ``session_ids`` the sessions of
     those: of reviews, of chats, of agents.
     """
 
@@ -378,8 +378,8 @@ class DecidedFiles(Payload, frozen=True):
 
 class FolderEntry(Payload, frozen=True):
     """A file or folder. ``waits`` counts the hunks that are not decided or not saved, of a folder those of all files below
-    it, and ``state`` says the least settled of them. ``size`` is in bytes, None of a folder and of a file that is only
-    proposed. ``ignored``: git ignores it, or it is made anew.
+    it, and ``state`` says the least settled of them; what the user alone wrote is as good as ``accepted``. ``size`` is in
+    bytes, None of a folder and of a file that is only proposed. ``ignored``: git ignores it, or it is made anew.
     """
 
     name: str
