@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from urllib.parse import quote
 
 from playwright.sync_api import Page, expect
 
 from tests.browser.bench import Workbench, message_box, open_agent, open_chat, say
+from tests.browser.proposing import adding, propose, proposing, replacing
 from tests.browser.scenarios import ASKING, PROBE, answering, call, scenarios, verdict
 from tests.support import bash
 
@@ -29,9 +31,7 @@ LINKS = (
     "[one](javascript:window.pwned=1) [two](data:text/html,<script>pwned=1</script>) "
     "![picture](https://remote.invalid/x.png) ![inline](data:image/svg+xml,<svg/onload=pwned=1>)"
 )
-FOREIGN = (
-    "#page :is(script, iframe, form form, img, svg[onload], math), dialog :is(script, iframe, img, math)"
-)
+FOREIGN = "#page :is(script, iframe, form form, img:not(.cm-widgetBuffer), svg[onload], math), dialog :is(script, iframe, img, math)"
 
 
 def is_inert(page: Page) -> bool:
@@ -155,4 +155,32 @@ def test_contracts_verdicts_acceptance_and_notices_are_text(workbench: Make) -> 
     assert is_inert(page)
     open_agent(page, "another")
     expect(page).to_have_title("Agent-1 · newel")
+    assert is_inert(page)
+
+
+def test_names_lines_instructions_and_runs_of_a_review_are_text(workbench: Make) -> None:
+    instruction = f"Tidy {PROBES[0]} \u202e{PROBES[3]}"
+    name = "<img src=x onerror=window.pwned=1>\u202egnp.md"
+    lines = "".join(f"{probe}\n" for probe in PROBES)
+    bench = workbench(proposing((instruction, [replacing(name, 1, lines), adding("made.md", lines)])))
+    (bench.newel.project / name).write_text(f"{lines}\x1b[2J\u2028\x07\n")
+    page = bench.page()
+    propose(page, instruction)
+    for button in ("Files", "Review"):
+        page.get_by_role("banner").get_by_role("button", name=button).click()
+    places = {
+        f"file/{quote(name)}": ("3/3", "2/2", "1/1", "1 hunk to decide"),
+        "pending": ("Everything that waits",),
+        "checkpoints": ("Checkpoints",),
+        "requests": ("Earlier requests",),
+    }
+    for place, known in places.items():
+        page.evaluate("(place) => { location.hash = `#/${place}` }", place)
+        expect(page.locator("#page")).to_contain_text(re.compile("|".join(map(re.escape, known))))
+        assert is_inert(page)
+    page.evaluate("location.hash = '#/checkpoints'")
+    page.locator(".timeline-head").first.click()
+    assert is_inert(page)
+    page.get_by_role("button", name="Roll back…").first.click()
+    expect(page.get_by_role("dialog", name="Roll back")).to_contain_text("<script>")
     assert is_inert(page)

@@ -229,6 +229,7 @@ def runs_again(told: Told) -> None:
     expect(text).to_contain_text("MEASURE")
     expect(text).to_contain_text("TWICE")
     expect(told.summary).to_have_text("1 hunk to decide")
+    expect(sidebar(told.page).locator(".job-state")).to_have_text("To review: 1 file")
 
 
 def saves_the_rest(told: Told) -> None:
