@@ -30,10 +30,10 @@ def write_files(bench: Workbench) -> None:
 
 def sidebar(page: Page) -> Locator:
     """The review's column, opened if it is not."""
-    column = page.get_by_role("complementary", name="Review", exact=True)
-    if not column.is_visible():
-        page.get_by_role("banner").get_by_role("button", name="Review").click()
-    return column
+    button = page.get_by_role("banner").get_by_role("button", name="Review")
+    if button.get_attribute("aria-expanded") == "false":  # a page that has just been loaded may open it itself
+        button.click()
+    return page.get_by_role("complementary", name="Review", exact=True)
 
 
 def instruct(page: Page, instruction: str = INSTRUCTION) -> None:
