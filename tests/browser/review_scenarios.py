@@ -31,7 +31,8 @@ def write_files(bench: Workbench) -> None:
 def sidebar(page: Page) -> Locator:
     """The review's column, opened if it is not."""
     button = page.get_by_role("banner").get_by_role("button", name="Review")
-    if button.get_attribute("aria-expanded") == "false":  # a page that has just been loaded may open it itself
+    # A page that has just been loaded may open it itself.
+    if button.get_attribute("aria-expanded") == "false":
         button.click()
     return page.get_by_role("complementary", name="Review", exact=True)
 
