@@ -2,6 +2,7 @@
 
 import { fill, h, say, set } from "../dom.js";
 import { plural, reveal } from "../format.js";
+import { Following } from "./following.js";
 import { paired, parsePatch, sizeOf } from "./patch.js";
 import { patchView, shown } from "./patchview.js";
 
@@ -13,8 +14,9 @@ const WAYS = {
   current: { label: "Before ↔ now", text: "current_file", patch: "current_patch", head: "Now, with what is in review" },
 };
 
-export class Compare {
+export class Compare extends Following {
   constructor({ api, review, checkpoint, path, openFile }) {
+    super();
     Object.assign(this, { api, review, checkpoint, path });
     this.way = "proposed";
     this.note = h("p", { class: "dim note", role: "status" }, "Reading…");
@@ -31,22 +33,15 @@ export class Compare {
 
   load() {
     SIDE_BY_SIDE.addEventListener("change", this.onWidth);
-    this.stop = this.review.subscribe(({ pending }) => {
-      const file = pending?.find((each) => each.file_path === this.path);
-      const now = file ? `${file.rev} ${file.base_file_hash}` : "";
-      if (this.now === now) return;
-      this.now = now;
-      if (this.isShown) this.#read();
-    });
+    super.load();
   }
 
-  shown() {
-    this.isShown = true;
-    this.#read();
-  }
-
-  hidden() {
-    this.isShown = false;
+  heard({ pending }) {
+    const file = pending?.find((each) => each.file_path === this.path);
+    const now = file ? `${file.rev} ${file.base_file_hash}` : "";
+    const isAnother = now !== this.now;
+    this.now = now;
+    return isAnother;
   }
 
   focus() {
@@ -55,10 +50,10 @@ export class Compare {
 
   destroy() {
     SIDE_BY_SIDE.removeEventListener("change", this.onWidth);
-    this.stop?.();
+    super.destroy();
   }
 
-  async #read() {
+  async read() {
     const asked = (this.asked = (this.asked ?? 0) + 1);
     try {
       const view = await this.api.diff3(this.checkpoint, this.path);

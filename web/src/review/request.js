@@ -4,6 +4,7 @@
 import { fill, h, icon, say } from "../dom.js";
 import { cut, duration, plain, plural, reveal } from "../format.js";
 import { rowWords } from "./context.js";
+import { Following } from "./following.js";
 import { placeOf } from "./hunks-patch.js";
 import { parsePatch } from "./patch.js";
 import { hunksView } from "./patchview.js";
@@ -30,9 +31,10 @@ export function dialogueOf(events) {
   });
 }
 
-export class RequestView {
+export class RequestView extends Following {
   /** `job` is the job's id; `again(job)` gives its instruction once more, and resolves to whether that was done. */
   constructor({ api, review, job, openFile, again }) {
+    super();
     Object.assign(this, { api, review, id: job, openFile, again });
     this.title = h("h2", { tabindex: "-1" }, "Request");
     this.run = h("button", { type: "button", hidden: true, onclick: () => this.#again() }, icon("again"), "Run again");
@@ -42,13 +44,9 @@ export class RequestView {
       h("div", { class: "panel-head" }, this.title, this.run), this.note, this.body);
   }
 
-  load() {
-    this.stop = this.review.subscribe(({ pending, isUp }) => {
-      this.run.disabled = !isUp;
-      if (pending === this.pending) return;
-      this.pending = pending;
-      if (this.isShown) this.#read();
-    });
+  heard(state) {
+    this.run.disabled = !state.isUp;
+    return super.heard(state);
   }
 
   /** What its tab is called, once that is known. */
@@ -61,21 +59,8 @@ export class RequestView {
     this.reader = reader;
   }
 
-  shown() {
-    this.isShown = true;
-    this.#read();
-  }
-
-  hidden() {
-    this.isShown = false;
-  }
-
   focus() {
     this.title.focus();
-  }
-
-  destroy() {
-    this.stop?.();
   }
 
   async #again() {
@@ -84,7 +69,7 @@ export class RequestView {
     this.run.disabled = false;
   }
 
-  async #read() {
+  async read() {
     const asked = (this.asked = (this.asked ?? 0) + 1);
     try {
       const [job, { events }] = await Promise.all([this.api.job(this.id), this.api.events(this.id, 0, { limit: LIMIT })]);

@@ -2,6 +2,7 @@
 
 import { fill, h, say } from "../dom.js";
 import { plural, reveal } from "../format.js";
+import { Following } from "./following.js";
 import { requestId } from "./places.js";
 import { when } from "./timeline.js";
 
@@ -17,8 +18,9 @@ export function outcomeOf({ status, files }, waits) {
   }[status];
 }
 
-export class Requests {
+export class Requests extends Following {
   constructor({ api, review, open }) {
+    super();
     Object.assign(this, { api, review, open });
     this.limit = PAGE;
     this.note = h("p", { class: "dim note", role: "status" }, "Reading…");
@@ -28,37 +30,16 @@ export class Requests {
       h("div", { class: "panel-head" }, h("h2", { tabindex: "-1" }, "Requests")), this.note, this.list, this.more);
   }
 
-  load() {
-    this.stop = this.review.subscribe(({ pending }) => {
-      if (pending === this.pending) return;
-      this.pending = pending;
-      if (this.isShown) this.#read();
-    });
-  }
-
-  shown() {
-    this.isShown = true;
-    this.#read();
-  }
-
-  hidden() {
-    this.isShown = false;
-  }
-
   focus() {
     (this.list.querySelector("button") ?? this.el.querySelector("h2")).focus();
   }
 
-  destroy() {
-    this.stop?.();
-  }
-
   #more() {
     this.limit = Math.min(MOST, this.limit * 2);
-    this.#read();
+    this.read();
   }
 
-  async #read() {
+  async read() {
     const asked = (this.asked = (this.asked ?? 0) + 1);
     try {
       const found = await this.api.jobs(this.limit);

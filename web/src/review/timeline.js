@@ -4,6 +4,7 @@ import { fill, h, icon, say, set } from "../dom.js";
 import { plural, reveal } from "../format.js";
 import { totalsOf } from "./changes.js";
 import { changedPaths, CheckpointPages } from "./checkpointpages.js";
+import { Following } from "./following.js";
 import { patchView } from "./patchview.js";
 import { openRollback } from "./rollback.js";
 
@@ -31,8 +32,9 @@ function waitWords({ files }) {
   return pending > 0 ? `${pending} to decide` : accepted > 0 && `${accepted} accepted, not saved`;
 }
 
-export class Timeline {
+export class Timeline extends Following {
   constructor({ api, review, announce, compare, openFile, origins }) {
+    super();
     Object.assign(this, { api, review, announce, compare, openFile, origins });
     this.pages = new CheckpointPages({ api });
     this.changed = new Set(); // files whose reviews changed since the list was read
@@ -45,39 +47,24 @@ export class Timeline {
       h("div", { class: "panel-head" }, h("h2", { tabindex: "-1" }, "Checkpoints")), this.note, this.list, this.more);
   }
 
-  load() {
-    this.stop = this.review.subscribe(({ pending }) => {
-      if (pending === this.pending) return;
-      for (const path of changedPaths(this.pending, pending)) this.changed.add(path);
-      this.pending = pending;
-      if (this.isShown) this.#read();
-    });
-  }
-
-  shown() {
-    this.isShown = true;
-    this.#read();
-  }
-
-  hidden() {
-    this.isShown = false;
+  heard(state) {
+    const before = this.pending;
+    const isAnother = super.heard(state);
+    if (isAnother) for (const path of changedPaths(before, state.pending)) this.changed.add(path);
+    return isAnother;
   }
 
   focus() {
     (this.list.querySelector("button") ?? this.el.querySelector("h2")).focus();
   }
 
-  destroy() {
-    this.stop?.();
-  }
-
   #more() {
     this.wantsMore = true;
-    this.#read();
+    this.read();
   }
 
   /** Read what is new, or one page more; what is wanted meanwhile is read after that. */
-  async #read() {
+  async read() {
     this.isStale = true;
     if (this.isReading) return;
     this.isReading = true;
@@ -161,7 +148,7 @@ export class Timeline {
       list.append(more);
     };
     add(0);
-    const back = () => openRollback({ api: this.api, review: this.review, checkpoint: id, announce: this.announce }).then(() => this.#read());
+    const back = () => openRollback({ api: this.api, review: this.review, checkpoint: id, announce: this.announce }).then(() => this.read());
     return [
       !run.startsWith("rollback_") && h("p", { class: "origins" }, "from ", this.origins.link({ run_id: run, session_id: session, title })),
       files.length > 0 && h("div", { class: "row" }, h("button", { type: "button", onclick: back }, icon("again"), "Roll back…")),
