@@ -67,7 +67,7 @@ def agent_routes(desk: Desk, closing: anyio.Event) -> APIRouter:
     _add_jobs(router, desk)
     _add_events(router, desk, closing)
     _add_files(router, desk)
-    _add_review(router, desk)
+    _add_changes(router, desk)
     _add_checkpoints(router, desk)
     return router
 
@@ -262,11 +262,6 @@ def _add_files(router: APIRouter, desk: Desk) -> None:
     ) -> Response:
         return await _looked(desk, lambda desk: desk.browser.find(query, limit=limit))
 
-
-# -- the review ---------------------------------------------------------------------------------------
-
-
-def _add_review(router: APIRouter, desk: Desk) -> None:
     @router.get("/file", **_route(p.FileState, "A file under review"))
     async def file(
         file_path: FilePath,
@@ -297,6 +292,11 @@ def _add_review(router: APIRouter, desk: Desk) -> None:
     async def pending() -> Response:
         return await _looked(desk, lambda desk: desk.pending())
 
+
+# -- the review ---------------------------------------------------------------------------------------
+
+
+def _add_changes(router: APIRouter, desk: Desk) -> None:
     @router.post("/edit", **_route(p.FileState, "Take over what the user typed", p.EditRequest))
     async def edit(request: Request) -> Response:
         return await _done(desk, request, p.EditRequest, lambda desk, body: desk.edit(body))
