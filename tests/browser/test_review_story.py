@@ -64,7 +64,7 @@ SHOWN: Final = """() => {
   return Object.fromEntries(Object.entries({
     tabs: "[role=tab]", count: "header .count", summary: ".file-summary", hunks: ".inline-hunk",
     text: ".cm-line", runs: ".timeline-head", list: ".listed-file", job: ".job-state, .job .words",
-    question: ".clarify .words", context: ".context-list", said: ".session-chat", files: ".file-name",
+    question: ".clarify .words", context: ".context-list", said: ".session-chat li", files: ".file-name",
     connection: ".instruction .row .dim",
   }).map(([name, selector]) => [name, all(selector)]));
 }"""
@@ -108,7 +108,7 @@ class Told:
             assert (path.read_bytes().decode() if path.exists() else None) == text, name
 
     def agreed(self, before: Shown | None = None) -> Shown:
-        """What both windows show at the same place: all that the server says waits, and the same as before if that is given."""
+        """What both windows show at the same place: all that the server says, and the same as before if that is given."""
         for window in (self.page, self.other):
             sidebar(window)
         self.other.evaluate("(place) => { location.hash = place; }", self.page.evaluate("location.hash"))
@@ -118,13 +118,22 @@ class Told:
         assert found == {}, found
         return self.page.evaluate(SHOWN)
 
+    def _said(self) -> int:
+        """How many messages the session has on the server: both windows may lag behind it alike."""
+        sessions = ask(self.page, "GET", "sessions")["sessions"]
+        latest = [each["id"] for each in sessions if each["status"] == "active"][:1]
+        return sum(len(ask(self.page, "GET", f"sessions/{each}")["chat"]) for each in latest)
+
     def _differences(self, before: Shown | None) -> dict[str, list[list[str]]]:
         """What is not as it has to be: here, there, and as it has to be."""
         here, there = (window.evaluate(SHOWN) for window in (self.page, self.other))
         try:
             waits = [each["file_path"] for each in ask(self.page, "GET", "pending")["files"]]
+            said = self._said()
         except Error:
             return {"server": [["killed just now"]]}
+        if not len(here["said"]) == len(there["said"]) == said:
+            return {"said": [here["said"], there["said"], [f"{said} messages"]]}
         wanted: Shown = (before or here) | {"files": waits}
         shown = {name: [here[name], there[name], each] for name, each in wanted.items()}
         return {name: each for name, each in shown.items() if not each[0] == each[1] == each[2]}
