@@ -2,9 +2,12 @@
 
 import os
 import signal
+from collections.abc import Generator
 
 import pytest
 from hypothesis import settings
+
+from tests.sshd import Sshd, served
 
 KEPT = {"NEWEL_TESTS_NEED_ALL", "NEWEL_CHROMIUM"}  # what the tests themselves are told
 for name in [name for name in os.environ if name.startswith(("LLM_", "OPENAI_", "NEWEL_", "ANTHROPIC_"))]:
@@ -23,3 +26,10 @@ settings.load_profile("newel")
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def sshd() -> Generator[Sshd]:
+    """A host to log in to. What a test changes in its users' home, it takes away again."""
+    with served() as server:
+        yield server

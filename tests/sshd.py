@@ -1,0 +1,261 @@
+"""A real OpenSSH server on loopback, as tests need one: an own folder, own keys, nothing of the user's is touched.
+
+Two users can log in. ``host`` is an ordinary user: whoever runs the tests, or where that is root, one that is made for
+this (``useradd``, once). ``own`` is whoever runs the tests, so that the same work here and there meets the same rights.
+Both find ``Sshd.home`` as their home.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import getpass
+import os
+import pwd
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Final
+
+import pytest
+
+from tests.processes import lives
+
+MADE_USER: Final = "newel-tests"
+SECONDS: Final = 10
+"""How long is waited for what happens soon, on a machine that is busy."""
+
+_SERVER: Final = """\
+ListenAddress 127.0.0.1
+Port {port}
+HostKey {folder}/host_key
+PidFile {folder}/sshd.pid
+AuthorizedKeysFile {folder}/authorized_keys
+PermitRootLogin prohibit-password
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+UsePAM no
+StrictModes no
+PrintMotd no
+PrintLastLog no
+UseDNS no
+MaxStartups 100
+MaxSessions 100
+SetEnv "HOME={folder}/home"
+Subsystem sftp internal-sftp
+{more}
+"""
+
+_CLIENT: Final = """\
+Host host own
+  HostName 127.0.0.1
+  Port {port}
+  HostKeyAlias {alias}
+  IdentityFile {folder}/user_key
+  IdentitiesOnly yes
+  IdentityAgent none
+  UserKnownHostsFile {known}
+  GlobalKnownHostsFile /dev/null
+  {more}
+Host host
+  User {user}
+Host own
+  User {own}
+"""
+
+
+def program() -> str:
+    """The server's program. Where there is none the test is skipped, or fails if ``NEWEL_TESTS_NEED_ALL`` is set."""
+    found = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+    if found and shutil.which("ssh"):
+        return found
+    words = "needs OpenSSH, the server and the client: `apt-get install openssh-server`"
+    if os.environ.get("NEWEL_TESTS_NEED_ALL"):
+        pytest.fail(words)
+    pytest.skip(words)
+
+
+class Sshd:
+    """``config`` is what ``ssh -F`` is given; it knows the hosts ``host`` and ``own``. See ``served``."""
+
+    def __init__(self, folder: Path, more: str = "") -> None:
+        self.program = program()
+        self.folder = folder
+        self.home = folder / "home"
+        self.user = _ordinary_user()
+        self.own = getpass.getuser()
+        self.port = 0
+        self._more = more
+        self._process: subprocess.Popen[bytes] | None = None
+        folder.chmod(0o755)
+        self.home.mkdir()
+        self.give(self.home)
+        for name in ("host_key", "user_key"):
+            _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(folder / name))
+        shutil.copy(folder / "user_key.pub", folder / "authorized_keys")
+        self.known = folder / "known_hosts"
+        self.alias = f"newel-{folder.name}"
+        self.known.write_text(f"{self.alias} {(folder / 'host_key.pub').read_text()}")
+        self.config = folder / "ssh_config"
+
+    def start(self) -> None:
+        """Listen, on the port of before if there was one."""
+        if os.geteuid() == 0:
+            Path("/run/sshd").mkdir(
+                mode=0o755, exist_ok=True
+            )  # a started system makes it, a container does not
+        wanted = self.port
+        until = time.monotonic() + SECONDS
+        while True:
+            self.port = wanted or _free_port()
+            (self.folder / "sshd_config").write_text(
+                _SERVER.format(port=self.port, folder=self.folder, more=self._more)
+            )
+            command = [self.program, "-D", "-f", str(self.folder / "sshd_config"), "-E", str(self.log)]
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            if self._listens():
+                break
+            assert time.monotonic() < until, self.log.read_text()  # else another took the port: try the next
+        self.config.write_text(self.client_config())
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "log"
+
+    def client_config(self, *, port: int | None = None, known: Path | None = None, more: str = "") -> str:
+        """The text of an ssh_config: with another way to the server, other known hosts, more options of both hosts."""
+        return _CLIENT.format(
+            port=port or self.port,
+            alias=self.alias,
+            folder=self.folder,
+            known=known or self.known,
+            more=more,
+            user=self.user,
+            own=self.own,
+        )
+
+    def project(self, name: str) -> Path:
+        """A new folder on the host that ``host``'s user owns."""
+        folder = self.home / name
+        folder.mkdir()
+        self.give(folder)
+        return folder
+
+    def give(self, path: Path) -> None:
+        """Make the ordinary user the owner."""
+        if os.geteuid() == 0:
+            found = pwd.getpwnam(self.user)
+            os.chown(path, found.pw_uid, found.pw_gid)
+
+    def ssh(self, *words: str, host: str = "host") -> subprocess.CompletedProcess[str]:
+        """Run a command on the host over a connection of its own."""
+        command = ["ssh", "-F", str(self.config), "-o", "BatchMode=yes", "--", host, shlex.join(words)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+
+    def connections(self) -> list[int]:
+        """The processes that serve one connection each, now."""
+        return [] if self._process is None else _children(self._process.pid)
+
+    def drop(self) -> None:
+        """End all connections as a server that dies would; what they have started is left as it is."""
+        for connection in self.connections():
+            for pid in (*_children(connection), connection):
+                if _is_sshd(pid):
+                    _signal(pid, signal.SIGKILL)
+
+    @contextlib.contextmanager
+    def frozen(self) -> Generator[None]:
+        """All connections silent, but not closed; new ones are neither answered nor refused."""
+        assert self._process is not None
+        pids = [self._process.pid]
+        pids += [pid for each in self.connections() for pid in (each, *_children(each)) if _is_sshd(pid)]
+        for pid in pids:
+            _signal(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                _signal(pid, signal.SIGCONT)
+
+    def stop(self) -> None:
+        """Listen no more, and end all connections."""
+        if self._process is not None:
+            self.drop()
+            self._process.terminate()
+            self._process.wait(SECONDS)
+            self._process = None
+
+    def _listens(self) -> bool:
+        assert self._process is not None
+        until = time.monotonic() + SECONDS
+        while self._process.poll() is None and time.monotonic() < until:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1) as there:
+                return there.recv(4) == b"SSH-"
+            time.sleep(0.005)
+        return False
+
+
+@contextlib.contextmanager
+def served(more: str = "") -> Generator[Sshd]:
+    """A server of one's own; ``more`` are lines for its configuration. A host beside the fixture's, or one to stop."""
+    folder = Path(mkdtemp(prefix="newel-sshd-", dir="/tmp"))
+    try:
+        server = Sshd(folder, more)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _ordinary_user() -> str:
+    if os.geteuid() != 0:
+        return getpass.getuser()
+    with Path("/tmp/newel-tests-user.lock").open("w") as lock:  # noqa: S108 — one for all that test at once
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            pwd.getpwnam(MADE_USER)
+        except KeyError:
+            # `*`: no password fits, but the account is not locked, which sshd would refuse.
+            _run("useradd", "-M", "-d", "/nonexistent", "-s", "/bin/sh", "-p", "*", MADE_USER)
+    return MADE_USER
+
+
+def _run(*words: str) -> None:
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{shlex.join(words)}: {done.stderr}"
+
+
+def _free_port() -> int:
+    with socket.socket() as there:
+        there.bind(("127.0.0.1", 0))
+        return there.getsockname()[1]
+
+
+def _children(pid: int) -> list[int]:
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        return []
+    found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False)
+    return [int(each) for each in found.stdout.split()]
+
+
+def _is_sshd(pid: int) -> bool:
+    command = ["ps", "-o", "comm=", "-p", str(pid)]
+    name = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    return lives(pid) and Path(name).name.startswith("sshd")
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)

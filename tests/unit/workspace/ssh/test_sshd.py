@@ -1,0 +1,72 @@
+"""The server of the tests itself: what is tried with it must have met a real host, and a real failure."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.sshd import Sshd, served
+from tests.tcp_relay import relayed
+
+
+def test_both_users_log_in_and_find_the_home_of_the_tests(sshd: Sshd) -> None:
+    for host, user in (("host", sshd.user), ("own", sshd.own)):
+        done = sshd.ssh("sh", "-c", "id -un; cd; pwd -P", host=host)
+        assert done.stdout.split() == [user, str(sshd.home)], done.stderr
+    if os.geteuid() == 0:
+        assert sshd.user != "root"
+
+
+def test_what_the_user_makes_in_a_project_is_the_users(sshd: Sshd) -> None:
+    project = sshd.project("made")
+    assert sshd.ssh("touch", f"{project}/a b").returncode == 0
+    assert (project / "a b").owner() == sshd.user
+
+
+def test_a_dropped_connection_ends_its_client_and_a_new_one_is_served(sshd: Sshd) -> None:
+    with subprocess.Popen(
+        ["ssh", "-F", str(sshd.config), "--", "host", "echo up; exec cat"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as client:
+        assert client.stdout is not None
+        assert client.stdout.readline() == b"up\n"
+        sshd.drop()
+        assert client.wait(10) == 255
+    assert sshd.ssh("true").returncode == 0
+
+
+def test_a_wire_passes_all_is_cut_and_swallows(sshd: Sshd, tmp_path: Path) -> None:
+    with relayed(sshd.port) as relay:
+        config = tmp_path / "config"
+        config.write_text(sshd.client_config(port=relay.port))
+        done = subprocess.run(
+            ["ssh", "-F", str(config), "--", "own", "cat"],
+            input=bytes(range(256)) * 1000,
+            capture_output=True,
+            check=True,
+        )
+        assert done.stdout == bytes(range(256)) * 1000
+        with socket.create_connection(("127.0.0.1", relay.port)) as end:
+            assert end.recv(4) == b"SSH-"
+            relay.cut()
+            while end.recv(4096):
+                pass
+        with relay.swallowing(), socket.create_connection(("127.0.0.1", relay.port)) as end:
+            end.settimeout(0.2)
+            with pytest.raises(TimeoutError):
+                end.recv(4)
+
+
+def test_a_server_can_be_stopped_and_started_and_two_are_two_hosts(sshd: Sshd) -> None:
+    with served() as other:
+        assert other.ssh("true").returncode == 0
+        other.stop()
+        assert "refused" in other.ssh("true").stderr
+        other.start()
+        assert other.ssh("sh", "-c", "cd; pwd").stdout != sshd.ssh("sh", "-c", "cd; pwd").stdout
