@@ -1,0 +1,206 @@
+"""A reply that is an answer or a command to run, read out of whatever words a model put around it.
+
+The protocol asks for one JSON object and nothing else::
+
+    {"type": "answer", "text": "…"}
+    {"type": "shell", "command": "…", "reason": "…"}
+
+Small models fence it, talk around it, think before it and break its JSON. The first object that is one of
+the two and *stands for itself* counts; what follows it is not read, for a model that goes on makes up what
+others would say. All other words are an answer as they are.
+
+An object stands for itself unless it is quoted: inside another object or braces, behind a quotation mark, within
+inline code, in a block quote, or in a fenced block that begins with something else. Behind an object that is broken
+nothing counts, since it may be a part of it. Broken JSON is guessed at; a guess is a command only if the object
+names ``type`` and ``command`` once each, and the command stands there letter for letter. A member that stands twice
+makes an object no command.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from newel.agent.messages import Wire
+from newel.providers.encode import to_json
+from newel.providers.loose import as_dict, regex
+from newel.providers.repair import guess_json
+
+
+class Answer(Wire, frozen=True, tag_field="type", tag="answer"):
+    text: str
+
+
+class Shell(Wire, frozen=True, tag_field="type", tag="shell"):
+    """A command to propose, never empty, and why, in the model's words."""
+
+    command: str
+    reason: str = ""
+
+
+Reply = Answer | Shell
+
+
+def _variant(kind: str, *members: str) -> dict[str, Any]:
+    text = {"type": "string"}
+    return {
+        "type": "object",
+        "properties": {"type": {"const": kind}, **dict.fromkeys(members, text)},
+        "required": ["type", *members],
+        "additionalProperties": False,
+    }
+
+
+SCHEMA: dict[str, Any] = {"anyOf": [_variant("answer", "text"), _variant("shell", "command", "reason")]}
+"""The protocol as a JSON Schema, for servers that can hold a model to one."""
+
+MAX_OBJECTS = 64
+"""Beginnings of objects that are looked at: no honest reply has more."""
+
+_THOUGHT = r"(?s)\s*<(think(?:ing)?)>(?P<rest>.*?</\1>\s*)?"
+_UNOPENED = r"</think(?:ing)?>\s*(?=[`{])"
+_MARK = r"`{3,}|~{3,}|[{}]"
+_OPENING = r"[\"'\u201c\u2018]"
+_CLOSING = r"[\"'\u201d\u2019]"
+_OBJECT = rf"\{{\s*(?:{_OPENING}|\}}|\w+\s*:)"
+_FENCE_HEAD = r"[ \t]*[\w+-]{0,20}\s*"
+_LAST_BRACE = r"(?s).*\}"
+_KEY = rf"{_OPENING}?\b{{}}{_CLOSING}?\s*:"
+_NEXT = rf"\s*(?:,?\s*(?:\}}|\Z)|,\s*{_OPENING}?\w+{_CLOSING}?\s*:)"
+_QUOTED = r"[\"'`\u201c\u201d\u2018\u2019\xab\xbb\u201e]\s*\Z|^\s*>"
+
+
+def render(reply: Reply) -> str:
+    """The reply as the protocol has it; ``read`` gives it back."""
+    return to_json(reply).decode()
+
+
+def read(words: str) -> Reply:
+    """What a model's words mean. Never raises: what is no object of the protocol is an answer."""
+    if whole := _fitting(_exact(words.strip())):
+        return whole
+    said = _after_thinking(words)
+    if said is None:
+        return Answer(words.strip())
+    for found in _objects(said):
+        if reply := found.reply:
+            before = said[: found.start].strip()
+            if isinstance(reply, Shell):
+                return reply if reply.reason else Shell(reply.command, before)
+            return Answer(f"{before}\n\n{reply.text}" if before else reply.text)
+    return Answer(said.strip())
+
+
+class _Found(NamedTuple):
+    """An object that stands for itself; ``start`` is where it, or the fence around it, begins."""
+
+    start: int
+    reply: Reply | None
+
+
+def _after_thinking(words: str) -> str | None:
+    """The words behind the reasoning that opens them; None if they are nothing but unfinished reasoning."""
+    while thought := regex(_THOUGHT).match(words):
+        if thought["rest"] is None:
+            return None
+        words = words[thought.end() :]
+    if closed := regex(_UNOPENED).search(words):  # templates open the block in the prompt
+        begun = regex(_OBJECT).search(words, 0, closed.start())
+        return words if begun else words[closed.end() :]
+    return words
+
+
+def _objects(text: str) -> Iterator[_Found]:
+    """The objects that stand for themselves, in their order, up to one that is broken."""
+    at, depth, looked = 0, 0, 0
+    fence: re.Match[str] | None = None
+    content = 0  # where what the open fence holds begins, or goes on behind an object
+    while looked < MAX_OBJECTS and (mark := regex(_MARK).search(text, at)):
+        at = mark.end()
+        if mark[0] == "}":
+            depth = max(0, depth - 1)
+        elif mark[0] != "{":
+            fence, content = (None if fence else mark), at
+        elif not regex(_OBJECT).match(text, mark.start()):
+            depth += 1
+        else:
+            looked += 1
+            value, end = _decoded(text, mark.start())
+            inside = regex(_FENCE_HEAD).fullmatch(text, content, mark.start()) if fence else None
+            free = not depth and (bool(inside) if fence else not _is_quoted(text, mark.start()))
+            if free:
+                start = fence.start() if fence else mark.start()
+                yield _Found(start, _fitting(value) if end else _guessed(text[mark.start() :]))
+                if not end:
+                    return
+            if end:
+                at = content = end
+            else:
+                depth += 1
+
+
+def _is_quoted(text: str, at: int) -> bool:
+    line = text[text.rfind("\n", 0, at) + 1 : at]
+    return bool(line.count("`") % 2 or line.count('"') % 2 or regex(_QUOTED).search(line))
+
+
+def _unique(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(members)
+    if len(fields) < len(members):
+        raise ValueError("a member stands twice")
+    return fields
+
+
+_DECODER = json.JSONDecoder(strict=False, object_pairs_hook=_unique)
+
+
+def _decoded(text: str, at: int) -> tuple[object, int]:
+    """The JSON value that begins at ``at`` and where it ends; 0 if it is none."""
+    try:
+        return _DECODER.raw_decode(text, at)
+    except (ValueError, RecursionError):
+        return None, 0
+
+
+def _exact(text: str) -> object:
+    value, end = _decoded(text, 0)
+    return value if end == len(text) else None
+
+
+def _fitting(value: object) -> Reply | None:
+    """The reply that a JSON value is, None if it is none."""
+    fields = as_dict(value)
+    match fields.get("type"), fields.get("text"), fields.get("command"), fields.get("reason"):
+        case "answer", str(text), _, _:
+            return Answer(text)
+        case "shell", _, str(command), reason if command.strip() and _can_run(command):
+            return Shell(command, reason if isinstance(reason, str) else "")
+        case _:
+            return None
+
+
+def _can_run(command: str) -> bool:
+    """Whether a command can be handed to a shell: no NUL, no half of a surrogate pair."""
+    return "\0" not in command and not any("\ud800" <= letter <= "\udfff" for letter in command)
+
+
+def _guessed(text: str) -> Reply | None:
+    """The reply that the broken object at the beginning of ``text`` was meant to be; see above for a command."""
+    closed = regex(_LAST_BRACE).match(text)
+    broken = closed[0] if closed else text
+    reply = _fitting(guess_json(broken))
+    if isinstance(reply, Shell):
+        once = all(len(regex(_KEY.format(key)).findall(broken)) == 1 for key in ("type", "command"))
+        return reply if once and _stands_in(reply.command, broken) else None
+    return reply
+
+
+def _stands_in(command: str, text: str) -> bool:
+    """Whether the command is a member of the object as it was written, up to its closing quotation mark."""
+    forms = [json.dumps(command), json.dumps(command, ensure_ascii=False)]
+    if "\\" not in command:
+        forms += [f"{mark}{command}{mark}" for mark in "\"'" if mark not in command]
+    written = "|".join(re.escape(form) for form in forms)
+    return re.search(rf"{_KEY.format('command')}\s*(?:{written}){_NEXT}", text) is not None
