@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
 from typing import Literal, Protocol
 
 from newel.terminal.renderer import Renderer
@@ -51,10 +52,19 @@ class Desk(Protocol):
         """End ``run``."""
         ...
 
-    async def ask(self, question: str, about: str) -> str | None:
+    async def ask(self, question: str, about: str, given: str = "") -> str | None:
         """Show what the question is about, if anything, put it, and wait for one line; None if there is nobody to answer.
-        What a person typed before that is no answer. May be cancelled.
+        What a person typed before that is no answer. ``given`` is a line to begin with, where lines can be edited. May
+        be cancelled.
         """
+        ...
+
+    def away(self) -> AbstractAsyncContextManager[None]:
+        """Inside, the terminal belongs to another program; what is to be shown waits."""
+        ...
+
+    def clear(self) -> None:
+        """Empty the screen, where it can be."""
         ...
 
     def refresh(self) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import TextIO
 
 import anyio
@@ -41,11 +43,19 @@ class PlainDesk:
     def leave(self) -> None:
         self._scope.cancel()
 
-    async def ask(self, question: str, about: str) -> str | None:
+    async def ask(self, question: str, about: str, given: str = "") -> str | None:  # noqa: ARG002 — nothing can be edited here
         self._lines.forget_typed()
         if about:
             self.renderer.note(about)
         return await self._read(question)
+
+    @asynccontextmanager
+    async def away(self) -> AsyncGenerator[None]:
+        self._out.flush()
+        yield
+
+    def clear(self) -> None:
+        """What was printed stays."""
 
     def refresh(self) -> None:
         """Nothing is shown of the state here."""

@@ -9,16 +9,18 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
-from typing import TextIO
+from typing import Protocol, TextIO
 
 import anyio
 from anyio.lowlevel import checkpoint
-from prompt_toolkit.application import Application
+from prompt_toolkit.application import Application, in_terminal
+from prompt_toolkit.application.current import set_app
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer
+from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, has_completions
 from prompt_toolkit.formatted_text import ANSI, AnyFormattedText
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
@@ -38,10 +40,9 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 
 from newel.terminal.desk import Person
-from newel.terminal.paint import PROMPT, Painter
+from newel.terminal.paint import PROMPT
 from newel.terminal.renderer import Renderer
-from newel.terminal.rich_renderer import RichRenderer
-from newel.terminal.screen import BEGIN_UPDATE, END_UPDATE
+from newel.terminal.screen import BEGIN_UPDATE, END_UPDATE, Screen
 
 AGAIN = 2.0
 """Seconds in which a second Ctrl+C means to leave."""
@@ -65,25 +66,27 @@ STYLE = Style.from_dict(
 )
 
 
+class Drawing(Renderer, Protocol):
+    """A renderer for a screen on which what is typed vanishes when it is sent."""
+
+    def echo(self, text: str) -> None:
+        """Show what a person sent that is no message to the model."""
+        ...
+
+
 class PromptDesk:
-    """Input at the bottom of the terminal that ``out`` is. ``history`` is a file that keeps what was sent.
-    ``window`` tells the size of the model's context in tokens.
+    """Input at the bottom of the terminal that ``out`` is, and above it what the ``renderer`` draws that is made for this
+    screen. ``history`` is a file that keeps what was sent.
     """
 
     def __init__(
-        self,
-        out: TextIO,
-        painter: Painter,
-        *,
-        completer: Completer,
-        history: Path,
-        window: Callable[[], int | None] = lambda: None,
+        self, out: TextIO, renderer: Callable[[Screen], Drawing], *, completer: Completer, history: Path
     ) -> None:
         self._output = _Output.from_pty(out, term=os.environ.get("TERM"))
-        self._painter = painter
-        self._renderer = RichRenderer(self, painter, hint="Esc stops", window=window)
+        self._renderer = renderer(self)
         self._person: Person | None = None
         self._live: Sequence[str] = ()
+        self._held: list[str] | None = None
         self._question = ""
         self._answer: anyio.Event | None = None
         self._answered: str | None = None
@@ -118,13 +121,13 @@ class PromptDesk:
         if self._app.is_running and self._app.future is not None and not self._app.future.done():
             self._app.exit()
 
-    async def ask(self, question: str, about: str) -> str | None:
+    async def ask(self, question: str, about: str, given: str = "") -> str | None:
         if about:
             self._renderer.note(about)
         for _ in range(ROUNDS):  # keys that nobody has read yet are no answer: let them do what they were for
             await checkpoint()
         kept = self._buffer.document
-        self._buffer.reset()
+        self._buffer.reset(Document(given))
         self._question, self._answer, self._answered = question, anyio.Event(), None
         self._app.invalidate()
         try:
@@ -134,6 +137,21 @@ class PromptDesk:
             self._question, self._answer = "", None
             self._buffer.set_document(kept, bypass_readonly=True)
             self._app.invalidate()
+
+    @asynccontextmanager
+    async def away(self) -> AsyncGenerator[None]:
+        self._held = []
+        try:
+            with set_app(self._app):
+                async with in_terminal():
+                    yield
+        finally:
+            held, self._held = "".join(self._held), None
+            self.draw(held, self._live)
+
+    def clear(self) -> None:
+        self._app.renderer.clear()
+        self._app.invalidate()
 
     def refresh(self) -> None:
         self._app.invalidate()
@@ -155,7 +173,9 @@ class PromptDesk:
     def draw(self, above: str, live: Sequence[str]) -> None:
         self._live = live
         app, output = self._app, self._output
-        if not app.is_running:
+        if self._held is not None:
+            self._held.append(above)
+        elif not app.is_running:
             output.write_raw(above)
             output.flush()
         elif above:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
 import anyio
 
-from newel.agent.errors import NewelError
 from newel.agent.messages import AppMessage, UserMessage
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.approval import Approver
@@ -26,6 +24,7 @@ from newel.terminal.renderer import Audience, animate, forget_stdout, text_stdou
 from newel.terminal.shell import ending, run_command
 from newel.terminal.signals import exit_code, on_signals
 from newel.terminal.words import one_line
+from newel.terminal.worklist import Worklist
 
 FAILED = 1
 
@@ -56,10 +55,10 @@ async def run_repl(
         if agent.state.messages:
             desk.renderer.note(recap(agent))
         for prompt in first_prompts:
-            repl.enqueue(prompt)
+            repl.jobs.add(prompt)
         async with on_signals(repl.on_signal) as group:
             group.start_soon(animate, desk.renderer)
-            group.start_soon(repl.work)
+            group.start_soon(repl.jobs.work)
             repl.group = group
             await desk.run(repl)
         audience.check()
@@ -83,6 +82,7 @@ def open_desk(agent: CodingAgent, home: Path, screen: Literal["rich", "console"]
     from newel.terminal.completion import Files, ReplCompleter
     from newel.terminal.paint import Painter
     from newel.terminal.prompt_desk import PromptDesk
+    from newel.terminal.rich_renderer import RichRenderer
 
     def commands() -> dict[str, str]:
         known = {command.name: command.help for command in COMMANDS}
@@ -90,10 +90,9 @@ def open_desk(agent: CodingAgent, home: Path, screen: Literal["rich", "console"]
 
     return PromptDesk(
         sys.stdout,
-        Painter(),
+        lambda screen: RichRenderer(screen, Painter(), window=agent.window),
         completer=ReplCompleter(commands, Files(agent.workspace)),
         history=home / "history",
-        window=agent.window,
     )
 
 
@@ -105,12 +104,9 @@ class _Repl:
         self.desk = desk
         self.context = Context(agent, desk, home)
         self.reminder = reminder
+        self.jobs: Worklist[Prompt] = Worklist(desk, self._take, self._tidy)
         self.code = 0
         self.group: anyio.abc.TaskGroup | None = None
-        self._jobs: deque[Prompt] = deque()
-        self._more = anyio.Event()
-        self._idle = anyio.Event()
-        self._scope: anyio.CancelScope | None = None
         self._doing = ""
         self._prompting = False
 
@@ -118,7 +114,7 @@ class _Repl:
 
     @property
     def busy(self) -> bool:
-        return self._scope is not None or bool(self._jobs)
+        return self.jobs.busy
 
     def submit(self, text: str, when: When = "now") -> None:
         text = text.strip()
@@ -127,39 +123,28 @@ class _Repl:
             return
         if command is not None and command[0].at_once and self.group is not None:
             self.desk.echo(text)
-            self.group.start_soon(self._guarded, self._run_command, *command)
+            self.group.start_soon(self.jobs.guarded, self._run_command, *command)
         elif self._prompting and command is None and not text.startswith("!"):
             prepared = self._prepare(Prompt(text))
             self.agent.agent.queue.add(prepared, "steer" if when == "now" else "follow_up")
         else:
-            self.enqueue(Prompt(text))
-
-    def enqueue(self, prompt: Prompt) -> None:
-        self._jobs.append(prompt)
-        self._idle = anyio.Event()
-        self._more.set()
-        self.desk.refresh()
+            self.jobs.add(Prompt(text))
 
     def stop(self) -> bool:
-        if self._scope is None:
-            return False
-        self._jobs.clear()
-        self._scope.cancel()
-        return True
+        return self.jobs.stop()
 
     def leave(self) -> None:
         self.stop()
         self.desk.leave()
 
     async def idle(self) -> None:
-        while self.busy:
-            await self._idle.wait()
+        await self.jobs.idle()
 
     def state(self) -> list[str]:
         queue = self.agent.agent.queue
         lines = [f"  {_text(message)}  (next)" for message in queue.steer]
         lines += [f"  {_text(message)}  (when it is done)" for message in queue.later]
-        lines += [f"  {one_line(job.typed, 60)}  (waits its turn)" for job in self._jobs]
+        lines += [f"  {one_line(job.typed, 60)}  (waits its turn)" for job in self.jobs.waiting]
         if self._prompting:
             lines.append("Enter says it now · Tab when it is done · Esc stops")
         elif self._doing:
@@ -176,33 +161,16 @@ class _Repl:
 
     # -- one thing after the other ------------------------------------------------------------------
 
-    async def work(self) -> None:
-        while True:
-            while self._jobs:
-                with anyio.CancelScope() as self._scope:
-                    await self._guarded(self._take, self._jobs.popleft())
-                if self._scope.cancelled_caught and not self._prompting:
-                    self.desk.renderer.note("Stopped.")  # of a prompt its own events say so
-                has_prompted = self._prompting
-                self._scope, self._prompting, self._doing = None, False, ""
-                self._return_unsent()
-                self.desk.refresh()
-                if has_prompted:
-                    await self._guarded(self._remind)
-            self._idle.set()
-            self._more = anyio.Event()
-            await self._more.wait()
-
-    async def _guarded(self, action: Callable[..., Awaitable[None]], *arguments: object) -> None:
-        """Whatever fails is told, and the conversation goes on."""
-        try:
-            await action(*arguments)
-        except NewelError as error:
-            self.desk.renderer.note(f"Error: {error}")
-        except OSError:  # the screen itself
-            raise
-        except Exception as error:  # noqa: BLE001 — a command that fails must not end the conversation
-            self.desk.renderer.note(f"Error: {type(error).__name__}: {error}")
+    async def _tidy(self, stopped: bool) -> None:
+        """Something is over."""
+        if stopped and not self._prompting:
+            self.desk.renderer.note("Stopped.")  # of a prompt its own events say so
+        has_prompted = self._prompting
+        self._prompting, self._doing = False, ""
+        self._return_unsent()
+        self.desk.refresh()
+        if has_prompted and (words := await self.reminder.words()):
+            self.desk.renderer.note(words)
 
     async def _take(self, prompt: Prompt) -> None:
         text = prompt.typed
@@ -229,10 +197,6 @@ class _Repl:
             raise
         except Exception:  # noqa: BLE001, S110 — the error event that came before has said what it was
             pass
-
-    async def _remind(self) -> None:
-        if words := await self.reminder.words():
-            self.desk.renderer.note(words)
 
     async def _run_command(self, command: Command, arguments: str) -> None:
         await command.run(self.context, arguments)

@@ -15,6 +15,12 @@ from prompt_toolkit.input import create_pipe_input
 from newel.terminal.desk import When
 from newel.terminal.paint import Painter
 from newel.terminal.prompt_desk import PromptDesk
+from newel.terminal.rich_renderer import RichRenderer
+from newel.terminal.screen import Screen
+
+
+def draw(screen: Screen) -> RichRenderer:
+    return RichRenderer(screen, Painter())
 
 
 class Listener:
@@ -55,7 +61,7 @@ async def test_keys_not_yet_read_when_a_question_comes_are_no_answer_to_it(tmp_p
         keys.send_text("no\r")
 
     with create_pipe_input() as keys, create_app_session(input=keys), os.fdopen(slave, "w") as out:
-        desk = PromptDesk(out, Painter(), completer=DummyCompleter(), history=tmp_path / "history")
+        desk = PromptDesk(out, draw, completer=DummyCompleter(), history=tmp_path / "history")
         async with anyio.create_task_group() as group:
             group.start_soon(desk.run, person)
             await see(b"\x1b")
