@@ -171,7 +171,7 @@ class Batch:
             if not verdict.allow:
                 call.refusal = verdict.reason
             else:
-                call.tool, call.key = tool, tool.serial_key(call.arguments)
+                call.tool, call.key = tool, await tool.serial_key(call.arguments)
 
     async def execute(self, call: _Call) -> None:
         request = call.call

@@ -110,8 +110,8 @@ class Tool(Protocol):
         """
         ...
 
-    def serial_key(self, arguments: Any, /) -> str | None:
-        """Which calls of one message may overlap: None overlaps with all others; calls with equal keys
+    async def serial_key(self, arguments: Any, /) -> str | None:
+        """Which calls of one message may overlap, asked of those that may run: None overlaps with all others; calls with equal keys
         run one after the other; ``"*"`` runs alone, after every earlier call and before every later.
         """
         ...

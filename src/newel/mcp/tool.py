@@ -69,7 +69,7 @@ class McpTool:
             raise InvalidArguments(f"{self._spec.name}: {words}.") from None
         return arguments
 
-    def serial_key(self, _: dict[str, Any], /) -> str | None:
+    async def serial_key(self, _: dict[str, Any], /) -> str | None:
         """Calls of one server in their order, but for those that only read."""
         return None if self._facts.reads else f"mcp {self._server.config.name}"
 

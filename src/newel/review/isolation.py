@@ -127,18 +127,26 @@ class IsolatedWorkspace:
     def root(self) -> str:
         return self._inner.root
 
-    def resolve(self, path: str, /) -> str:
+    @property
+    def name(self) -> str:
+        return self._inner.name
+
+    async def resolve(self, path: str, /) -> str:
         """A path of the project means that of its copy."""
-        found = self._inner.resolve(path)
+        found = await self._inner.resolve(path)
         project = self._outer.root.rstrip("/")
         if found == project or found.startswith(f"{project}/"):
             inside = found.removeprefix(project).lstrip("/")
-            return self._inner.resolve(f"{self.root}/{inside}")
+            return await self._inner.resolve(f"{self.root}/{inside}")
         return found
 
     async def stat(self, path: str, /) -> FileInfo | None:
         await self._ready()
         return await self._inner.stat(path)
+
+    async def stats(self, paths: Sequence[str], /) -> list[FileInfo | None]:
+        await self._ready()
+        return await self._inner.stats(paths)
 
     async def list(self, path: str, /, *, limit: int = 10_000) -> list[Entry]:
         await self._ready()

@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
+import posixpath
 from pathlib import PurePosixPath
 
 from newel.review.ledger import ReviewError
+from newel.workspace.port import Workspace
 
 
 class OutsideProject(ReviewError):
     """The path names no file of the project that a review may touch."""
 
 
-def checked_path(root: str, path: str, *, resolve: Callable[[str], str] = os.path.realpath) -> str:
-    """The one name that a file of the project has in the ledger: relative to ``root``, in POSIX form, without ``.``, and
+async def checked_path(workspace: Workspace, path: str) -> str:
+    """The one name that a file of the project has in the ledger: relative to the root, in POSIX form, without ``.``, and
     links within the project followed. It need not exist.
 
     Raises ``OutsideProject`` for an absolute path, ``..``, NUL, what is no UTF-8, ``.git`` at any depth, the root itself,
     and links that lead out of the project.
     """
-    problem = _problem(path)
-    if not problem:
-        whole = resolve(f"{root}/{path}")
-        inside = os.path.relpath(whole, root)
-        leads = f"it leads to {whole} by a symbolic link"
-        problem = f"{leads}, and {reason}" if (reason := _problem(inside)) else ""
-        if not problem:
-            return inside
-    raise OutsideProject(
-        f"{path!r} cannot be reviewed: {problem}. Name a file in {root} by its relative path."
+    root = workspace.root
+    check_name(root, path)
+    whole = await workspace.resolve(f"{root}/{path}")
+    inside = posixpath.relpath(whole, root)
+    if reason := _problem(inside):
+        raise _outside(root, path, f"it leads to {whole} by a symbolic link, and {reason}")
+    return inside
+
+
+def check_name(root: str, path: str) -> None:
+    """Raises ``OutsideProject`` for a path that, by its words alone, is none of a file that a review may touch."""
+    if reason := _problem(path):
+        raise _outside(root, path, reason)
+
+
+def _outside(root: str, path: str, reason: str) -> OutsideProject:
+    return OutsideProject(
+        f"{path!r} cannot be reviewed: {reason}. Name a file in {root} by its relative path."
     )
 
 

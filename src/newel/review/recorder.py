@@ -24,9 +24,10 @@ from newel.review.bases import rebased
 from newel.review.folders import grown, missing
 from newel.review.interrupted import INDEX, Known, Note, Notes, touched
 from newel.review.ledger import Applied, FileReview, Hunk, Layer, Lines, ReviewError, new_hunk_id, render
+from newel.review.paths import OutsideProject, check_name, checked_path
 from newel.review.purging import in_background
 from newel.review.runs import Project
-from newel.review.saving import LARGEST, OutsideProject, checked_path
+from newel.review.saving import LARGEST
 from newel.review.store import Before, Checkpoint, Ledger
 from newel.review.text import content_of, lines_of, text_hash
 from newel.tools.patience import diff
@@ -148,7 +149,7 @@ class Recorder:
             return effect
         await self._lock.acquire()
         try:
-            checked_path(self._workspace.root, path, resolve=self._workspace.resolve)
+            await checked_path(self._workspace, path)
             effect.before = await self._state(path)
             folders = [] if effect.before else list(missing(self._workspace.root, path))
             await self._remember(run, [FileChange(path, effect.before, None)], folders)
@@ -308,7 +309,7 @@ class Recorder:
             if change.before == change.after:
                 continue
             try:
-                checked_path(self._workspace.root, change.path, resolve=lambda path: path)
+                check_name(self._workspace.root, change.path)
             except OutsideProject as error:  # a name that is no UTF-8
                 effect.notices.append(str(error))
             else:

@@ -9,7 +9,7 @@ Nothing here is loaded or opened before the first effect (``newel.review.recorde
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -131,11 +131,18 @@ class RecordingWorkspace:
     def root(self) -> str:
         return self._inner.root
 
-    def resolve(self, path: str, /) -> str:
-        return self._inner.resolve(path)
+    @property
+    def name(self) -> str:
+        return self._inner.name
+
+    async def resolve(self, path: str, /) -> str:
+        return await self._inner.resolve(path)
 
     async def stat(self, path: str, /) -> FileInfo | None:
         return await self._inner.stat(path)
+
+    async def stats(self, paths: Sequence[str], /) -> list[FileInfo | None]:
+        return await self._inner.stats(paths)
 
     async def list(self, path: str, /, *, limit: int = 10_000) -> list[Entry]:
         return await self._inner.list(path, limit=limit)

@@ -161,7 +161,7 @@ class Saver:
 
     async def _taken_up(self, path: str) -> tuple[FileReview, bool]:
         """The review, and whether the disk was not as it says."""
-        self._where(path)  # what is no path is no name in the ledger either
+        await self._where(path)  # what is no path is no name in the ledger either
         for _ in range(ATTEMPTS):
             review = await anyio.to_thread.run_sync(self._ledger.get, path)
             disk = await self._look(path)
@@ -193,7 +193,7 @@ class Saver:
 
     async def _look(self, path: str) -> _File:
         """A file as it is on the disk, its bytes included."""
-        where = self._where(path)
+        where = await self._where(path)
         found = await self._workspace.stat(where)
         if found is None:
             return _File(text_hash(()))
@@ -205,10 +205,10 @@ class Saver:
             raise NotText(f"{path} is larger than {LARGEST >> 20} MiB; such files are not reviewed.")
         return await anyio.to_thread.run_sync(_read, data, found.mode & 0o777)
 
-    def _where(self, path: str) -> str:
+    async def _where(self, path: str) -> str:
         """The absolute path of a file, by which it still is the one that was reviewed."""
         root = self._workspace.root
-        name = checked_path(root, path, resolve=self._workspace.resolve)
+        name = await checked_path(self._workspace, path)
         if name != path:
             raise OutsideProject(f"{path} leads to {name}. Review the file by that name.")
         return f"{root.rstrip('/')}/{path}"
@@ -231,7 +231,7 @@ class Saver:
         plans: list[_Plan] = []
         changed: list[str] = []
         for path, ids in chosen.items():
-            self._where(path)
+            await self._where(path)
             review = await anyio.to_thread.run_sync(self._ledger.get, path)
             if _chosen(review, ids):
                 review, is_changed = await self._taken_up(path)
@@ -286,7 +286,7 @@ class Saver:
     async def _write(self, plan: _Plan) -> Saved:
         """Make a file what the plan says, and mark its hunks as saved. Raises ``Conflict`` if it is not as it was."""
         path = plan.saving.path
-        where = self._where(path)
+        where = await self._where(path)
         try:
             if not plan.after.is_like(plan.before):
                 await self._replace(where, plan)

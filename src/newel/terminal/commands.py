@@ -196,7 +196,7 @@ async def export(context: Context, target: str) -> None:
         context.say("Nothing has been said yet.")
         return
     name = target or f"newel-{context.agent.session.get_id()[:8]}.md"
-    path = Path(context.agent.workspace.resolve(name))
+    path = Path(await context.agent.workspace.resolve(name))
     if await context.agent.workspace.stat(str(path)) is not None:
         context.say(f"{path} exists already. /export NAME takes another name (.md or .html).")
         return

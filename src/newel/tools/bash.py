@@ -39,7 +39,7 @@ class BashTool(TypedTool[BashParameters]):
             f"(at most {self._max_timeout:g})."
         )
 
-    def serial_key(self, _: BashParameters, /) -> str:
+    async def serial_key(self, _: BashParameters, /) -> str:
         """A command may touch anything, so it runs alone."""
         return "*"
 

@@ -145,7 +145,7 @@ class EditTool(FileTool[EditParameters]):
         import hashlib
 
         name, wanted = arguments.file_path, _replacements(arguments)
-        path = self._workspace.resolve(name)
+        path = await self._workspace.resolve(name)
         info = await self._workspace.stat(path)
         creates = len(wanted) == 1 and not wanted[0].old
         if info is None and creates:

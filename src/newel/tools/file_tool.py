@@ -10,6 +10,7 @@ import anyio.to_thread
 from newel.agent.errors import WorkspaceError
 from newel.tools.base import Parameters, TypedTool
 from newel.tools.tracker import FileTracker
+from newel.workspace.naming import check_path
 from newel.workspace.port import Workspace
 
 INLINE: Final = 64 * 1024
@@ -45,11 +46,11 @@ class FileTool(TypedTool[F]):
     def parse(self, arguments: dict[str, Any], /) -> F:
         parsed = super().parse(arguments)
         try:
-            self._workspace.resolve(parsed.file_path)
+            check_path(parsed.file_path)
         except WorkspaceError as error:
             raise self.invalid(f"argument `file_path`: {str(error).removesuffix('.')}") from error
         return parsed
 
-    def serial_key(self, arguments: F, /) -> str:
+    async def serial_key(self, arguments: F, /) -> str:
         """Calls about one file run one after the other, by whatever name they call it."""
-        return self._workspace.resolve(arguments.file_path)
+        return await self._workspace.resolve(arguments.file_path)

@@ -64,7 +64,7 @@ class ReadTool(FileTool[ReadParameters]):
         return arguments.file_path
 
     async def execute(self, arguments: ReadParameters, _: OnOutput, /) -> ToolResult:
-        path = self._workspace.resolve(arguments.file_path)
+        path = await self._workspace.resolve(arguments.file_path)
         info = await self._workspace.stat(path)
         if info is None:
             raise await not_found(self._workspace, path, arguments.file_path)

@@ -67,7 +67,7 @@ class WriteTool(FileTool[WriteParameters]):
         )
 
     async def _plan(self, arguments: WriteParameters) -> _Plan:
-        path = self._workspace.resolve(arguments.file_path)
+        path = await self._workspace.resolve(arguments.file_path)
         data = encoded(arguments.content, "content")
         new = lines_of(data)
         info = await self._workspace.stat(path)

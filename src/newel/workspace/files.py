@@ -7,6 +7,7 @@ import errno
 import os
 import stat
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,25 @@ def kind_of(mode: int) -> Kind:
 def failure(doing: str, path: str, error: OSError) -> WorkspaceError:
     """The error in words: what was tried, where, and why it failed."""
     return WorkspaceError(f"Cannot {doing} {path}: {error.strerror or error}.")
+
+
+def resolved(root: str, path: str) -> str:
+    """The absolute path of what ``path`` names, links followed; see ``Workspace.resolve``."""
+    relative = Path(path)
+    with contextlib.suppress(RuntimeError):  # `~name` of no user is a file's name
+        relative = relative.expanduser()
+    return os.path.realpath(Path(root, relative))
+
+
+def infos(paths: Sequence[str]) -> list[FileInfo | None]:
+    """``info`` of each; None also for what may not be looked at."""
+    found: list[FileInfo | None] = []
+    for path in paths:
+        try:
+            found.append(info(path))
+        except WorkspaceError:
+            found.append(None)
+    return found
 
 
 def info(path: str) -> FileInfo | None:
@@ -48,7 +68,7 @@ def entries(path: str, limit: int) -> list[Entry]:
     try:
         with os.scandir(path) as names:
             for _, item in zip(range(limit), names, strict=False):
-                found.append(Entry(item.name, _kind(item)))
+                found.append(Entry(item.name, _kind(item), item.is_symlink()))
     except OSError as error:
         raise failure("list", path, error) from error
     return sorted(found, key=lambda entry: entry.name)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import anyio.to_thread
 from newel.agent.errors import WorkspaceError
 from newel.workspace import files
 from newel.workspace.environment import child_env
+from newel.workspace.naming import check_path
 from newel.workspace.port import Completed, Entry, FileInfo, OnOutput
 from newel.workspace.process import Limits, run_process
 
@@ -41,22 +41,19 @@ class LocalWorkspace:
     def root(self) -> str:
         return self._root
 
-    def resolve(self, path: str, /) -> str:
-        if not path:
-            raise WorkspaceError("The path is empty. Name a file.")
-        if "\0" in path:
-            raise WorkspaceError("The path holds a NUL character, which no file name can.")
-        try:
-            os.fsencode(path)
-        except UnicodeEncodeError as error:
-            raise WorkspaceError(f"{path!r} cannot be a file name.") from error
-        relative = Path(path)
-        with contextlib.suppress(RuntimeError):  # `~name` of no user is a file's name
-            relative = relative.expanduser()
-        return os.path.realpath(Path(self._root, relative))
+    @property
+    def name(self) -> str:
+        return self._root
+
+    async def resolve(self, path: str, /) -> str:
+        check_path(path)
+        return files.resolved(self._root, path)
 
     async def stat(self, path: str, /) -> FileInfo | None:
         return files.info(path)
+
+    async def stats(self, paths: Sequence[str], /) -> list[FileInfo | None]:
+        return await anyio.to_thread.run_sync(files.infos, paths)
 
     async def list(self, path: str, /, *, limit: int = 10_000) -> list[Entry]:
         return await anyio.to_thread.run_sync(files.entries, path, limit)

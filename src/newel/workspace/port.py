@@ -6,7 +6,7 @@ on a staged copy alike.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Literal, Protocol
 
 import msgspec
@@ -33,6 +33,7 @@ class Entry(msgspec.Struct, frozen=True):
 
     name: str
     kind: Kind
+    is_link: bool = False
 
 
 class Completed(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +68,14 @@ class Workspace(Protocol):
         """The absolute path of the directory that relative paths start from and commands run in."""
         ...
 
-    def resolve(self, path: str, /) -> str:
+    @property
+    def name(self) -> str:
+        """What tells this directory from every other, of any host: on this machine the root itself, elsewhere
+        ``ssh://user@host:port/path``.
+        """
+        ...
+
+    async def resolve(self, path: str, /) -> str:
         """The absolute path of the file that ``path`` names: relative to the root, ``~`` expanded, links
         followed as far as they lead. Two names of one file give one path. Need not exist.
         """
@@ -75,6 +83,10 @@ class Workspace(Protocol):
 
     async def stat(self, path: str, /) -> FileInfo | None:
         """What is there, or None if nothing is."""
+        ...
+
+    async def stats(self, paths: Sequence[str], /) -> list[FileInfo | None]:
+        """``stat`` of many at once; None also for what may not be looked at."""
         ...
 
     async def list(self, path: str, /, *, limit: int = 10_000) -> list[Entry]:

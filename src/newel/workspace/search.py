@@ -127,7 +127,7 @@ def _code_point(letter: str) -> str:
 
 async def _candidates(workspace: Workspace, wanted: _Wanted, glob: Glob) -> Walked:
     """The files that may hold the text."""
-    if not is_plain(workspace, below(workspace, glob.base)):
+    if not await is_plain(workspace, below(workspace, glob.base)):
         return Walked([], complete=True)
     named = await _named_by_rg(workspace, wanted, glob)
     if named is not None:
@@ -155,7 +155,7 @@ async def _look_into(workspace: Workspace, path: str, wanted: _Wanted, query: Qu
     absolute = below(workspace, path)
     await anyio.lowlevel.checkpoint()  # reading a short file is none
     try:
-        info = await workspace.stat(absolute) if is_plain(workspace, absolute) else None
+        info = await workspace.stat(absolute) if await is_plain(workspace, absolute) else None
         if info is None or info.kind != "file" or info.size > LARGEST_FILE:
             return []
         data = await workspace.read_bytes(absolute, size=LARGEST_FILE)

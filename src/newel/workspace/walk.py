@@ -32,10 +32,11 @@ def in_order(path: str) -> list[str]:
 async def walk(workspace: Workspace, base: str = "", *, hidden: bool = False, limit: int) -> Walked:
     """All regular files below ``base``, a path relative to the root; at most ``limit`` of them.
 
-    Left out are what git and the system keep for themselves, names that are not UTF-8, folders behind links,
-    folders that cannot be read, and unless ``hidden`` names with a leading dot. A link to a file is taken for
-    a file: only looking at each by itself could tell.
+    Left out are what git and the system keep for themselves, names that are not UTF-8, links, folders that cannot be read,
+    and unless ``hidden`` names with a leading dot.
     """
+    if not await is_plain(workspace, below(workspace, base)):
+        return Walked([], complete=True)
     files: list[str] = []
     pending = [(base, True)]
     while pending:
@@ -48,13 +49,14 @@ async def walk(workspace: Workspace, base: str = "", *, hidden: bool = False, li
         await anyio.lowlevel.checkpoint()
         absolute = below(workspace, path)
         try:
-            entries = await workspace.list(absolute, limit=limit) if is_plain(workspace, absolute) else []
+            entries = await workspace.list(absolute, limit=limit)
         except WorkspaceError:
             continue
         pending += [
             (posixpath.join(path, entry.name), entry.kind == "directory")
             for entry in reversed(entries)
             if entry.kind != "other"
+            and not entry.is_link
             and not left_out(entry.name)
             and (hidden or not entry.name.startswith("."))
             and is_text(entry.name)
@@ -62,6 +64,6 @@ async def walk(workspace: Workspace, base: str = "", *, hidden: bool = False, li
     return Walked(files, complete=True)
 
 
-def is_plain(workspace: Workspace, absolute: str) -> bool:
+async def is_plain(workspace: Workspace, absolute: str) -> bool:
     """Whether no part of a path is a link, nor anything else but a name."""
-    return workspace.resolve(absolute) == absolute
+    return await workspace.resolve(absolute) == absolute

@@ -20,7 +20,7 @@ from newel.workspace.local import LocalWorkspace
 
 async def main():
     workspace = LocalWorkspace(sys.argv[1])
-    path = workspace.resolve("f")
+    path = await workspace.resolve("f")
     print("ready", flush=True)
     while True:
         await workspace.write_bytes(path, b"A" * 20_000_000)
@@ -40,7 +40,7 @@ async def main():
     workspace = LocalWorkspace(sys.argv[1], limits=limits)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
     try:
-        await workspace.write_bytes(workspace.resolve("f"), b"x" * 1_000_000)
+        await workspace.write_bytes(await workspace.resolve("f"), b"x" * 1_000_000)
     except WorkspaceError as error:
         print(error)
     done = await workspace.run("seq 100000")
@@ -61,7 +61,7 @@ async def main():
         os.seteuid(65534)
     for name in ("old", "new", "deeper/new"):
         try:
-            await workspace.write_bytes(workspace.resolve(name), b"x")
+            await workspace.write_bytes(await workspace.resolve(name), b"x")
         except WorkspaceError as error:
             print(error)
 

@@ -81,7 +81,7 @@ async def test_a_name_that_nobody_knows_is_refused_with_those_there_are(started:
 
 async def test_calls_of_one_server_keep_their_order_unless_they_only_read(started: Started) -> None:
     async with started(rogue("plain", name="writes"), rogue("reads", name="reads")) as manager:
-        keys = {tool.spec.name: tool.serial_key({}) for tool in manager.tools()}
+        keys = {tool.spec.name: await tool.serial_key({}) for tool in manager.tools()}
         assert keys["writes__act"] is not None
         assert keys["reads__act"] is None
 

@@ -78,7 +78,7 @@ class Say:
             raise InvalidArguments("say: `text` is missing")
         return arguments["text"]
 
-    def serial_key(self, arguments: str, /) -> str | None:
+    async def serial_key(self, arguments: str, /) -> str | None:
         return self.key
 
     async def preview(self, arguments: str, /) -> str:

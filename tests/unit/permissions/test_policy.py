@@ -24,7 +24,7 @@ class Look:
     def parse(self, arguments: dict[str, Any], /) -> Any:
         return arguments
 
-    def serial_key(self, arguments: Any, /) -> str | None:
+    async def serial_key(self, arguments: Any, /) -> str | None:
         return arguments.get("key")
 
     async def preview(self, arguments: Any, /) -> str:

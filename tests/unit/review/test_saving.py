@@ -11,8 +11,9 @@ import pytest
 
 from newel.review.decisions import reject
 from newel.review.ledger import Conflict, Hunk, Layer, StaleRevision, UnknownHunk, buffer
+from newel.review.paths import OutsideProject, checked_path
 from newel.review.rollback import restored
-from newel.review.saving import NotAFile, NotText, OutsideProject, Saver, checked_path
+from newel.review.saving import NotAFile, NotText, Saver
 from newel.review.store import Intent, Ledger, Saving
 from newel.review.text import lines_of, text_hash
 from newel.workspace.local import LocalWorkspace
@@ -206,7 +207,7 @@ async def test_a_path_that_is_not_the_projects_is_refused(
     (project.folder / "dangling").symlink_to(tmp_path / "nothing")
     (project.folder / "into").symlink_to(".git/config")
     with pytest.raises(OutsideProject):
-        checked_path(str(project.folder), path)
+        await checked_path(LocalWorkspace(str(project.folder)), path)
     with pytest.raises(OutsideProject):
         await project.saver.refresh(path)
     with pytest.raises(OutsideProject):
@@ -217,11 +218,11 @@ async def test_a_path_that_is_not_the_projects_is_refused(
 async def test_a_file_has_one_name(project: Project) -> None:
     project.file("src/a.py", b"")
     (project.folder / "link").symlink_to("src")
-    root = str(project.folder)
+    workspace = LocalWorkspace(str(project.folder))
     for name in ("src/a.py", "./src//a.py", "link/a.py"):
-        assert checked_path(root, name) == "src/a.py"
-    assert checked_path(root, "not/there") == "not/there"
-    assert checked_path(root, ".gitignore") == ".gitignore"
+        assert await checked_path(workspace, name) == "src/a.py"
+    assert await checked_path(workspace, "not/there") == "not/there"
+    assert await checked_path(workspace, ".gitignore") == ".gitignore"
     with pytest.raises(OutsideProject, match="leads to src/a"):
         await project.saver.refresh("link/a.py")
 

@@ -122,12 +122,13 @@ def test_a_wrong_call_is_answered_with_what_is_wrong_and_what_there_is(
     assert "The arguments are `" in str(raised.value)
 
 
-def test_calls_that_could_meet_do_not_run_at_the_same_time(bench: Bench) -> None:
+@pytest.mark.anyio
+async def test_calls_that_could_meet_do_not_run_at_the_same_time(bench: Bench) -> None:
     """A write and a read of one file by two names, a command with anything."""
     bench.put("a.txt", "x")
     (bench.folder / "link").symlink_to("a.txt")
     read, write, bash = bench.tools["read"], bench.tools["write"], bench.tools["bash"]
-    written = write.serial_key(write.parse({"file_path": "link", "content": ""}))
-    assert written == read.serial_key(read.parse({"file_path": str(bench.folder / "a.txt")}))
-    assert written != read.serial_key(read.parse({"file_path": "b.txt"}))
-    assert bash.serial_key(bash.parse({"command": "true"})) == "*"
+    written = await write.serial_key(write.parse({"file_path": "link", "content": ""}))
+    assert written == await read.serial_key(read.parse({"file_path": str(bench.folder / "a.txt")}))
+    assert written != await read.serial_key(read.parse({"file_path": "b.txt"}))
+    assert await bash.serial_key(bash.parse({"command": "true"})) == "*"

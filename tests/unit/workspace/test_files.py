@@ -35,29 +35,35 @@ def lying_file() -> Path:
     return lying if lying.exists() else Path("/etc/hosts")
 
 
+HOSTS = os.path.realpath("/etc/hosts")
+NOTES = os.path.realpath(Path.home() / "notes")
+
+
 def sha(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
 class TestPaths:
-    def test_relative_absolute_and_home_paths_lead_where_a_shell_would(
+    async def test_relative_absolute_and_home_paths_lead_where_a_shell_would(
         self, workspace: LocalWorkspace
     ) -> None:
-        assert workspace.resolve("a/../b.txt") == f"{workspace.root}/b.txt"
-        assert workspace.resolve("/etc//hosts") == os.path.realpath("/etc/hosts")
-        assert workspace.resolve("~/notes") == os.path.realpath(Path.home() / "notes")
-        assert workspace.resolve("~no-such-user-here") == f"{workspace.root}/~no-such-user-here"
+        assert await workspace.resolve("a/../b.txt") == f"{workspace.root}/b.txt"
+        assert await workspace.resolve("/etc//hosts") == HOSTS
+        assert await workspace.resolve("~/notes") == NOTES
+        assert await workspace.resolve("~no-such-user-here") == f"{workspace.root}/~no-such-user-here"
 
-    def test_two_names_of_one_file_are_one_path(self, workspace: LocalWorkspace) -> None:
+    async def test_two_names_of_one_file_are_one_path(self, workspace: LocalWorkspace) -> None:
         """Else two writes to one file, by its name and by a link, would run at the same time."""
         (root(workspace) / "real").mkdir()
         (root(workspace) / "link").symlink_to("real")
-        assert workspace.resolve("link/x") == workspace.resolve("real/x")
+        assert await workspace.resolve("link/x") == await workspace.resolve("real/x")
 
     @pytest.mark.parametrize("path", ["", "a\0b", "\ud800"])
-    def test_what_cannot_be_a_path_is_refused_in_words(self, workspace: LocalWorkspace, path: str) -> None:
+    async def test_what_cannot_be_a_path_is_refused_in_words(
+        self, workspace: LocalWorkspace, path: str
+    ) -> None:
         with pytest.raises(WorkspaceError, match=r"empty|NUL|cannot be a file name"):
-            workspace.resolve(path)
+            await workspace.resolve(path)
 
     def test_a_root_that_is_no_directory_is_refused_at_once(self, tmp_path: Path) -> None:
         with pytest.raises(WorkspaceError, match="is not a directory"):
@@ -106,11 +112,13 @@ class TestReading:
         assert await workspace.list(workspace.root) == [
             Entry("a", "directory"),
             Entry("b.txt", "file"),
-            Entry("dangling", "other"),
-            Entry("link", "directory"),
-            Entry("loop", "other"),
+            Entry("dangling", "other", is_link=True),
+            Entry("link", "directory", is_link=True),
+            Entry("loop", "other", is_link=True),
         ]
         assert len(await workspace.list(workspace.root, limit=2)) == 2
+        there = await workspace.stats([f"{workspace.root}/{name}" for name in ("b.txt", "none", "loop")])
+        assert there == [info, None, None]
 
 
 class TestWriting:
@@ -169,7 +177,7 @@ class TestWriting:
         (root(workspace) / "target").write_bytes(b"old")
         link = root(workspace) / "link"
         link.symlink_to("target")
-        await workspace.write_bytes(workspace.resolve("link"), b"new")
+        await workspace.write_bytes(await workspace.resolve("link"), b"new")
         assert link.is_symlink()
         assert (root(workspace) / "target").read_bytes() == b"new"
 

@@ -49,7 +49,7 @@ class Browser:
         """
         root = self._workspace.root
         if folder:
-            folder = await anyio.to_thread.run_sync(checked_path, root, folder)
+            folder = await checked_path(self._workspace, folder)
         waiting = await anyio.to_thread.run_sync(self._overview.files)
         inside = _inside(folder, waiting)
         where = below(self._workspace, folder)

@@ -69,7 +69,7 @@ class ReviewDesk:
         """Those of the jobs that have not ended."""
         self._opening = anyio.Lock()
         self.limits = bench.limits
-        self.files = ReviewFiles(bench.ledger, bench.saver, bench.workspace.root, bench.limits)
+        self.files = ReviewFiles(bench.ledger, bench.saver, bench.workspace, bench.limits)
         self.rollbacks = Rollbacks(bench.ledger, bench.checkpoints, self.files)
         self.states = FileStates(self.files, bench.workspace)
         self.overview = Overview(bench.ledger)
@@ -151,7 +151,7 @@ class ReviewDesk:
     async def run(self, request: p.RunRequest) -> p.JobStarted:
         """Start a job. Raises ``NoSuchSession``, ``BadRequest``, ``TooLarge``, ``TooMany``, ``Unprocessable``."""
         self._store.get(request.session_id)
-        check_run(request, self.limits, self._bench.workspace.root)
+        await check_run(request, self.limits, self._bench.workspace)
         wanted = request.tool_config.max_tool_calls
         return await self._submit(
             JobParams(

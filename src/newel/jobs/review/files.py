@@ -17,10 +17,12 @@ from newel.jobs.review.splicing import spliced
 from newel.review.decisions import Verdict, decided, undecided
 from newel.review.history import Kind, earlier
 from newel.review.ledger import FileReview
-from newel.review.saving import Saved, Saver, checked_path
+from newel.review.paths import checked_path
+from newel.review.saving import Saved, Saver
 from newel.review.store import Ledger
 from newel.review.text import text_hash
 from newel.review.views import Change, change_log
+from newel.workspace.port import Workspace
 
 T = TypeVar("T")
 Action = Literal[
@@ -56,23 +58,27 @@ class Decided(NamedTuple):
 class ReviewFiles:
     """The files of one project. Methods raise ``ReviewError``, and then nothing has changed."""
 
-    def __init__(self, ledger: Ledger, saver: Saver, root: str, limits: ReviewLimits) -> None:
+    def __init__(self, ledger: Ledger, saver: Saver, workspace: Workspace, limits: ReviewLimits) -> None:
         self.ledger = ledger
         self.saver = saver
-        self.root = root
+        self._workspace = workspace
         self._limits = limits
+
+    async def name_of(self, path: str) -> str:
+        """See ``checked_path``."""
+        return await checked_path(self._workspace, path)
 
     async def read(self, path: str) -> FileReview:
         """A file's review, with the disk as it is now."""
-        return await self.saver.refresh(checked_path(self.root, path))
+        return await self.saver.refresh(await self.name_of(path))
 
     async def known(self, path: str) -> FileReview:
         """A file's review as the ledger has it."""
-        return await _in_thread(self.ledger.get, checked_path(self.root, path))
+        return await _in_thread(self.ledger.get, await self.name_of(path))
 
     async def log(self, path: str) -> list[Change]:
         """The changes of a file."""
-        name = checked_path(self.root, path)
+        name = await self.name_of(path)
 
         def read() -> list[Change]:
             return change_log(self.ledger.entries(path=name), self.ledger.get(name))
@@ -81,7 +87,7 @@ class ReviewFiles:
 
     async def decide(self, decision: Decision) -> Reviewed:
         """Decide on hunks, or on all of a file, in one change; what is so already changes nothing."""
-        path = checked_path(self.root, decision.file_path)
+        path = await self.name_of(decision.file_path)
         match decision.action:
             case "accept_all_file" | "reject_all_file":
                 verdict: Verdict = "accept" if decision.action == "accept_all_file" else "reject"
@@ -96,7 +102,7 @@ class ReviewFiles:
         """Decide on what is undecided in several files, of the hunks that were seen there, in one transaction: what is left
         was not seen, or needs a decision of its own. Nothing is refused because a file changed meanwhile.
         """
-        names = {checked_path(self.root, each.file_path): set(each.hunk_ids) for each in request.files}
+        names = {await self.name_of(each.file_path): set(each.hunk_ids) for each in request.files}
         for path in names:
             await self.saver.refresh(path)
 
@@ -117,7 +123,7 @@ class ReviewFiles:
 
     async def at(self, path: str, rev: int) -> FileReview:
         """A file's review as it was at an earlier revision. Raises ``StaleRevision`` for one that is not known."""
-        name = checked_path(self.root, path)
+        name = await self.name_of(path)
 
         def read() -> FileReview:
             return earlier(self.ledger.get(name), self.ledger.entries(path=name), rev)
@@ -126,7 +132,7 @@ class ReviewFiles:
 
     async def edit(self, request: EditRequest) -> Reviewed:
         """Take over what the user typed."""
-        path = checked_path(self.root, request.file_path)
+        path = await self.name_of(request.file_path)
         if len(request.splices) > self._limits.max_splices:
             raise TooLarge(
                 f"{len(request.splices)} splices; at most {self._limits.max_splices} go into one edit."
@@ -147,7 +153,7 @@ class ReviewFiles:
     async def undo(self, path: str, rev: int, *, redo: bool = False) -> Reviewed:
         """Take the latest change of a file back, or make it again."""
         change = self.ledger.redo if redo else self.ledger.undo
-        made = await _in_thread(partial(change, checked_path(self.root, path), rev=rev))
+        made = await _in_thread(partial(change, await self.name_of(path), rev=rev))
         hunks = made.entry.hunks if made.entry is not None else ()
         return Reviewed(made.review, "redo" if redo else "undo", hunks)
 

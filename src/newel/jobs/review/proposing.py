@@ -15,8 +15,8 @@ from newel.jobs.review.journal import JobEvent, JobJournal, event
 from newel.jobs.review.staged import StagedWorkspace
 from newel.review.history import Entry, NothingToUndo
 from newel.review.ledger import Conflict, Contested, FileReview, ReviewError, StaleRevision, new_hunk_id
+from newel.review.paths import checked_path
 from newel.review.proposal import propose
-from newel.review.saving import checked_path
 from newel.review.store import Ledger
 from newel.review.text import text_hash
 from newel.review.views import is_of
@@ -67,7 +67,7 @@ class Proposer:
     async def _propose(self, edits: Sequence[ProposedEdit]) -> Proposed:
         by_path: dict[str, list[ProposedEdit]] = {}
         for each in edits:
-            by_path.setdefault(checked_path(self._staged.root, each.file_path), []).append(each)
+            by_path.setdefault(await checked_path(self._staged, each.file_path), []).append(each)
         reviews = {path: await self._checked(path, mine) for path, mine in by_path.items()}
         checkpoint = self._journal.state.checkpoint_id
         entries: list[Entry] = []

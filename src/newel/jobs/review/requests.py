@@ -5,10 +5,11 @@ from __future__ import annotations
 from newel.jobs.review.errors import BadRequest, TooLarge, Unprocessable
 from newel.jobs.review.limits import ReviewLimits
 from newel.jobs.review.payloads import ContextRow, RunRequest
-from newel.review.saving import checked_path
+from newel.review.paths import checked_path
+from newel.workspace.port import Workspace
 
 
-def check_run(request: RunRequest, limits: ReviewLimits, root: str) -> None:
+async def check_run(request: RunRequest, limits: ReviewLimits, workspace: Workspace) -> None:
     """Raises ``BadRequest``, ``TooLarge``, ``Unprocessable`` and ``OutsideProject``."""
     if not request.instruction.strip():
         raise BadRequest("The instruction is empty. Say what should be changed.")
@@ -21,15 +22,15 @@ def check_run(request: RunRequest, limits: ReviewLimits, root: str) -> None:
             f"{limits.max_context_bytes} bytes go with one instruction."
         )
     for row in request.context_rows:
-        _check_row(row, root)
+        await _check_row(row, workspace)
     wanted = request.tool_config.max_tool_calls
     if wanted is not None and not 1 <= wanted <= limits.max_tool_calls_cap:
         raise Unprocessable(f"max_tool_calls must be between 1 and {limits.max_tool_calls_cap}.")
 
 
-def _check_row(row: ContextRow, root: str) -> None:
+async def _check_row(row: ContextRow, workspace: Workspace) -> None:
     if row.file_path is not None:
-        checked_path(root, row.file_path)
+        await checked_path(workspace, row.file_path)
     first, last = row.start_line, row.end_line
     if (first is not None and first < 1) or (last is not None and last < (first or 1)):
         raise Unprocessable(f"Context row {row.id}: there are no lines {first} to {last}.")

@@ -21,7 +21,6 @@ from newel.jobs.review.payloads import (
 )
 from newel.review.checkpoints import Checkpoints, Diff3, Plan
 from newel.review.runs import view_of
-from newel.review.saving import checked_path
 from newel.review.store import Ledger
 from newel.review.views import CheckpointView, FileView, file_view
 
@@ -45,7 +44,7 @@ class Rollbacks:
 
     async def diff3(self, checkpoint_id: str, path: str) -> Diff3View:
         """Raises ``UnknownCheckpoint``, also where it has no such file."""
-        name = checked_path(self._files.root, path)
+        name = await self._files.name_of(path)
         found: Diff3 = await anyio.to_thread.run_sync(partial(self._checkpoints.diff3, checkpoint_id, name))
         return Diff3View(
             checkpoint_id=checkpoint_id,

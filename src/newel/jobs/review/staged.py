@@ -5,7 +5,7 @@ Nothing can be written to it and nothing run in it but what the tools run to sea
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -34,8 +34,12 @@ class StagedWorkspace:
     def root(self) -> str:
         return self._workspace.root
 
-    def resolve(self, path: str, /) -> str:
-        return self._workspace.resolve(path)
+    @property
+    def name(self) -> str:
+        return self._workspace.name
+
+    async def resolve(self, path: str, /) -> str:
+        return await self._workspace.resolve(path)
 
     async def stat(self, path: str, /) -> FileInfo | None:
         lines = await self._staged(path)
@@ -47,6 +51,13 @@ class StagedWorkspace:
         there = await self._workspace.stat(path)
         modified = there.modified_ns if there is not None else 0
         return FileInfo(kind="file", size=len(content.data), mode=content.mode, modified_ns=modified)
+
+    async def stats(self, paths: Sequence[str], /) -> list[FileInfo | None]:
+        found = await self._workspace.stats(paths)
+        return [
+            there if await self._staged(path) is None else await self.stat(path)
+            for path, there in zip(paths, found, strict=True)
+        ]
 
     async def list(self, path: str, /, *, limit: int = 10_000) -> list[Entry]:
         found = {entry.name: entry for entry in await self._workspace.list(path, limit=limit)}
@@ -98,7 +109,7 @@ class StagedWorkspace:
     async def is_as_seen(self, name: str) -> bool:
         """Whether a file reads as it did when this job first read it; true of one that it never read."""
         seen = self._seen.get(name)
-        return seen is None or seen == await self._stamp(self.resolve(name))
+        return seen is None or seen == await self._stamp(await self.resolve(name))
 
     def forget(self, name: str) -> None:
         """What this job has read of a file is no longer so: its lines have moved."""

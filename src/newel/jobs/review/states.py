@@ -11,7 +11,8 @@ from newel.jobs.review.errors import TooLarge
 from newel.jobs.review.files import ReviewFiles
 from newel.jobs.review.payloads import FileKind, FileState
 from newel.review.ledger import FileReview, buffer
-from newel.review.saving import LARGEST, NotAFile, checked_path
+from newel.review.paths import checked_path
+from newel.review.saving import LARGEST, NotAFile
 from newel.review.store import Ledger
 from newel.review.text import MAX_TEXT, Content, content_of
 from newel.review.views import file_view
@@ -74,7 +75,7 @@ class FileStates:
 
     async def _look(self, path: str) -> tuple[str, FileInfo | None]:
         root = self._workspace.root
-        name = await anyio.to_thread.run_sync(checked_path, root, path)
+        name = await checked_path(self._workspace, path)
         return name, await self._workspace.stat(f"{root.rstrip('/')}/{name}")
 
     async def _unreadable(self, name: str, kind: FileKind, size: int) -> FileState:

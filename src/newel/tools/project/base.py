@@ -38,12 +38,12 @@ class LookingTool(TypedTool[P]):
         self._workspace = workspace
         self._limits = limits
 
-    def serial_key(self, _: P, /) -> None:
+    async def serial_key(self, _: P, /) -> None:
         return None
 
-    def _in_project(self, argument: str, given: str) -> str:
+    async def _in_project(self, argument: str, given: str) -> str:
         """See ``in_project``; the error is one of the call's arguments."""
         try:
-            return in_project(self._workspace, given)
+            return await in_project(self._workspace, given)
         except ToolError as error:
             raise self.invalid(f"argument `{argument}`: {error}") from error

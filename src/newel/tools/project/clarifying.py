@@ -44,7 +44,7 @@ class ClarifyTool(TypedTool[ClarifyParameters]):
         self._longest = longest
         self._pending = anyio.Lock()
 
-    def serial_key(self, _: ClarifyParameters, /) -> str:
+    async def serial_key(self, _: ClarifyParameters, /) -> str:
         return self.name
 
     async def preview(self, arguments: ClarifyParameters, /) -> str:

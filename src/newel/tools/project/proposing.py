@@ -15,7 +15,7 @@ from newel.agent.ports import OnOutput, ToolResult
 from newel.tools.base import Parameters, TypedTool
 from newel.tools.project.edits import ProposedEdit
 from newel.tools.project.limits import ProjectLimits
-from newel.tools.project.names import in_project
+from newel.tools.project.names import by_its_words, in_project
 from newel.workspace.globs import is_text
 from newel.workspace.port import Workspace
 
@@ -75,14 +75,10 @@ class ProposeTool(TypedTool[ProposeParameters]):
             problems.append(
                 f"the new text is longer than {self._limits.max_proposal_bytes:,} bytes; propose less"
             )
-        if problems:
-            more = [f"and {len(problems) - SHOWN} more problems"] if len(problems) > SHOWN else []
-            raise InvalidArguments(
-                f"propose_edits: nothing was proposed. Mend this and call again: {'; '.join(problems[:SHOWN] + more)}."
-            )
+        _refuse(problems)
         return ProposeParameters(edits=[_with_id(edit) for edit in edits])
 
-    def serial_key(self, _: ProposeParameters, /) -> str:
+    async def serial_key(self, _: ProposeParameters, /) -> str:
         """What a call proposes is about the files as earlier calls read them, and moves the lines for later ones."""
         return "*"
 
@@ -90,12 +86,13 @@ class ProposeTool(TypedTool[ProposeParameters]):
         return "\n".join(_described(edit) for edit in arguments.edits)
 
     async def execute(self, arguments: ProposeParameters, _: OnOutput, /) -> ToolResult:
-        words = await self._propose(arguments.edits)
+        edits = await self._resolved(arguments.edits)
+        words = await self._propose(edits)
         return ToolResult(
             words,
             details={
-                "editIds": [edit.edit_id for edit in arguments.edits],
-                "files": sorted({edit.file_path for edit in arguments.edits}),
+                "editIds": [edit.edit_id for edit in edits],
+                "files": sorted({edit.file_path for edit in edits}),
             },
         )
 
@@ -130,16 +127,40 @@ class ProposeTool(TypedTool[ProposeParameters]):
             return None, [f"{which}: {_problem(str(error))}"]
         problems = list(_wrong(edit, fields))
         try:
-            edit = msgspec.structs.replace(edit, file_path=self._file(edit.file_path))
+            edit = msgspec.structs.replace(edit, file_path=_file(self._workspace.root, edit.file_path))
         except ToolError as error:
             problems.append(f"`file_path`: {error}")
         return edit, [f"{which}: {problem}" for problem in problems]
 
-    def _file(self, given: str) -> str:
-        path = in_project(self._workspace, given)
-        if path == ".":
-            raise ToolError("it is the project's folder; name a file")
-        return path
+    async def _resolved(self, edits: Sequence[ProposedEdit]) -> list[ProposedEdit]:
+        """With links followed. Raises ``InvalidArguments``."""
+        resolved: list[ProposedEdit] = []
+        problems: list[str] = []
+        for number, edit in enumerate(edits, 1):
+            try:
+                path = await in_project(self._workspace, edit.file_path)
+            except ToolError as error:
+                problems.append(f"edit {number}: `file_path`: {error}")
+            else:
+                resolved.append(msgspec.structs.replace(edit, file_path=path))
+        _refuse(problems)
+        return resolved
+
+
+def _refuse(problems: Sequence[str]) -> None:
+    """Raises ``InvalidArguments`` if there are any."""
+    if problems:
+        more = [f"and {len(problems) - SHOWN} more problems"] if len(problems) > SHOWN else []
+        raise InvalidArguments(
+            f"propose_edits: nothing was proposed. Mend this and call again: {'; '.join([*problems[:SHOWN], *more])}."
+        )
+
+
+def _file(root: str, given: str) -> str:
+    path = by_its_words(root, given)
+    if path == ".":
+        raise ToolError("it is the project's folder; name a file")
+    return path
 
 
 def _wrong(edit: ProposedEdit, fields: dict[str, Any]) -> list[str]:

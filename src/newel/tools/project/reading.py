@@ -77,7 +77,7 @@ class ReadFileTool(LookingTool[ReadFileParameters]):
             raise self.invalid(
                 f"the lines {arguments.start_line} to {arguments.end_line} are reversed; start_line comes first"
             )
-        path = self._in_project("file_path", arguments.file_path)
+        path = await self._in_project("file_path", arguments.file_path)
         data = await self._content(path, arguments.file_path)
         answer = await aside(len(data), self._answer, path, data, arguments)
         return answered(

@@ -20,7 +20,7 @@ from newel.tools.project.limits import ProjectLimits
 from newel.workspace.globs import Glob
 from newel.workspace.port import Workspace
 from newel.workspace.search import Query, search
-from newel.workspace.walk import below, is_plain, walk
+from newel.workspace.walk import below, walk
 
 Staged = Callable[[], Awaitable[Collection[str]]]
 """The relative paths of files that read otherwise through the workspace than a command on its host sees them."""
@@ -154,7 +154,6 @@ class ListTool(LookingTool[ListParameters]):
         notice = (
             "There are more files than these. Name a folder as prefix, or a narrower glob." if cut else ""
         )
-        files = [path for path in files if is_plain(self._workspace, below(self._workspace, path))]
         if not files and prefix and not cut:
             notice = f"No file of {prefix} fits. The glob is about the paths below it."
         return answered(
@@ -167,7 +166,7 @@ class ListTool(LookingTool[ListParameters]):
 
     async def _folder(self, given: str) -> str:
         """The prefix as a path of the project; empty for all of it."""
-        prefix = self._in_project("prefix", given or ".")
+        prefix = await self._in_project("prefix", given or ".")
         absolute = below(self._workspace, prefix)
         info = await self._workspace.stat(absolute)
         if info is None:
