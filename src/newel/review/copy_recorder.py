@@ -16,14 +16,15 @@ from newel.review.staging import staged
 from newel.review.store import LedgerError
 from newel.review.text import content_of
 from newel.workspace.mirror import Content, Mirror
-from newel.workspace.port import Workspace
-from newel.workspace.snapshots import FileChange, Snapshots
+from newel.workspace.watching import FileChange, WatchedWorkspace
 
 
-def recorder_of_copy(workspace: Workspace, project: Project, mirror: Mirror, hunks: HunkSize) -> Recorder:
+def recorder_of_copy(
+    workspace: WatchedWorkspace, project: Project, mirror: Mirror, hunks: HunkSize
+) -> Recorder:
     """Watches the copy; what a killed process had not put down there is gone with the copy."""
-    snapshots = Snapshots(workspace.root, project.ledger)
-    return Recorder(workspace, project, Proposed(project, mirror, hunks), snapshots, Notes(None))
+    meaning = Proposed(project, mirror, hunks)
+    return Recorder(workspace, project, meaning, workspace.snapshots(project.ledger), Notes(None))
 
 
 class Proposed:

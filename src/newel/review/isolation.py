@@ -25,8 +25,9 @@ from newel.agent.events import AgentEvent, AgentStart
 from newel.review.recording import RecordingWorkspace
 from newel.workspace.local import LocalWorkspace
 from newel.workspace.mirror import Content, Mirror, MirrorLimits
-from newel.workspace.port import Completed, Entry, FileInfo, OnOutput, Workspace
+from newel.workspace.port import Completed, Entry, FileInfo, OnOutput
 from newel.workspace.process import Limits
+from newel.workspace.watching import WatchedWorkspace
 
 if TYPE_CHECKING:
     from newel.review.proposal import HunkSize
@@ -79,7 +80,7 @@ class IsolatedWorkspace:
             self._is_stale = True
             self._mirror.begin()  # while the model thinks
 
-    async def of(self, workspace: Workspace) -> Recorder:
+    async def of(self, workspace: WatchedWorkspace) -> Recorder:
         """The recorder of the copy, whose changes are proposals in the project's ledger. Raises ``LedgerError``."""
         async with self._opening:
             if self._recorder is None:

@@ -22,7 +22,7 @@ from newel.agent.errors import WorkspaceError
 from newel.agent.messages import now
 from newel.review.bases import rebased
 from newel.review.folders import grown, missing
-from newel.review.interrupted import INDEX, Known, Note, Notes, touched
+from newel.review.interrupted import INDEX, Known, Note, Notes
 from newel.review.ledger import Applied, FileReview, Hunk, Layer, Lines, ReviewError, new_hunk_id, render
 from newel.review.paths import OutsideProject, check_name, checked_path
 from newel.review.purging import in_background
@@ -32,7 +32,8 @@ from newel.review.store import Before, Checkpoint, Ledger
 from newel.review.text import content_of, lines_of, text_hash
 from newel.tools.patience import diff
 from newel.workspace.port import Workspace
-from newel.workspace.snapshots import FileChange, SnapshotLimits, Snapshots, State
+from newel.workspace.snapshot_tree import State
+from newel.workspace.watching import FileChange, SnapshotLimits, Snapshotter, WatchedWorkspace
 
 if TYPE_CHECKING:
     from newel.review.recording import Run
@@ -87,7 +88,7 @@ class Recorder:
     """
 
     def __init__(
-        self, workspace: Workspace, project: Project, meaning: Meaning, snapshots: Snapshots, notes: Notes
+        self, workspace: Workspace, project: Project, meaning: Meaning, snapshots: Snapshotter, notes: Notes
     ) -> None:
         self.project = project
         self._workspace = workspace
@@ -104,7 +105,7 @@ class Recorder:
 
     @classmethod
     async def open(
-        cls, workspace: Workspace, folder: Path | None, *, left_out: Iterable[str] = ()
+        cls, workspace: WatchedWorkspace, folder: Path | None, *, left_out: Iterable[str] = ()
     ) -> Recorder:
         """The recorder of a workspace's root, with its ledger in ``folder`` (None: in memory). What processes that were
         killed have left is brought to its end. ``left_out`` are folders, by their absolute paths, that are not covered.
@@ -115,7 +116,7 @@ class Recorder:
         project.left_out = notes.left_out()
         index = folder / INDEX if folder else None
         limits = None if folder else SnapshotLimits(total=IN_MEMORY)
-        snapshots = Snapshots(workspace.root, ledger, limits=limits, index=index, left_out=left_out)
+        snapshots = workspace.snapshots(ledger, limits=limits, index=index, left_out=left_out)
         recorder = cls(workspace, project, Done(ledger), snapshots, notes)
         try:
             await project.recover()
@@ -234,9 +235,10 @@ class Recorder:
             await self._record(effect, changes)
 
     async def _found_since(self, note: Note, known: Known) -> list[FileChange]:
-        found = await anyio.to_thread.run_sync(touched, self._workspace.root, note.began_ns)
+        found = await self._snapshots.touched(note.began_ns)
         before = await anyio.to_thread.run_sync(self._known, known)
-        gone = [path for path in before if await self._workspace.stat(self._where(path)) is None]
+        there = await self._workspace.stats([self._where(path) for path in before])
+        gone = [path for path, info in zip(before, there, strict=True) if info is None]
         return [
             FileChange(path, before.get(path), None if path in gone else await self._now(path))
             for path in sorted({*found, *gone})

@@ -20,7 +20,8 @@ from newel.agent.errors import NewelError
 from newel.agent.events import AgentEnd, AgentEvent, AgentStart, ErrorEvent, MessageEnd
 from newel.agent.messages import UserMessage, new_id
 from newel.session.locate import project_folder
-from newel.workspace.port import Completed, Entry, FileInfo, OnOutput, Workspace
+from newel.workspace.port import Completed, Entry, FileInfo, OnOutput
+from newel.workspace.watching import WatchedWorkspace
 
 if TYPE_CHECKING:
     from newel.review.recorder import Effect, Recorder
@@ -44,7 +45,7 @@ class Run:
 class FindsRecorder(Protocol):
     """Knows who records what is done in a workspace."""
 
-    async def of(self, workspace: Workspace, /) -> Recorder: ...
+    async def of(self, workspace: WatchedWorkspace, /) -> Recorder: ...
 
 
 class Recorders:
@@ -61,16 +62,16 @@ class Recorders:
         """The folder of a project's ledger; None for one in memory."""
         return ledger_folder(self._home, root) if self._home else None
 
-    async def of(self, workspace: Workspace) -> Recorder:
+    async def of(self, workspace: WatchedWorkspace) -> Recorder:
         """The recorder of a workspace's root. Raises ``LedgerError``."""
         async with self._opening:
-            recorder = self._opened.get(workspace.root)
+            recorder = self._opened.get(workspace.name)
             if recorder is None:
                 from newel.review.recorder import Recorder
 
                 left_out = [str(self._home)] if self._home else []
-                recorder = await Recorder.open(workspace, self.ledger(workspace.root), left_out=left_out)
-                self._opened[workspace.root] = recorder
+                recorder = await Recorder.open(workspace, self.ledger(workspace.name), left_out=left_out)
+                self._opened[workspace.name] = recorder
             return recorder
 
     def close(self) -> None:
@@ -91,7 +92,7 @@ class RecordingWorkspace:
     event says so, once.
     """
 
-    def __init__(self, inner: Workspace, recorders: FindsRecorder) -> None:
+    def __init__(self, inner: WatchedWorkspace, recorders: FindsRecorder) -> None:
         self._inner = inner
         self._recorders = recorders
         self._agent: CodingAgent | None = None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
@@ -15,6 +16,9 @@ from newel.workspace.environment import child_env
 from newel.workspace.naming import check_path
 from newel.workspace.port import Completed, Entry, FileInfo, OnOutput
 from newel.workspace.process import Limits, run_process
+
+if TYPE_CHECKING:
+    from newel.workspace.watching import Blobs, SnapshotLimits, Snapshotter
 
 INLINE = files.BLOCK
 """Up to this many bytes a read is cheaper than handing it to a thread."""
@@ -98,6 +102,19 @@ class LocalWorkspace:
             timeout=timeout,
             on_output=on_output,
         )
+
+    def snapshots(
+        self,
+        blobs: Blobs,
+        /,
+        *,
+        limits: SnapshotLimits | None = None,
+        index: Path | None = None,
+        left_out: Iterable[str] = (),
+    ) -> Snapshotter:
+        from newel.workspace.snapshots import Snapshots
+
+        return Snapshots(self._root, blobs, limits=limits, index=index, left_out=left_out)
 
     def _find_shell(self) -> list[str]:
         """A shell that reads no start-up file; ``--`` because a command may begin with a dash."""

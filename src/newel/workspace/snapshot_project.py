@@ -2,36 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, Protocol
-
-import msgspec
+from typing import Final
 
 from newel.workspace.snapshot_rules import Rules
 from newel.workspace.snapshot_tree import State, Tree
 from newel.workspace.snapshot_watch import Watches
+from newel.workspace.watching import Blobs, SnapshotLimits
 
 _NOTICES: Final = 20
-
-
-class Blobs(Protocol):
-    """Where contents are kept. Any thread may call it."""
-
-    def put_blobs(self, blobs: Sequence[bytes]) -> list[str]: ...
-
-    def blob(self, sha256: str) -> bytes: ...
-
-
-class SnapshotLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """``file`` is the most bytes of a file that is covered, ``total`` of all copies that one ``Snapshots`` makes,
-    ``files`` how many are covered. ``recheck_s``: seconds after which all files are looked at, whatever the system
-    says was touched.
-    """
-
-    file: int = 32 << 20
-    total: int = 512 << 20
-    files: int = 200_000
-    recheck_s: float = 60.0
 
 
 class Project:

@@ -23,39 +23,20 @@ from typing import Final
 
 import anyio
 import anyio.to_thread
-import msgspec
 
 from newel.agent.errors import WorkspaceError
 from newel.workspace.snapshot_look import Look, Stopped, Visit
-from newel.workspace.snapshot_project import Blobs, Project, SnapshotLimits
+from newel.workspace.snapshot_project import Project
+from newel.workspace.snapshot_touched import touched
 from newel.workspace.snapshot_tree import Folder, State, load, save, split
 from newel.workspace.snapshot_watch import Watches
-
-__all__ = ["Blobs", "Changes", "FileChange", "SnapshotLimits", "Snapshots", "State"]
+from newel.workspace.watching import Blobs, Changes, FileChange, SnapshotLimits
 
 _SLACK_LOCAL: Final = 100_000_000
 _SLACK: Final = 2_000_000_000
 """Nanoseconds: more than the steps in which file systems count time, local ones and all."""
 
 _EXAMPLES: Final = 5
-
-
-class FileChange(msgspec.Struct, frozen=True):
-    """``path`` is relative to the root, with ``/``; bytes that are not UTF-8 are in it as ``os.fsdecode`` puts them.
-    None stands for no file.
-    """
-
-    path: str
-    before: State | None
-    after: State | None
-
-
-class Changes(msgspec.Struct, frozen=True):
-    """``folders`` are those that came into being; ``notices`` tell a user what else there is to know, once each."""
-
-    files: list[FileChange]
-    folders: list[str]
-    notices: list[str]
 
 
 class Snapshots:
@@ -127,6 +108,10 @@ class Snapshots:
         like that, it is no change.
         """
         self._noted[path] = state
+
+    async def touched(self, since_ns: int) -> list[str]:
+        """See ``Snapshotter``."""
+        return await anyio.to_thread.run_sync(touched, self._project.root, since_ns)
 
     def close(self) -> None:
         """Keep the index, and let the system forget what was watched. Blocks for as long as that takes."""

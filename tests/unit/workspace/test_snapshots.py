@@ -14,7 +14,9 @@ import pytest
 
 from newel.agent.errors import WorkspaceError
 from newel.review.store import Ledger
-from newel.workspace.snapshots import Changes, FileChange, SnapshotLimits, Snapshots, State
+from newel.workspace.snapshot_tree import State
+from newel.workspace.snapshots import Snapshots
+from newel.workspace.watching import Changes, FileChange, SnapshotLimits
 
 pytestmark = pytest.mark.anyio
 

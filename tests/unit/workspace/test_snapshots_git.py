@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from newel.review.store import Ledger
-from newel.workspace.snapshots import Changes, SnapshotLimits, Snapshots
+from newel.workspace.snapshots import Snapshots
+from newel.workspace.watching import Changes, SnapshotLimits
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from newel.review.store import Ledger
-from newel.workspace.snapshots import Snapshots, State
+from newel.workspace.snapshot_tree import State
+from newel.workspace.snapshots import Snapshots
 
 NAMES = ("a", "b", "c")
 PATHS = [*NAMES, *(f"{one}/{two}" for one in NAMES for two in NAMES), "a/b/c", "b/a/b", "c/c/c"]
