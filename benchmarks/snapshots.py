@@ -21,6 +21,7 @@ import anyio
 
 from newel.review.store import Ledger
 from newel.workspace.local import LocalWorkspace
+from newel.workspace.snapshot_files import LocalFiles
 from newel.workspace.snapshots import Snapshots
 
 ROUNDS = 30
@@ -63,7 +64,9 @@ async def measure(files: int, *, scan: bool) -> None:
         with Ledger.open(home) as ledger:
             before = resident()
             for name in ("first", "later"):
-                snapshots = Snapshots(str(root), ledger, index=home / "files.index", watch=not scan)
+                snapshots = Snapshots(
+                    LocalFiles(str(root), watch=not scan), ledger, index=home / "files.index"
+                )
                 began = time.perf_counter()
                 await snapshots.take()
                 print(

@@ -112,9 +112,11 @@ class LocalWorkspace:
         index: Path | None = None,
         left_out: Iterable[str] = (),
     ) -> Snapshotter:
+        from newel.workspace.snapshot_files import LocalFiles
         from newel.workspace.snapshots import Snapshots
 
-        return Snapshots(self._root, blobs, limits=limits, index=index, left_out=left_out)
+        files = LocalFiles(self._root, left_out=left_out)
+        return Snapshots(files, blobs, limits=limits, index=index)
 
     def _find_shell(self) -> list[str]:
         """A shell that reads no start-up file; ``--`` because a command may begin with a dash."""

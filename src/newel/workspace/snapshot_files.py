@@ -1,28 +1,28 @@
-"""A project's directories and files, opened step by step so that no link leads out of the project meanwhile."""
+"""A project's directories and files on this machine, opened step by step so that no link leads out of the project meanwhile."""
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
-from typing import Final, NamedTuple
+import time
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final
 
-from newel.workspace.snapshot_tree import signature
+from newel.workspace.git import ask_git, top_of
+from newel.workspace.snapshot_rules import Rules
+from newel.workspace.snapshot_source import Entries, Reading, Touched
+from newel.workspace.snapshot_tree import signature, split
+from newel.workspace.snapshot_watch import Watches
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 _TRIES: Final = 3
 
-GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
-"""What the system answers where a directory or file was and is no longer, or a link is now."""
-
-
-class Reading(NamedTuple):
-    """A file's bytes, None if it is longer than allowed or not a regular file; ``torn``: it was written meanwhile."""
-
-    data: bytes | None
-    found: os.stat_result
-    torn: bool
+_SLACK_LOCAL: Final = 100_000_000
+SLACK: Final = 2_000_000_000
+"""Nanoseconds: more than the steps in which file systems count time, local ones and all. So old must a file be for its
+times to tell of any later write.
+"""
 
 
 def open_root(root: str) -> int:
@@ -41,44 +41,144 @@ def open_folder(root: int, path: str) -> int:
     return here
 
 
-class Reader:
-    """Reads files below an open directory, quickest those of one directory one after the other. To be closed."""
+class LocalFiles:
+    """A ``Source``. ``left_out`` are absolute paths. Without ``watch`` all signatures are compared each time, on Linux too."""
 
-    def __init__(self, root: int) -> None:
-        self._root = root
+    def __init__(self, root: str, *, left_out: Iterable[str] = (), watch: bool = True) -> None:
+        self.root = os.path.realpath(root)
+        self.left_out = frozenset(os.path.relpath(os.path.realpath(path), self.root) for path in left_out)
+        self.rules = Rules(self.root, ask_git, top_of)
+        self._may_watch = watch
+        self._watches: Watches | None = None
+        self._root = -1
         self._path = ""
         self._folder = -1
 
-    def read(self, path: str, limit: int) -> Reading:
-        """A file's bytes as they were at one moment, if its writers let that be. Raises ``OSError``."""
-        folder, _, name = path.rpartition("/")
-        if self._folder < 0 or folder != self._path:
-            self.close()
-            self._folder, self._path = open_folder(self._root, folder), folder
-        descriptor = os.open(name, _FILE, dir_fd=self._folder)
+    # -- where to look ------------------------------------------------------------------------------
+
+    def touched(self, linked: Iterable[str], *, everywhere: bool) -> Touched | None:
+        touched = None if everywhere or self._watches is None else self._watches.changes()
+        if touched is None:
+            self._unwatch()
+            self._watches = Watches.open(self.root) if self._may_watch else None
+            return None
+        for path in linked:
+            folder, name = split(path)
+            touched.setdefault(folder, set()).add(name)
+        return touched
+
+    def is_quiet(self) -> bool:
+        return self._watches is not None and self._watches.is_quiet()
+
+    def forget(self, path: str) -> None:
+        if self._watches is not None:
+            self._watches.remove(path)
+
+    def clock(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        self._unwatch()
+        self._may_watch = False
+
+    def _watch(self, path: str, descriptor: int) -> None:
+        if self._watches is not None and self._may_watch:
+            self._may_watch = self._watches.add(path, descriptor)
+
+    def _unwatch(self) -> None:
+        if self._watches is not None:
+            self._watches.close()
+            self._watches = None
+
+    # -- directories --------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        self._root = open_root(self.root)
+
+    def end(self) -> None:
+        self._leave()
+        if self._root >= 0:
+            os.close(self._root)
+            self._root = -1
+        if not self._may_watch:  # the system takes no more, and some would not do
+            self._unwatch()
+
+    def ahead(self, paths: Iterable[str]) -> None:
+        """Nothing is far away."""
+
+    def entries(self, path: str, names: Collection[str] | None) -> Entries:
+        descriptor = open_folder(self._root, path)
         try:
-            return _read(descriptor, limit)
+            if names is not None:
+                yield from _some(descriptor, names)
+            else:
+                self._watch(
+                    path, descriptor
+                )  # before it is listed, or what is made meanwhile would be missed
+                yield from _all(descriptor)
         finally:
             os.close(descriptor)
 
-    def close(self) -> None:
+    # -- contents -----------------------------------------------------------------------------------
+
+    def read(self, wanted: Iterable[tuple[str, int]], limit: int) -> Iterator[tuple[str, Reading | OSError]]:
+        for path, _ in wanted:
+            try:
+                yield path, self._read(path, limit)
+            except OSError as error:
+                yield path, error
+
+    def _read(self, path: str, limit: int) -> Reading:
+        """Quickest for the files of one directory one after the other. Raises ``OSError``."""
+        slack = SLACK if self._watches is None else _SLACK_LOCAL
+        aged = time.time_ns() - slack
+        folder, name = split(path)
+        if self._folder < 0 or folder != self._path:
+            self._leave()
+            self._folder, self._path = open_folder(self._root, folder), folder
+        descriptor = os.open(name, _FILE, dir_fd=self._folder)
+        try:
+            return _read(descriptor, limit, aged)
+        finally:
+            os.close(descriptor)
+
+    def _leave(self) -> None:
         if self._folder >= 0:
             os.close(self._folder)
             self._folder = -1
 
 
-def _read(descriptor: int, limit: int) -> Reading:
+def _all(descriptor: int) -> Entries:
+    with os.scandir(descriptor) as entries:
+        for entry in entries:
+            try:
+                is_folder = entry.is_dir(follow_symlinks=False)
+                yield entry.name, None if is_folder else entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+
+
+def _some(descriptor: int, names: Iterable[str]) -> Entries:
+    for name in names:
+        try:
+            found = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+        yield name, None if stat.S_ISDIR(found.st_mode) else found
+
+
+def _read(descriptor: int, limit: int, aged: int) -> Reading:
     found = os.fstat(descriptor)
     data = b""
     for _ in range(_TRIES):
         if not stat.S_ISREG(found.st_mode) or found.st_size > limit:
-            return Reading(None, found, torn=False)
+            return Reading(None, found, fresh=False)
         data = _bytes(descriptor, found.st_size, limit)
         again = os.fstat(descriptor)
         if signature(again) == signature(found) and len(data) == found.st_size:
-            return Reading(data, found, torn=False)
+            return Reading(data, found, fresh=found.st_ctime_ns > aged)
         found = again
-    return Reading(data if len(data) <= limit else None, found, torn=True)
+    return Reading(data if len(data) <= limit else None, found, fresh=True)
 
 
 def _bytes(descriptor: int, size: int, limit: int) -> bytes:

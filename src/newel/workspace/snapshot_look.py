@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import stat
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from newel.workspace.snapshot_files import GONE, Reader, open_folder, open_root
 from newel.workspace.snapshot_project import Project
 from newel.workspace.snapshot_rules import is_never_covered
+from newel.workspace.snapshot_source import GONE, Reading, Stopped
 from newel.workspace.snapshot_tree import (
     Folder,
+    Stat,
     State,
     Why,
     join,
@@ -47,10 +46,6 @@ class _Unknown(NamedTuple):
     absorb: bool
 
 
-class Stopped(Exception):
-    """The look was not wanted any more."""
-
-
 class Look:
     """Use once. ``report``: what differs goes to ``project.changed``; otherwise it is taken as it is. ``again``: what
     was left out is judged anew. ``noted`` is how files were left by those who have accounted for it.
@@ -66,29 +61,27 @@ class Look:
         stopped: Callable[[], bool],
     ) -> None:
         self._project = project
+        self._source = project.source
         self._tree = project.tree
         self._limits = project.limits
         self._report = report
         self._again = again
         self._noted = noted
         self._stopped = stopped
-        self.watching = project.watches is not None
-        """False once the system would watch no more directories."""
-        self._root = -1
         self._unknown: list[_Unknown] = []
         self._next: list[Visit] = []
         self._new = 0
         self._to_read: dict[str, tuple[int, bool]] = {}
-        self._batch: list[tuple[str, os.stat_result, bytes, bool]] = []
+        self._batch: list[tuple[str, Stat, bytes]] = []
         self._batch_size = 0
 
     def run(self, visits: Iterable[Visit]) -> None:
-        """Raises ``Stopped``, ``OSError`` if the root is not there, and what the store raises."""
-        self._root = open_root(self._project.root)
-        self._reader = Reader(self._root)
+        """Raises ``Stopped``, ``OSError`` if the root is not there, and what the source and the store raise."""
         try:
+            self._source.begin()
             level = list(visits)
             while level:
+                self._source.ahead(visit.path for visit in level if visit.path in self._tree.folders)
                 for visit in level:
                     self._go_on()
                     self._visit(visit)
@@ -96,13 +89,27 @@ class Look:
                 level, self._next = self._next, []
             for path in [*self._project.fresh, *(path for path in self._noted if self._tree.state(path))]:
                 self._to_read.setdefault(path, (0, False))
-            for path, (_, absorb) in self._in_order():
-                self._go_on()
-                self._read(path, absorb=absorb)
+            for path, result in self._source.read(self._wanted(), self._limits.file):
+                self._take(path, result)
             self._put_batch()
         finally:
-            self._reader.close()
-            os.close(self._root)
+            self._source.end()
+
+    def _wanted(self) -> Iterator[tuple[str, int]]:
+        """What to read, with its size as far as it is known."""
+        for path, (size, _) in self._in_order():
+            self._go_on()
+            if split(path)[0] not in self._tree.folders:
+                continue
+            if self._tree.state(path) is None and size > self._room():
+                self._put_batch()  # what is in there may take none
+                if size > self._room():
+                    self._leave_out(path, Why.ROOM)
+                    continue
+            yield path, size
+
+    def _room(self) -> int:
+        return self._limits.total - self._project.spent - self._batch_size
 
     def _in_order(self) -> list[tuple[str, tuple[int, bool]]]:
         """What to read, by directory; but the small ones first where there may be no room for all: sources go before data."""
@@ -122,11 +129,7 @@ class Look:
         if folder is None:
             return  # left out, or gone meanwhile
         try:
-            descriptor = open_folder(self._root, visit.path)
-            try:
-                self._look_into(visit, folder, descriptor)
-            finally:
-                os.close(descriptor)
+            self._look_into(visit, folder)
         except OSError as error:
             if not visit.path:
                 raise
@@ -136,27 +139,19 @@ class Look:
                 why = error.strerror or error
                 self._project.tell(f"{visit.path}/ cannot be read ({why}): what changed there is not known.")
 
-    def _look_into(self, visit: Visit, folder: Folder, descriptor: int) -> None:
-        if visit.names is None:
-            self._watch(visit.path, descriptor)
-            missing, entries = folder.names(), _all(descriptor)
-        else:
-            missing, entries = folder.names() & visit.names, _some(descriptor, visit.names)
-        for name, found in entries:
+    def _look_into(self, visit: Visit, folder: Folder) -> None:
+        missing = folder.names() if visit.names is None else folder.names() & visit.names
+        for name, found in self._source.entries(visit.path, visit.names):
             missing.discard(name)
             self._entry(visit, folder, name, found)
         for name in missing:
             self._missing(folder, join(visit.path, name), name)
 
-    def _watch(self, path: str, descriptor: int) -> None:
-        if self._project.watches is not None and self.watching:
-            self.watching = self._project.watches.add(path, descriptor)
-
-    def _entry(self, visit: Visit, folder: Folder, name: str, found: os.stat_result | None) -> None:
+    def _entry(self, visit: Visit, folder: Folder, name: str, found: Stat | None) -> None:
         path = join(visit.path, name)
         if name == ".git" and folder.repository != visit.path:
             self._repository(visit.path, folder.repository)
-        if is_never_covered(name) or path in self._project.left_out:
+        if is_never_covered(name) or path in self._source.left_out:
             return
         if found is None:
             self._replaced(folder, path, name, folder.folders)
@@ -213,8 +208,7 @@ class Look:
 
     def _folder_gone(self, path: str) -> None:
         for below in list(self._tree.below(path)):
-            if self._project.watches is not None:
-                self._project.watches.remove(below)
+            self._source.forget(below)
             for name in list(self._tree.folders[below].files):
                 self._file_gone(join(below, name))
             del self._tree.folders[below]
@@ -230,7 +224,7 @@ class Look:
         self._project.linked.discard(path)
         self._to_read.pop(path, None)
 
-    def _link(self, folder: Folder, path: str, name: str, found: os.stat_result, *, absorb: bool) -> None:
+    def _link(self, folder: Folder, path: str, name: str, found: Stat, *, absorb: bool) -> None:
         now = signature(found)
         if folder.links.get(name) != now and not absorb:
             self._link_changed(path)
@@ -251,7 +245,7 @@ class Look:
         unknown = [each for each in unknown if each[1] in self._tree.folders]
         self._unknown = []
         asked = [(each.path, self._tree.folders[parent].repository) for each, parent, _ in unknown]
-        out = self._project.rules.left_out(asked)
+        out = self._source.rules.left_out(asked)
         for each, parent, name in unknown:
             folder = self._tree.folders[parent]
             if each.path in out:
@@ -288,24 +282,20 @@ class Look:
 
     # -- contents ---------------------------------------------------------------------------------
 
-    def _read(self, path: str, *, absorb: bool) -> None:
-        if split(path)[0] not in self._tree.folders:
-            return
-        now = time.time_ns()
-        try:
-            data, found, torn = self._reader.read(path, self._limits.file)
-        except OSError as error:
-            if error.errno in GONE:
+    def _take(self, path: str, result: Reading | OSError) -> None:
+        if isinstance(result, OSError):
+            if result.errno in GONE:
                 self._file_gone(path)
             else:
                 self._leave_out(path, Why.UNREADABLE)
             return
+        data, found, fresh = result
         if data is None:
             self._leave_out(path, Why.LARGE)
             return
-        _set(self._project.fresh, path, present=torn or found.st_ctime_ns > now - self._project.slack_ns)
+        _set(self._project.fresh, path, present=fresh)
         _set(self._project.linked, path, present=found.st_nlink > 1)
-        self._batch.append((path, found, data, absorb))
+        self._batch.append((path, found, data))
         self._batch_size += len(data)
         if self._batch_size >= _BATCH or len(self._batch) >= _BATCH_FILES:
             self._put_batch()
@@ -313,8 +303,8 @@ class Look:
     def _put_batch(self) -> None:
         batch, self._batch, self._batch_size = self._batch, [], 0
         put: list[bytes] = []
-        kept: list[tuple[str, bytes, bool]] = []
-        for path, found, data, absorb in batch:
+        kept: list[tuple[str, bytes]] = []
+        for path, found, data in batch:
             made = record(found, hashlib.sha256(data).digest())
             before = self._tree.state(path)
             if before is None or before.blob != state_of(made).blob:
@@ -323,10 +313,11 @@ class Look:
                     continue
                 self._project.spent += len(data)
                 put.append(data)
-            kept.append((path, made, absorb))
+            kept.append((path, made))
         if put:
             self._project.blobs.put_blobs(put)
-        for path, made, absorb in kept:
+        for path, made in kept:
+            absorb = self._to_read[path][1]
             before = self._before(path)
             self._tree.put(path, made)
             self._settle(path, before, state_of(made), absorb=absorb)
@@ -363,23 +354,3 @@ def _set(names: set[str], name: str, *, present: bool) -> None:
         names.add(name)
     else:
         names.discard(name)
-
-
-def _all(descriptor: int) -> Iterator[tuple[str, os.stat_result | None]]:
-    """The names in an open directory, with what they are: None for a directory."""
-    with os.scandir(descriptor) as entries:
-        for entry in entries:
-            try:
-                is_folder = entry.is_dir(follow_symlinks=False)
-                yield entry.name, None if is_folder else entry.stat(follow_symlinks=False)
-            except FileNotFoundError:
-                continue
-
-
-def _some(descriptor: int, names: Iterable[str]) -> Iterator[tuple[str, os.stat_result | None]]:
-    for name in names:
-        try:
-            found = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
-        except FileNotFoundError:
-            continue
-        yield name, None if stat.S_ISDIR(found.st_mode) else found

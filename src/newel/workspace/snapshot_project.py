@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from newel.workspace.snapshot_rules import Rules
+from newel.workspace.snapshot_source import Source
 from newel.workspace.snapshot_tree import State, Tree
-from newel.workspace.snapshot_watch import Watches
 from newel.workspace.watching import Blobs, SnapshotLimits
 
 _NOTICES: Final = 20
@@ -18,18 +17,13 @@ class Project:
     ``fresh``: files written so shortly before they were read that their times do not tell whether they were written
     again. ``linked``: files with more than one name, which may be written under another. ``remembered``: the records
     of an earlier process. ``changed``: how files were that have changed since, and ``new_folders``, the directories that
-    came into being, which were not reported yet. ``spent``: bytes copied. ``slack_ns``: so old must a file be for its
-    times to tell of any later write.
+    came into being, which were not reported yet. ``spent``: bytes copied.
     """
 
-    def __init__(self, root: str, blobs: Blobs, limits: SnapshotLimits, left_out: frozenset[str]) -> None:
-        self.root = root
+    def __init__(self, source: Source, blobs: Blobs, limits: SnapshotLimits) -> None:
+        self.source = source
         self.blobs = blobs
         self.limits = limits
-        self.left_out = left_out
-        self.rules = Rules(root)
-        self.watches: Watches | None = None
-        self.slack_ns = 0
         self.tree = Tree()
         self.fresh: set[str] = set()
         self.linked: set[str] = set()

@@ -5,10 +5,9 @@ from __future__ import annotations
 import bisect
 import os
 from collections import defaultdict
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Collection, Iterable
+from typing import Final, Protocol
 
-from newel.workspace.git import ask_git, top_of
 from newel.workspace.handles import is_beside
 from newel.workspace.snapshot_tree import split
 
@@ -40,16 +39,29 @@ def is_never_covered(name: str) -> bool:
     return name in NEVER or is_beside(name)
 
 
-class Rules:
-    """Asks git about many paths at once. A directory that git cannot be asked about has the rules without git."""
+class AskGit(Protocol):
+    """See ``ask_git``."""
 
-    def __init__(self, root: str) -> None:
+    def __call__(
+        self, folder: str, *words: str, given: bytes = b"", good: Collection[int] = (0,)
+    ) -> bytes | None: ...
+
+
+class Rules:
+    """Asks git about many paths at once. A directory that git cannot be asked about has the rules without git: then it
+    is ``unheard``. ``top_of`` gives the folder of the repository that a folder is in.
+    """
+
+    def __init__(self, root: str, ask_git: AskGit, top_of: Callable[[str], str | None]) -> None:
         self._root = root
+        self._ask_git = ask_git
+        self._top_of = top_of
+        self.unheard = False
         self._tracked: dict[str, list[bytes]] = {}
 
     def repository_of_root(self) -> str | None:
         """The empty path if the root lies in a git repository whose rules do not ignore all of it, else None."""
-        top = top_of(self._root)
+        top = self._top_of(self._root)
         if top is None:
             return None
         inside = os.path.relpath(self._root, top)
@@ -63,7 +75,10 @@ class Rules:
         out: set[str] = set()
         for repository, some in asked.items():
             found = None if repository is None else self._ask(repository, some)
-            out |= {path for path in some if split(path)[1] in MADE_ANEW} if found is None else found
+            if found is None:
+                self.unheard |= repository is not None
+                found = {path for path in some if split(path)[1] in MADE_ANEW}
+            out |= found
         return out
 
     def forget(self) -> None:
@@ -81,7 +96,7 @@ class Rules:
         # A name that begins with a colon would be read as a command to git. Without --no-index it compares each path with each one that it tracks.
         given = b"\0".join(b"./" + os.fsencode(path) for path in paths) + b"\0"
         words = ("check-ignore", "--no-index", "-z", "--stdin")
-        answer = ask_git(folder, *words, given=given, good=(0, 1))  # 1: it ignores none of them
+        answer = self._ask_git(folder, *words, given=given, good=(0, 1))  # 1: it ignores none of them
         if answer is None:
             return None
         names = [name.removeprefix(b"./") for name in answer.split(b"\0")[:-1]]
@@ -90,7 +105,7 @@ class Rules:
     def _is_tracked(self, folder: str, name: bytes) -> bool:
         """Whether git tracks the file, or one below it, whatever its rules say of new ones."""
         if folder not in self._tracked:
-            self._tracked[folder] = sorted((ask_git(folder, "ls-files", "-z") or b"").split(b"\0"))
+            self._tracked[folder] = sorted((self._ask_git(folder, "ls-files", "-z") or b"").split(b"\0"))
         tracked = self._tracked[folder]
         for wanted in (name, name + b"/"):
             at = bisect.bisect_left(tracked, wanted)

@@ -1,29 +1,41 @@
-"""Which files were written since a moment: for what nobody had known before."""
+"""Which files were written since a moment, for whoever knows nothing else of them: after a crash."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import stat
-from itertools import filterfalse
 
-from newel.workspace.snapshot_rules import MADE_ANEW, NEVER, Rules, is_never_covered
+from newel.workspace.snapshot_rules import MADE_ANEW, NEVER, is_never_covered
+from newel.workspace.snapshot_source import Source
 from newel.workspace.snapshot_tree import join
 
 
-def touched(root: str, since_ns: int) -> list[str]:
-    """The covered files below a root that were written, or given other permission bits, since a moment."""
-    rules = Rules(root)
-    repository = rules.repository_of_root()
+def touched(source: Source, since_ns: int) -> list[str]:
+    """The covered files that were written, or given other permission bits, since a moment on this machine's clock. Blocks."""
+    since_ns += source.clock()
+    repository = source.rules.repository_of_root()
     skipped = NEVER if repository is not None else NEVER | MADE_ANEW
     found: list[str] = []
-    for folder, folders, files in os.walk(root):
-        folders[:] = [name for name in folders if name not in skipped]
-        inside = os.path.relpath(folder, root)
-        for name in filterfalse(is_never_covered, files):
-            with contextlib.suppress(OSError):
-                seen = os.lstat(os.path.join(folder, name))  # noqa: PTH118 — a name may be any bytes
-                if stat.S_ISREG(seen.st_mode) and seen.st_ctime_ns >= since_ns:
-                    found.append(join("" if inside == "." else inside, name))
-    left_out = rules.left_out((path, repository) for path in found)
-    return [path for path in found if path not in left_out]
+    try:
+        source.begin()
+        level = [""]
+        while level:
+            source.ahead(level)
+            below: list[str] = []
+            for folder in level:
+                with contextlib.suppress(OSError):
+                    for name, seen in source.entries(folder, None):
+                        path = join(folder, name)
+                        if seen is None:
+                            below += [] if name in skipped else [path]
+                        elif (
+                            stat.S_ISREG(seen.st_mode)
+                            and seen.st_ctime_ns >= since_ns
+                            and not is_never_covered(name)
+                        ):
+                            found.append(path)
+            level = below
+    finally:
+        source.end()
+    left_out = source.rules.left_out((path, repository) for path in found)
+    return [path for path in found if path not in left_out and path not in source.left_out]

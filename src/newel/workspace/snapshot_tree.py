@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -20,6 +20,23 @@ _SIGNED: Final = _SIGNATURE.size
 
 _INDEX: Final = 1
 """The version of the index's form."""
+
+
+class Stat(Protocol):
+    """What ``os.stat_result`` tells of a name, links not followed."""
+
+    @property
+    def st_mode(self) -> int: ...
+    @property
+    def st_size(self) -> int: ...
+    @property
+    def st_ino(self) -> int: ...
+    @property
+    def st_nlink(self) -> int: ...
+    @property
+    def st_mtime_ns(self) -> int: ...
+    @property
+    def st_ctime_ns(self) -> int: ...
 
 
 class State(msgspec.Struct, frozen=True):
@@ -104,7 +121,7 @@ def split(path: str) -> tuple[str, str]:
     return folder, name
 
 
-def signature(found: os.stat_result) -> bytes:
+def signature(found: Stat) -> bytes:
     """What is another whenever the file was written, replaced, or given other permission bits since.
 
     A program can set a file's time of modification, but not ``ctime``.
@@ -114,7 +131,7 @@ def signature(found: os.stat_result) -> bytes:
     )
 
 
-def record(found: os.stat_result, sha256: bytes) -> bytes:
+def record(found: Stat, sha256: bytes) -> bytes:
     """A signature and a content's hash in 68 bytes: there may be 200,000 of them."""
     return signature(found) + sha256
 

@@ -1,23 +1,23 @@
 """What a command changed, whatever it was: the project's files known before it and looked at after it.
 
-    snapshots = Snapshots(root, ledger, index=folder / "files.index")
+    snapshots = Snapshots(LocalFiles(root), ledger, index=folder / "files.index")
     await snapshots.take()
     await workspace.run(command)
     for file in (await snapshots.changes()).files: …
 
 Every covered file's content is in the store before a command runs, so that it can be restored to the byte without
 anybody's help: git's own objects may be gone when they are needed. A file is read again only if its signature (times,
-size, number, permission bits) is another. On Linux the system says where to look; elsewhere all signatures are compared.
+size, number, permission bits) is another. On Linux the system says where to look; elsewhere, and on a host, all signatures are
+compared.
 Nothing here writes into the project or into its git repository.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -25,46 +25,38 @@ import anyio
 import anyio.to_thread
 
 from newel.agent.errors import WorkspaceError
-from newel.workspace.snapshot_look import Look, Stopped, Visit
+from newel.workspace.snapshot_look import Look, Visit
 from newel.workspace.snapshot_project import Project
+from newel.workspace.snapshot_source import Source, Stopped
 from newel.workspace.snapshot_touched import touched
-from newel.workspace.snapshot_tree import Folder, State, load, save, split
-from newel.workspace.snapshot_watch import Watches
+from newel.workspace.snapshot_tree import Folder, State, load, save
 from newel.workspace.watching import Blobs, Changes, FileChange, SnapshotLimits
 
-_SLACK_LOCAL: Final = 100_000_000
-_SLACK: Final = 2_000_000_000
-"""Nanoseconds: more than the steps in which file systems count time, local ones and all."""
-
 _EXAMPLES: Final = 5
+_UNHEARD: Final = "Git does not answer here, so nobody knows what .gitignore says. Not covered is only what is known to be made anew."
 
 
 class Snapshots:
-    """Knows the files of a directory. One look runs at a time; others wait.
+    """Knows the files of a directory, wherever ``source`` has them. One look runs at a time; others wait.
 
     ``blobs`` is where contents go. ``index``, a file beside that store, remembers which file has which content until
-    the next process; it must be deleted when contents are. ``left_out`` are absolute paths that are not covered, such
-    as where the store itself lies. Without ``watch`` all signatures are compared each time, on Linux too.
+    the next process; it must be deleted when contents are.
     """
 
     def __init__(
         self,
-        root: str,
+        source: Source,
         blobs: Blobs,
         *,
         limits: SnapshotLimits | None = None,
         index: Path | None = None,
-        left_out: Iterable[str] = (),
-        watch: bool = True,
     ) -> None:
-        root = os.path.realpath(root)
-        relative = frozenset(os.path.relpath(os.path.realpath(path), root) for path in left_out)
-        self._project = Project(root, blobs, limits or SnapshotLimits(), relative)
+        self._source = source
+        self._project = Project(source, blobs, limits or SnapshotLimits())
         self._index = index
         self._kept = 0
         self._first = True
         self._whole = True
-        self._may_watch = watch
         self._recheck_at = 0.0
         self._owed = False
         self._noted: dict[str, State | None] = {}
@@ -80,9 +72,8 @@ class Snapshots:
         """
         async with self._turn:
             if not self._is_quiet(report=self._owed):
-                await self._in_thread(
-                    report=self._owed
-                )  # a cancelled `changes` is made up for by the next one
+                # A cancelled `changes` is made up for by the next one.
+                await self._in_thread(report=self._owed)
             return self._notices()
 
     async def changes(self) -> Changes:
@@ -111,14 +102,18 @@ class Snapshots:
 
     async def touched(self, since_ns: int) -> list[str]:
         """See ``Snapshotter``."""
-        return await anyio.to_thread.run_sync(touched, self._project.root, since_ns)
+        async with self._turn:
+            return await anyio.to_thread.run_sync(self._touched, since_ns, abandon_on_cancel=True)
+
+    def _touched(self, since_ns: int) -> list[str]:
+        with self._working:
+            return touched(self._source, since_ns)
 
     def close(self) -> None:
         """Keep the index, and let the system forget what was watched. Blocks for as long as that takes."""
         with self._working:
             self._save()
-            self._unwatch()
-            self._may_watch = False
+            self._source.close()
             self._whole = True
 
     def _is_quiet(self, *, report: bool) -> bool:
@@ -130,8 +125,7 @@ class Snapshots:
             return (
                 not (self._first or self._whole or self._noted or self._is_due(report))
                 and not (project.fresh or project.linked or project.rules_changed)
-                and project.watches is not None
-                and project.watches.is_quiet()
+                and self._source.is_quiet()
             )
         finally:
             self._working.release()
@@ -157,29 +151,26 @@ class Snapshots:
     def _look(self, report: bool, stop: threading.Event) -> None:
         project = self._project
         noted, self._noted = self._noted, {}
-        touched = self._touched()
+        everywhere, self._whole = self._whole, True  # unless this look comes to its end
         again = self._first or self._is_due(report) or project.rules_changed
-        visits = [Visit("", None, self._first)] if touched is None or again else touched
-        self._whole = True  # unless this look comes to its end
-        project.rules_changed = False
-        project.rules.forget()
-        look = Look(project, report=report, again=again, noted=noted, stopped=stop.is_set)
         try:
-            look.run(visits)
+            visits = self._visits(everywhere=everywhere, again=again)
+            project.rules_changed = False
+            self._source.rules.forget()
+            Look(project, report=report, again=again, noted=noted, stopped=stop.is_set).run(visits)
         except BaseException as error:
             self._noted = noted | self._noted
             project.rules_changed |= again
             if isinstance(error, OSError):
                 raise WorkspaceError(
-                    f"Cannot look at the files in {project.root}: {error.strerror}."
+                    f"Cannot look at the files in {self._source.root}: {error.strerror}."
                 ) from error
             raise
-        if not look.watching:
-            self._unwatch()
-            self._may_watch = False
         if again:
             self._recheck_at = time.monotonic() + project.limits.recheck_s
-        self._whole = project.watches is None
+        self._whole = False
+        if self._source.rules.unheard:
+            project.tell(_UNHEARD)
         if self._first:
             self._first = False
             project.remembered = {}
@@ -188,34 +179,22 @@ class Snapshots:
             self._save()
         project.ignored.clear()
 
-    def _touched(self) -> list[Visit] | None:
-        """Where to look; None for everywhere."""
-        project = self._project
+    def _visits(self, *, everywhere: bool, again: bool) -> list[Visit]:
+        project, source = self._project, self._source
         if self._first and not project.tree.folders:
-            project.tree.folders[""] = Folder(project.rules.repository_of_root())
-            project.remembered = load(self._index, project.root) if self._index else {}
-        touched = None if self._whole or project.watches is None else project.watches.changes()
-        if touched is None:
-            self._unwatch()
-            project.watches = Watches.open(project.root) if self._may_watch else None
-            project.slack_ns = _SLACK if project.watches is None else _SLACK_LOCAL
-            return None
-        for path in project.linked:
-            folder, name = split(path)
-            touched.setdefault(folder, set()).add(name)
+            project.tree.folders[""] = Folder(source.rules.repository_of_root())
+            project.remembered = load(self._index, source.root) if self._index else {}
+        touched = source.touched(project.linked, everywhere=everywhere)
+        if touched is None or again:
+            return [Visit("", None, self._first)]
         return [Visit(folder, names, absorb=False) for folder, names in touched.items()]
-
-    def _unwatch(self) -> None:
-        if self._project.watches is not None:
-            self._project.watches.close()
-            self._project.watches = None
 
     def _save(self) -> None:
         project = self._project
         if self._index is not None and self._kept != project.spent and not self._first:
             self._kept = project.spent
             with contextlib.suppress(WorkspaceError):  # the next process reads the files again
-                save(self._index, project.root, project.tree, project.fresh)
+                save(self._index, self._source.root, project.tree, project.fresh)
 
     def _notices(self) -> list[str]:
         project = self._project

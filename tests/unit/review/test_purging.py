@@ -37,6 +37,7 @@ from newel.review.tables import LedgerError
 from newel.review.text import lines_of
 from newel.review.views import checkpoint_view
 from newel.workspace.local import LocalWorkspace
+from newel.workspace.snapshot_files import LocalFiles
 from newel.workspace.snapshots import Snapshots
 from tests.unit.review.project import Project
 
@@ -367,13 +368,13 @@ async def test_contents_that_the_next_command_may_change_stay(tmp_path: Path) ->
     os.utime(root / "a", (1, 1))
     await anyio.sleep(0.15)  # files that are newer than the clock can tell are not in the index
     with Ledger.open(folder) as ledger:
-        first = Snapshots(str(root), ledger, index=folder / "files.index")
+        first = Snapshots(LocalFiles(str(root)), ledger, index=folder / "files.index")
         await first.take()
         first.close()
         (loose,) = ledger.put_blobs([b"loose"])
         assert purge(ledger, NOTHING).blobs == 1
         assert not has(ledger, loose)
-        later_ = Snapshots(str(root), ledger, index=folder / "files.index")
+        later_ = Snapshots(LocalFiles(str(root)), ledger, index=folder / "files.index")
         await later_.take()
         (root / "a").write_bytes(b"after")
         (change,) = (await later_.changes()).files

@@ -14,6 +14,7 @@ import pytest
 
 from newel.agent.errors import WorkspaceError
 from newel.review.store import Ledger
+from newel.workspace.snapshot_files import LocalFiles
 from newel.workspace.snapshot_tree import State
 from newel.workspace.snapshots import Snapshots
 from newel.workspace.watching import Changes, FileChange, SnapshotLimits
@@ -42,7 +43,7 @@ def snapshots(root: Path, ledger: Ledger, request: pytest.FixtureRequest) -> Ite
     opened: list[Snapshots] = []
 
     def open_snapshots(**options: object) -> Snapshots:
-        opened.append(Snapshots(str(root), ledger, watch=request.param, **options))  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] — tests pass what they mean
+        opened.append(Snapshots(LocalFiles(str(root), watch=request.param), ledger, **options))  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] — tests pass what they mean
         return opened[-1]
 
     yield open_snapshots

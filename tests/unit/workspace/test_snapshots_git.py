@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from newel.review.store import Ledger
+from newel.workspace.snapshot_files import LocalFiles
 from newel.workspace.snapshots import Snapshots
 from newel.workspace.watching import Changes, SnapshotLimits
 
@@ -38,7 +39,7 @@ def ledger() -> Iterator[Ledger]:
 
 @pytest.fixture(params=[True, False], ids=["watched", "compared"])
 def looked(root: Path, ledger: Ledger, request: pytest.FixtureRequest) -> Iterator[Snapshots]:
-    snapshots = Snapshots(str(root), ledger, watch=request.param)
+    snapshots = Snapshots(LocalFiles(str(root), watch=request.param), ledger)
     yield snapshots
     snapshots.close()
 
@@ -140,7 +141,7 @@ async def test_a_folder_within_a_repository_and_one_that_it_ignores_are_covered(
 ) -> None:
     """Many keep their whole home in a repository that ignores nearly all of it."""
     for name, expected in (("src", {"a"}), ("build", {"out", "x.o"})):
-        snapshots = Snapshots(str(root / name), ledger)
+        snapshots = Snapshots(LocalFiles(str(root / name)), ledger)
         await snapshots.take()
         sh(root / name, "for f in *; do echo 5 > $f; done; echo 5 > x.o")
         assert paths(await snapshots.changes()) == expected
@@ -153,7 +154,7 @@ async def test_rules_hold_from_the_moment_the_project_becomes_a_repository(
     folder = tmp_path / "plain"
     folder.mkdir()
     sh(folder, "mkdir -p src node_modules; echo 1 > src/a; echo 1 > node_modules/x")
-    snapshots = Snapshots(str(folder), ledger, limits=SnapshotLimits())
+    snapshots = Snapshots(LocalFiles(str(folder)), ledger, limits=SnapshotLimits())
     [notice] = await snapshots.take()
     assert "node_modules/" in notice
     sh(folder, "git init -q; echo '*.log' > .gitignore")

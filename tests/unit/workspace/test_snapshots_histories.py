@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from newel.review.store import Ledger
+from newel.workspace.snapshot_files import LocalFiles
 from newel.workspace.snapshot_tree import State
 from newel.workspace.snapshots import Snapshots
 
@@ -132,7 +133,7 @@ def test_no_history_of_commands_hides_a_change_or_invents_one(
         root.mkdir()
         make_folder(root, "a/b", "")
         act(root, begin)
-        snapshots = Snapshots(str(root), ledger, watch=watch)
+        snapshots = Snapshots(LocalFiles(str(root), watch=watch), ledger)
 
         def read(state: State | None) -> tuple[bytes, int] | None:
             return None if state is None else (ledger.blob(state.blob), state.mode)
