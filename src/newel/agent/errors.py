@@ -13,7 +13,8 @@
     ├── ToolError                 a tool could not do its work; told to the model, never the run's end
     │   └── InvalidArguments      the call's arguments do not fit the tool's schema
     ├── WorkspaceError            the workspace refused or failed
-    │   └── StaleFile             the file is not what the caller last saw
+    │   ├── StaleFile             the file is not what the caller last saw
+    │   └── ConnectionLost        the connection to a host broke: whether it was done there is unknown
     └── SessionError              a session cannot be found, read, locked or written
 
 Errors that the model can mend travel to it as tool results; every other one propagates.
@@ -89,6 +90,10 @@ class WorkspaceError(NewelError):
 
 
 class StaleFile(WorkspaceError):
+    pass
+
+
+class ConnectionLost(WorkspaceError):
     pass
 
 

@@ -22,12 +22,13 @@ _DROPPED: Final = frozenset(
 _OF_THE_AGENT: Final = ("LLM_", "OPENAI_")
 """How the variables begin by which the agent itself finds its model: addresses with passwords in them, keys."""
 
-_SET: Final = {
+UNATTENDED: Final = {
     "TERM": "dumb",
     "PAGER": "cat",
     "GIT_PAGER": "cat",
     "GIT_TERMINAL_PROMPT": "0",
 }
+"""Makes programs fit for a run without a terminal."""
 
 
 def is_secret(name: str) -> bool:
@@ -63,4 +64,4 @@ def child_env(
         for name, value in environ.items()
         if name in keep or not (name in _DROPPED or is_secret(name) or name.upper().startswith(_OF_THE_AGENT))
     }
-    return kept | _SET | dict(extra or {})
+    return kept | UNATTENDED | dict(extra or {})

@@ -9,7 +9,7 @@ import stat
 import time
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from newel.workspace.port import OnOutput
 
@@ -21,6 +21,23 @@ KEPT: Final = 7 * 24 * 60 * 60
 
 LOOKED_THROUGH: Final = 10_000
 """Names in a folder among which such files are looked for."""
+
+
+class Sink(Protocol):
+    """Where a process's output goes: ``stream`` is ``stdout`` or ``stderr``."""
+
+    @property
+    def due(self) -> float:
+        """When ``flush`` has something to do next, on the event loop's clock."""
+        ...
+
+    def add(self, stream: str, chunk: bytes, /) -> None: ...
+
+    async def flush(self, now: float, /, *, final: bool = False) -> None:
+        """Tell the readers what they are to be told by now; ``final`` all that there is."""
+        ...
+
+    def close(self) -> None: ...
 
 
 class Capture:
@@ -205,7 +222,6 @@ class Output:
 
     @property
     def due(self) -> float:
-        """When readers are to be told next, on the event loop's clock."""
         return self.live.due if self.live else float("inf")
 
     async def flush(self, now: float, *, final: bool = False) -> None:

@@ -13,24 +13,21 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, NamedTuple
 
 import anyio
 import msgspec
 
 from newel.agent.errors import WorkspaceError
 from newel.workspace.descendants import Descendants
-from newel.workspace.output import Output
+from newel.workspace.output import Output, Sink
 from newel.workspace.port import Completed, OnOutput
 
 BLOCK: Final = 65_536
 BLOCKS_AT_ONCE: Final = 32
 """How many blocks of one pipe are read before the event loop gets its turn."""
-
-PIPE_GRACE: Final = 0.1
-"""Seconds that the pipes are still read after the shell has ended, if others hold them open."""
 
 KILL_GRACE: Final = 2.0
 """Seconds between TERM and KILL."""
@@ -61,50 +58,79 @@ async def run_process(
     remains, and the output until then is returned; on cancellation the same happens and the cancellation
     goes on. Raises ``WorkspaceError`` if the program cannot be started.
     """
-    began = anyio.current_time()
     output = Output(limit=limits.output, directory=limits.spill_dir, cap=limits.spill, on_output=on_output)
-    child = _Child(argv, cwd, env, output)
+    return completed(output, await attend(Child(argv, cwd, env, output), timeout))
+
+
+class Ending(NamedTuple):
+    """How a process ended; as in ``Completed``."""
+
+    exit_code: int
+    duration: int
+    timed_out: bool
+    left_open: bool
+
+
+async def attend(child: Child, timeout: float | None) -> Ending:  # noqa: ASYNC109 — see run_process
+    """See a process to its end, on timeout or cancellation to the one that is made for it."""
+    began = anyio.current_time()
     try:
         ended = await child.wait(began + timeout if timeout is not None else float("inf"))
         if not ended:
             with anyio.CancelScope(shield=True):
                 await child.stop()
         left_open = await child.drain_rest()
-        await output.flush(anyio.current_time(), final=True)
+        await child.output.flush(anyio.current_time(), final=True)
     except BaseException:
         with anyio.CancelScope(shield=True):
             await child.stop()
         raise
     finally:
         child.close()
-        output.close()
+        child.output.close()
+    return Ending(child.exit_code, round((anyio.current_time() - began) * 1000), not ended, left_open)
+
+
+def completed(output: Output, ending: Ending) -> Completed:
     return Completed(
         stdout=output.stdout.text(output.spill.where),
         stderr=output.stderr.text(output.spill.where),
-        exit_code=child.exit_code,
-        duration=round((anyio.current_time() - began) * 1000),
-        timed_out=not ended,
         truncated=output.stdout.truncated or output.stderr.truncated,
         output_file=output.spill.path,
-        left_open=left_open,
+        **ending._asdict(),
     )
 
 
-class _Child:
-    """A process with its two pipes. ``ended`` is true once it has been waited for."""
+class Child:
+    """A process with its pipes. ``ended`` is true once it has been waited for.
 
-    def __init__(self, argv: Sequence[str], cwd: str, env: Mapping[str, str], output: Output) -> None:
+    Its standard input is ``given`` and what is sent later, until ``close_input``; with None it is empty.
+    """
+
+    pipe_grace = 0.1
+    """Seconds that the pipes are still read after it is over, if others hold them open."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        cwd: str,
+        env: Mapping[str, str],
+        output: Sink,
+        *,
+        given: bytes | None = None,
+    ) -> None:
         self.output = output
         self.ended = False
         self._all = Descendants(env)
-        self.process, self._pipes = _spawn(argv, cwd, self._all)
+        self._unsent = bytearray()
+        self.process, self._input, self._pipes = _spawn(argv, cwd, self._all, with_input=given is not None)
         try:
             self._selector = selectors.DefaultSelector()
             self._exit = exit_descriptor(self.process)
         except OSError as error:  # no descriptor is left: what nobody can watch must not run
             with self.process:
                 self.process.kill()
-            for pipe in self._pipes.values():
+            for pipe in (*self._pipes.values(), *([self._input] if self._input else [])):
                 pipe.close()
             self._all.forget()
             raise WorkspaceError(
@@ -114,6 +140,9 @@ class _Child:
         for name, pipe in self._pipes.items():
             os.set_blocking(pipe.fileno(), False)
             self._selector.register(pipe, selectors.EVENT_READ, name)
+        if self._input:
+            os.set_blocking(self._input.fileno(), False)
+        self.send(given or b"")
 
     @property
     def exit_code(self) -> int:
@@ -123,8 +152,13 @@ class _Child:
             return 128 + signal.SIGKILL
         return code if code >= 0 else 128 - code
 
+    @property
+    def over(self) -> bool:
+        """Whether it has done what it was started for."""
+        return self.ended
+
     async def wait(self, deadline: float) -> bool:
-        """Read until the process ends: True; or until ``deadline``, on the event loop's clock: False."""
+        """Read until it is over: True; or until ``deadline``, on the event loop's clock: False."""
         while not self._drain():
             now = anyio.current_time()
             await self.output.flush(now)
@@ -136,12 +170,7 @@ class _Child:
 
     async def drain_rest(self) -> bool:
         """Read what the ended process left in its pipes; True if another process still holds them."""
-        until = anyio.current_time() + PIPE_GRACE
-        self._drain()
-        while self._pipes and anyio.current_time() < until:
-            with anyio.move_on_at(until):
-                await anyio.wait_readable(self._selector)
-            self._drain()
+        await self._read_until(lambda: self.ended and not self._pipes, self.pipe_grace)
         return bool(self._pipes)
 
     async def stop(self) -> None:
@@ -158,27 +187,67 @@ class _Child:
             self._all.signal(signal.SIGKILL)
             await anyio.sleep(0.01)
 
+    def send(self, data: bytes) -> None:
+        """Write to its standard input, now or as soon as it reads. Nothing is written to one that is closed."""
+        if self._input and data:
+            if not self._unsent:
+                self._selector.register(self._input, selectors.EVENT_WRITE, "stdin")
+            self._unsent += data
+
+    def close_input(self) -> None:
+        """The end of its standard input; what it has not read by now it never will."""
+        if self._input:
+            if self._unsent:
+                self._selector.unregister(self._input)
+                self._unsent.clear()
+            self._input.close()
+            self._input = None
+
     def close(self) -> None:
+        self.close_input()
         for pipe in list(self._pipes.values()):
             self._close(pipe)
         self._selector.close()
         os.close(self._exit)
         self._all.forget()
 
+    async def _read_until(self, done: Callable[[], bool], seconds: float) -> None:
+        """Read on, and tell nobody, until ``done`` or for so long."""
+        until = anyio.current_time() + seconds
+        self._drain()
+        while not done() and anyio.current_time() < until:
+            with anyio.move_on_at(until):
+                await anyio.wait_readable(self._selector)
+            self._drain()
+
     def _lives(self) -> bool:
         self._drain()
         return not self.ended or self._all.live()
 
     def _drain(self) -> bool:
-        """Read what is there without waiting; True if the process has ended."""
+        """Read and write what can be without waiting; True if it is over."""
         for key, _ in self._selector.select(0):
             if key.data is None:
                 self._selector.unregister(self._exit)
                 self.process.wait()
                 self.ended = True
+            elif key.data == "stdin":
+                self._write()
             else:
                 self._read(key.data)
-        return self.ended
+        return self.over
+
+    def _write(self) -> None:
+        if not self._input:
+            return
+        try:
+            written = self._input.write(memoryview(self._unsent)[:BLOCK]) or 0
+        except OSError:  # it reads no more
+            self.close_input()
+            return
+        del self._unsent[:written]
+        if not self._unsent:
+            self._selector.unregister(self._input)
 
     def _read(self, name: str) -> None:
         pipe = self._pipes[name]
@@ -199,27 +268,43 @@ class _Child:
 
 
 def _spawn(
-    argv: Sequence[str], cwd: str, descendants: Descendants
-) -> tuple[subprocess.Popen[bytes], dict[str, IO[bytes]]]:
-    """Start it; returns the process and our ends of its outputs.
+    argv: Sequence[str], cwd: str, descendants: Descendants, *, with_input: bool
+) -> tuple[subprocess.Popen[bytes], IO[bytes] | None, dict[str, IO[bytes]]]:
+    """Start it; returns the process and our ends of its input, if it has one, and its outputs.
 
     The pipes are made here and not by ``Popen``: CPython 3.11.2 loses the ones it has made when there are no
     descriptors for the rest.
     """
     try:
         with contextlib.ExitStack() as on_failure, contextlib.ExitStack() as always:
-            nothing = always.enter_context(Path(os.devnull).open("rb"))
-            reads: list[IO[bytes]] = []
-            writes: list[IO[bytes]] = []
-            for _ in range(2):
+
+            def pipe() -> tuple[IO[bytes], IO[bytes]]:
                 read, write = os.pipe()
-                reads.append(on_failure.enter_context(os.fdopen(read, "rb", buffering=0)))
-                writes.append(always.enter_context(os.fdopen(write, "wb", buffering=0)))
-            process = descendants.start(argv, cwd=cwd, stdin=nothing, stdout=writes[0], stderr=writes[1])
+                return os.fdopen(read, "rb", buffering=0), os.fdopen(write, "wb", buffering=0)
+
+            ours: list[IO[bytes]] = []
+            theirs: list[IO[bytes]] = []
+            for _ in range(2):
+                read, write = pipe()
+                ours.append(on_failure.enter_context(read))
+                theirs.append(always.enter_context(write))
+            if with_input:
+                read, write = pipe()
+                ours.append(on_failure.enter_context(write))
+                theirs.append(always.enter_context(read))
+            else:
+                theirs.append(always.enter_context(Path(os.devnull).open("rb")))
+            stdout, stderr, stdin = theirs
+            process = descendants.start(argv, cwd=cwd, stdin=stdin, stdout=stdout, stderr=stderr)
             on_failure.pop_all()
-            return process, dict(zip(("stdout", "stderr"), reads, strict=True))
+            return process, ours[2] if with_input else None, {"stdout": ours[0], "stderr": ours[1]}
     except (OSError, ValueError) as error:
-        raise WorkspaceError(f"The command could not be started in {cwd}: {_reason(error, argv)}") from error
+        raise not_started(cwd, error, argv) from error
+
+
+def not_started(folder: str, error: OSError | ValueError, argv: Sequence[str]) -> WorkspaceError:
+    """What to raise for a command that the system did not take."""
+    return WorkspaceError(f"The command could not be started in {folder}: {_reason(error, argv)}")
 
 
 def _reason(error: OSError | ValueError, argv: Sequence[str]) -> str:

@@ -1,0 +1,89 @@
+"""What a host prints around a program's output, so that its beginning and its end are known, and taken out again."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from newel.workspace.output import Sink
+
+NOISE: Final = 4_096
+"""Bytes that are kept of what came before the frame: start-up files that print, or ssh's reason to fail."""
+
+_CODE: Final = len(" 000\n")
+
+
+class Frame:
+    """One stream: after whatever noise a line of the nonce, the output, and a line of the nonce and three digits.
+
+    ``code`` is the number, once it has come.
+    """
+
+    def __init__(self, nonce: bytes) -> None:
+        self.code: int | None = None
+        self._head = nonce + b"\n"
+        self._end = b"\n" + nonce
+        self._ending = re.compile(re.escape(self._end) + rb" (\d{3})\n")
+        self._began = False
+        self._held: bytes = b""
+
+    @property
+    def noise(self) -> bytes:
+        """What was not framed."""
+        return b"" if self._began else self._held
+
+    def add(self, chunk: bytes) -> bytes:
+        """The output in what has come, but for an end of it that may be the beginning of the last line."""
+        data = self._held + chunk if self._held else chunk
+        if not self._began:
+            _, found, rest = data.partition(self._head)
+            if not found:
+                self._held = data[-NOISE:]
+                return b""
+            self._began = True
+            data = rest
+        self._held = b""
+        if self.code is not None:
+            return data
+        if ending := self._ending.search(data):
+            self.code = int(ending[1])
+            return data[: ending.start()] + data[ending.end() :]
+        at = self._possible_end(data)
+        self._held = data[at:]
+        return data[:at]
+
+    def _possible_end(self, data: bytes) -> int:
+        at = max(0, len(data) - len(self._end) - _CODE + 1)
+        while (at := data.find(b"\n", at)) >= 0:
+            if self._end.startswith(data[at : at + len(self._end)]):
+                return at
+            at += 1
+        return len(data)
+
+
+class Framed:
+    """Both streams of a host, on their way to a sink that is to see the program's output only."""
+
+    def __init__(self, sink: Sink, nonce: bytes) -> None:
+        self.frames = {"stdout": Frame(nonce), "stderr": Frame(nonce)}
+        self._sink = sink
+
+    @property
+    def code(self) -> int | None:
+        """The number at the end of both streams, when both have come to it."""
+        codes = [frame.code for frame in self.frames.values()]
+        return codes[0] if None not in codes else None
+
+    @property
+    def due(self) -> float:
+        return self._sink.due
+
+    def add(self, stream: str, chunk: bytes) -> None:
+        if output := self.frames[stream].add(chunk):
+            self._sink.add(stream, output)
+
+    async def flush(self, now: float, *, final: bool = False) -> None:
+        await self._sink.flush(now, final=final)
+
+    def close(self) -> None:
+        self._sink.close()

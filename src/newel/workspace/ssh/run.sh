@@ -1,0 +1,171 @@
+# Runs one program on a host and ends it when nobody is there any more. POSIX sh, and nothing but what a bare system has.
+#
+# Set before: `nonce` frames what is printed, `mark` names the program's processes, `root` is the folder to run in (or
+# empty), `size` counts the bytes that are for the program's standard input, `silence` is how many seconds may pass
+# without a sign of life, `grace` how many twentieths of a second lie between TERM and KILL; `dress` is a function that
+# sets the program's environment, and "$@" is the program. Standard input: the line with all this, `size` bytes, then
+# lines as signs of life until its end, which is the order to end everything.
+
+# --- finding and ending ---
+
+# Sets state, group and session of a process by its folder in /proc. The name before them may hold anything.
+look() {
+    IFS= read -r line <"$1/stat" || return
+    set -- ${line##*) }
+    state=$1 group=$3 session=$4
+}
+
+# Prints where in /proc the mark is found.
+marked() {
+    if [ "$blind" ]; then
+        for each in /proc/[0-9]*/environ; do tr '\0' '\n' <"$each" | grep -q "$mark" && echo "$each"; done
+    else
+        grep -ls "$mark" /proc/[0-9]*/environ
+    fi
+}
+
+# Sets targets: what `kill` takes. A session in which the mark is found belongs to the program as a whole, even to those
+# in it that have put off the mark; what has left for a session of its own still carries it.
+find_in_proc() {
+    targets=
+    look /proc/$$ && own=$session
+    for each in $(marked); do
+        each=${each%/environ} session=
+        look "$each"
+        case $session in
+        '' | *[!0-9]* | "$own") targets="$targets ${each#/proc/}" ;;
+        *) case "|$sessions|" in *"|$session|"*) ;; *) sessions="$sessions${sessions:+|}$session" ;; esac ;;
+        esac
+    done
+    [ "$sessions" ] || return
+    for each in $(grep -lsE "\) [^ZX] -?[0-9]+ [0-9]+ ($sessions) " /proc/[0-9]*/stat); do
+        look "${each%/stat}" || continue
+        case "|$sessions|" in
+        *"|$session|"*) case "$targets " in *" -$group "*) ;; *) targets="$targets -$group" ;; esac ;;
+        esac
+    done
+}
+
+# The same where there is no /proc: by the environments that ps shows, by parents, and by groups found before.
+find_by_ps() {
+    targets=$({
+        echo "$mark $$ $sessions"
+        ps -AEww -o pid= -o ppid= -o pgid= -o stat= -o command= ||
+            ps axeww -o pid= -o ppid= -o pgid= -o stat= -o command=
+    } | awk '
+        NR == 1 { mark = $1; main = $2; for (i = 3; i <= NF; i++) known[$i] = 1; next }
+        $4 !~ /Z/ { parent[$1] = $2; group[$1] = $3; if (index($0, mark)) named[$1] = 1 }
+        END {
+            own = group[main]
+            for (pid in group) {
+                for (up = pid; up in parent && up != main; up = parent[up]) ;
+                if (group[pid] == own) { if (pid in named) print pid }
+                else if (pid in named || up == main || -group[pid] in known) print -group[pid]
+            }
+        }')
+    for each in $targets; do case $each in -*) sessions="$sessions $each" ;; esac; done
+}
+
+# Ends what is there until nothing is and the program is over, of which TERM tells: it may be about to begin only now.
+end_all() {
+    trap '' USR1
+    trap 'over=1' TERM
+    over= told= sessions= tick=0 LC_ALL=C
+    blind=1
+    printf 'a\0b\n' | grep -q b && blind= # some greps see no further than the first NUL
+    while [ $tick -le $((2 * grace)) ]; do
+        if [ -r /proc/$$/environ ]; then find_in_proc; else find_by_ps; fi
+        if [ ! "$targets" ]; then
+            [ ! "$over" ] || return
+        elif [ $tick -ge $grace ]; then
+            kill -s KILL -- $targets
+        elif [ ! "$told" ]; then
+            kill -s TERM -- $targets
+            told=1
+        fi
+        # Looking is work, so it is done often at first and once KILL has been sent, and seldom in between.
+        if [ $tick -lt 5 ] || [ $tick -ge $grace ]; then pause=0.05 ticks=1; else pause=0.25 ticks=5; fi
+        sleep $pause || { sleep 1 && ticks=20; }
+        tick=$((tick + ticks))
+    done
+}
+
+# --- watching ---
+
+# Reads signs of life until there is an end of them.
+read_beats() {
+    while IFS= read -r beat <&3; do kill -s USR1 $timer; done
+    end_all
+}
+
+# Waits until there has been none for too long: from a connection that has vanished no end comes. Each one ends a sleep.
+keep_time() {
+    exec 3<&- 4>&- >/dev/null
+    trap 'kill $!' USR1
+    trap 'kill $!; exit' TERM
+    silent=
+    while
+        sleep $silence &
+        [ ! "$silent" ]
+    do wait $! && silent=1; done
+    kill $!
+    end_all
+}
+
+# --- running ---
+
+# What is given becomes standard input, by way of a file that has no name any more when it is written: a program may
+# read as slowly as it likes, and what comes after this are signs of life.
+receive() {
+    umask=$(umask)
+    umask 077
+    set -C
+    file=${TMPDIR:-/tmp}/.newel-$mark
+    { : >"$file"; } && exec 5<"$file" 6>>"$file" && rm -f -- "$file" && head -c $size <&3 >&6 || return
+    exec <&5 5<&- 6>&-
+    set +C
+    umask $umask
+}
+
+run() (
+    dress
+    export NEWEL_RUN="${NEWEL_RUN:+$NEWEL_RUN }$mark"
+    exec "$@" 2>&4 3<&- 4>&-
+)
+
+print_twice() {
+    printf "$@"
+    printf "$@" >&4
+}
+
+finish() {
+    print_twice '\n%s %03d\n' $nonce $1
+    exit
+}
+
+# What this shell and its helpers complain of, such as a program that was killed, is nobody's business.
+exec 3<&0 4>&2 </dev/null 2>/dev/null
+print_twice '%s\n' $nonce
+if [ "$root" ] && ! cd -P -- "$root"; then
+    [ -e "$root" ] || finish 301
+    [ -d "$root" ] || finish 302
+    finish 303
+fi
+if [ $size -gt 0 ]; then receive || finish 304; fi
+if command -v setsid >/dev/null; then
+    set -- setsid "$@"
+elif command -v perl >/dev/null; then
+    set -- perl -MPOSIX -e 'POSIX::setsid(); exec { $ARGV[0] } @ARGV; exit 127' -- "$@"
+fi
+trap '' USR1 # lost before `keep_time` is ready for it, it does no harm
+keep_time &
+timer=$!
+trap - USR1
+read_beats >/dev/null 4>&- &
+reader=$!
+# In the foreground: a program in the background of such a shell could not be interrupted by SIGINT ever after.
+run "$@"
+code=$?
+kill $reader $timer
+wait $reader $timer
+finish $code

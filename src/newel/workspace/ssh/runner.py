@@ -1,0 +1,264 @@
+"""Runs one program on a host, over a channel of its own, and sees to it that it ends there when it should.
+
+``run.sh`` is the other half. It goes to the host's sh together with the program, its folder and its environment. What it
+holds on to is its standard input: as long as that is open, and a line comes now and then, somebody wants the program.
+Its end, or silence, ends everything that the program has started. What the host prints is framed by a number nobody can
+guess, and only from its end, with the program's exit code, do we know that the program has ended.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shlex
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import anyio
+import msgspec
+
+from newel.agent.errors import ConnectionLost, WorkspaceError
+from newel.workspace.environment import UNATTENDED
+from newel.workspace.output import Capture, Output, Sink
+from newel.workspace.port import Completed, OnOutput
+from newel.workspace.process import Child, Ending, Limits, attend, completed, not_started
+from newel.workspace.ssh.frame import Framed
+from newel.workspace.ssh.host_text import BOOT, one_line
+
+LEAVE_GRACE: Final = 0.5
+"""Seconds that the connection has to say that nobody holds the outputs, after the program has ended."""
+
+STOP_GRACE: Final = 3.0
+"""Seconds that the order to end, and the word that it is done, may take besides what the ending itself takes."""
+
+LONGEST: Final = 128 * 1024
+"""Bytes from which on one argument is too long for Linux."""
+
+_NOT_ENTERED: Final = {301: errno.ENOENT, 302: errno.ENOTDIR, 303: errno.EACCES}
+"""What ``run.sh`` says instead of an exit code when it cannot go to the folder."""
+
+_NOT_RECEIVED: Final = 304
+
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+OnData = Callable[[bytes], Awaitable[None]]
+
+
+class Timing(msgspec.Struct, frozen=True, kw_only=True):
+    """In seconds. A sign of life goes to the host every ``beat``; after ``silence`` without one it ends the program, as
+    it does at once when the connection is closed. ``grace`` lies between TERM and KILL.
+    """
+
+    beat: float = 10
+    silence: float = 45
+    grace: float = 2
+
+
+class Client(msgspec.Struct, frozen=True, kw_only=True):
+    """How a command line gets to a host: ``argv`` is that of ``ssh`` up to and with the host, ``environ`` its
+    environment, ``host`` what the host is called in errors.
+    """
+
+    argv: Sequence[str]
+    environ: Mapping[str, str]
+    host: str
+    timing: Timing = Timing()
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """How a program ended whose output was passed on. ``stderr`` is cut in its middle where it was too long."""
+
+    exit_code: int
+    stderr: str
+    timed_out: bool = False
+
+
+async def run_on_host(
+    client: Client,
+    command: str,
+    *,
+    root: str,
+    limits: Limits,
+    timeout: float | None = None,  # noqa: ASYNC109 — part of the result, see the port
+    on_output: OnOutput | None = None,
+    env: Mapping[str, str] | None = None,
+) -> Completed:
+    """Run a shell command in a folder of the host, as the port's ``run`` does.
+
+    Raises ``ConnectionLost`` where nothing is known of its end, and ``WorkspaceError`` if it was not started.
+    """
+    output = Output(limit=limits.output, directory=limits.spill_dir, cap=limits.spill, on_output=on_output)
+    order = _Order(words=[command], by_shell=True, root=root, env=env or {})
+    return completed(output, await _run(client, order, output, timeout))
+
+
+async def run_program_on_host(
+    client: Client,
+    argv: Sequence[str],
+    *,
+    on_stdout: OnData,
+    given: bytes = b"",
+    root: str = "",
+    stderr_limit: int = 65_536,
+    timeout: float | None = None,  # noqa: ASYNC109 — as above
+    env: Mapping[str, str] | None = None,
+) -> Ended:
+    """Run a program with ``given`` as its standard input and pass on what it prints as it comes, whole.
+
+    Without a ``root`` it runs in the user's home. While ``on_stdout`` waits, no more is read; what it raises ends the
+    program, as a cancellation does. Raises as ``run_on_host`` does.
+    """
+    passed = _PassedOn(on_stdout, stderr_limit)
+    order = _Order(words=argv, by_shell=False, root=root, env=env or {}, given=given)
+    ending = await _run(client, order, passed, timeout)
+    return Ended(ending.exit_code, passed.stderr.text("it is not kept"), ending.timed_out)
+
+
+class _Order(msgspec.Struct, frozen=True, kw_only=True):
+    """What to run: ``words``, or if ``by_shell`` the one that is a shell's command."""
+
+    words: Sequence[str]
+    by_shell: bool
+    root: str
+    env: Mapping[str, str]
+    given: bytes = b""
+
+
+async def _run(client: Client, order: _Order, sink: Sink, timeout: float | None) -> Ending:  # noqa: ASYNC109 — as above
+    nonce = os.urandom(16).hex()
+    framed = Framed(sink, nonce.encode())
+    try:
+        line = one_line(_script(order, nonce, client.timing))
+    except ValueError as error:
+        raise not_started(order.root, error, order.words) from error
+    if max(len(os.fsencode(word)) for word in order.words) >= LONGEST:
+        raise not_started(order.root, _system_error(errno.E2BIG), order.words)
+    ending = await attend(_Channel(client, framed, line + order.given), timeout)
+    if framed.code is None:
+        raise _lost(client, framed, timeout if ending.timed_out else None)
+    if reason := _NOT_ENTERED.get(framed.code):
+        raise not_started(order.root, _system_error(reason), order.words)
+    if framed.code == _NOT_RECEIVED:
+        raise WorkspaceError(f"The folder for temporary files on {client.host} could not take the input.")
+    return ending._replace(exit_code=framed.code)
+
+
+def _system_error(number: int) -> OSError:
+    return OSError(number, os.strerror(number))
+
+
+class _Channel(Child):
+    """The client of one program on a host. Over when the host says so, though it be that others hold its outputs."""
+
+    pipe_grace = LEAVE_GRACE
+
+    def __init__(self, client: Client, framed: Framed, given: bytes) -> None:
+        self._framed = framed
+        self._timing = client.timing
+        self._next_beat = anyio.current_time() + self._timing.beat
+        super().__init__([*client.argv, BOOT], "/", client.environ, framed, given=given)
+
+    @property
+    def over(self) -> bool:
+        return self.ended or self._framed.code is not None
+
+    async def wait(self, deadline: float) -> bool:
+        while not await super().wait(min(deadline, self._next_beat)):
+            now = anyio.current_time()
+            if now >= deadline:
+                return False
+            self.send(b"\n")
+            self._next_beat = now + self._timing.beat
+        return True
+
+    async def drain_rest(self) -> bool:
+        left_open = await super().drain_rest()
+        if not self.ended:
+            await super().stop()
+        return left_open
+
+    async def stop(self) -> None:
+        """Have the host end the program, and then the client, whether or not the host has said that it is done."""
+        self.close_input()
+        await self._read_until(lambda: self.over, 2 * self._timing.grace + STOP_GRACE)
+        await super().stop()
+
+
+class _PassedOn:
+    """A sink that passes standard output on and keeps standard error."""
+
+    def __init__(self, on_stdout: OnData, stderr_limit: int) -> None:
+        self.stderr = Capture(stderr_limit)
+        self._on_stdout = on_stdout
+        self._unread = bytearray()
+
+    @property
+    def due(self) -> float:
+        return 0 if self._unread else float("inf")
+
+    def add(self, stream: str, chunk: bytes) -> None:
+        if stream == "stdout":
+            self._unread += chunk
+        else:
+            self.stderr.add(chunk)
+
+    async def flush(self, _now: float, *, final: bool = False) -> None:  # noqa: ARG002 — it always tells all
+        if self._unread:
+            data, self._unread = bytes(self._unread), bytearray()
+            await self._on_stdout(data)
+
+    def close(self) -> None:
+        self._unread.clear()
+
+
+def _script(order: _Order, nonce: str, timing: Timing) -> str:
+    """The text for the host's sh. Raises ``ValueError`` for what cannot be a word of it."""
+    environ = {**UNATTENDED, **order.env}
+    for name in environ:
+        if not _NAME.fullmatch(name):
+            raise WorkspaceError(f"{name!r} cannot be the name of a variable on a host.")
+    dress = "; ".join(f"export {name}={_quoted(value)}" for name, value in environ.items())
+    words = " ".join(map(_quoted, order.words))
+    if order.by_shell:  # --norc: a bash that believes it was started by sshd would read ~/.bashrc
+        words = f'"$@" -c -- {words}'
+        shell = "if command -v bash >/dev/null; then set -- bash --norc; else set -- sh; fi"
+    else:
+        shell = ""
+    return f"""
+nonce={nonce} mark={os.urandom(16).hex()} size={len(order.given)} root={_quoted(order.root)}
+silence={timing.silence:g} grace={round(timing.grace * 20)}
+dress() {{ unset BASH_ENV ENV; {dress}; }}
+{shell}
+set -- {words}
+{_text()}"""
+
+
+@cache
+def _text() -> str:
+    lines = Path(__file__).with_name("run.sh").read_text().splitlines()
+    return "\n".join(line.lstrip() for line in lines if not line.lstrip().startswith("#"))
+
+
+def _quoted(word: str) -> str:
+    if "\0" in word:
+        raise ValueError("embedded null byte")
+    return shlex.quote(word)
+
+
+def _lost(client: Client, framed: Framed, timeout: float | None) -> ConnectionLost:
+    noise = framed.frames["stderr"].noise.decode(errors="replace").strip()
+    if timeout is not None:
+        happened = (
+            f"The command was to end after {timeout:g} seconds, but {client.host} did not answer any more."
+        )
+    elif noise:
+        happened = f"The connection to {client.host} failed: {noise}."
+    else:
+        happened = f"The connection to {client.host} was lost while the command ran."
+    return ConnectionLost(
+        f"{happened} Its outcome is unknown, and it was not run again: look first at what it has done. "
+        f"What still runs of it is ended there within {client.timing.silence:g} seconds."
+    )
