@@ -10,20 +10,21 @@ from newel.workspace.output import Sink
 NOISE: Final = 4_096
 """Bytes that are kept of what came before the frame: start-up files that print, or ssh's reason to fail."""
 
-_CODE: Final = len(" 000\n")
+_RARE: Final = b"\x1e"
+"""Begins and ends what is printed around the output: hardly ever is something held back because it might be that."""
 
 
 class Frame:
-    """One stream: after whatever noise a line of the nonce, the output, and a line of the nonce and three digits.
+    """One stream: after whatever noise the nonce, the output, and the nonce with three digits.
 
     ``code`` is the number, once it has come.
     """
 
     def __init__(self, nonce: bytes) -> None:
         self.code: int | None = None
-        self._head = nonce + b"\n"
-        self._end = b"\n" + nonce
-        self._ending = re.compile(re.escape(self._end) + rb" (\d{3})\n")
+        self._head = _RARE + nonce + _RARE
+        self._end = _RARE + nonce + b" "
+        self._ending = re.compile(re.escape(self._end) + rb"(\d{3})" + _RARE)
         self._began = False
         self._held: bytes = b""
 
@@ -53,8 +54,8 @@ class Frame:
         return data[:at]
 
     def _possible_end(self, data: bytes) -> int:
-        at = max(0, len(data) - len(self._end) - _CODE + 1)
-        while (at := data.find(b"\n", at)) >= 0:
+        at = max(0, len(data) - len(self._end) - 3)
+        while (at := data.find(_RARE, at)) >= 0:
             if self._end.startswith(data[at : at + len(self._end)]):
                 return at
             at += 1

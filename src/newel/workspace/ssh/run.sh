@@ -117,14 +117,11 @@ keep_time() {
 # What is given becomes standard input, by way of a file that has no name any more when it is written: a program may
 # read as slowly as it likes, and what comes after this are signs of life.
 receive() {
-    umask=$(umask)
-    umask 077
-    set -C
     file=${TMPDIR:-/tmp}/.newel-$mark
-    { : >"$file"; } && exec 5<"$file" 6>>"$file" && rm -f -- "$file" && head -c $size <&3 >&6 || return
+    (umask 077 && set -C && : >"$file") || return
+    exec 5<"$file" 6>>"$file"
+    rm -f -- "$file" && head -c $size <&3 >&6 || return
     exec <&5 5<&- 6>&-
-    set +C
-    umask $umask
 }
 
 run() (
@@ -139,13 +136,13 @@ print_twice() {
 }
 
 finish() {
-    print_twice '\n%s %03d\n' $nonce $1
+    print_twice '\036%s %03d\036' $nonce $1
     exit
 }
 
 # What this shell and its helpers complain of, such as a program that was killed, is nobody's business.
 exec 3<&0 4>&2 </dev/null 2>/dev/null
-print_twice '%s\n' $nonce
+print_twice '\036%s\036' $nonce
 if [ "$root" ] && ! cd -P -- "$root"; then
     [ -e "$root" ] || finish 301
     [ -d "$root" ] || finish 302

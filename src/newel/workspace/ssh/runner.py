@@ -31,9 +31,6 @@ from newel.workspace.ssh.host_text import BOOT, one_line
 LEAVE_GRACE: Final = 0.5
 """Seconds that the connection has to say that nobody holds the outputs, after the program has ended."""
 
-STOP_GRACE: Final = 3.0
-"""Seconds that the order to end, and the word that it is done, may take besides what the ending itself takes."""
-
 LONGEST: Final = 128 * 1024
 """Bytes from which on one argument is too long for Linux."""
 
@@ -49,12 +46,14 @@ OnData = Callable[[bytes], Awaitable[None]]
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
     """In seconds. A sign of life goes to the host every ``beat``; after ``silence`` without one it ends the program, as
-    it does at once when the connection is closed. ``grace`` lies between TERM and KILL.
+    it does at once when the connection is closed. ``grace`` lies between TERM and KILL. ``answer`` is how long the order
+    to end, and the word that it is done, may take besides the ending itself.
     """
 
     beat: float = 10
     silence: float = 45
     grace: float = 2
+    answer: float = 3
 
 
 class Client(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,7 +182,7 @@ class _Channel(Child):
     async def stop(self) -> None:
         """Have the host end the program, and then the client, whether or not the host has said that it is done."""
         self.close_input()
-        await self._read_until(lambda: self.over, 2 * self._timing.grace + STOP_GRACE)
+        await self._read_until(lambda: self.over, 2 * self._timing.grace + self._timing.answer)
         await super().stop()
 
 

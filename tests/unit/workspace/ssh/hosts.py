@@ -1,0 +1,59 @@
+"""Hosts without a network: what stands in for ``ssh HOST`` is a shell, so that all but the wire is real."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import anyio
+import pytest
+
+from newel.workspace.process import Limits
+from newel.workspace.ssh.runner import Client, Timing, run_on_host
+
+SHELLS = ("dash", "bash", "zsh", "busybox")
+SECONDS = 10
+"""How long is waited for what happens soon, on a machine that is busy."""
+
+QUICK = Timing(grace=0.2)
+LIMITS = Limits()
+
+
+def client(*argv: str, timing: Timing = QUICK, environ: Mapping[str, str] | None = None) -> Client:
+    """A client whose host is this machine: ``argv`` runs what it is given as its last word."""
+    return Client(argv=argv or ("sh", "-c"), environ=environ or os.environ, host="here", timing=timing)
+
+
+def with_programs(folder: Path, *programs: str, more: str = "", **links: str) -> Client:
+    """A host that has these programs, and ``links`` by other names, and otherwise what ``more``, a PATH, leads to."""
+    folder.mkdir()
+    for name, target in {**{each: each for each in programs}, **links}.items():
+        found = shutil.which(target)
+        if found is None:
+            pytest.skip(f"needs {target}")
+        (folder / name).symlink_to(found)
+    path = f"{folder}:{more}" if more else str(folder)
+    return client(str(folder / "sh"), "-c", environ={**os.environ, "PATH": path})
+
+
+def with_shell(folder: Path, shell: str) -> Client:
+    """A host whose ``sh`` is another one; busybox also brings the other programs."""
+    names = ("sh", "grep", "head", "rm", "setsid", "sleep") if shell == "busybox" else ("sh",)
+    return with_programs(folder, more=os.environ["PATH"], **dict.fromkeys(names, shell))
+
+
+async def until(holds: Callable[[], object], what: str) -> None:
+    """Wait for what tells nobody: a file, a process."""
+    with anyio.move_on_after(SECONDS):
+        while not holds():  # noqa: ASYNC110 — no event tells of what is waited for
+            await anyio.sleep(0.01)
+    assert holds(), f"waited in vain for {what}"
+
+
+async def printed(host: Client, command: str, root: str = "/") -> str:
+    """What a command prints that is well."""
+    done = await run_on_host(host, command, root=root, limits=LIMITS)
+    assert (done.exit_code, done.stderr) == (0, "")
+    return done.stdout
