@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import msgspec
 
 from newel.agent.ports import Model, Provider, Tool
+from newel.app.ground import Ground
 from newel.app.parts import Place, build_agent, connect, find_endpoint, find_model, model_describer
 from newel.app.servers import sampler, tool_servers
 from newel.config import Settings
@@ -30,11 +31,12 @@ from newel.terminal.safe import safe
 
 
 @asynccontextmanager
-async def open_crew(settings: Settings, *, ephemeral: bool) -> AsyncGenerator[AppCrew]:
-    """The crew, its model server and its tool servers. Raises ``ConfigError`` and ``ProviderError``."""
+async def open_crew(settings: Settings, ground: Ground, *, ephemeral: bool) -> AsyncGenerator[AppCrew]:
+    """The crew of a ground, its model server and its tool servers. Raises ``ConfigError`` and ``ProviderError``."""
     endpoint = await find_endpoint(settings)
     client = connect(endpoint)
-    try:
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(client.aclose)
         model = await find_model(settings, endpoint, client)
         provider = Retrying(client)
         servers, problems = tool_servers(
@@ -44,14 +46,10 @@ async def open_crew(settings: Settings, *, ephemeral: bool) -> AsyncGenerator[Ap
         )
         for problem in problems:
             print(f"newel: {safe(problem)}", file=sys.stderr)  # noqa: T201 — a person must know
-        crew = AppCrew(settings, client, provider, model, servers, ephemeral=ephemeral)
-        try:
-            async with servers:
-                yield crew
-        finally:
-            crew.recorders.close()
-    finally:
-        await client.aclose()
+        crew = AppCrew(settings, ground, client, provider, model, servers=servers, ephemeral=ephemeral)
+        stack.callback(crew.recorders.close)
+        await stack.enter_async_context(servers)
+        yield crew
 
 
 class AppCrew:
@@ -62,14 +60,16 @@ class AppCrew:
     def __init__(
         self,
         settings: Settings,
+        ground: Ground,
         client: OpenAIChat,
         provider: Provider,
         model: str,
-        servers: McpManager,
         *,
+        servers: McpManager,
         ephemeral: bool,
     ) -> None:
         self._settings = settings
+        self.ground = ground
         self._client = client
         self.provider = provider
         self.model = model
@@ -97,6 +97,8 @@ class AppCrew:
             )
 
         place = Place(
+            ground=self.ground,
+            folder=seat.folder,
             session=open_session(seat.session),
             open_session=open_session,
             ask=approval_by(seat.put),
@@ -127,7 +129,7 @@ class AppCrew:
         return await self._client.models()
 
     def sessions(self) -> list[SessionSummary]:
-        return list_sessions(self._settings.home / "sessions", str(self._settings.cwd), limit=200)
+        return list_sessions(self._settings.home / "sessions", self.ground.name, limit=200)
 
     def session_file(self, session: str, folder: str) -> Path | None:
         if self._ephemeral:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from newel.terminal.safe import safe
 
 if TYPE_CHECKING:
     from newel.agent.ports import Emit, Model, Policy, Provider, Tool
+    from newel.app.ground import Ground
     from newel.app.workspaces import Workspaces
     from newel.mcp.questions import Elicit
     from newel.permissions.policy import Ask
@@ -118,14 +118,16 @@ def model_describer(settings: Settings, provider: str) -> Callable[[str], Model]
     return describe
 
 
-def open_sessions(settings: Settings, *, ephemeral: bool) -> Callable[[str | None], SessionManager]:
+def open_sessions(
+    settings: Settings, project: str, *, ephemeral: bool
+) -> Callable[[str | None], SessionManager]:
     """Opens a session by its id, or begins one."""
     from newel.session.manager import SessionManager
 
     def open_session(session: str | None) -> SessionManager:
         return SessionManager(
             directory=settings.home / "sessions",
-            cwd=str(settings.cwd),
+            cwd=project,
             session=session,
             ephemeral=ephemeral and session is None,
         )
@@ -148,6 +150,7 @@ async def opened(
     Raises ``ConfigError``, ``SessionError`` and ``ProviderError``.
     """
     from newel.app import servers
+    from newel.app.ground import open_ground
     from newel.providers.retry import Retrying
     from newel.review.recording import Recorders
     from newel.session.manager import SessionManager
@@ -155,40 +158,41 @@ async def opened(
     endpoint = await find_endpoint(settings)
     client = connect(endpoint)
     recorders = Recorders(None if options.ephemeral else settings.home)
-    try:
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(client.aclose)
+        ground = await stack.enter_async_context(open_ground(settings))
+        stack.callback(recorders.close)
         model = await find_model(settings, endpoint, client)
         place = Place(
+            ground=ground,
+            folder=ground.name,
             session=SessionManager(
                 directory=settings.home / "sessions",
-                cwd=str(settings.cwd),
+                cwd=ground.name,
                 continue_=options.continue_,
                 session=options.session,
                 ephemeral=options.ephemeral,
             ),
-            open_session=open_sessions(settings, ephemeral=options.ephemeral),
+            open_session=open_sessions(settings, ground.name, ephemeral=options.ephemeral),
             ask=ask,
             recorders=recorders,
         )
         provider = Retrying(client)
         agent = build_agent(settings, client, provider, model, place, manner=options.system_prompt)
-        try:
-            if servers.are_named(settings):
-                async with servers.joined_tools(settings, agent, provider, elicit, wait=wait_for_tools):
-                    yield agent
-            else:
-                yield agent
-        finally:
-            agent.session.close()
-    finally:
-        recorders.close()
-        await client.aclose()
+        stack.callback(agent.session.close)
+        if servers.are_named(settings):
+            tools = servers.joined_tools(settings, agent, provider, elicit, wait=wait_for_tools)
+            await stack.enter_async_context(tools)
+        yield agent
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an agent works and what it may: the session that keeps its conversation, how it finds another one, who is
-    asked, who hears of each event before anybody else, and what records its changes of files.
+    """Where an agent works and what it may: its folder on a ground, the session that keeps its conversation, how it finds
+    another one, who is asked, who hears of each event before anybody else, and what records its changes of files.
     """
 
+    ground: Ground
+    folder: str
     session: SessionManager
     open_session: Callable[[str | None], SessionManager]
     ask: Ask | None = None
@@ -219,7 +223,7 @@ def build_agent(
 
     describe_model = model_describer(settings, client.name)
     model = describe_model(model_name)
-    places = open_workspaces(settings, model, place.recorders)
+    places = open_workspaces(settings, model, place.recorders, partial(place.ground.workspace, place.folder))
     tools = coding_tools(places.works_in, timeout=settings.bash_timeout)
     instructions = find_instructions(cwd=settings.cwd, home=settings.home)
     small = describe_model(settings.small_model) if settings.small_model else model
@@ -228,10 +232,10 @@ def build_agent(
     run_config = RunConfig(
         model=model,
         transform=Transformer(),
-        system_prompt=_system_prompt(manner, tools, instructions, places),
+        system_prompt=_system_prompt(manner, tools, instructions, places, place.ground.system),
         tools=tools,
         thinking=settings.thinking,
-        policy=_policy(settings, place.ask, tools if places.isolated else []),
+        policy=_policy(settings, place, tools if places.isolated else []),
         limits=settings.limits,
         compact=compactor,
     )
@@ -256,14 +260,16 @@ def build_agent(
     return agent
 
 
-def _policy(settings: Settings, ask: Ask | None, reviewed: list[Tool]) -> Policy:
+def _policy(settings: Settings, place: Place, reviewed: list[Tool]) -> Policy:
     from newel.permissions.policy import policy
 
     names = [tool.spec.name for tool in reviewed]
-    return policy(settings.approve, ask=ask, folder=str(settings.cwd), reviewed=names)
+    return policy(settings.approve, ask=place.ask, folder=place.folder, reviewed=names)
 
 
-def _system_prompt(manner: str | None, tools: list[Any], instructions: list[Any], places: Workspaces) -> str:
+def _system_prompt(
+    manner: str | None, tools: list[Any], instructions: list[Any], places: Workspaces, system: str
+) -> str:
     import time
 
     from newel.context.system_prompt import system_prompt
@@ -273,7 +279,7 @@ def _system_prompt(manner: str | None, tools: list[Any], instructions: list[Any]
         copy_of=places.workspace.root if places.isolated else None,
         tools=[tool.spec for tool in tools],
         instructions=instructions,
-        os_name=f"{os.uname().sysname} {os.uname().release}",
+        os_name=system,
         shell="bash",
         date=time.strftime("%Y-%m-%d"),
         manner=manner,

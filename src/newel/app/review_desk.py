@@ -25,13 +25,14 @@ async def open_desk(
     from newel.jobs.review.bench import Bench
     from newel.jobs.review.desk import ReviewDesk
     from newel.jobs.review.traced import TracedEngine, Traces
-    from newel.workspace.local import LocalWorkspace
+    from newel.workspace.process import Limits
 
-    project = (await crew.recorders.of(LocalWorkspace(str(settings.cwd)))).project
+    own = crew.ground.workspace(crew.ground.name, Limits())
+    project = (await crew.recorders.of(own)).project
     provider = provider_name(settings.endpoint.base_url) if settings.endpoint else "local"
     model = model_describer(settings, provider)(crew.model)
     traces = (
-        None if ephemeral else Traces(engine, settings.home / "traces", project.workspace.root, crew.secrets)
+        None if ephemeral else Traces(engine, settings.home / "traces", project.workspace.name, crew.secrets)
     )
     return await ReviewDesk.open(
         Bench(

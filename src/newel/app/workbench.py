@@ -28,7 +28,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     flags: Flags
     cwd: Path
-    host: str
+    bind: str
     port: int
     token: str | None = None
     open_browser: bool = False
@@ -54,8 +54,8 @@ async def _serve(settings: Settings, options: Options) -> None:
     from newel.web.server import serve
 
     warn_of_strangers(settings)
-    token = choose_token(options.host, options.token)
-    listener = listen(options.host, options.port)
+    token = choose_token(options.bind, options.token)
+    listener = listen(options.bind, options.port)
     door = Door(token=token, host=listener.host, port=listener.port)
     closing = anyio.Event()
     async with AsyncExitStack() as stack:
@@ -64,7 +64,7 @@ async def _serve(settings: Settings, options: Options) -> None:
         workbench = await open_workbench(settings, stack, ephemeral=options.ephemeral, place=place)
         about = About(
             newel=version("newel"),
-            project=str(settings.cwd),
+            project=workbench.folder,
             model=workbench.crew.model,
             approve=settings.approve,
             ephemeral=options.ephemeral,
@@ -106,6 +106,7 @@ async def open_workbench(
     open it a second time. Raises ``ConfigError``, ``EngineError`` and ``ProviderError``.
     """
     from newel.app.crew import open_crew
+    from newel.app.ground import open_ground
     from newel.app.review_desk import open_desk
     from newel.app.review_limits import review_limits
     from newel.jobs.feed import Feed
@@ -114,17 +115,18 @@ async def open_workbench(
     from newel.jobs.workbench import Workbench
 
     limits = review_limits(settings)
-    directory = None if ephemeral else journal_folder(settings.home, settings.cwd)
+    ground = await stack.enter_async_context(open_ground(settings))
+    directory = None if ephemeral else journal_folder(settings.home, ground.name)
     engine = await stack.enter_async_context(open_engine(directory))
     engine.leave_note(place)
     feed = await stack.enter_async_context(Feed(engine))
-    crew = await stack.enter_async_context(open_crew(settings, ephemeral=ephemeral))
+    crew = await stack.enter_async_context(open_crew(settings, ground, ephemeral=ephemeral))
     workbench = await Workbench.open_with(
         engine,
         feed,
         crew,
         crew.servers,
-        folder=str(settings.cwd),
+        folder=ground.name,
         home=settings.home,
         open_desk=partial(open_desk, settings, crew, engine, limits, ephemeral=ephemeral),
     )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from newel.review.recording import RecordingWorkspace
-from newel.workspace.local import LocalWorkspace
 from newel.workspace.process import Limits
 
 if TYPE_CHECKING:
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from newel.review.isolation import IsolatedWorkspace
     from newel.review.recording import Recorders
     from newel.workspace.port import Workspace
+    from newel.workspace.watching import WatchedWorkspace
+
+    OpenFolder = Callable[[Limits], WatchedWorkspace]
+    """Opens the folder that an agent works in; its commands' output has these limits."""
 
 
 class Workspaces(NamedTuple):
@@ -30,16 +34,18 @@ class Workspaces(NamedTuple):
         return self.isolated or self.workspace
 
 
-def open_workspaces(settings: Settings, model: Model, recorders: Recorders | None) -> Workspaces:
-    """The folder of the settings. ``recorders`` is None where nothing is recorded. Raises ``WorkspaceError`` where there can be
+def open_workspaces(
+    settings: Settings, model: Model, recorders: Recorders | None, open_folder: OpenFolder
+) -> Workspaces:
+    """The folder that ``open_folder`` opens. ``recorders`` is None where nothing is recorded. Raises ``WorkspaceError`` where there can be
     no copy to work in.
     """
     limits = _output_limits(model)
-    local = LocalWorkspace(str(settings.cwd), limits=limits)
+    own = open_folder(limits)
     is_reviewed = settings.approve == "review"
     if recorders is None or not (settings.record or is_reviewed):
-        return Workspaces(local, None, None)
-    recording = RecordingWorkspace(local, recorders)
+        return Workspaces(own, None, None)
+    recording = RecordingWorkspace(own, recorders)
     if not is_reviewed:
         return Workspaces(recording, recording, None)
     from newel.app.review_limits import copy_limits, hunk_size

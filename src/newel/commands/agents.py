@@ -114,28 +114,30 @@ def _contract(given: argparse.Namespace) -> Contract:
 
 async def _run_agent(settings: Settings, contract: Contract | None, given: argparse.Namespace) -> int:
     from newel.app.crew import open_crew
+    from newel.app.ground import open_ground
     from newel.jobs.engine import EngineError
     from newel.jobs.feed import Feed
     from newel.jobs.solo import Solo, submit
     from newel.jobs.sqlite import open_engine
 
     async with AsyncExitStack() as stack:
-        found = await find_run(journals(settings.home, settings.cwd), given.resume) if given.resume else None
+        ground = await stack.enter_async_context(open_ground(settings))
+        found = await find_run(journals(settings.home, ground.name), given.resume) if given.resume else None
         if found is not None and given.approve is None:
             # What was begun under a person's eyes does not go on without them.
             approve = found.params.approve or settings.approve
             settings = msgspec.structs.replace(settings, approve=approve)
-        crew = await stack.enter_async_context(open_crew(settings, ephemeral=False))
+        crew = await stack.enter_async_context(open_crew(settings, ground, ephemeral=False))
         if found is not None:
             engine = await stack.enter_async_context(open_engine(found.journal))
             job = await engine.get(found.job.id)
         else:
             assert contract is not None  # noqa: S101 — the command line has one of the two
-            engine = await stack.enter_async_context(open_spare_engine(settings.home, settings.cwd))
+            engine = await stack.enter_async_context(open_spare_engine(settings.home, ground.name))
             run = await submit(
                 engine,
                 crew.capped(contract),
-                project=settings.cwd,
+                project=ground.name,
                 home=settings.home,
                 name=given.name,
                 approve=settings.approve,
@@ -162,7 +164,7 @@ def command_agents(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     home = config.newel_home(os.environ)
     if given.action is None:
-        return anyio.run(_list, journals(home, None if given.all else Path.cwd()), given)
+        return anyio.run(_list, journals(home, None if given.all else str(Path.cwd())), given)
     return anyio.run({"tail": _tail, "log": _log}[given.action], journals(home, None), given.id)
 
 

@@ -27,7 +27,7 @@ def command_web(arguments: Sequence[str], *, name: str = "newel web", port: int 
         metavar="N",
         help=f"listen on this port ({port}); 0 takes a free one",
     )
-    add("--host", default="127.0.0.1", metavar="HOST", help="listen on this address (this machine only)")
+    add("--bind", default="127.0.0.1", metavar="ADDRESS", help="listen on this address (this machine only)")
     add("--open", action="store_true", help="open it in the browser")
     add("--ephemeral", action="store_true", help="keep everything in memory only")
     add_model_options(parser)
@@ -42,7 +42,7 @@ def command_web(arguments: Sequence[str], *, name: str = "newel web", port: int 
                 approve=given.approve,
             ),
             cwd=folder(parser, given.cwd),
-            host=given.host,
+            bind=given.bind,
             port=given.port,
             token=os.environ.get(TOKEN_VARIABLE),
             open_browser=given.open,

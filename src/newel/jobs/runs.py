@@ -55,12 +55,12 @@ class _Owner(Wire, frozen=True):
     pid: int
 
 
-def journal_folder(home: Path, project: Path) -> Path:
+def journal_folder(home: Path, project: str) -> Path:
     """Where a workbench keeps the runs of a project."""
-    return project_folder(home / "jobs", str(project))
+    return project_folder(home / "jobs", project)
 
 
-def journals(home: Path, project: Path | None) -> list[Path]:
+def journals(home: Path, project: str | None) -> list[Path]:
     """The folders with journals: a project's, or for None those of all projects."""
     if project is None:
         return sorted(path.parent for path in (home / "jobs").glob(f"*/{FILE}"))
@@ -74,7 +74,7 @@ def journals(home: Path, project: Path | None) -> list[Path]:
 
 
 @asynccontextmanager
-async def open_spare_engine(home: Path, project: Path) -> AsyncGenerator[SqliteEngine]:
+async def open_spare_engine(home: Path, project: str) -> AsyncGenerator[SqliteEngine]:
     """The engine of the first of a project's numbered folders that nobody has. Raises ``EngineError``."""
     base = journal_folder(home, project)
     async with contextlib.AsyncExitStack() as stack:

@@ -19,10 +19,10 @@ NOBODY = "Nobody can be asked in this run. Do what is possible without it; `--ap
 
 
 async def submit(
-    engine: Engine, contract: Contract, *, project: Path, home: Path, name: str, approve: Preset
+    engine: Engine, contract: Contract, *, project: str, home: Path, name: str, approve: Preset
 ) -> str:
     """Put a contract into the engine, for an agent of that name; returns the run. Raises ``WorktreeError``."""
-    params = await prepare(contract, project=str(project), home=home, name=name, approve=approve)
+    params = await prepare(contract, project=project, home=home, name=name, approve=approve)
     return await engine.submit(CONTRACT, to_json(params), queue=params.session)
 
 

@@ -109,7 +109,7 @@ def listen(host: str, port: int) -> Listener:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (socket.gaierror, UnicodeError, OverflowError) as error:
         raise ConfigError(
-            f"'{host}' is no host of this machine: {error}. Give another with --host."
+            f"'{host}' is no host of this machine: {error}. Give another with --bind."
         ) from error
     # With its protocol named, asyncio lets connections send at once: else every answer on one that is kept waits 40 ms.
     taken = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -135,6 +135,6 @@ def _why_not(error: OSError, host: str, port: int) -> str:
         case errno.EACCES:
             return f"Port {port} on {host} may not be used by this account. {another}"
         case errno.EADDRNOTAVAIL:
-            return f"{host} is no address of this machine. Give another with --host."
+            return f"{host} is no address of this machine. Give another with --bind."
         case _:
             return f"Port {port} on {host} cannot be used: {error.strerror}. {another}"

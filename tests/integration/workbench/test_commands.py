@@ -129,7 +129,7 @@ def test_a_second_workbench_of_the_same_folder_is_refused(with_model: WithModel)
 
 def test_other_machines_are_let_in_only_with_a_chosen_token(with_model: WithModel) -> None:
     newel = with_model(scenario("ping", {"content": "pong"}))
-    code, words = _refused(newel, "newel", "web", "--port", "0", "--host", "0.0.0.0")  # noqa: S104 — refused
+    code, words = _refused(newel, "newel", "web", "--port", "0", "--bind", "0.0.0.0")  # noqa: S104 — refused
     assert code == 1
     assert "NEWEL_WEB_TOKEN" in words
     with served(newel, "newel", "web", NEWEL_WEB_TOKEN=TOKEN) as server:

@@ -65,7 +65,7 @@ def test_a_taken_port_says_what_to_do() -> None:
 
 @pytest.mark.parametrize("host", ["no.such.host.invalid", "256.1.1.1", "198.51.100.7", "a" * 300, "\0"])
 def test_a_host_that_is_not_here_says_so(host: str) -> None:
-    with pytest.raises(ConfigError, match="--host"):
+    with pytest.raises(ConfigError, match="--bind"):
         listen(host, 0)
 
 
