@@ -65,8 +65,11 @@ class Painter:
             console.print(Group(what), crop=crop, end="")  # in a group a text keeps its own way to wrap
         return _EMPTY_AROUND.sub("", _TRAILING_SPACE.sub(r"\1", captured.get()))
 
+    def prose(self, text: str) -> Prose:
+        return Prose(safe(text), code_theme=self._code_theme)
+
     def markdown(self, text: str, width: int, *, crop: bool = False) -> str:
-        return self.paint(Prose(safe(text), code_theme=self._code_theme), min(width, MAX_WIDTH), crop=crop)
+        return self.paint(self.prose(text), min(width, MAX_WIDTH), crop=crop)
 
 
 def fit(text: str, width: int) -> str:

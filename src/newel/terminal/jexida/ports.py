@@ -1,0 +1,68 @@
+"""What the remote agent needs of its host and of its model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from newel.agent.ports import Provider
+from newel.workspace.port import Completed, OnOutput
+
+
+class Host(Protocol):
+    """A host that is connected to when it is first needed, and again when the connection was lost."""
+
+    @property
+    def name(self) -> str:
+        """``user@host``, for people."""
+        ...
+
+    @property
+    def directory(self) -> str:
+        """Where commands run; empty as long as no connection has told it."""
+        ...
+
+    @property
+    def state(self) -> str:
+        """How the connection stands, in a word or two."""
+        ...
+
+    @property
+    def latency(self) -> float | None:
+        """Milliseconds that the last request took to go there and back, None if there was none."""
+        ...
+
+    async def run(self, command: str, /, *, on_output: OnOutput | None = None) -> Completed:
+        """Run a shell command, as ``Workspace.run`` does. Raises ``WorkspaceError``."""
+        ...
+
+    async def shell(self) -> Sequence[str]:
+        """The command line that opens an interactive shell there on this terminal. Raises ``WorkspaceError``."""
+        ...
+
+
+class ModelPath(Protocol):
+    """A way to a model."""
+
+    @property
+    def model(self) -> str:
+        """The model's name."""
+        ...
+
+    @property
+    def words(self) -> str:
+        """Which way is in use, for people; before the first request, which one is meant."""
+        ...
+
+    @property
+    def provider(self) -> Provider: ...
+
+
+class Routine(NamedTuple):
+    """A command with a name, from the user's own settings."""
+
+    description: str
+    command: str
+
+
+Routines = Mapping[str, Routine]

@@ -1,0 +1,129 @@
+"""A command that the model proposes: shown, confirmed or changed by the person, run on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol
+
+from newel.agent.errors import InvalidArguments
+from newel.agent.messages import ToolCall
+from newel.agent.ports import OnOutput, Tool, ToolResult, ToolSpec, Verdict
+from newel.terminal.jexida.ports import Host
+from newel.workspace.port import Completed
+
+TOOL: Final = "bash"
+"""The name under which a command stands in the conversation, the same as everywhere."""
+
+MAX_RESULT: Final = 16_000
+"""Characters of a command's output that the model is given: its head and its tail."""
+
+QUESTION: Final = "Run it? y yes · n no (Enter) · e edit it · or say what to do instead: "
+EDIT: Final = "Edit, then Enter runs it (empty: do not run): "
+
+NOT_EXECUTED: Final = "Not executed: the user declined this command."
+NOT_EXECUTED_WITH_WORD: Final = "Not executed: the user declined this command and said: {word}"
+NOBODY_TO_ASK: Final = (
+    "Not executed: every command needs the user's yes, and nobody can be asked in this run. "
+    "Say what the user should run."
+)
+
+
+class Proposal:
+    """``command`` is what will run: what the model wrote, until the person changes it."""
+
+    def __init__(self, command: str, reason: str) -> None:
+        self.command = command
+        self.reason = reason
+
+
+class ShellTool:
+    """Runs a command on the host."""
+
+    label = "Shell command"
+    read_only = False
+    spec = ToolSpec(
+        name=TOOL,
+        description="Run a shell command on the host.",
+        parameters={
+            "type": "object",
+            "properties": {"command": {"type": "string"}, "reason": {"type": "string"}},
+            "required": ["command"],
+        },
+    )
+
+    def __init__(self, host: Host, ran: Callable[[Completed], object]) -> None:
+        self._host = host
+        self._ran = ran
+
+    def parse(self, arguments: dict[str, Any], /) -> Proposal:
+        command, reason = arguments.get("command"), arguments.get("reason", "")
+        if not isinstance(command, str) or not command.strip() or "\0" in command:
+            raise InvalidArguments("There is no command. Give one as a string.")
+        return Proposal(command, str(reason))
+
+    def serial_key(self, _: Proposal, /) -> str:
+        return "*"
+
+    async def preview(self, proposal: Proposal, /) -> str:
+        return proposal.command
+
+    async def execute(self, proposal: Proposal, on_output: OnOutput, /) -> ToolResult:
+        done = await self._host.run(proposal.command, on_output=on_output)
+        self._ran(done)
+        return ToolResult(
+            output=result_text(proposal.command, done),
+            details={"command": proposal.command, "exitCode": done.exit_code, "stderr": done.stderr[-MAX_RESULT:]},
+        )
+
+
+def result_text(command: str, done: Completed) -> str:
+    """What the model is told of a command that ran."""
+    output = f"{done.stdout}\n{done.stderr}"
+    if len(output) > MAX_RESULT:
+        left_out = len(output) - MAX_RESULT
+        half = MAX_RESULT // 2
+        output = f"{output[:half]}\n[{left_out:,} characters left out]\n{output[-half:]}"
+    return f"Command: {command}\nExit code: {done.exit_code}\nOutput:\n{output}"
+
+
+class AskPerson(Protocol):
+    """Puts a question, with a line to begin with; None if there is nobody to answer."""
+
+    def __call__(self, question: str, given: str = "", /) -> Awaitable[str | None]: ...
+
+
+class Confirmation:
+    """The ``Policy``: no command runs without the person's yes. After a plain no ``stop`` is called, so that the model does not
+    go on. ``ask`` is None where nobody can answer: then nothing runs.
+    """
+
+    def __init__(self, stop: Callable[[], object]) -> None:
+        self.ask: AskPerson | None = None
+        self._stop = stop
+
+    async def decide(self, _call: ToolCall, _tool: Tool, proposal: Proposal, /) -> Verdict:
+        if self.ask is None:
+            self._stop()
+            return Verdict(allow=False, reason=NOBODY_TO_ASK)
+        words = (await self.ask(QUESTION) or "").strip()
+        match words.lower():
+            case "y" | "yes":
+                return Verdict(allow=True)
+            case "e" | "edit":
+                return await self._edited(proposal, self.ask)
+            case "" | "n" | "no":
+                return self._declined()
+            case _:
+                word = words.removeprefix("n ").removeprefix("no ").strip()
+                return Verdict(allow=False, reason=NOT_EXECUTED_WITH_WORD.format(word=word))
+
+    async def _edited(self, proposal: Proposal, ask: AskPerson) -> Verdict:
+        line = (await ask(EDIT, proposal.command) or "").strip()
+        if not line or "\0" in line:
+            return self._declined()
+        proposal.command = line
+        return Verdict(allow=True)
+
+    def _declined(self) -> Verdict:
+        self._stop()
+        return Verdict(allow=False, reason=NOT_EXECUTED)

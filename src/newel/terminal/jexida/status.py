@@ -1,0 +1,38 @@
+"""How things stand: where commands run, who answers, what came of the last one."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from newel.terminal.jexida.dress import Tone
+from newel.terminal.jexida.ports import Host, ModelPath
+from newel.terminal.words import duration, one_line
+
+
+class Status(NamedTuple):
+    """``exit_code`` is that of the last command, None if none has run."""
+
+    host: Host
+    path: ModelPath
+    exit_code: int | None
+
+    def lines(self) -> list[tuple[str, Tone]]:
+        host, path = self.host, self.path
+        latency = "" if host.latency is None else f" · {duration(host.latency)}"
+        where = f":{one_line(host.directory)}" if host.directory else ""
+        lines: list[tuple[str, Tone]] = [
+            (f"host   {one_line(host.name)}{where}", "plain"),
+            (f"link   {one_line(host.state)}{latency}", _tone(host.state)),
+            (f"model  {one_line(path.model)} · {one_line(path.words)}", "plain"),
+        ]
+        if self.exit_code is not None:
+            lines.append((f"last   exit code {self.exit_code}", "bad" if self.exit_code else "good"))
+        return lines
+
+    def one_line(self) -> str:
+        """The same in short, for beside the input."""
+        return " · ".join([one_line(self.host.name, 60), one_line(self.path.model, 40), one_line(self.host.state, 60)])
+
+
+def _tone(state: str) -> Tone:
+    return {"up": "good", "connecting": "warn", "not connected": "dim"}.get(state, "bad")  # type: ignore[return-value]
