@@ -21,6 +21,10 @@ class Person(Protocol):
     @property
     def busy(self) -> bool: ...
 
+    def unfold(self) -> None:
+        """Show in full what was shown in short last."""
+        ...
+
     def stop(self) -> bool:
         """Stop what runs; False if nothing does."""
         ...

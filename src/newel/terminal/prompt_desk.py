@@ -343,7 +343,7 @@ class PromptDesk:
 
     def _on_unfold(self) -> None:
         if self._person is not None:
-            self._person.submit("/show")
+            self._person.unfold()
 
     def _on_suspend(self) -> None:
         self._app.suspend_to_background()

@@ -130,6 +130,9 @@ class _Repl:
         else:
             self.jobs.add(Prompt(text))
 
+    def unfold(self) -> None:
+        self.submit("/show")
+
     def stop(self) -> bool:
         return self.jobs.stop()
 

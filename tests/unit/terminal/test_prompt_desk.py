@@ -34,6 +34,9 @@ class Listener:
     def submit(self, text: str, when: When = "now") -> None:
         self.sent.append(f"{when}: {text}")
 
+    def unfold(self) -> None:
+        pass
+
     def stop(self) -> bool:
         return False
 

@@ -42,7 +42,11 @@ class Boxes:
         done: list[str] = []
         for line in text.split("\n"):
             for part in wrapped(line.expandtabs(8), room):
-                painted = self._painter.paint(Text(part, style=STYLES[tone], no_wrap=True), room) if tone != "plain" else part
+                painted = (
+                    self._painter.paint(Text(part, style=STYLES[tone], no_wrap=True), room)
+                    if tone != "plain"
+                    else part
+                )
                 done.append(left + painted + " " * max(room - cell_len(part), 0) + right)
         return done
 

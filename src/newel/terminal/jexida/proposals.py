@@ -17,6 +17,9 @@ TOOL: Final = "bash"
 MAX_RESULT: Final = 16_000
 """Characters of a command's output that the model is given: its head and its tail."""
 
+ERROR_LINES: Final = 10
+"""Lines of error output that are shown once more by themselves, where they could be overlooked."""
+
 QUESTION: Final = "Run it? y yes · n no (Enter) · e edit it · or say what to do instead: "
 EDIT: Final = "Edit, then Enter runs it (empty: do not run): "
 
@@ -61,7 +64,7 @@ class ShellTool:
             raise InvalidArguments("There is no command. Give one as a string.")
         return Proposal(command, str(reason))
 
-    def serial_key(self, _: Proposal, /) -> str:
+    async def serial_key(self, _: Proposal, /) -> str:
         return "*"
 
     async def preview(self, proposal: Proposal, /) -> str:
@@ -72,7 +75,12 @@ class ShellTool:
         self._ran(done)
         return ToolResult(
             output=result_text(proposal.command, done),
-            details={"command": proposal.command, "exitCode": done.exit_code, "stderr": done.stderr[-MAX_RESULT:]},
+            details={
+                "command": proposal.command,
+                "exitCode": done.exit_code,
+                "duration": done.duration,
+                "errors": errors_apart(done),
+            },
         )
 
 
@@ -84,6 +92,13 @@ def result_text(command: str, done: Completed) -> str:
         half = MAX_RESULT // 2
         output = f"{output[:half]}\n[{left_out:,} characters left out]\n{output[-half:]}"
     return f"Command: {command}\nExit code: {done.exit_code}\nOutput:\n{output}"
+
+
+def errors_apart(done: Completed) -> str:
+    """The last lines of a failed command's error output, where they stand among other output; for screens."""
+    if not done.exit_code or not done.stdout.strip():
+        return ""
+    return "\n".join(done.stderr.strip()[-MAX_RESULT:].split("\n")[-ERROR_LINES:])
 
 
 class AskPerson(Protocol):

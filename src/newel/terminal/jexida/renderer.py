@@ -31,6 +31,7 @@ from newel.agent.events import (
 from newel.agent.messages import AppMessage, AssistantMessage, ToolCall, ToolResultMessage, UserMessage
 from newel.terminal.jexida.dress import Dress, Tone
 from newel.terminal.jexida.growing import GrowingAnswer, GrowingOutput
+from newel.terminal.jexida.proposals import errors_apart
 from newel.terminal.jexida.status import Status
 from newel.terminal.safe import reveal, safe
 from newel.terminal.screen import Screen
@@ -39,8 +40,6 @@ from newel.workspace.port import Completed
 
 MARK: Final = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
 SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-ERROR_LINES: Final = 10
-"""Last lines of a failed command's error output that are shown once more, by themselves."""
 
 
 class PanelRenderer:
@@ -124,9 +123,9 @@ class PanelRenderer:
     def finish(self, done: Completed | None) -> None:
         """It ended, or with None: was not seen to its end."""
         if done is None:
-            self._finish("stopped or cut off", "warn", "")
+            self._finish("stopped or cut off", "warn")
         else:
-            self._ended(done.exit_code, done.duration, done.stderr if done.stdout.strip() else "")
+            self._ended(done.exit_code, done.duration, errors_apart(done))
         self._do("")
         self._draw()
 
@@ -210,21 +209,16 @@ class PanelRenderer:
         command, reason = (str(call.arguments.get(name, "")) for name in ("command", "reason"))
         lines: list[tuple[str, Tone]] = [(_prompted(reveal(command)), "strong")]
         if reason.strip():
-            lines += [("", "plain"), (safe(reason).strip(), "plain")]
+            lines.append(("\n" + safe(reason).strip(), "plain"))
         self._panel("PLAN", lines, f"on {one_line(self._host(), 60)}")
 
     def _end_call(self, event: ToolExecutionEnd) -> None:
         code = event.details.get("exitCode")
         if isinstance(code, int):
-            stderr = str(event.details.get("stderr", "")) if self._has_both(event) else ""
-            self._ended(code, event.duration, stderr)
+            self._ended(code, event.duration, str(event.details.get("errors", "")))
         else:
-            self._finish("stopped or cut off", "warn", "")
+            self._finish("stopped or cut off", "warn")
             self._say(f"Error: {event.result}" if event.is_error else event.result, "bad")
-
-    def _has_both(self, event: ToolExecutionEnd) -> bool:
-        """Whether the error output is not all that was printed."""
-        return event.details.get("stdout") is True
 
     # -- what a command prints ----------------------------------------------------------------------
 
@@ -239,19 +233,19 @@ class PanelRenderer:
         if self._output is not None and (text := self._output.feed(piece)) is not None:
             self._above += self._dress.lines(text, self._width())
 
-    def _ended(self, code: int, milliseconds: int, stderr: str) -> None:
-        self._finish(f"exit code {code} · {duration(milliseconds)}", "bad" if code else "good", stderr if code else "")
+    def _ended(self, code: int, milliseconds: int, errors: str) -> None:
+        self._finish(f"exit code {code} · {duration(milliseconds)}", "bad" if code else "good", errors)
 
-    def _finish(self, note: str, tone: Tone, stderr: str) -> None:
+    def _finish(self, note: str, tone: Tone, errors: str = "") -> None:
         output, self._output = self._output, None
         if output is None:
             return
         width = self._width()
         if rest := output.finish():
             self._above += self._dress.lines(rest, width)
-        if errors := safe(stderr).strip().split("\n")[-ERROR_LINES:] if stderr.strip() else []:
+        if errors:
             self._above += self._dress.lines("stderr:", width, "dim")
-            self._above += self._dress.lines("\n".join(errors), width, "bad")
+            self._above += self._dress.lines(safe(errors), width, "bad")
         elif not output.has_printed:
             self._above += self._dress.lines("(no output)", width, "dim")
         self._above += self._dress.bottom(note, width, tone)
@@ -302,7 +296,9 @@ class PanelRenderer:
         elif self._output is not None and (text := self._output.growing()):
             lines = self._dress.lines(text, columns - 1)
         elapsed = duration(int(self._clock() - self._since) * 1000).replace(".0 s", " s")
-        words = f"{SPINNER[self._frame % len(SPINNER)]} {self._doing} · {elapsed} · Esc stops".replace(" · 0 ms", "")
+        words = f"{SPINNER[self._frame % len(SPINNER)]} {self._doing} · {elapsed} · Esc stops".replace(
+            " · 0 ms", ""
+        )
         room = max(rows // 2 - 2, 1)
         return ["", *lines[-room:], *self._dress.bare(words[: columns - 1], columns, "dim")[:1]]
 

@@ -31,7 +31,9 @@ class Status(NamedTuple):
 
     def one_line(self) -> str:
         """The same in short, for beside the input."""
-        return " · ".join([one_line(self.host.name, 60), one_line(self.path.model, 40), one_line(self.host.state, 60)])
+        return " · ".join(
+            [one_line(self.host.name, 60), one_line(self.path.model, 40), one_line(self.host.state, 60)]
+        )
 
 
 def _tone(state: str) -> Tone:

@@ -1,0 +1,141 @@
+"""What ``/name`` does: one row for each command. None of it is sent to the model."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import NamedTuple
+
+from newel.terminal.desk import Desk
+from newel.terminal.jexida.conversation import Conversation
+from newel.terminal.jexida.renderer import PanelRenderer
+from newel.terminal.jexida.status import Status
+from newel.terminal.words import listing, one_line
+
+
+class Context(NamedTuple):
+    """What commands work with."""
+
+    talk: Conversation
+    desk: Desk
+    renderer: PanelRenderer
+    title: str
+
+    def status(self) -> Status:
+        return Status(self.talk.host, self.talk.path, self.talk.exit_code)
+
+    def header(self) -> None:
+        self.renderer.note(self.title)
+        self.renderer.status(self.status())
+
+
+class Command(NamedTuple):
+    name: str
+    arguments: str
+    help: str
+    run: Callable[[Context, str], Awaitable[None]]
+
+
+async def leave(context: Context, _: str) -> None:
+    context.desk.leave()
+
+
+async def show_help(context: Context, _: str) -> None:
+    rows = [(f"/{command.name} {command.arguments}".strip(), command.help) for command in COMMANDS]
+    rows += [
+        ("anything else", "goes to the model; no command of its runs without your yes"),
+        ("Alt+Enter", "a new line"),
+        ("Esc, Ctrl+C", "stop what runs; Ctrl+C again or Ctrl+D leaves"),
+    ]
+    context.renderer.note(listing(rows, context.desk.columns()))
+
+
+async def shell(context: Context, _: str) -> None:
+    from newel.terminal.jexida.interactive import run_interactive
+
+    command = await context.talk.host.shell()
+    code = await run_interactive(command, context.desk)
+    context.renderer.note(f"The shell on {context.talk.host.name} ended with exit code {code}.")
+
+
+async def run_remote(context: Context, command: str) -> None:
+    if command:
+        await _remote(context, command)
+    else:
+        context.renderer.note("Error: /cmd needs a command: /cmd df -h")
+
+
+async def list_routines(context: Context, _: str) -> None:
+    routines = context.talk.routines
+    if not routines:
+        context.renderer.note("There are no routines. They stand in the configuration, under [routines].")
+        return
+    rows = [
+        (
+            f"/run {one_line(name)}",
+            " · ".join(part for part in (one_line(routine.description), one_line(routine.command)) if part),
+        )
+        for name, routine in routines.items()
+    ]
+    context.renderer.note(listing(rows, context.desk.columns()))
+
+
+async def run_routine(context: Context, name: str) -> None:
+    routine = context.talk.routines.get(name)
+    if routine is not None:
+        await _remote(context, routine.command)
+    elif name:
+        near = closest(name, context.talk.routines)
+        context.renderer.note(
+            f"Error: there is no routine {one_line(name, 60)}.{_meant('/run ', near)} /routines lists them."
+        )
+    else:
+        context.renderer.note("Error: /run needs the name of a routine; /routines lists them.")
+
+
+async def clear(context: Context, _: str) -> None:
+    context.desk.clear()
+    context.header()
+
+
+COMMANDS = (
+    Command("exit", "", "quit", leave),
+    Command("help", "", "show this", show_help),
+    Command("shell", "", "open an interactive shell on the host", shell),
+    Command("cmd", "COMMAND", "run a command on the host, at once", run_remote),
+    Command("routines", "", "list the routines", list_routines),
+    Command("run", "ROUTINE", "run a routine on the host, at once", run_routine),
+    Command("clear", "", "clear the screen", clear),
+)
+BY_NAME = {command.name: command for command in COMMANDS}
+
+
+def unknown(name: str) -> str:
+    """What to say of a command that is none."""
+    return f"Error: there is no command /{one_line(name, 60)}.{_meant('/', closest(name, BY_NAME))} /help lists them."
+
+
+def closest(name: str, names: Iterable[str]) -> list[str]:
+    """Names that may have been meant, the likeliest first."""
+    from difflib import get_close_matches
+
+    return get_close_matches(name[:60], list(names), 3, 0.5)
+
+
+def _meant(prefix: str, near: list[str]) -> str:
+    return f" Did you mean {' or '.join(prefix + one_line(each) for each in near)}?" if near else ""
+
+
+async def _remote(context: Context, command: str) -> None:
+    """Run the user's own command, and show what it prints as it comes."""
+    renderer, done = context.renderer, None
+
+    async def on_output(piece: str) -> None:
+        renderer.add(piece)
+
+    renderer.begin(command)
+    try:
+        done = await context.talk.host.run(command, on_output=on_output)
+        context.talk.note(done)
+    finally:
+        renderer.finish(done)
+    renderer.status(context.status())

@@ -1,0 +1,83 @@
+"""The agent behind the panels: what it is told, what it may do, and what is kept of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from newel.agent.agent import Agent, ProviderTransport
+from newel.agent.events import AgentEnd, AgentEvent, MessageEnd
+from newel.agent.messages import AppMessage, Message
+from newel.agent.ports import Limits, Model, RunConfig
+from newel.agent.transform import Transformer
+from newel.session.manager import SessionManager
+from newel.terminal.jexida.instructions import system_prompt
+from newel.terminal.jexida.ports import Host, ModelPath, Routines
+from newel.terminal.jexida.proposals import Confirmation, ShellTool
+from newel.terminal.jexida.reply import AnswerOrShell
+from newel.terminal.jexida.window import window
+from newel.workspace.port import Completed
+
+MAX_REQUESTS = 12
+"""Of one prompt: a model that proposes one command after the other comes to an end."""
+
+
+class Conversation:
+    """One conversation about one host. ``turns`` is how many of its turns the model is shown; see ``window``.
+
+    ``commands_run`` counts the commands that ran on the host, whoever wanted them; ``exit_code`` is that of the last.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        path: ModelPath,
+        *,
+        user: str,
+        routines: Routines,
+        turns: int,
+        session: SessionManager,
+    ) -> None:
+        self.host = host
+        self.path = path
+        self.routines = routines
+        self.session = session
+        self.exit_code: int | None = None
+        self.commands_run = 0
+        self.confirmation = Confirmation(self._stop)
+        self._user = user
+        self._turns = turns
+        self._transform = Transformer()
+        self.agent = Agent(
+            ProviderTransport(AnswerOrShell(path.provider)),
+            RunConfig(
+                model=Model(path.model, "ollama"),
+                transform=self._seen,
+                tools=[ShellTool(host, self.note)],
+                policy=self.confirmation,
+                limits=Limits(max_turns=MAX_REQUESTS),
+            ),
+            messages=session.get_messages(),
+            record=self._record,
+        )
+
+    def _stop(self) -> None:
+        self.agent.stop()
+
+    async def prompt(self, text: str) -> AgentEnd:
+        """Say something to the model, see its commands through, and return how it ended. Raises what ``Agent.prompt`` does."""
+        self.agent.set_system_prompt(system_prompt(self.host, self._user, self.routines))
+        return await self.agent.prompt(text)
+
+    def note(self, done: Completed) -> None:
+        """A command has ended."""
+        self.exit_code = done.exit_code
+        self.commands_run += 1
+
+    def _seen(self, messages: Sequence[AppMessage]) -> list[Message]:
+        return self._transform(window(messages, self._turns))
+
+    async def _record(self, event: AgentEvent) -> None:
+        if isinstance(event, MessageEnd):
+            if not self.session.is_started():
+                self.session.start_session({"model": self.path.model, "host": self.host.name})
+            self.session.append_message(event.message)

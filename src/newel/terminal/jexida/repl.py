@@ -1,0 +1,168 @@
+"""The person at the terminal: prompts, meta commands, and one thing after the other."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from newel.terminal.desk import Desk, When
+from newel.terminal.jexida.commands import BY_NAME, COMMANDS, Context, unknown
+from newel.terminal.jexida.conversation import Conversation
+from newel.terminal.jexida.dress import Plain
+from newel.terminal.jexida.renderer import PanelRenderer
+from newel.terminal.renderer import Audience, animate, forget_stdout, text_stdout
+from newel.terminal.screen import Screen
+from newel.terminal.signals import exit_code, on_signals
+from newel.terminal.words import one_line
+from newel.terminal.worklist import Worklist
+
+FAILED = 1
+_NAME = re.compile(r"/(?P<name>\S*)\s*(?P<arguments>.*)", re.DOTALL)
+
+
+async def run_jexida(talk: Conversation, *, title: str, history: Path, warnings: Sequence[str] = ()) -> int:
+    """Talk with the person at the terminal until they leave. ``title`` is the first line shown, ``history`` the file that
+    keeps what was typed, ``warnings`` are shown first of all.
+
+    Returns 0, 1 if the terminal went away, 128 + N if signal N ended it.
+    """
+    desk, renderer = open_desk(talk, history)
+    repl = _Repl(Context(talk, desk, renderer, title))
+    audience = Audience(renderer, repl.leave)
+    unsubscribe = talk.agent.subscribe(audience.see)
+    if os.isatty(sys.stdin.fileno()):
+        talk.confirmation.ask = repl.ask
+    try:
+        for warning in warnings:
+            renderer.note(f"Warning: {warning}")
+        repl.context.header()
+        async with on_signals(repl.on_signal) as group:
+            group.start_soon(animate, renderer)
+            group.start_soon(repl.jobs.work)
+            await desk.run(repl)
+        audience.check()
+    except OSError:  # the screen is gone; what else fails is told on it
+        forget_stdout()
+        return repl.code or FAILED
+    finally:
+        unsubscribe()
+        talk.confirmation.ask = None
+        renderer.close()
+    return repl.code
+
+
+def open_desk(talk: Conversation, history: Path) -> tuple[Desk, PanelRenderer]:
+    """The desk that standard input and output allow, and what draws on it."""
+    made: list[PanelRenderer] = []
+
+    def host() -> str:
+        return talk.host.name
+
+    dumb = os.environ.get("TERM", "dumb") == "dumb"
+    if dumb or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        from newel.terminal.plain_desk import PlainDesk
+        from newel.terminal.screen import LiveScreen
+
+        out = text_stdout()
+        plain = PanelRenderer(LiveScreen(out), Plain(), host=host, animated=False)
+        return PlainDesk(plain, sys.stdin.fileno(), out), plain
+    from newel.terminal.jexida.boxes import Boxes
+    from newel.terminal.jexida.completion import MetaCompleter
+    from newel.terminal.paint import Painter
+    from newel.terminal.prompt_desk import PromptDesk
+
+    def draw(screen: Screen) -> PanelRenderer:
+        made.append(PanelRenderer(screen, Boxes(Painter()), host=host))
+        return made[0]
+
+    names = {command.name: command.help for command in COMMANDS}
+    desk = PromptDesk(sys.stdout, draw, completer=MetaCompleter(names, talk.routines), history=history)
+    return desk, made[0]
+
+
+class _Repl:
+    """Takes what the person types, one thing after the other."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.jobs: Worklist[str] = Worklist(context.desk, self._take, self._tidy)
+        self.code = 0
+        self._prompting = False
+
+    # -- the person ---------------------------------------------------------------------------------
+
+    @property
+    def busy(self) -> bool:
+        return self.jobs.busy
+
+    def submit(self, text: str, when: When = "now") -> None:  # noqa: ARG002 — everything waits its turn here
+        text = text.strip()
+        if text == "/exit":
+            self.leave()
+        elif text:
+            self.jobs.add(text)
+
+    def unfold(self) -> None:
+        """Everything is shown in full here."""
+
+    def stop(self) -> bool:
+        return self.jobs.stop()
+
+    def leave(self) -> None:
+        self.stop()
+        self.context.desk.leave()
+
+    async def idle(self) -> None:
+        await self.jobs.idle()
+
+    def state(self) -> list[str]:
+        waiting = [f"  {one_line(text, 60)}  (waits its turn)" for text in self.jobs.waiting]
+        return [*waiting, self.context.status().one_line()]
+
+    def on_signal(self, number: signal.Signals) -> None:
+        if number == signal.SIGINT and self.stop():
+            return
+        self.code = 0 if number == signal.SIGINT else exit_code(number)
+        self.leave()
+
+    async def ask(self, question: str, given: str = "", /) -> str | None:
+        line = await self.context.desk.ask(question, "", given)
+        if line and given:
+            self.context.desk.echo(line)
+        return line
+
+    # -- one thing after the other ------------------------------------------------------------------
+
+    async def _take(self, text: str) -> None:
+        if command := _NAME.fullmatch(text):
+            self.context.desk.echo(text)
+            known = BY_NAME.get(command["name"])
+            if known is None:
+                self.context.renderer.note(unknown(command["name"]))
+            else:
+                await known.run(self.context, command["arguments"])
+        else:
+            await self._prompt(text)
+
+    async def _prompt(self, text: str) -> None:
+        before = self.context.talk.commands_run
+        self._prompting = True
+        try:
+            ended = await self.context.talk.prompt(text)
+        except OSError:
+            raise
+        except Exception:  # noqa: BLE001 — the error event that came before has said what it was
+            failed = True
+        else:
+            failed = ended.reason == "error"
+        if failed or self.context.talk.commands_run > before:
+            self.context.renderer.status(self.context.status())
+
+    async def _tidy(self, stopped: bool) -> None:
+        if stopped and not self._prompting:
+            self.context.renderer.note("Stopped.")  # of a prompt its own events say so
+        self._prompting = False

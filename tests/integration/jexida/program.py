@@ -1,0 +1,99 @@
+"""The remote agent around a host that is this machine: a scripted model, real commands, a real session.
+
+Run as ``python -m tests.integration.jexida.program``. The model does what the prompt says: ``run CMD`` proposes it, ``then CMD
+&& CMD`` one after the other, ``raw WORDS`` replies with just these (``\\n`` is a line's end), ``fail`` refuses; anything else it
+repeats. Of a result it says the exit code.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import anyio
+
+from newel.agent.errors import RequestRejected
+from newel.agent.messages import AssistantMessage, TextContent, UserMessage
+from newel.agent.ports import ModelRequest, OnDelta, Provider
+from newel.providers.answer_or_shell import Answer, Shell, render
+from newel.providers.scripted import deltas
+from newel.session.manager import SessionManager
+from newel.terminal.jexida.conversation import Conversation
+from newel.terminal.jexida.ports import Routine
+from newel.terminal.jexida.repl import run_jexida
+from newel.workspace.local import LocalWorkspace
+from newel.workspace.port import Completed, OnOutput
+
+
+class Here:
+    """This machine, as a host."""
+
+    name = "me@here"
+    state = "up"
+    latency = 12.0
+
+    def __init__(self, workspace: LocalWorkspace) -> None:
+        self._workspace = workspace
+
+    @property
+    def directory(self) -> str:
+        return self._workspace.root
+
+    async def run(self, command: str, /, *, on_output: OnOutput | None = None) -> Completed:
+        return await self._workspace.run(command, on_output=on_output)
+
+    async def shell(self) -> Sequence[str]:
+        return ["sh", "-c", os.environ.get("PROGRAM_SHELL", "stty raw -echo; echo in the shell; kill -9 $$")]
+
+
+class Obedient:
+    """See above."""
+
+    async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
+        said = [message.text for message in request.messages if isinstance(message, UserMessage)]
+        words = self.reply(said)
+        answer = AssistantMessage(content=[TextContent(words)])
+        for delta in deltas(answer):
+            await on_delta(delta)
+            await anyio.sleep(0.002)
+        return answer
+
+    def reply(self, said: list[str]) -> str:
+        verb, _, rest = said[-1].partition(" ")
+        match verb:
+            case "run":
+                return render(Shell(rest, "You asked for it."))
+            case "raw":
+                return rest.replace("\\n", "\n")
+            case "fail":
+                raise RequestRejected("phi3 is not on me@here. Pull it there: ollama pull phi3")
+            case _ if verb == "Command:":
+                return render(Answer(f"It ended with `{said[-1].splitlines()[1]}`."))
+            case _:
+                return render(Answer(f"You said: {said[-1]}"))
+
+
+class Path3:
+    model = "phi3"
+    words = "scripted"
+    provider: Provider = Obedient()
+
+
+async def main() -> int:
+    home = Path(os.environ["NEWEL_HOME"])
+    routines = {"greet": Routine("Say hello", "echo hello from a routine"), "grow": Routine("", "echo 1; echo 2")}
+    talk = Conversation(
+        Here(LocalWorkspace(".")),
+        Path3(),
+        user="me",
+        routines=routines,
+        turns=4,
+        session=SessionManager(directory=home / "sessions", cwd="ssh://me@here/"),
+    )
+    return await run_jexida(talk, title="jexida test · /help", history=home / "history")
+
+
+if __name__ == "__main__":
+    sys.exit(anyio.run(main))
