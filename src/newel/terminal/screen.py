@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Protocol, TextIO
 
 # A terminal that knows them shows all between the two at once; others ignore them.
@@ -68,6 +68,23 @@ class LiveScreen:
     def _below(self, live: list[str]) -> str:
         # A line that the terminal measures wider than we do must not take two rows: no wrapping here.
         return (_NO_WRAP + "\n".join(live) + _WRAP if live else "") + END_UPDATE
+
+
+class Printer:
+    """A screen that only prints: for pipes, files and terminals that cannot move their cursor."""
+
+    def __init__(self, out: TextIO) -> None:
+        self.out = out
+
+    def size(self) -> tuple[int, int]:
+        return terminal_size(self.out)
+
+    def draw(self, above: str, live: Sequence[str]) -> None:  # noqa: ARG002 — nothing is live here
+        self.out.write(above)
+        self.out.flush()
+
+    def paused(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
 
 def terminal_size(out: TextIO) -> tuple[int, int]:

@@ -1,7 +1,7 @@
-"""The remote agent around a host that is this machine: a scripted model, real commands, a real session.
+r"""The remote agent around a host that is this machine: a scripted model, real commands, a real session.
 
 Run as ``python -m tests.integration.jexida.program``. The model does what the prompt says: ``run CMD`` proposes it, ``then CMD
-&& CMD`` one after the other, ``raw WORDS`` replies with just these (``\\n`` is a line's end), ``fail`` refuses; anything else it
+&& CMD`` one after the other, ``raw WORDS`` replies with just these (``\n`` is a line's end), ``fail`` refuses; anything else it
 repeats. Of a result it says the exit code.
 """
 
@@ -83,7 +83,10 @@ class Path3:
 
 async def main() -> int:
     home = Path(os.environ["NEWEL_HOME"])
-    routines = {"greet": Routine("Say hello", "echo hello from a routine"), "grow": Routine("", "echo 1; echo 2")}
+    routines = {
+        "greet": Routine("Say hello", "echo hello from a routine"),
+        "grow": Routine("", "echo 1; echo 2"),
+    }
     talk = Conversation(
         Here(LocalWorkspace(".")),
         Path3(),

@@ -94,6 +94,7 @@ async def run_routine(context: Context, name: str) -> None:
 
 async def clear(context: Context, _: str) -> None:
     context.desk.clear()
+    context.renderer.begin_anew()
     context.header()
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from newel.terminal.blocks import Blocks
 from newel.terminal.jexida.dress import Dress
-from newel.terminal.safe import SafeStream
+from newel.terminal.safe import SafeStream, safe
 
 LIVE: Final = 4_000
 """Characters of an unfinished part that are drawn."""
@@ -53,6 +53,7 @@ class GrowingOutput:
         self.has_printed = False
         self._stream = SafeStream()
         self._rest = ""
+        self._last = ""
 
     def feed(self, piece: str) -> str | None:
         """The lines that are whole by now, without the last line's end; None if there is none."""
@@ -61,11 +62,17 @@ class GrowingOutput:
         whole, end, self._rest = text.rpartition("\n")
         if not end and len(self._rest) > LONGEST:
             whole, end, self._rest = self._rest, "\n", ""
+        self._last = (self._last + whole + end)[-LIVE:]
         return whole if end else None
 
     def finish(self) -> str:
         rest, self._rest = self._rest + self._stream.finish(), ""
+        self._last += rest
         return rest.rstrip("\n")
+
+    def ends_with(self, text: str) -> bool:
+        """Whether these were the last words, as far as that is known: of what is longer it is not."""
+        return len(text) < LIVE and self._last.rstrip().endswith(safe(text).rstrip())
 
     def growing(self) -> str:
         """The line that is not whole yet, its end."""

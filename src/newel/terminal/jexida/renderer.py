@@ -28,7 +28,14 @@ from newel.agent.events import (
     TurnEnd,
     TurnStart,
 )
-from newel.agent.messages import AppMessage, AssistantMessage, ToolCall, ToolResultMessage, UserMessage
+from newel.agent.messages import (
+    INTERRUPTED,
+    AppMessage,
+    AssistantMessage,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+)
 from newel.terminal.jexida.dress import Dress, Tone
 from newel.terminal.jexida.growing import GrowingAnswer, GrowingOutput
 from newel.terminal.jexida.proposals import errors_apart
@@ -94,6 +101,10 @@ class PanelRenderer:
     def status(self, status: Status) -> None:
         self._panel("STATUS", status.lines())
         self._draw()
+
+    def begin_anew(self) -> None:
+        """The screen is empty."""
+        self._printed = False
 
     def tick(self) -> None:
         self._frame += 1
@@ -218,7 +229,8 @@ class PanelRenderer:
             self._ended(code, event.duration, str(event.details.get("errors", "")))
         else:
             self._finish("stopped or cut off", "warn")
-            self._say(f"Error: {event.result}" if event.is_error else event.result, "bad")
+            if not event.result.startswith(INTERRUPTED):  # who stopped it knows
+                self._say(f"Error: {event.result}", "bad")
 
     # -- what a command prints ----------------------------------------------------------------------
 
@@ -243,7 +255,7 @@ class PanelRenderer:
         width = self._width()
         if rest := output.finish():
             self._above += self._dress.lines(rest, width)
-        if errors:
+        if errors and not output.ends_with(errors):
             self._above += self._dress.lines("stderr:", width, "dim")
             self._above += self._dress.lines(safe(errors), width, "bad")
         elif not output.has_printed:
@@ -300,7 +312,9 @@ class PanelRenderer:
             " · 0 ms", ""
         )
         room = max(rows // 2 - 2, 1)
-        return ["", *lines[-room:], *self._dress.bare(words[: columns - 1], columns, "dim")[:1]]
+        inside = self._answer is not None or self._output is not None
+        spaced = lines[-room:] if inside else [""]
+        return [*spaced, *self._dress.bare(words[: columns - 1], columns, "dim")[:1]]
 
 
 def _prompted(command: str) -> str:

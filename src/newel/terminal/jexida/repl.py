@@ -65,10 +65,10 @@ def open_desk(talk: Conversation, history: Path) -> tuple[Desk, PanelRenderer]:
     dumb = os.environ.get("TERM", "dumb") == "dumb"
     if dumb or not (sys.stdin.isatty() and sys.stdout.isatty()):
         from newel.terminal.plain_desk import PlainDesk
-        from newel.terminal.screen import LiveScreen
+        from newel.terminal.screen import Printer
 
         out = text_stdout()
-        plain = PanelRenderer(LiveScreen(out), Plain(), host=host, animated=False)
+        plain = PanelRenderer(Printer(out), Plain(), host=host, animated=False)
         return PlainDesk(plain, sys.stdin.fileno(), out), plain
     from newel.terminal.jexida.boxes import Boxes
     from newel.terminal.jexida.completion import MetaCompleter

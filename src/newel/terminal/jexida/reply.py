@@ -53,8 +53,12 @@ class AnswerOrShell:
         written = [_written(message) for message in request.messages]
         asked = msgspec.structs.replace(request, messages=written, tools=[])
         answer = await self.provider.complete(asked, pass_on)
+        content = _content(answer, stream.shown)
+        said = "".join(part.text for part in content if isinstance(part, TextContent))
+        if said.startswith(stream.shown) and said != stream.shown:
+            await on_delta(TextDelta(said[len(stream.shown) :]))
         thoughts = [part for part in answer.content if isinstance(part, ThinkingContent)]
-        return msgspec.structs.replace(answer, content=[*thoughts, *_content(answer, stream.shown)])
+        return msgspec.structs.replace(answer, content=[*thoughts, *content])
 
 
 def _content(answer: AssistantMessage, shown: str) -> list[TextContent | ToolCall]:

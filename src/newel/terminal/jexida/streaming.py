@@ -9,8 +9,8 @@ from typing import Literal
 _THINKING = re.compile(r"<think(?:ing)?>")
 _THOUGHT = re.compile(r"(?s)<think(?:ing)?>.*?</think(?:ing)?>")
 _TAG = "<thinking>"
-_OBJECT = re.compile(r"(?:```[ \t]{0,8}\w{0,20}\s{0,20})?\{\s{0,20}\"type\"")
-_BEGINNING = re.compile(r"(?:`{1,2}|```[ \t]{0,8}\w{0,20}\s{0,20})?(?:\{\s{0,20}(?:\"t?y?p?e?\"?)?)?")
+_OBJECT = re.compile(r"(?:```[ \t]{0,8}\w{0,20}\s{0,20})?\{\s{0,20}\"(?:type|text|command|reason)\"")
+_BEGINNING = re.compile(r"(?:`{1,2}|```[ \t]{0,8}\w{0,20}\s{0,20})?(?:\{\s{0,20}(?:\"\w{0,7}\"?)?)?")
 """What may yet become the head of an object of the protocol; never longer than ``_HEAD``."""
 _HEAD = 96
 _MARK = re.compile(r"[`{]")

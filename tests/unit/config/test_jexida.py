@@ -1,0 +1,115 @@
+"""If these fail, a slip in a file of settings leads to the wrong host, or to no start at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from newel.config_jexida import Connection, History, ModelChoice, RemoteSettings, RoutineEntry, load_remote
+
+WHOLE = """\
+[connection]
+host = "server.example"
+user = "ada"
+
+[model]
+name = "llama3.2"
+through = "run"
+
+[history]
+turns = 6
+
+[routines]
+disk = { description = "Free space", cmd = "df -h" }
+"what is up" = { cmd = "uptime" }
+"""
+
+
+def test_without_a_file_the_defaults_stand(tmp_path: Path) -> None:
+    loaded = load_remote(tmp_path / "config.toml")
+    assert loaded.settings == RemoteSettings(
+        connection=Connection(host="192.168.1.224", user="jexida"),
+        model=ModelChoice(name="phi3"),
+        routines={},
+        history=History(turns=10),
+    )
+    assert loaded.warnings == []
+
+
+def test_every_setting_of_a_file_is_taken(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(WHOLE)
+    loaded = load_remote(path)
+    assert loaded.warnings == []
+    assert loaded.settings == RemoteSettings(
+        connection=Connection(host="server.example", user="ada"),
+        model=ModelChoice(name="llama3.2", through="run"),
+        routines={
+            "disk": RoutineEntry(cmd="df -h", description="Free space"),
+            "what is up": RoutineEntry(cmd="uptime"),
+        },
+        history=History(turns=6),
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "words"),
+    [
+        (b'[connection]\nhost = "a', 2, "nterminated|Expected|Illegal"),
+        (b"[connection]\n\nuser = \xff\n", 3, "byte 0xff is no UTF-8 text"),
+        (b"[model]\n[model]\n", 2, "twice"),
+        (b"\n\nrubbish\n", 3, "Expected"),
+    ],
+)
+def test_a_file_that_is_no_toml_is_told_with_its_line_and_the_defaults_stand(
+    tmp_path: Path, content: bytes, line: int, words: str
+) -> None:
+    path = tmp_path / "config.toml"
+    path.write_bytes(content)
+    loaded = load_remote(path)
+    assert loaded.settings == RemoteSettings()
+    (warning,) = loaded.warnings
+    assert warning.startswith(f"{path}, line {line}: ")
+    assert any(word in warning for word in words.split("|"))
+    assert warning.endswith("The defaults are used.")
+
+
+def test_one_slip_costs_one_value_and_never_the_host(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(
+        '[connection]\nhost = "server.example"\nuser = 7\nprot = 22\n'
+        '[model]\nname = ""\nthrough = "air"\n[routines]\nls = "ls"\ndf = { cmd = "df", often = true }\nok = { cmd = "id" }\n'
+    )
+    loaded = load_remote(path)
+    assert loaded.settings == RemoteSettings(
+        connection=Connection(host="server.example"), routines={"ok": RoutineEntry(cmd="id")}
+    )
+    told = [warning.removeprefix(f"{path}, ") for warning in loaded.warnings]
+    assert [words[: words.index(":", 8)] for words in told] == [
+        "line 3: connection.user",
+        "line 4: connection.prot",
+        "line 6: model.name",
+        "line 7: model.through",
+        "line 9: routines.ls",
+        "line 10: routines.df",
+    ]
+
+
+def test_what_is_no_file_or_too_long_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "long").write_bytes(b"#" * (1024 * 1024 + 1))
+    for path in (tmp_path, tmp_path / "long"):
+        assert "is no file of settings" in load_remote(path).warnings[0]
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.one_of(st.binary(max_size=80), st.text(max_size=80).map(lambda text: f"[routines]\n{text}".encode()))
+)
+def test_whatever_stands_in_the_file_the_program_starts(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "config.toml"
+    path.write_bytes(content)
+    loaded = load_remote(path)
+    assert loaded.settings.connection == Connection()
