@@ -12,7 +12,6 @@ from pathlib import Path
 from newel.agent.errors import NewelError, UsageError
 from newel.app.parts import Options
 from newel.commands import MODULES
-from newel.config import Flags
 
 USAGE_ERROR, FAILED, INTERRUPTED = 2, 1, 130
 
@@ -109,7 +108,7 @@ def _say(error: Exception, code: int) -> int:
 
 def _agent(name: str, arguments: Sequence[str], *, simple: bool = False) -> int:
     from newel.app.terminal import run_agent
-    from newel.commands.arguments import folder
+    from newel.commands.arguments import flags_of, folder
 
     parser = agent_parser(name)
     given = parser.parse_args(arguments)
@@ -123,12 +122,8 @@ def _agent(name: str, arguments: Sequence[str], *, simple: bool = False) -> int:
     if simple and (given.prompts or given.json or given.renderer):
         parser.error("this plainest conversation takes no prompts and has one screen: use newel")
     options = Options(
-        flags=Flags(
-            base_url=given.base_url,
-            api_key=given.api_key,
-            model=given.model,
-            thinking=given.thinking,
-            approve=given.approve,
+        flags=flags_of(
+            given,
             renderer="json" if given.json else given.renderer,
             max_turns=given.max_turns,
             max_cost=given.max_cost,

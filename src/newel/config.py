@@ -15,6 +15,9 @@ name another server, but it never gets your key.
 **A stranger's server does not drive your machine.** Where only the project's ``.env`` names the server, and it is not
 this machine, ``approve`` is ``ask`` unless the command line says otherwise.
 
+**Work on a host is asked for.** With ``--host``, ``approve`` is ``ask`` unless the command line says otherwise: what is done
+there is often not yours alone.
+
 **How much a review may use is yours to say.** Its limits (``ReviewSettings``) come from the environment
 (``NEWEL_REVIEW_MAX_SESSIONS`` is ``max_sessions`` of ``[review]``) and your ``config.toml``, never from a project's ``.env``.
 """
@@ -29,6 +32,7 @@ import msgspec
 
 from newel.agent.errors import ConfigError
 from newel.agent.ports import Limits, ThinkingLevel
+from newel.config_hosts import named
 from newel.providers.urls import is_loopback
 
 Approve = Literal["auto", "ask", "review", "read-only"]
@@ -38,6 +42,8 @@ MAX_FILE = 1024 * 1024
 OPENAI_URL = "https://api.openai.com/v1"
 ONLY_DOTENV = "a server that only .env names"
 """The origin of ``approve`` where such a server made it ``ask``."""
+ON_A_HOST = "work on a host"
+"""The origin of ``approve`` where that made it ``ask``."""
 NAMES = {
     "base_url": ("LLM_BASE_URL", "OPENAI_BASE_URL"),
     "api_key": ("LLM_AUTH_TOKEN", "OPENAI_API_KEY"),
@@ -138,11 +144,13 @@ class Flags(msgspec.Struct, frozen=True):
     renderer: RendererName | None = None
     max_turns: int | None = None
     max_cost: float | None = None
+    host: str | None = None
 
 
 class Settings(msgspec.Struct, frozen=True):
     """``record`` is whether what agents do to files is recorded, ``review`` what the user says of the limits of reviews;
-    ``origins`` names the place of each value that is not a default.
+    ``host`` is where agents work if not in ``cwd``: a place that ssh can reach. ``origins`` names the place of each value
+    that is not a default.
     """
 
     home: Path
@@ -159,6 +167,7 @@ class Settings(msgspec.Struct, frozen=True):
     origins: dict[str, str]
     record: bool = True
     review: ReviewSettings = ReviewSettings()
+    host: str | None = None
 
 
 def load(flags: Flags, *, cwd: Path, environ: Mapping[str, str]) -> Settings:
@@ -192,6 +201,8 @@ def load(flags: Flags, *, cwd: Path, environ: Mapping[str, str]) -> Settings:
     endpoint = _endpoint(places)
     if endpoint and endpoint.origin.startswith(str(dotenv)) and not is_loopback(endpoint.base_url):
         places.insert(1, (ONLY_DOTENV, {"approve": "ask"}))
+    if flags.host is not None:
+        places.insert(1, (ON_A_HOST, {"approve": "ask"}))
     return Settings(
         home=home,
         cwd=cwd,
@@ -207,6 +218,7 @@ def load(flags: Flags, *, cwd: Path, environ: Mapping[str, str]) -> Settings:
         origins=origins,
         record=file.review.record,
         review=_review_limits(environ, file.review, str(path), origins),
+        host=None if flags.host is None else named(home, flags.host),
     )
 
 

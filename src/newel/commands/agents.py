@@ -15,8 +15,8 @@ import msgspec
 
 from newel import config
 from newel.agent.errors import ConfigError, UsageError
-from newel.commands.arguments import add_model_options, folder
-from newel.config import Flags, Settings
+from newel.commands.arguments import add_model_options, flags_of, folder
+from newel.config import Settings
 from newel.jobs.runs import (
     INTERRUPTED,
     AgentRun,
@@ -43,14 +43,7 @@ def command_agent(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     if bool(given.contract) == bool(given.resume):
         parser.error("give a contract, or --resume with the id of a run")
-    flags = Flags(
-        base_url=given.base_url,
-        api_key=given.api_key,
-        model=given.model,
-        thinking=given.thinking,
-        approve=given.approve,
-    )
-    settings = config.load(flags, cwd=folder(parser, given.cwd), environ=os.environ)
+    settings = config.load(flags_of(given), cwd=folder(parser, given.cwd), environ=os.environ)
     contract = None if given.resume else _contract(given)
     return anyio.run(_run_agent, settings, contract, given)
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
+
+from newel.config import Flags
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
@@ -14,7 +17,26 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     add("--api-key", metavar="KEY", help="its key; better set LLM_AUTH_TOKEN, which other users cannot see")
     add("--thinking", choices=["off", "minimal", "low", "medium", "high"], help="how much the model reasons")
     add("--approve", choices=["auto", "ask", "review", "read-only"], help="what may run unasked (auto)")
-    add("--cwd", metavar="DIR", help="work in this folder")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--cwd", metavar="DIR", help="work in this folder")
+    where.add_argument(
+        "--host",
+        metavar="PLACE",
+        help="work on a host, over ssh: user@host:/path, or a name of `newel hosts`",
+    )
+
+
+def flags_of(given: argparse.Namespace, **more: Any) -> Flags:
+    """What was given of ``add_model_options``, and what else a command has of flags."""
+    return Flags(
+        base_url=given.base_url,
+        api_key=given.api_key,
+        model=given.model,
+        thinking=given.thinking,
+        approve=given.approve,
+        host=given.host,
+        **more,
+    )
 
 
 def folder(parser: argparse.ArgumentParser, given: str | None) -> Path:

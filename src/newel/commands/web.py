@@ -7,8 +7,7 @@ import os
 from collections.abc import Sequence
 
 from newel.app.workbench import Options, run_workbench
-from newel.commands.arguments import add_model_options, folder
-from newel.config import Flags
+from newel.commands.arguments import add_model_options, flags_of, folder
 from newel.web.door import TOKEN_VARIABLE
 
 
@@ -34,13 +33,7 @@ def command_web(arguments: Sequence[str], *, name: str = "newel web", port: int 
     given = parser.parse_args(arguments)
     return run_workbench(
         Options(
-            flags=Flags(
-                base_url=given.base_url,
-                api_key=given.api_key,
-                model=given.model,
-                thinking=given.thinking,
-                approve=given.approve,
-            ),
+            flags=flags_of(given),
             cwd=folder(parser, given.cwd),
             bind=given.bind,
             port=given.port,

@@ -150,7 +150,7 @@ def _ignored(root: str, folder: str, names: Sequence[str]) -> set[str]:
     """The names in a folder that git ignores; without git, what is known to be made anew. Blocks."""
     if not MADE_ANEW.isdisjoint(folder.split("/")):
         return set(names)
-    rules = Rules(root)
+    rules = Rules(root, ask_git, top_of)
     repository = _repository(root, folder, rules)
     prefix = f"{folder}/" if folder else ""
     return {
@@ -169,7 +169,7 @@ def _repository(root: str, folder: str, rules: Rules) -> str | None:
 
 def _named_by_git(root: str) -> list[str] | None:
     """None where there is no git that knows the project. Blocks."""
-    if top_of(root) is None or Rules(root).repository_of_root() is None:
+    if top_of(root) is None or Rules(root, ask_git, top_of).repository_of_root() is None:
         return None
     words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate")
     answer = ask_git(root, *words)
