@@ -8,10 +8,11 @@ afresh.
 from __future__ import annotations
 
 from binascii import a2b_base64
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, assert_never
 
 import msgspec
+from msgspec.structs import replace
 
 from newel.agent.messages import (
     AssistantMessage,
@@ -83,7 +84,7 @@ class Encoder:
     def _tools_json(self, tools: list[ToolSpec]) -> bytes:
         if tools != self._tools:
             self._tools = list(tools)
-            self._encoded_tools = to_json([_wire_tool(tool) for tool in tools])
+            self._encoded_tools = to_json([wire_tool(tool) for tool in tools])
         return self._encoded_tools
 
 
@@ -103,15 +104,9 @@ def _inside_results(known: Sequence[Message], following: Message) -> bool:
 
 
 def _wire_messages(messages: Sequence[Message], reasoning_back: str | None) -> list[dict[str, Any]]:
-    """The messages as the protocol has them. Results of tools carry text only, and nothing may stand
-    between them: their images follow the last of them in a message of the user's.
-    """
+    """The messages as the protocol has them."""
     wire: list[dict[str, Any]] = []
-    images: list[ImageContent] = []
-    for message in messages:
-        if images and not isinstance(message, ToolResultMessage):
-            wire.append(_images_message(images))
-            images = []
+    for message in images_behind_results(messages):
         match message:
             case UserMessage():
                 wire.append({"role": "user", "content": _user_content(message)})
@@ -120,12 +115,27 @@ def _wire_messages(messages: Sequence[Message], reasoning_back: str | None) -> l
                     wire.append(_wire_assistant(message, reasoning_back))
             case ToolResultMessage():
                 wire.append({"role": "tool", "tool_call_id": message.tool_call_id, "content": message.output})
-                images += message.images
             case _:
                 assert_never(message)
-    if images:
-        wire.append(_images_message(images))
     return wire
+
+
+def images_behind_results(messages: Sequence[Message]) -> Iterator[Message]:
+    """The same messages for protocols whose results of tools carry text only, and between which nothing may stand:
+    the images of results follow the last of them in a message of the user's.
+    """
+    images: list[ImageContent] = []
+    for message in messages:
+        if isinstance(message, ToolResultMessage):
+            images += message.images
+            yield replace(message, images=[]) if message.images else message
+            continue
+        if images:
+            yield _images_message(images)
+            images = []
+        yield message
+    if images:
+        yield _images_message(images)
 
 
 def _wire_assistant(message: AssistantMessage, reasoning_back: str | None) -> dict[str, Any]:
@@ -155,19 +165,22 @@ def _user_content(message: UserMessage) -> str | list[dict[str, Any]]:
     ]
 
 
-def _images_message(images: Sequence[ImageContent]) -> dict[str, Any]:
-    text = {"type": "text", "text": "Images from the tool results above:"}
-    return {"role": "user", "content": [text, *(_wire_image(image) for image in images)]}
+def _images_message(images: Sequence[ImageContent]) -> UserMessage:
+    return UserMessage([TextContent("Images from the tool results above:"), *images])
 
 
 def _wire_image(image: ImageContent) -> dict[str, Any]:
-    """An image; words in place of one that servers refuse, which would spoil every request from then on."""
+    if words := instead_of(image):
+        return {"type": "text", "text": words}
+    return {"type": "image_url", "image_url": {"url": f"data:{image.mime_type};base64,{image.data}"}}
+
+
+def instead_of(image: ImageContent) -> str:
+    """Words in place of an image that servers refuse, which would spoil every request from then on."""
     if image.mime_type not in IMAGE_TYPES:
         kind = image.mime_type[:MAX_SHOWN]
-        return {"type": "text", "text": f"[An image of type '{kind}' was left out: it must be {_LISTED}.]"}
-    if not _is_base64(image.data):
-        return {"type": "text", "text": "[An image was left out: its data is not valid base64.]"}
-    return {"type": "image_url", "image_url": {"url": f"data:{image.mime_type};base64,{image.data}"}}
+        return f"[An image of type '{kind}' was left out: it must be {_LISTED}.]"
+    return "" if _is_base64(image.data) else "[An image was left out: its data is not valid base64.]"
 
 
 def _is_base64(data: str) -> bool:
@@ -177,7 +190,8 @@ def _is_base64(data: str) -> bool:
         return False
 
 
-def _wire_tool(tool: ToolSpec) -> dict[str, Any]:
+def wire_tool(tool: ToolSpec) -> dict[str, Any]:
+    """A tool as servers are told of it."""
     return {
         "type": "function",
         "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters},

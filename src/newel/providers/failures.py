@@ -83,11 +83,7 @@ def classify(status: int, words: str, codes: str, endpoint: Endpoint, pause: flo
             f"{endpoint.url} answered with a redirect ({status}){told} Set the base URL to where it points.",
             status=status,
         )
-    if (
-        (status in (400, 413, 422) or status >= 500)
-        and not regex(_RATE).search(said)
-        and regex(_OVERFLOW).search(said)
-    ):
+    if (status in (400, 413, 422) or status >= 500) and not regex(_RATE).search(said) and is_overflow(said):
         return ContextOverflow(f"The conversation is too long for {endpoint.model}{told}", status=status)
     if status == 429 or (status == 413 and regex(_RATE).search(said)):
         if regex(_NO_CREDIT).search(said):
@@ -98,6 +94,11 @@ def classify(status: int, words: str, codes: str, endpoint: Endpoint, pause: flo
     if status in (408, 425) or status >= 500 or regex(_OVERLOADED).search(said):
         return ServerFailed(f"{endpoint.url} failed ({status}){told}", status=status, retry_after=pause)
     return RequestRejected(_rejection(status, told, endpoint), status=status)
+
+
+def is_overflow(words: str) -> bool:
+    """Whether a refusal says that the conversation is too long for the model."""
+    return regex(_OVERFLOW).search(words) is not None
 
 
 def not_protocol(body: bytes, content_type: str, endpoint: Endpoint) -> BadResponse:

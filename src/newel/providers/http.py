@@ -113,11 +113,22 @@ class Reply:
 
 class Http:
     """Requests to one server. ``timeout`` is in seconds without a byte (a body may
-    bring filler for ``FILLER_TIMES`` as long); ``headers`` go with each request.
+    bring filler for ``FILLER_TIMES`` as long); ``headers`` go with each request. ``socket`` is the path of the Unix
+    socket at which the server is reached; ``place`` stands for its URLs in words.
     """
 
-    def __init__(self, base_url: str, *, headers: Mapping[str, str], timeout: float) -> None:
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        headers: Mapping[str, str],
+        timeout: float,
+        socket: str | None = None,
+        place: str = "",
+    ) -> None:
         self._base_url, self._query = split_base_url(base_url)
+        self._socket = socket
+        self._place = place
         self._headers = _check_headers(headers)
         self._timeout = timeout
         self._pool: httpcore2.AsyncConnectionPool | None = None
@@ -130,6 +141,8 @@ class Http:
 
     def shown(self, path: str) -> str:
         """The URL of a path for people: without credentials and without the query, which may hold some."""
+        if self._place:
+            return self._place
         scheme, separator, rest = self._base_url.partition("://")
         host, slash, folders = rest.partition("/")
         return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{folders}{path}"
@@ -163,14 +176,16 @@ class Http:
 
     def _open(self) -> httpcore2.AsyncConnectionPool:
         if self._pool is None:
-            self._pool = _pool(self._base_url)
+            self._pool = _pool(self._base_url, self._socket)
         return self._pool
 
 
-def _pool(base_url: str) -> httpcore2.AsyncConnectionPool:
+def _pool(base_url: str, socket: str | None) -> httpcore2.AsyncConnectionPool:
     """The connections to a server: through the proxy of the environment, but for one on this machine."""
     import httpcore2
 
+    if socket is not None:
+        return httpcore2.AsyncConnectionPool(uds=socket, keepalive_expiry=KEEP_ALIVE)
     proxy = None if is_loopback(base_url) else proxy_of(base_url)
     if proxy is None:
         return httpcore2.AsyncConnectionPool(keepalive_expiry=KEEP_ALIVE)

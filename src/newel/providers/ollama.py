@@ -1,0 +1,242 @@
+"""Ollama's own API: roles, tools, images, thinking, a schema for the answer, and a context that is as large as needed.
+
+``POST /api/chat`` answers with one JSON object a line; the last has ``done``, ``done_reason`` and the counts of
+tokens. Before anything has been sent, a failure has a status of its own; later it is a line with ``error``. From
+``docs/api.md`` and ``server/routes.go`` of Ollama v0.33.0.
+
+A server on loopback answers only requests whose ``Host`` is loopback, too: through a tunnel it is asked as
+``http://127.0.0.1:11434``, whatever the tunnel's end is called here.
+"""
+
+from __future__ import annotations
+
+from contextlib import aclosing, suppress
+from typing import Any
+
+import anyio
+import msgspec
+
+from newel.agent.errors import BadResponse, ConnectionFailed, ProviderError, RequestRejected
+from newel.agent.events import Delta, Retry
+from newel.agent.messages import AssistantMessage
+from newel.agent.ports import ModelRequest, OnDelta
+from newel.providers.deltas import Fold
+from newel.providers.failures import MAX_BODY, Endpoint, classify, read_error, refusal
+from newel.providers.http import Http, Reply
+from newel.providers.loose import as_dict, as_list, as_str, parse, regex
+from newel.providers.ndjson import Lines
+from newel.providers.ollama_encode import body, messages_json
+from newel.providers.ollama_model import MOST, Served, missing, read_served
+from newel.providers.repair import NEVER_MEND
+
+URL = "http://127.0.0.1:11434"
+TIMEOUT = 330.0
+"""Seconds without a byte: a server gives a large model five minutes to load, and says nothing meanwhile."""
+
+ASIDE = 10.0
+"""Seconds that a question beside the conversation may take."""
+
+AFTER_DONE = 0.25
+MAX_ASIDE = 8 * 2**20
+_NOT_FOUND = r"not found"
+_NO_MEMORY = r"(?i)more system memory|out of memory"
+_NOTHING: dict[str, Any] = {}
+
+
+class Ollama:
+    """A ``Provider`` over Ollama's API at ``base_url``, or behind the Unix socket at the path ``socket``.
+
+    ``place`` names the server in words; ``timeout`` is in seconds without a byte; ``schema``, a JSON Schema, is what
+    each answer's text must fit; ``keep_alive`` is how long the model stays loaded after a request, as ``"30m"`` or
+    seconds, None for what the server does by itself. A call of a tool in ``never_mend`` is not run on guessed
+    arguments. What a server refuses is left out from then on; a ``Retry`` without delay tells of it.
+
+    Raises ``ModelMissing`` for a model that the server does not have: nothing is downloaded unasked.
+    """
+
+    def __init__(
+        self,
+        base_url: str = URL,
+        *,
+        socket: str | None = None,
+        place: str = "",
+        name: str = "ollama",
+        timeout: float = TIMEOUT,
+        schema: dict[str, Any] | None = None,
+        keep_alive: str | int | None = None,
+        never_mend: frozenset[str] = NEVER_MEND,
+    ) -> None:
+        headers = {
+            "Accept": "application/x-ndjson",
+            "Content-Type": "application/json",
+            "User-Agent": "newel",
+        }
+        self.name = name
+        self._http = Http(base_url, headers=headers, timeout=timeout, socket=socket, place=place)
+        self._schema = schema
+        self._keep_alive = keep_alive
+        self._never_mend = never_mend
+        self._served: dict[str, Served] = {}
+
+    async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
+        """Ask the model; see ``Provider.complete``."""
+        model = request.model.id
+        served = self._served.get(model) or await self._look_up(model)
+        tries = 0
+        while True:
+            messages = messages_json(request, served)
+            served = self._served[model] = served.with_room(len(messages), request)
+            try:
+                return await self._ask(messages, request, served, on_delta)
+            except ProviderError as error:
+                change = served.after(error, request)
+                if change is None:
+                    raise
+                tries += 1
+                served = self._served[model] = change[0]
+                reason = f"the server refused the request; asking again {change[1]}"
+            await on_delta(Retry(attempt=tries, max_attempts=tries, delay=0.0, reason=reason))
+
+    async def models(self) -> list[str]:
+        """The names of the server's models, in its order. Raises ``ProviderError``."""
+        fields = await self._aside("GET", "/api/tags")
+        return [name for each in as_list(fields.get("models")) if (name := as_str(as_dict(each).get("name")))]
+
+    async def version(self) -> str:
+        """The server's version, which shows that it is one. Raises ``ProviderError``."""
+        return as_str((await self._aside("GET", "/api/version")).get("version"))
+
+    async def window(self, model: str) -> int | None:
+        """The size of a model's context in tokens, as far as it will be asked for. Raises ``ProviderError``."""
+        served = self._served.get(model) or await self._look_up(model)
+        return served.limit(None)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def _look_up(self, model: str) -> Served:
+        shown = await self._aside("POST", "/api/show", {"model": model}, model)
+        running = _NOTHING
+        with suppress(ProviderError):  # what is loaded is good to know, no more
+            running = await self._aside("GET", "/api/ps")
+        served = self._served[model] = read_served(shown, running, model)
+        return served
+
+    async def _aside(self, method: str, path: str, sent: object = None, model: str = "") -> dict[str, Any]:
+        """A short question, and the object that answers it."""
+        endpoint = Endpoint(self._http.shown(path), model)
+        try:
+            with anyio.fail_after(ASIDE):
+                async with self._http.ask(method, path, msgspec.json.encode(sent) if sent else b"") as reply:
+                    if not reply.ok:
+                        raise await self._refused(reply, endpoint)
+                    answer = await reply.read(MAX_ASIDE)
+        except TimeoutError as error:
+            raise ConnectionFailed(f"{endpoint.url} sent no whole answer for {ASIDE:g} s.") from error
+        try:
+            return as_dict(parse(answer))
+        except ValueError as error:
+            raise _foreign(answer, endpoint) from error
+
+    async def _ask(
+        self, messages: bytes, request: ModelRequest, served: Served, on_delta: OnDelta
+    ) -> AssistantMessage:
+        endpoint = Endpoint(self._http.shown("/api/chat"), request.model.id)
+        fold = Fold(request.tools, self._never_mend)
+        sent = body(messages, request, served, schema=self._schema, keep_alive=self._keep_alive)
+        async with self._http.ask("POST", "/api/chat", sent) as reply:
+            if not reply.ok:
+                raise await self._refused(reply, endpoint)
+            await _Answer(reply, fold, endpoint, on_delta).read()
+        for delta in fold.close():
+            await on_delta(delta)
+        return fold.message(model=request.model.id, provider=self.name)
+
+    async def _refused(self, reply: Reply, endpoint: Endpoint) -> ProviderError:
+        """The error that a status other than 2xx stands for."""
+        answer = await reply.beginning(MAX_BODY)
+        words, _ = read_error(answer, "")
+        if reply.status == 404 and endpoint.model and regex(_NOT_FOUND).search(words) and b"{" in answer:
+            return missing(endpoint.model, self._http.shown(""))
+        if reply.status == 404:
+            return _foreign(answer, endpoint)
+        if reply.status == 401:
+            told = f"{endpoint.url} is not signed in to Ollama's cloud, where '{endpoint.model}' runs."
+            return RequestRejected(f"{told} Sign in there: ollama signin", status=401)
+        return _no_memory(words, endpoint) or refusal(reply.status, reply.headers, answer, endpoint)
+
+
+def _foreign(answer: bytes, endpoint: Endpoint) -> BadResponse:
+    words, _ = read_error(answer, "")
+    return BadResponse(
+        f"{endpoint.url} did not answer as Ollama does: {words or 'nothing'}. Check the address."
+    )
+
+
+def _no_memory(words: str, endpoint: Endpoint) -> RequestRejected | None:
+    """The error for a model that is too large for the host: trying again would not help."""
+    if not regex(_NO_MEMORY).search(words):
+        return None
+    return RequestRejected(
+        f"{endpoint.url} has too little memory for '{endpoint.model}': {words} Use a smaller model, or set its "
+        f"context_window to fewer than {MOST:,} tokens."
+    )
+
+
+class _Answer:
+    """Reads one answer with status 200 into a fold."""
+
+    def __init__(self, reply: Reply, fold: Fold, endpoint: Endpoint, on_delta: OnDelta) -> None:
+        self._reply = reply
+        self._fold = fold
+        self._endpoint = endpoint
+        self._on_delta = on_delta
+        self._calls = 0
+
+    async def read(self) -> None:
+        lines = Lines()
+        async with aclosing(self._reply.chunks()) as chunks:
+            async for chunk in chunks:
+                await self._take(lines.feed(chunk))
+                if self._fold.finished:
+                    break
+            else:
+                await self._take(lines.close())
+            if self._fold.finished:  # only a body read to its end leaves a connection that can be used again
+                with suppress(ProviderError), anyio.move_on_after(AFTER_DONE):
+                    async for _ in chunks:
+                        pass
+                return
+        raise ConnectionFailed(f"{self._endpoint.url} closed the connection before the answer was whole.")
+
+    async def _take(self, lines: list[bytes]) -> None:
+        for line in lines:
+            if self._fold.finished:
+                return
+            try:
+                fields = as_dict(parse(line))
+            except ValueError as error:
+                raise _foreign(line, self._endpoint) from error
+            if error := fields.get("error"):
+                words, codes = read_error(msgspec.json.encode(error), "")
+                raise _no_memory(words, self._endpoint) or classify(500, words, codes, self._endpoint, None)
+            if "message" not in fields and "done" not in fields:
+                raise _foreign(line, self._endpoint)
+            for delta in self._deltas(fields):
+                await self._on_delta(delta)
+
+    def _deltas(self, fields: dict[str, Any]) -> list[Delta]:
+        """Fold one object of the answer, as the chunk of a chat completion that says the same."""
+        message = as_dict(fields.get("message"))
+        delta = {"thinking": message.get("thinking"), "content": message.get("content")}
+        calls = [as_dict(call) for call in as_list(message.get("tool_calls"))]
+        if calls:  # each comes whole, and their numbers are not always there
+            delta["tool_calls"] = [call | {"index": self._calls + at} for at, call in enumerate(calls)]
+            self._calls += len(calls)
+        chunk: dict[str, Any] = {"choices": [{"delta": delta}]}
+        if fields.get("done") is True:
+            chunk["choices"][0]["finish_reason"] = as_str(fields.get("done_reason")) or "stop"
+            counts = {"prompt_tokens": "prompt_eval_count", "completion_tokens": "eval_count"}
+            chunk["usage"] = {name: fields.get(count) for name, count in counts.items()}
+        return self._fold.feed(chunk)

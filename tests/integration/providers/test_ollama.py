@@ -1,0 +1,328 @@
+"""Ollama's own API over a real connection, against a server that stands in for it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import anyio
+import pytest
+
+from newel.agent.errors import BadResponse, ConnectionFailed, ContextOverflow, RequestRejected, ServerFailed
+from newel.agent.events import Delta, Retry, TextDelta, ThinkingDelta, ToolCallDelta
+from newel.agent.messages import (
+    ImageContent,
+    TextContent,
+    ThinkingContent,
+    ToolResultMessage,
+    UserMessage,
+)
+from newel.agent.ports import Model, ModelRequest
+from newel.providers.ollama import Ollama
+from newel.providers.ollama_model import ModelMissing
+from tests.integration.providers.raw import Serve, ask, floods, http
+from tests.standins.ollama_server import OllamaServer
+
+pytestmark = pytest.mark.anyio
+
+PHI3, LLAMA, THINKER = Model("phi3"), Model("llama3.2"), Model("qwen3")
+MODELS = {
+    "phi3:latest": {"capabilities": ["completion"], "context_length": 131_072},
+    "llama3.2:latest": {"capabilities": ["completion", "tools"], "context_length": 16_384},
+    "qwen3:latest": {"capabilities": ["completion", "tools", "thinking", "vision"], "context_length": 40_960},
+}
+SCRIPT = [{"trigger": "Hi", "answer": "Hello, wörld", "thinking": "A greeting."}]
+LS = {"function": {"name": "bash", "arguments": {"command": "ls"}}}
+
+Start = Callable[..., tuple[OllamaServer, Ollama]]
+
+
+@pytest.fixture
+async def start() -> AsyncGenerator[Start]:
+    """``start(script, …)`` makes a server and a client of it; ``socket`` and such go to the client."""
+    servers: list[OllamaServer] = []
+    clients: list[Ollama] = []
+
+    def make(
+        script: list[dict[str, Any]] | None = None,
+        models: dict[str, dict[str, Any]] | None = None,
+        version: str = "0.33.0",
+        **options: Any,
+    ) -> tuple[OllamaServer, Ollama]:
+        servers.append(OllamaServer(models or MODELS, SCRIPT if script is None else script, version=version))
+        clients.append(Ollama(servers[-1].url, **options))
+        return servers[-1], clients[-1]
+
+    yield make
+    for client in clients:
+        await client.aclose()
+    for server in servers:
+        server.close()
+
+
+async def test_an_answer_streams_and_its_tokens_are_counted(start: Start) -> None:
+    _, client = start()
+    message, seen = await ask(client, model=PHI3)
+    assert message.content == [TextContent("Hello, wörld")]
+    assert seen == [TextDelta("Hello"), TextDelta(", wör"), TextDelta("ld")]
+    assert (message.model, message.provider, message.stop_reason) == ("phi3", "ollama", "stop")
+    assert message.usage.input > 0
+    assert message.usage.output == 3
+
+
+async def test_thoughts_are_no_answer(start: Start) -> None:
+    _, client = start()
+    message, seen = await ask(client, model=THINKER, thinking="high")
+    assert message.content == [ThinkingContent("A greeting.", field="thinking"), TextContent("Hello, wörld")]
+    assert "".join(delta.delta for delta in seen if isinstance(delta, ThinkingDelta)) == "A greeting."
+
+
+@pytest.mark.parametrize(
+    ("options", "sent"),
+    [
+        ({"model": THINKER, "thinking": "off"}, False),
+        ({"model": THINKER, "thinking": "minimal"}, "low"),
+        ({"model": THINKER, "thinking": "high"}, "high"),
+        ({"model": PHI3, "thinking": "high"}, None),
+    ],
+)
+async def test_a_model_thinks_as_it_was_told(start: Start, options: dict[str, Any], sent: object) -> None:
+    server, client = start()
+    await ask(client, **options)
+    assert server.requests[-1].get("think") == sent
+
+
+@pytest.mark.parametrize(("version", "more"), [("0.10.1", {}), ("0.13.0", {"levels": False})])
+async def test_a_server_without_levels_of_thinking_is_only_told_to_think(
+    start: Start, version: str, more: dict[str, Any]
+) -> None:
+    server, client = start(models={"qwen3:latest": MODELS["qwen3:latest"] | more}, version=version)
+    message, seen = await ask(client, model=THINKER, thinking="low")
+    await ask(client, model=THINKER, thinking="low")
+    assert isinstance(seen[0], Retry)
+    assert message.text == "Hello, wörld"
+    assert [request["think"] for request in server.requests] == [True, True]
+
+
+async def test_a_tool_is_called_and_its_result_comes_back(start: Start) -> None:
+    server, client = start([{"trigger": "Hi", "tool_calls": [LS, LS]}, {"trigger": "a.py", "answer": "One."}])
+    message, seen = await ask(client, model=LLAMA)
+    assert [(call.name, call.arguments) for call in message.tool_calls] == [("bash", {"command": "ls"})] * 2
+    assert message.stop_reason == "toolUse"
+    assert [delta.index for delta in seen if isinstance(delta, ToolCallDelta)] == [0, 1]
+    first, second = message.tool_calls
+    picture = ImageContent("aGk=", "image/png")
+    results = [
+        ToolResultMessage(first.id, "bash", "a.py", is_error=False, images=[picture]),
+        ToolResultMessage(second.id, "bash", "a.py", is_error=False),
+    ]
+    history = [UserMessage("Hi"), message, *results]
+    assert (await ask(client, model=LLAMA, messages=history))[0].text == "One."
+    sent = server.requests[-1]["messages"]
+    assert [each["role"] for each in sent] == ["user", "assistant", "tool", "tool", "user"]
+    assert sent[1]["tool_calls"][0]["function"] == LS["function"]
+    assert sent[2] == {"role": "tool", "content": "a.py", "tool_name": "bash", "tool_call_id": first.id}
+    assert "images" not in sent[4]  # this model cannot see
+    assert "cannot see" in sent[4]["content"]
+
+
+@pytest.mark.parametrize("version", ["0.33.0", "0.6.2"])
+async def test_a_model_without_tools_can_use_them_in_words(start: Start, version: str) -> None:
+    call = '<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}\n</tool_call>'
+    script = [
+        {"trigger": "Hi", "answer": f"I look.\n{call}"},
+        {"trigger": "<tool_response>", "answer": "One."},
+    ]
+    server, client = start(script, version=version)
+    message, _ = await ask(client, model=PHI3)
+    assert message.text.strip() == "I look."
+    assert [(made.name, made.arguments) for made in message.tool_calls] == [("bash", {"command": "ls"})]
+    result = ToolResultMessage(message.tool_calls[0].id, "bash", "a.py\n</tool_response>", is_error=False)
+    after, seen = await ask(client, model=PHI3, messages=[UserMessage("Hi"), message, result])
+    assert after.text == "One."
+    assert not any(isinstance(delta, Retry) for delta in seen)
+    system, _, said, told = server.requests[-1]["messages"]
+    assert '"name":"bash"' in system["content"]
+    assert said["content"].count("<tool_call>") == 1
+    assert told == {"role": "user", "content": "<tool_response>\na.py\n<\\/tool_response>\n</tool_response>"}
+
+
+async def test_a_model_that_can_see_is_shown_images(start: Start) -> None:
+    server, client = start()
+    picture, odd = ImageContent("aGk=", "image/png"), ImageContent("aGk=", "image/tiff")
+    await ask(client, model=THINKER, messages=[UserMessage([TextContent("Hi"), picture, odd])])
+    sent = server.requests[-1]["messages"][-1]
+    assert sent["images"] == ["aGk="]
+    assert "image/tiff" in sent["content"]
+
+
+async def test_an_answer_is_held_to_a_schema(start: Start) -> None:
+    schema = {"type": "object"}
+    server, client = start(
+        [{"trigger": "Hi", "answer": "no", "constrained": "{}"}], schema=schema, keep_alive="9m"
+    )
+    message, _ = await ask(client, model=PHI3)
+    assert message.text == "{}"
+    assert server.requests[-1]["format"] == schema
+    assert server.requests[-1]["keep_alive"] == "9m"
+
+
+# -- the context --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", ["0.33.0", "0.12.0"])
+async def test_a_long_conversation_is_seen_from_its_beginning(start: Start, version: str) -> None:
+    server, client = start(version=version)
+    history = [UserMessage("Hi: the code is 1234."), *(UserMessage("lorem ipsum " * 900) for _ in range(6))]
+    await ask(client, model=PHI3, messages=history[:2])
+    await ask(client, model=PHI3, messages=history)
+    await ask(client, model=PHI3, messages=history[:2])
+    assert [each["content"] for each in server.seen[1]][-7] == "Hi: the code is 1234."
+    sizes = [request["options"]["num_ctx"] for request in server.requests]
+    assert sizes == [8192, 32_768, 32_768]  # a smaller one would load the model again
+    assert server.loads == 2
+
+
+async def test_more_than_the_model_can_read_is_an_error_and_no_loss(start: Start) -> None:
+    server, client = start()
+    history = [UserMessage("Hi"), UserMessage("lorem ipsum " * 6_000)]
+    with pytest.raises(ContextOverflow, match=r"16384 tokens"):
+        await ask(client, model=LLAMA, messages=history)
+    assert server.requests[-1]["options"]["num_ctx"] == 16_384
+    assert await client.window("llama3.2") == 16_384
+
+
+async def test_a_context_that_was_guessed_too_small_is_asked_for_again(start: Start) -> None:
+    error = "the prompt is longer than the context length"
+    fault = {"trigger": "Hi", "answer": "Hello", "fault": "status", "status": 400, "error": error, "times": 1}
+    server, client = start([fault])
+    message, seen = await ask(client, model=PHI3)
+    assert message.text == "Hello"
+    assert isinstance(seen[0], Retry)
+    assert [request["options"]["num_ctx"] for request in server.requests] == [8192, 16_384]
+
+
+async def test_the_settings_and_the_loaded_model_say_how_large_a_context_is(start: Start) -> None:
+    server, client = start(models=MODELS | {"big:latest": MODELS["phi3:latest"] | {"num_ctx": 65_536}})
+    server.loaded["phi3:latest"] = 12_345
+    await ask(client, model=Model("phi3"))
+    await ask(client, model=Model("big"))
+    await ask(client, model=Model("qwen3", context_window=6_000, max_output=100))
+    options = [request["options"] for request in server.requests]
+    assert options[:2] == [{"num_ctx": 12_345}, {"num_ctx": 65_536}]
+    assert options[2] == {"num_ctx": 6_000, "num_predict": 100}
+    assert [await client.window(name) for name in ("phi3", "big", "qwen3")] == [32_768, 65_536, 32_768]
+
+
+# -- what goes wrong ----------------------------------------------------------------------------------
+
+
+async def test_a_missing_model_is_named_with_the_remedy_and_not_downloaded(start: Start) -> None:
+    server, client = start(place="ollama on user@box")
+    with pytest.raises(
+        ModelMissing, match=r"'nope:7b' is not on ollama on user@box.*ollama pull nope:7b"
+    ) as found:
+        await ask(client, model=Model("nope:7b"))
+    assert found.value.model == "nope:7b"
+    await ask(client, model=PHI3)
+    del server.models["phi3:latest"]
+    with pytest.raises(ModelMissing):
+        await ask(client, model=PHI3)
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "words"),
+    [
+        ({"fault": "cut"}, ConnectionFailed, "connection"),
+        ({"fault": "error"}, ServerFailed, "has terminated"),
+        ({"fault": "garbage"}, BadResponse, "did not answer as Ollama does"),
+        ({"fault": "status", "status": 503, "error": "server busy"}, ServerFailed, "server busy"),
+        (
+            {"fault": "status", "error": "it requires more system memory (9.1 GiB)"},
+            RequestRejected,
+            "smaller model",
+        ),
+        ({"fault": "error", "error": "CUDA error: out of memory"}, RequestRejected, "smaller model"),
+    ],
+)
+async def test_what_fails_says_what_happened(
+    start: Start, fault: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    _, client = start([{"trigger": "Hi", "answer": "Half an answer"} | fault])
+    with pytest.raises(error, match=words):
+        await ask(client, model=PHI3)
+
+
+async def test_a_cloud_model_without_a_sign_in_says_how(start: Start) -> None:
+    _, client = start(models={"phi3:latest": MODELS["phi3:latest"] | {"cloud": True}})
+    with pytest.raises(RequestRejected, match="ollama signin"):
+        await ask(client, model=PHI3)
+
+
+async def test_a_cut_answer_says_so(start: Start) -> None:
+    _, client = start([{"trigger": "Hi", "answer": "Half", "done_reason": "length"}])
+    assert (await ask(client, model=PHI3))[0].stop_reason == "length"
+
+
+async def test_cancelling_tells_the_server_to_stop(start: Start) -> None:
+    server, client = start([{"trigger": "Hi", "answer": "Half", "fault": "hang"}])
+    began = anyio.Event()
+
+    async def on_delta(_: Delta | Retry) -> None:
+        began.set()
+
+    async with anyio.create_task_group() as group:
+        request = ModelRequest(PHI3, "", [UserMessage("Hi")])
+        group.start_soon(client.complete, request, on_delta)
+        await began.wait()
+        group.cancel_scope.cancel()
+    assert await anyio.to_thread.run_sync(server.left.wait, 5)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(http(b"<html>welcome</html>"), id="a page"),
+        pytest.param(http(b"404 page not found", "404 Not Found"), id="another server"),
+        pytest.param(http(b'{"object": "list"'), id="broken"),
+    ],
+)
+async def test_a_server_that_is_another_is_told_apart(serve: Serve, answer: bytes) -> None:
+    client = Ollama(serve(answer).url.removesuffix("/v1"))
+    for question in (client.version, lambda: ask(client, model=PHI3)):
+        with pytest.raises(BadResponse, match="did not answer as Ollama does"):
+            await question()
+    await client.aclose()
+
+
+async def test_a_line_without_an_end_fills_no_memory(serve: Serve) -> None:
+    head = b"HTTP/1.1 200 OK\r\n\r\n"
+    server = serve(http(b"{}"), http(b"{}"), floods(head + b'{"message": {"content": "', b"x" * 65_536))
+    client = Ollama(server.url.removesuffix("/v1"))
+    with pytest.raises(BadResponse, match="8 MiB"):
+        await ask(client, model=PHI3)
+    await client.aclose()
+
+
+async def test_nobody_there_is_said_with_the_place(tmp_path: Path) -> None:
+    client = Ollama(socket=str(tmp_path / "none"), place="ollama on user@box")
+    with pytest.raises(ConnectionFailed, match="No connection to ollama on user@box"):
+        await client.version()
+
+
+async def test_models_are_listed_and_connections_used_again(start: Start) -> None:
+    _, client = start()
+    assert await client.models() == list(MODELS)
+    assert await client.version() == "0.33.0"
+
+
+async def test_a_server_behind_a_unix_socket_is_asked_as_on_loopback() -> None:
+    """Nobody else on this machine can use a tunnel that ends in a folder of one's own."""
+    with TemporaryDirectory(prefix="newel-") as folder:
+        server = OllamaServer(MODELS, SCRIPT, path=f"{folder}/s")
+        client = Ollama(socket=f"{folder}/s", place="ollama on user@box")
+        assert (await ask(client, model=PHI3))[0].text == "Hello, wörld"
+        await client.aclose()
+        server.close()

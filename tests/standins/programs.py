@@ -1,0 +1,56 @@
+"""Runs programs on this machine, as ``ollama_run`` asks for them on a host."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import anyio
+
+from newel.agent.errors import WorkspaceError
+from newel.providers.ollama_run import Ended
+
+
+class LocalPrograms:
+    """Finds programs in ``folder`` before the usual ones. While ``lost``, the host cannot be reached."""
+
+    def __init__(self, folder: Path) -> None:
+        self.place = "user@box"
+        self.lost = False
+        self.running = 0
+        self._path = f"{folder}:/usr/bin:/bin"
+
+    async def run_program(
+        self, argv: Sequence[str], /, *, given: bytes, on_stdout: Callable[[bytes], Awaitable[None]]
+    ) -> Ended:
+        if self.lost:
+            raise WorkspaceError("The connection to user@box was lost.")
+        # A shell finds the program and says 127 where there is none, as on a host.
+        command = ["/bin/sh", "-c", 'exec "$@"', "sh", *argv]
+        stderr = bytearray()
+        async with await anyio.open_process(command, env={"PATH": self._path}) as process:
+            assert process.stdin
+            assert process.stdout
+            assert process.stderr
+            self.running += 1
+            try:
+                async with anyio.create_task_group() as group:
+                    group.start_soon(_collect, process.stderr, stderr)
+                    await _give(process.stdin, given)
+                    async for piece in process.stdout:
+                        await on_stdout(piece)
+                return Ended(await process.wait(), bytes(stderr))
+            finally:
+                self.running -= 1
+
+
+async def _give(stdin: anyio.abc.ByteSendStream, given: bytes) -> None:
+    with suppress(anyio.BrokenResourceError):  # it did not want all
+        await stdin.send(given)
+    await stdin.aclose()
+
+
+async def _collect(source: anyio.abc.ByteReceiveStream, kept: bytearray) -> None:
+    async for piece in source:
+        kept += piece
