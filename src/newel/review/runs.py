@@ -24,7 +24,7 @@ from newel.review.saving import Saved, Saver
 from newel.review.store import Checkpoint, Ledger, LedgerError
 from newel.review.takeback import mended
 from newel.review.views import CheckpointFile, CheckpointHunk, CheckpointView, View, checkpoint_view, is_of
-from newel.workspace.port import Workspace
+from newel.workspace.watching import WatchedWorkspace
 
 
 class Refreshed(NamedTuple):
@@ -39,7 +39,7 @@ class Project:
     not cover.
     """
 
-    def __init__(self, ledger: Ledger, workspace: Workspace) -> None:
+    def __init__(self, ledger: Ledger, workspace: WatchedWorkspace) -> None:
         self.ledger = ledger
         self.workspace = workspace
         self.left_out: list[str] = []

@@ -18,6 +18,7 @@ from newel.workspace.port import Completed, Entry, FileInfo, OnOutput
 from newel.workspace.process import Limits, run_process
 
 if TYPE_CHECKING:
+    from newel.workspace.git_view import GitView
     from newel.workspace.watching import Blobs, SnapshotLimits, Snapshotter
 
 INLINE = files.BLOCK
@@ -102,6 +103,13 @@ class LocalWorkspace:
             timeout=timeout,
             on_output=on_output,
         )
+
+    @property
+    def git(self) -> GitView:
+        from newel.workspace.git import ask_git, top_of
+        from newel.workspace.git_view import GitView
+
+        return GitView(self._root, ask_git, top_of)
 
     def snapshots(
         self,

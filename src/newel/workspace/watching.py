@@ -8,6 +8,7 @@ from typing import Protocol
 
 import msgspec
 
+from newel.workspace.git_view import GitView
 from newel.workspace.port import Workspace
 from newel.workspace.snapshot_tree import State
 
@@ -81,6 +82,11 @@ class Snapshotter(Protocol):
 
 class WatchedWorkspace(Workspace, Protocol):
     """A workspace right on its host, whose files can be watched."""
+
+    @property
+    def git(self) -> GitView:
+        """What git says of the files there."""
+        ...
 
     def snapshots(
         self,

@@ -11,7 +11,7 @@ from newel.jobs.review.traced import Traces
 from newel.review.checkpoints import Checkpoints
 from newel.review.saving import Saver
 from newel.review.store import Ledger
-from newel.workspace.port import Workspace
+from newel.workspace.watching import WatchedWorkspace
 
 
 class Bench(NamedTuple):
@@ -21,7 +21,7 @@ class Bench(NamedTuple):
 
     engine: Engine
     ledger: Ledger
-    workspace: Workspace
+    workspace: WatchedWorkspace
     saver: Saver
     checkpoints: Checkpoints
     provider: Provider

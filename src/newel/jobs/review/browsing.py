@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import time
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -11,15 +9,14 @@ from typing import Final
 import anyio
 import anyio.to_thread
 
-from newel.agent.errors import WorkspaceError
 from newel.jobs.review.overview import Overview
 from newel.jobs.review.payloads import EntryState, FolderEntry, FolderView, FoundFiles, PendingFile
 from newel.review.paths import checked_path
-from newel.workspace.git import ask_git, top_of
 from newel.workspace.globs import is_text, left_out
-from newel.workspace.port import Entry, Workspace
-from newel.workspace.snapshot_rules import MADE_ANEW, Rules, is_never_covered
+from newel.workspace.port import Entry
+from newel.workspace.snapshot_rules import MADE_ANEW, is_never_covered
 from newel.workspace.walk import below, walk
+from newel.workspace.watching import WatchedWorkspace
 
 LOOKED_AT: Final = 100_000
 """Files of a project that are looked at for their names."""
@@ -34,7 +31,7 @@ FRESH: Final = 5.0
 class Browser:
     """Looks at the files of a workspace beside what waits in them."""
 
-    def __init__(self, workspace: Workspace, overview: Overview) -> None:
+    def __init__(self, workspace: WatchedWorkspace, overview: Overview) -> None:
         self._workspace = workspace
         self._overview = overview
         self._names: list[str] = []
@@ -47,7 +44,6 @@ class Browser:
         """What is in a folder of the project ("": the project's own), folders first, and what is only proposed there. Raises
         ``OutsideProject``, and ``WorkspaceError`` for what is no folder or cannot be read.
         """
-        root = self._workspace.root
         if folder:
             folder = await checked_path(self._workspace, folder)
         waiting = await anyio.to_thread.run_sync(self._overview.files)
@@ -61,9 +57,9 @@ class Browser:
             {**proposed, **kinds}.items(), key=lambda item: (item[1] != "directory", _order(item[0]))
         )
         shown = names[:limit]
-        ignored = await anyio.to_thread.run_sync(
-            _ignored, root, folder, [name for name, _ in shown if name in kinds]
-        )
+        there = [name for name, _ in shown if name in kinds]
+        ignored = await anyio.to_thread.run_sync(self._workspace.git.ignored, folder, there)
+        sizes = await self._sizes(where, [name for name, kind in shown if kind == "file"])
         entries: list[FolderEntry] = []
         for name, kind in shown:
             part = inside.get(name)
@@ -71,7 +67,7 @@ class Browser:
                 FolderEntry(
                     name=name,
                     kind="directory" if kind == "directory" else "file",
-                    size=await self._size(f"{where}/{name}") if kind == "file" else None,
+                    size=sizes.get(name),
                     state=part.state if part else "none",
                     waits=part.waits if part else 0,
                     ignored=name in ignored,
@@ -80,12 +76,10 @@ class Browser:
         is_cut = len(names) > limit or len(found) == MOST_NAMES
         return FolderView(folder=folder, entries=tuple(entries), more=is_cut)
 
-    async def _size(self, path: str) -> int | None:
-        """None for a file that is not there, or that nobody may look at."""
-        with contextlib.suppress(WorkspaceError):
-            info = await self._workspace.stat(path)
-            return info.size if info else None
-        return None
+    async def _sizes(self, folder: str, names: Sequence[str]) -> dict[str, int]:
+        """In bytes, of the files that are there and may be looked at."""
+        found = await self._workspace.stats([f"{folder}/{name}" for name in names])
+        return {name: info.size for name, info in zip(names, found, strict=True) if info is not None}
 
     # -- names --------------------------------------------------------------------------------------
 
@@ -100,7 +94,7 @@ class Browser:
 
     async def _all(self) -> list[str]:
         waiting = await anyio.to_thread.run_sync(self._overview.files)
-        names = await anyio.to_thread.run_sync(_named_by_git, self._workspace.root)
+        names = await anyio.to_thread.run_sync(self._workspace.git.files)
         if names is None:
             walked = await walk(self._workspace, hidden=True, limit=LOOKED_AT)
             names = [path for path in walked.files if MADE_ANEW.isdisjoint(path.split("/"))]
@@ -144,39 +138,6 @@ def _is_shown(entry: Entry) -> bool:
 
 def _order(name: str) -> tuple[str, str]:
     return name.casefold(), name
-
-
-def _ignored(root: str, folder: str, names: Sequence[str]) -> set[str]:
-    """The names in a folder that git ignores; without git, what is known to be made anew. Blocks."""
-    if not MADE_ANEW.isdisjoint(folder.split("/")):
-        return set(names)
-    rules = Rules(root, ask_git, top_of)
-    repository = _repository(root, folder, rules)
-    prefix = f"{folder}/" if folder else ""
-    return {
-        path.removeprefix(prefix) for path in rules.left_out((prefix + name, repository) for name in names)
-    }
-
-
-def _repository(root: str, folder: str, rules: Rules) -> str | None:
-    """The folder, relative to the root, whose repository a folder is in; None for none that rules here."""
-    while folder:
-        if os.path.lexists(f"{root}/{folder}/.git"):
-            return folder
-        folder = folder.rpartition("/")[0]
-    return rules.repository_of_root()
-
-
-def _named_by_git(root: str) -> list[str] | None:
-    """None where there is no git that knows the project. Blocks."""
-    if top_of(root) is None or Rules(root, ask_git, top_of).repository_of_root() is None:
-        return None
-    words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate")
-    answer = ask_git(root, *words)
-    if answer is None:
-        return None
-    names = (os.fsdecode(name) for name in answer.split(b"\0")[:-1])
-    return [name for name in names if is_text(name) and not name.endswith("/")]
 
 
 def _matching(paths: Iterable[str], words: Sequence[str], limit: int) -> FoundFiles:
