@@ -39,7 +39,11 @@ LOOKS: Final[tuple[tuple[Literal["light", "dark"], int], ...]] = (
 )
 NARROW: Final[dict[str, Any]] = {"scheme": "light", "width": 400}
 """The options of a page that ``flaws`` looks at: what works in the narrowest look works in each."""
-TOKEN = "a-token-that-is-the-same-after-each-start"
+ENVIRON = {
+    "NEWEL_WEB_TOKEN": "a-token-that-is-the-same-after-each-start",
+    "NEWEL_REVIEW_POLL_INTERVAL_MS": "200",
+}
+"""Of the server. Where a page has to look by itself for what is new, nobody needs to wait for it."""
 
 expect.set_options(timeout=8_000)
 
@@ -87,7 +91,7 @@ class Workbench:
         self.process = start(
             [str(BIN / "newel"), "web", "--port", str(self.port), *self._words],
             cwd=self.newel.project,
-            env=self.newel.environ | {"NEWEL_WEB_TOKEN": TOKEN},
+            env=self.newel.environ | ENVIRON,
             stderr=self._errors.fileno(),
         )
         assert self.process.stdout is not None
@@ -121,7 +125,7 @@ class Workbench:
 
     def page(self, context: BrowserContext | None = None, **options: Any) -> Page:
         """The page, logged in."""
-        page = (context or self.context(**options)).new_page()
+        page = _window(context or self.context(**options))
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("console", lambda message: self._note(message.type, message.text))
         page.goto(self.url)
@@ -132,6 +136,15 @@ class Workbench:
         # While the server is down the browser itself writes that it cannot connect.
         if kind in {"error", "warning"} and "net::ERR_" not in text and "WebSocket" not in text:
             self.complaints.append(text)
+
+
+def _window(context: BrowserContext) -> Page:
+    """A page in a window of its own: of the pages of one window only the foremost is drawn more than once a second."""
+    if not context.pages:
+        return context.new_page()
+    with context.expect_page() as opening:
+        context.pages[0].evaluate("void open('about:blank', '_blank', 'popup, noopener')")
+    return opening.value
 
 
 @contextmanager

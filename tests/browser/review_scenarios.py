@@ -38,9 +38,14 @@ def sidebar(page: Page) -> Locator:
 
 
 def instruct(page: Page, instruction: str = INSTRUCTION) -> None:
-    box = sidebar(page).get_by_role("textbox", name="Instruction")
-    box.fill(instruction)
-    box.press("Enter")
+    sidebar(page).get_by_role("textbox", name="Instruction").fill(instruction)
+    send(page)
+
+
+def send(page: Page) -> None:
+    """Gives the instruction that is written, by Enter, as soon as the page takes one."""
+    expect(sidebar(page).get_by_role("button", name="Propose")).to_be_enabled()
+    sidebar(page).get_by_role("textbox", name="Instruction").press("Enter")
 
 
 def answer(page: Page, words: str = "Yes") -> None:

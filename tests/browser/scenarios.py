@@ -24,6 +24,8 @@ def run(source, *, dry_run=False):
 | cli.py | 14 |
 """
 LONG = "echo " + "a very long command " * 10
+WAIT = "until [ -e go ]; do sleep 0.02; done"
+"""A command that runs until the file ``go`` is in the project."""
 
 
 def call(name: str, **arguments: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.bench import Workbench, open_agent
-from tests.browser.scenarios import answering, scenarios, verdict
+from tests.browser.scenarios import WAIT, answering, scenarios, verdict
 from tests.support import bash
 
 Make = Callable[..., Workbench]
@@ -54,19 +54,23 @@ def test_a_contract_is_worked_on_judged_checked_and_completed(workbench: Make) -
 
 def test_an_agent_is_stopped_keeps_its_output_and_is_started_again(workbench: Make) -> None:
     bench = workbench(
-        scenarios(JUDGE, answering("Wait", {"content": "I wait.", **bash("sleep 1.5")}, {"content": "Done."}))
+        scenarios(JUDGE, answering("Wait", {"content": "I wait.", **bash(WAIT)}, {"content": "Done."}))
     )
     page = bench.page()
     open_agent(page, "Wait a little")
     page.get_by_role("textbox", name="Contract", exact=True).press("Control+Enter")
-    page.get_by_role("button", name=re.compile(r"bash sleep 1.5\b.*running")).wait_for()
+    page.get_by_role("button", name=re.compile("bash until.*running")).wait_for()
     expect(state(page)).to_have_text("Running")
     page.get_by_role("button", name="Stop").click()
     expect(state(page)).to_have_text("Stopping…", timeout=500)
+    go = bench.newel.project / "go"
+    go.touch()
     expect(state(page)).to_have_text("Stopped")
     expect(page.get_by_text("I wait.")).to_be_visible()
+    go.unlink()
     page.get_by_role("button", name="Restart").click()
     expect(state(page)).to_have_text("Running")
+    go.touch()
     expect(state(page)).to_have_text("Completed")
 
 

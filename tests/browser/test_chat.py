@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.bench import Workbench, answers, message_box, open_chat, say
-from tests.browser.scenarios import SLOW, WORK, answering, scenarios
+from tests.browser.scenarios import SLOW, WAIT, WORK, answering, scenarios
 from tests.support import bash
 
 Make = Callable[..., Workbench]
@@ -67,14 +67,15 @@ def test_a_call_unfolds_to_its_whole_input_its_output_and_its_changes(workbench:
 
 def test_stopping_shows_at_once_and_the_chat_goes_on_where_it_was(workbench: Make) -> None:
     bench = workbench(
-        scenarios(answering("run it", {"content": "Now.", **bash("sleep 1")}, {"content": "It ran."}), SLOW)
+        scenarios(answering("run it", {"content": "Now.", **bash(WAIT)}, {"content": "It ran."}), SLOW)
     )
     page = bench.page()
     open_chat(page)
     say(page, "run it")
-    page.get_by_role("button", name=re.compile(r"bash sleep 1\b.*running")).wait_for()
+    page.get_by_role("button", name=re.compile("bash until.*running")).wait_for()
     message_box(page).press("Escape")
     expect(page.get_by_role("button", name="Stop now")).to_be_visible()
+    (bench.newel.project / "go").touch()
     expect(page.get_by_text("Stopped before the next request.")).to_be_visible()
     page.get_by_role("button", name="Go on").click()
     expect(answers(page).last).to_contain_text("It ran.")
@@ -97,12 +98,19 @@ def test_a_failure_is_said_in_words_and_can_be_tried_again(workbench: Make) -> N
 
 
 def test_what_is_said_during_a_run_waits_and_is_answered(workbench: Make) -> None:
-    page = workbench(scenarios(SLOW, answering("and then", {"content": "Then this."}))).page()
+    bench = workbench(
+        scenarios(
+            answering("run it", {"content": "Now.", **bash(WAIT)}, {"content": "It ran."}),
+            answering("and then", {"content": "Then this."}),
+        )
+    )
+    page = bench.page()
     open_chat(page)
-    say(page, "tell me slowly")
-    expect(answers(page).last).to_contain_text("begin")
+    say(page, "run it")
+    expect(answers(page).last).to_contain_text("Now.")
     say(page, "and then")
     expect(page.get_by_role("article", name="You").last).to_contain_text("waits its turn")
+    (bench.newel.project / "go").touch()
     expect(page.get_by_text("Then this.")).to_be_visible()
     expect(page.get_by_text("waits its turn")).to_have_count(0)
     expect(page.get_by_role("article", name="You")).to_have_count(2)

@@ -10,16 +10,18 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.bench import Workbench, answers, message_box, open_agent, open_chat, say
-from tests.browser.scenarios import SLOW, answering, scenarios
+from tests.browser.scenarios import answering, scenarios
 from tests.support import bash
 
 Make = Callable[..., Workbench]
 
-WHOLE = "begin " + "word " * 60 + "end"
+WHOLE = "begin " + "word " * 30 + "end"
+
+WHOLE_STEP = {"token_delay_ms": 40, "response": {"content": WHOLE}}
 
 
 def test_a_reload_in_the_middle_of_an_answer_loses_nothing_of_it(workbench: Make) -> None:
-    page = workbench(scenarios(SLOW)).page()
+    page = workbench(scenarios(answering("tell me slowly", WHOLE_STEP))).page()
     open_chat(page)
     say(page, "tell me slowly")
     expect(answers(page)).to_contain_text("begin word word")
@@ -44,9 +46,6 @@ def test_a_killed_server_comes_back_with_all_that_was_said_and_goes_on(workbench
     expect(page.get_by_role("article", name="You")).to_have_count(1)
     expect(message_box(page)).to_have_value("a draft meanwhile")
     assert (bench.newel.project / "count").read_text() == "ran\n"
-
-
-WHOLE_STEP = {"token_delay_ms": 40, "response": {"content": WHOLE}}
 
 
 def test_what_is_sent_while_the_server_is_away_goes_out_once_when_it_is_back(workbench: Make) -> None:
@@ -98,7 +97,11 @@ def test_what_was_not_acknowledged_when_the_page_was_reloaded_is_sent_again_and_
 
 
 def test_two_windows_show_the_same(workbench: Make) -> None:
-    bench = workbench(scenarios(SLOW, answering("other", {"content": "From the other window."})))
+    bench = workbench(
+        scenarios(
+            answering("tell me slowly", WHOLE_STEP), answering("other", {"content": "From the other window."})
+        )
+    )
     one = bench.page()
     open_chat(one)
     say(one, "tell me slowly")
@@ -150,8 +153,8 @@ def test_a_tab_that_is_not_shown_says_that_there_is_something_new(workbench: Mak
 
 def test_the_page_follows_the_end_only_for_who_is_there(workbench: Make) -> None:
     lines = {
-        "token_delay_ms": 15,
-        "response": {"content": "\n\n".join(f"Line {number}." for number in range(120))},
+        "token_delay_ms": 10,
+        "response": {"content": "\n\n".join(f"Line {number}." for number in range(80))},
     }
     page = workbench(scenarios(answering("lines", lines))).page(height=500)
     open_chat(page)
@@ -166,7 +169,7 @@ def test_the_page_follows_the_end_only_for_who_is_there(workbench: Make) -> None
     expect(page.get_by_text("Line 60.", exact=True)).to_be_attached()
     expect(page.get_by_text("Line 0.", exact=True)).to_be_in_viewport()
     page.get_by_role("button", name="New messages below").click()
-    expect(page.get_by_text("Line 119.", exact=True)).to_be_in_viewport()
+    expect(page.get_by_text("Line 79.", exact=True)).to_be_in_viewport()
 
 
 def test_without_the_token_the_page_says_what_to_do_and_the_url_opens_it(workbench: Make) -> None:
@@ -218,14 +221,14 @@ Setext
     "end", ["", "[1]: https://example.org/"], ids=["as it came", "a link's address last"]
 )
 def test_a_text_that_grew_piece_by_piece_looks_as_it_does_after_a_reload(workbench: Make, end: str) -> None:
-    grown = {"token_delay_ms": 4, "response": {"content": GROWN * 3 + end}}
+    grown = {"token_delay_ms": 4, "response": {"content": GROWN * 2 + end}}
     page = workbench(scenarios(answering("grow", grown))).page()
     open_chat(page)
     say(page, "grow")
     whole = page.locator(".prose .code")  # code gets its button when its block is whole
-    expect(whole).to_have_count(6)
+    expect(whole).to_have_count(4)
     expect(page.locator(".assistant .actions:not([hidden])")).to_have_count(1)  # it is whole
     shown = page.locator(".prose").inner_html()
     page.reload()
-    expect(whole).to_have_count(6)
+    expect(whole).to_have_count(4)
     assert page.locator(".prose").inner_html() == shown

@@ -18,6 +18,7 @@ from tests.browser.review_scenarios import (
     hunks,
     instruct,
     propose,
+    send,
     sidebar,
     story,
     write_files,
@@ -43,7 +44,7 @@ def test_from_an_instruction_to_saved_files_by_keys_with_a_reload_at_every_step(
     box.focus()
     keys.press("End")
     keys.type("er")
-    keys.press("Enter")
+    send(page)
     expect(sidebar(page).get_by_role("form", name="The agent asks")).to_contain_text("In capitals?")
     expect(box).to_have_value("")
     sidebar(page).get_by_role("textbox", name="Your answer").fill("Ye")

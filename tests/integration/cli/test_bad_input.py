@@ -6,10 +6,9 @@ import json
 import subprocess
 from collections.abc import Callable
 
-import anyio
 import pytest
 
-from tests.support import BIN, Newel
+from tests.support import BIN, Newel, scenario
 
 Make = Callable[..., Newel]
 
@@ -106,31 +105,25 @@ def test_an_export_overwrites_nothing(with_model: Make) -> None:
     assert (newel.project / "talk.md").read_text() == "mine"
 
 
-@pytest.mark.slow  # ten seconds of silence, and as many of trying again at the same time, are what is tested
-@pytest.mark.anyio
-async def test_a_server_that_says_nothing_or_is_not_there_is_given_up_on(with_model: Make) -> None:
-    """Before there is an answer to wait for, ten seconds of silence are a finding, not a reason to hang."""
-
-    async def silent(stream: anyio.abc.SocketStream) -> None:
-        async with stream:
-            await anyio.sleep(30)
-
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    port = listener.extra(anyio.abc.SocketAttribute.local_port)
+@pytest.mark.parametrize("words", [["doctor"], ["--json", "x"]])
+def test_a_server_that_is_not_there_is_named_at_once(with_model: Make, words: list[str]) -> None:
+    """By a run, too, which may then try for some time whether it comes back."""
     newel = with_model()
-    async with listener, anyio.create_task_group() as group:
-        group.start_soon(listener.serve, silent)
-        with newel.start("--base-url", "http://127.0.0.1:9/v1", "--max-turns", "1", "x") as nowhere:
-            done = await anyio.to_thread.run_sync(
-                lambda: newel("doctor", LLM_BASE_URL=f"http://127.0.0.1:{port}/v1", LLM_DEFAULT_MODEL="")
-            )
-            said = "".join(await anyio.to_thread.run_sync(nowhere.communicate))
-        group.cancel_scope.cancel()
-        assert done.returncode == 1
-        assert "sent nothing for" in done.stdout
-        assert nowhere.returncode == 1
-        assert "127.0.0.1:9" in said
-        assert "Traceback" not in said
+    newel.environ["LLM_BASE_URL"] = "http://127.0.0.1:9/v1"
+    with newel.start(*words) as process:
+        assert process.stdout is not None
+        assert any("No connection to http://127.0.0.1:9/v1" in line for line in process.stdout)
+        process.kill()
+
+
+def test_a_server_that_stays_busy_is_given_up_on(with_model: Make) -> None:
+    down = {"kind": "status", "status": 503, "headers": {"Retry-After": "0"}}
+    newel = with_model(scenario("x", {"fault": down, "response": {"content": "Never."}}))
+    done = newel("x")
+    assert done.returncode == 1
+    assert "503" in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(newel.requests) == 5
 
 
 def test_json_lines_that_make_no_sense_are_named_and_the_rest_is_served(with_model: Make) -> None:
