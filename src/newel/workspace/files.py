@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from newel.agent.errors import StaleFile, WorkspaceError
+from newel.agent.errors import WorkspaceError
 from newel.workspace.handles import Place, beside, held
 from newel.workspace.port import ABSENT, Entry, FileInfo, Kind
+from newel.workspace.refusals import Doing, cannot, not_regular, stale
 
 BLOCK: Final = 1 << 20
 
@@ -24,9 +25,9 @@ def kind_of(mode: int) -> Kind:
     return "directory" if stat.S_ISDIR(mode) else "other"
 
 
-def failure(doing: str, path: str, error: OSError) -> WorkspaceError:
+def failure(doing: Doing, path: str, error: OSError) -> WorkspaceError:
     """The error in words: what was tried, where, and why it failed."""
-    return WorkspaceError(f"Cannot {doing} {path}: {error.strerror or error}.")
+    return cannot(doing, path, error.strerror or str(error))
 
 
 def resolved(root: str, path: str) -> str:
@@ -90,8 +91,7 @@ def open_regular(path: str) -> tuple[int, int]:
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):
         os.close(descriptor)
-        what = "a directory" if stat.S_ISDIR(found.st_mode) else "not a regular file"
-        raise WorkspaceError(f"Cannot read {path}: it is {what}.")
+        raise not_regular("read", path, kind_of(found.st_mode))
     return descriptor, found.st_size
 
 
@@ -135,7 +135,7 @@ def replace(
             place.flush()
     except OSError as error:
         if expect not in {None, ABSENT} and isinstance(error, FileNotFoundError):  # its folder is gone
-            raise _stale(path, ABSENT, str(expect)) from error
+            raise stale(path, ABSENT, str(expect)) from error
         raise failure("write", path, error) from error
     return hashlib.sha256(data).hexdigest()
 
@@ -148,19 +148,18 @@ def remove(path: str, expect: str | None) -> None:
             if before is not None:
                 _check_writable("remove", place, before)
             if expect is not None and (found := place.digest()) != expect:
-                raise _stale(path, found, expect)
+                raise stale(path, found, expect)
             os.unlink(place.name, dir_fd=place.folder)
             place.flush()
     except OSError as error:
         if expect is not None and isinstance(error, FileNotFoundError):
-            raise _stale(path, ABSENT, expect) from error
+            raise stale(path, ABSENT, expect) from error
         raise failure("remove", path, error) from error
 
 
-def _check_writable(doing: str, place: Place, before: os.stat_result) -> None:
+def _check_writable(doing: Doing, place: Place, before: os.stat_result) -> None:
     if not stat.S_ISREG(before.st_mode):
-        what = "a directory" if stat.S_ISDIR(before.st_mode) else "not a regular file"
-        raise WorkspaceError(f"Cannot {doing} {place.path}: it is {what}.")
+        raise not_regular(doing, place.path, kind_of(before.st_mode))
     if not place.may_write():
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
@@ -206,23 +205,15 @@ def _keep_owner_and_mode(descriptor: int, before: os.stat_result) -> None:
 def _put(name: str, place: Place, expect: str | None) -> None:
     """Give the file that was made beside it the place, if what is there now is what was expected."""
     if expect is not None and (found := place.digest()) != expect:
-        raise _stale(place.path, found, expect)
+        raise stale(place.path, found, expect)
     here = place.folder
     if expect == ABSENT:
         try:
             os.link(name, place.name, src_dir_fd=here, dst_dir_fd=here, follow_symlinks=False)
         except FileExistsError:
-            raise _stale(place.path, "", expect) from None
+            raise stale(place.path, "", expect) from None
         except OSError:
             pass  # a file system without hard links; the check above has to do
         else:
             return
     os.rename(name, place.name, src_dir_fd=here, dst_dir_fd=here)
-
-
-def _stale(path: str, found: str, expect: str) -> StaleFile:
-    if expect == ABSENT:
-        what = "was created by someone else meanwhile."
-    else:
-        what = "has been deleted meanwhile." if found == ABSENT else "changed on disk meanwhile."
-    return StaleFile(f"{path} {what}")

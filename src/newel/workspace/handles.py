@@ -15,8 +15,8 @@ from collections.abc import Generator
 from pathlib import PurePath
 from typing import Final, NamedTuple
 
-from newel.agent.errors import StaleFile
 from newel.workspace.port import ABSENT
+from newel.workspace.refusals import leads_elsewhere
 
 _SEARCH: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 """To pass through a folder takes no right to list it, where the system knows the difference."""
@@ -49,7 +49,7 @@ class Place(NamedTuple):
         except FileNotFoundError:
             return None
         if stat.S_ISLNK(found.st_mode):
-            raise _leads_elsewhere(self.path)
+            raise leads_elsewhere(self.path)
         return found
 
     @contextlib.contextmanager
@@ -107,7 +107,7 @@ def _walked(path: str, *, resolved: bool, make: bool) -> int:
             below = _entered(here, name, _SEARCH | (os.O_NOFOLLOW if resolved else 0), make=make)
         except OSError as error:
             if resolved and _is_link(here, name):
-                raise _leads_elsewhere(path) from error
+                raise leads_elsewhere(path) from error
             raise
         finally:
             os.close(here)
@@ -132,12 +132,6 @@ def _is_link(folder: int, name: str) -> bool:
         return stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
     except OSError:
         return False
-
-
-def _leads_elsewhere(path: str) -> StaleFile:
-    return StaleFile(
-        f"{path} leads elsewhere: a link stands in it that was not there before. Nothing was changed."
-    )
 
 
 def _flush(folder: int) -> None:

@@ -1,0 +1,250 @@
+# The host's side of a connection: evaluated once, as a whole, in an sh whose locale is C; what follows comes over its
+# standard input. Needs sh, head and cat, and for all of the work ls, cp, mv, ln, rm, mkdir, chmod, find, readlink, stat
+# and one program for SHA-256. Names begin with newel_, so that nothing else is hidden by them. A function in () has its
+# own variables, working directory and traps. Text that a function prints when it fails ends with the system's reason.
+#
+# What functions answer beside 0 (done) and 1 (failed, with the reason):
+#   10 it is a directory            13 it is not what was expected; what it is instead is printed
+#   11 it is not a regular file     14 it may not be read or written
+#   12 a link stands in the way     15 what was given could not be taken whole: this shell is out of step
+unset CDPATH GLOBIGNORE
+IFS=' 	
+'
+n='
+'
+exec 2>/dev/null
+
+newel_why() { # path: the system's reason why it cannot be looked at
+  ls -- "$1" 2>&1 >/dev/null
+}
+
+newel_link() { # paths, each the beginning of the next: the number of the first that is a link, and where it leads
+  newel_i=0
+  for newel_f; do
+    newel_i=$((newel_i + 1))
+    if [ -L "$newel_f" ]; then
+      printf '%d/' "$newel_i"
+      readlink -- "$newel_f"
+      return
+    fi
+  done
+}
+
+newel_list() { # folder, how many at most: of each name the letter of its kind and the name, with a / behind it
+  if ! cd -- "$1" || ! [ -r . ]; then
+    cd /
+    newel_why "$1/."
+    return 1
+  fi
+  newel_i=0 newel_o=
+  for newel_f in * .[!.]* ..?*; do
+    if [ -d "$newel_f" ]; then
+      newel_o="${newel_o}d$newel_f/"
+    elif [ -f "$newel_f" ]; then
+      newel_o="${newel_o}f$newel_f/"
+    elif [ -e "$newel_f" ] || [ -L "$newel_f" ]; then
+      newel_o="${newel_o}o$newel_f/"
+    else
+      continue # a pattern that nothing fits
+    fi
+    newel_i=$((newel_i + 1))
+    case $newel_i in *00)
+      printf %s "$newel_o"
+      newel_o=
+      ;;
+    esac
+    [ "$newel_i" -lt "$2" ] || break
+  done
+  cd /
+  printf %s "$newel_o"
+}
+
+newel_read() { # path, first byte counted from 1, how many at most or - for all
+  if ! [ -f "$1" ]; then
+    [ -d "$1" ] && return 10
+    [ -e "$1" ] && return 11
+    newel_why "$1"
+    return 1
+  fi
+  [ -r "$1" ] || return 14
+  case $2,$3 in
+    1,-) cat -- "$1" 2>&1 ;;
+    1,*) head -c "$3" -- "$1" 2>&1 ;;
+    *,-) tail -c "+$2" -- "$1" 2>&1 ;;
+    *) tail -c "+$2" -- "$1" | head -c "$3" ;;
+  esac
+}
+
+newel_take() { # how many: that many bytes of what is given
+  [ "$1" = 0 ] || head -c "$1"
+}
+
+newel_enter() { # folder, its parts, each a word: into it; $resolved: no link may lead there; $make: what is missing is made
+  newel_d=$1
+  shift
+  if ! cd -P -- "$newel_d"; then
+    cd / || return 1
+    newel_p=
+    for newel_f; do
+      newel_p=$newel_p/$newel_f
+      [ -z "$resolved" ] || ! [ -L "./$newel_f" ] || return 12
+      [ -z "$make" ] || [ -d "./$newel_f" ] || mkdir -- "./$newel_f" 2>&1 || [ -d "./$newel_f" ] || return 1
+      if ! cd -P -- "./$newel_f"; then
+        newel_why "./$newel_f/."
+        return 1
+      fi
+      [ -z "$resolved" ] || [ "$PWD" = "$newel_p" ] || return 12
+    done
+  fi
+  [ -z "$resolved" ] || [ "$PWD" = "$newel_d" ] || return 12
+}
+
+newel_may_write() { # name: nothing is there, or a regular file that may be written
+  [ -z "$resolved" ] || ! [ -L "$1" ] || return 12
+  if [ -e "$1" ]; then
+    [ -d "$1" ] && return 10
+    [ -f "$1" ] || return 11
+    [ -w "$1" ] || return 14
+  fi
+}
+
+newel_is() { # name, SHA-256 or absent or any: whether it is that; if not, what it is
+  [ "$2" = any ] && return
+  newel_s=absent
+  if [ -e "$1" ] || [ -L "$1" ]; then
+    newel_s=$(newel_sums "$1")
+    newel_s=${newel_s#\\}
+    newel_s=${newel_s%%[!0-9a-f]*}
+  fi
+  [ "$newel_s" = "$2" ] && return
+  printf %s "$newel_s"
+  return 13
+}
+
+newel_sweep() { # removes what killed processes left in this folder more than a day ago
+  newel_x='[0-9a-f][0-9a-f][0-9a-f][0-9a-f]'
+  for newel_f in .newel-$newel_x$newel_x$newel_x$newel_x.tmp; do
+    [ -f "$newel_f" ] && ! [ -L "$newel_f" ] && find "./$newel_f" -prune -type f -mtime +0 -exec rm -f -- {} \;
+  done
+}
+
+newel_write() ( # name, name beside it, how many bytes are given, their SHA-256, what is expected, mode or -, folder, parts
+  f=./$1 t=./$2 size=$3 sum=$4 expect=$5 mode=$6
+  shift 6
+  resolved= make=
+  [ "$expect" = any ] || resolved=1
+  case $expect in any | absent) make=1 ;; esac
+  begin() {
+    newel_enter "$@" && newel_may_write "$f" || return
+    newel_sweep
+    set -C
+    if [ -f "$f" ]; then
+      umask 077
+      { true >"$t"; } 2>&1 || return 1
+      cp --attributes-only --preserve=all -- "$f" "$t" || cp -p -- "$f" "$t" 2>&1 || return 1
+    else
+      { true >"$t"; } 2>&1 || return 1
+    fi
+    set +C
+  }
+  trap 'rm -f -- "$t"' 0
+  trap 'exit 1' 1 2 13 15
+  begin "$@"
+  status=$?
+  if [ $status -ne 0 ]; then
+    newel_take "$size" >/dev/null
+    exit $status
+  fi
+  { newel_take "$size" >"$t"; } 2>&1 || exit 15
+  if [ "$mode" != - ]; then
+    chmod -- "$mode" "$t" 2>&1 || exit 1
+  elif [ -u "$t" ] || [ -g "$t" ]; then
+    chmod -- u-s,g-s "$t" 2>&1 || exit 1
+  fi
+  newel_sync "$t"
+  newel_is "$t" "$sum" >/dev/null || exit 15
+  newel_is "$f" "$expect" || exit
+  if [ "$expect" = absent ]; then
+    if ln -- "$t" "$f"; then
+      newel_sync .
+      exit 0
+    fi
+    [ -e "$f" ] || [ -L "$f" ] && exit 13
+  fi
+  mv -f -- "$t" "$f" 2>&1 || exit 1
+  trap - 0
+  newel_sync .
+)
+
+newel_remove() ( # name, what is expected, folder, parts
+  f=./$1 expect=$2 resolved=1 make=
+  shift 2
+  newel_enter "$@" && newel_may_write "$f" && newel_is "$f" "$expect" || exit
+  if ! [ -e "$f" ]; then
+    newel_why "$f"
+    exit 1
+  fi
+  rm -f -- "$f" 2>&1 || exit 1
+  newel_sync .
+)
+
+if command -v sha256sum >/dev/null; then
+  newel_sums() { sha256sum -- "$@"; }
+elif command -v shasum >/dev/null; then
+  newel_sums() { shasum -a 256 -- "$@"; }
+elif command -v sha256 >/dev/null; then
+  newel_sums() { sha256 -q -- "$@"; }
+elif command -v openssl >/dev/null; then
+  newel_sums() { openssl dgst -sha256 -r "$@"; }
+fi
+
+newel_dates=
+if stat -c %s / >/dev/null; then
+  newel_dates=1
+  newel_stat() { stat -L -c '%f %s %Y %y' -- "$1" 2>&1; } # GNU, busybox
+elif stat -f %z / >/dev/null; then
+  newel_dates=1
+  newel_stat() { stat -L -f '%Xp %z %m %Fm' -- "$1" 2>&1; } # BSD, macOS
+fi
+
+newel_sync() { :; }
+case $(uname -s) in
+  Linux)
+    case $(sync --version) in *coreutils*)
+      newel_sync() { sync -- "$1"; } # others would flush all that the host holds
+      ;;
+    esac
+    ;;
+esac
+
+newel_facts() { # the path to work in
+  cd -P -- "${HOME:-/}" || cd /
+  printf 'system=%s\0user=%s\0home=%s\0' "$(uname -s)" "$(id -un)" "$PWD"
+  if cd -P -- "$1"; then
+    printf 'root=%s\0' "$PWD"
+  else
+    printf 'problem=%s\0' "$(newel_why "$1/.")"
+  fi
+  cd /
+  printf 'bash=%s\0rg=%s\0git=%s\0setsid=%s\0' "$(command -v bash)" "$(command -v rg)" "$(command -v git)" "$(command -v setsid)"
+  for newel_f in head tail cat ls cp mv ln rm mkdir chmod find readlink; do
+    command -v "$newel_f" >/dev/null || printf 'missing=%s\0' "$newel_f"
+  done
+  [ -n "$newel_dates" ] || printf 'missing=stat\0'
+  command -v newel_sums >/dev/null || printf 'missing=sha256sum\0'
+  [ -d /proc/self ] && printf 'proc=1\0'
+  printf 'clock=%s\0' "$(date +%s)"
+}
+
+newel_serve() { # a line with a key and perhaps a +, a line of sh text, and after a + what it is given; then the answer
+  while IFS= read -r newel_key && IFS= read -r newel_line; do
+    case $newel_key in
+      *+)
+        newel_key=${newel_key%+}
+        eval "$newel_line"
+        ;;
+      *) eval "$newel_line" </dev/null ;;
+    esac
+    printf '\n%s %d\n' "$newel_key" "$?"
+  done
+}
