@@ -14,7 +14,8 @@
     │   └── InvalidArguments      the call's arguments do not fit the tool's schema
     ├── WorkspaceError            the workspace refused or failed
     │   ├── StaleFile             the file is not what the caller last saw
-    │   └── ConnectionLost        the connection to a host broke: whether it was done there is unknown
+    │   ├── HostUnreachable       there is no connection to the host; nothing was begun there
+    │   └── ConnectionLost        it broke meanwhile; whether the host did what it was asked is unknown
     └── SessionError              a session cannot be found, read, locked or written
 
 Errors that the model can mend travel to it as tool results; every other one propagates.
@@ -91,6 +92,14 @@ class WorkspaceError(NewelError):
 
 class StaleFile(WorkspaceError):
     pass
+
+
+class HostUnreachable(WorkspaceError):
+    """``kind`` says what is in the way, for programs: the name, the port, the key…"""
+
+    def __init__(self, message: str, *, kind: str = "") -> None:
+        super().__init__(message)
+        self.kind = kind
 
 
 class ConnectionLost(WorkspaceError):

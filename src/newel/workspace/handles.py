@@ -34,6 +34,11 @@ def is_beside(name: str) -> bool:
     return name.startswith(_MARK) and _BESIDE.fullmatch(name) is not None
 
 
+def beside_name() -> str:
+    """A name for a file that is being written. Not the file's own: that may already be as long as the system allows."""
+    return f"{_MARK}{os.urandom(8).hex()}.tmp"
+
+
 class Place(NamedTuple):
     """A name in an open folder. ``resolved``: links are not followed. Methods raise ``OSError``."""
 
@@ -163,8 +168,7 @@ def beside(folder: int, mode: int) -> Generator[tuple[int, str]]:
 
 def _made_beside(folder: int, mode: int) -> tuple[int, str]:
     while True:
-        # Not the file's own name: that may already be as long as the system allows.
-        name = f"{_MARK}{os.urandom(8).hex()}.tmp"
+        name = beside_name()
         descriptor = os.open(name, _NEW, mode, dir_fd=folder)
         with contextlib.suppress(OSError):  # without locks nobody can take it for one that was left, either
             fcntl.flock(descriptor, fcntl.LOCK_EX)

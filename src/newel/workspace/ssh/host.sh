@@ -30,7 +30,7 @@ newel_link() { # paths, each the beginning of the next: the number of the first 
   done
 }
 
-newel_list() { # folder, how many at most: of each name the letter of its kind and the name, with a / behind it
+newel_list() { # folder, how many at most: kind/name/ of each; the kind is d, f or o, of what a link leads to after an l
   if ! cd -- "$1" || ! [ -r . ]; then
     cd /
     newel_why "$1/."
@@ -39,14 +39,16 @@ newel_list() { # folder, how many at most: of each name the letter of its kind a
   newel_i=0 newel_o=
   for newel_f in * .[!.]* ..?*; do
     if [ -d "$newel_f" ]; then
-      newel_o="${newel_o}d$newel_f/"
+      newel_k=d
     elif [ -f "$newel_f" ]; then
-      newel_o="${newel_o}f$newel_f/"
+      newel_k=f
     elif [ -e "$newel_f" ] || [ -L "$newel_f" ]; then
-      newel_o="${newel_o}o$newel_f/"
+      newel_k=o
     else
       continue # a pattern that nothing fits
     fi
+    [ -L "$newel_f" ] && newel_k=l$newel_k
+    newel_o="$newel_o$newel_k/$newel_f/"
     newel_i=$((newel_i + 1))
     case $newel_i in *00)
       printf %s "$newel_o"
@@ -198,14 +200,28 @@ elif command -v openssl >/dev/null; then
   newel_sums() { openssl dgst -sha256 -r "$@"; }
 fi
 
-newel_dates=
+newel_has_stat=1
 if stat -c %s / >/dev/null; then
-  newel_dates=1
-  newel_stat() { stat -L -c '%f %s %Y %y' -- "$1" 2>&1; } # GNU, busybox
+  newel_stat() { stat -L -c '%f %s %Y %y' -- "$@" 2>&1; } # GNU, busybox
 elif stat -f %z / >/dev/null; then
-  newel_dates=1
-  newel_stat() { stat -L -f '%Xp %z %m %Fm' -- "$1" 2>&1; } # BSD, macOS
+  newel_stat() { stat -L -f '%Xp %z %m %Fm' -- "$@" 2>&1; } # BSD, macOS
+else
+  newel_has_stat=
 fi
+
+newel_stats() { # paths: which of them are there, as a row of 0 and 1, then a line of newel_stat for each that is
+  for newel_f; do
+    shift
+    if [ -e "$newel_f" ]; then
+      printf 1
+      set -- "$@" "$newel_f"
+    else
+      printf 0
+    fi
+  done
+  printf '\n'
+  [ $# -eq 0 ] || newel_stat "$@"
+}
 
 newel_sync() { :; }
 case $(uname -s) in
@@ -230,7 +246,7 @@ newel_facts() { # the path to work in
   for newel_f in head tail cat ls cp mv ln rm mkdir chmod find readlink; do
     command -v "$newel_f" >/dev/null || printf 'missing=%s\0' "$newel_f"
   done
-  [ -n "$newel_dates" ] || printf 'missing=stat\0'
+  [ -n "$newel_has_stat" ] || printf 'missing=stat\0'
   command -v newel_sums >/dev/null || printf 'missing=sha256sum\0'
   [ -d /proc/self ] && printf 'proc=1\0'
   printf 'clock=%s\0' "$(date +%s)"

@@ -1,0 +1,254 @@
+"""The connection to a host: one login, whose first session is a shell that answers requests; more sessions share it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Final, Literal
+
+import anyio
+import anyio.abc
+import msgspec
+
+from newel.agent.errors import ConnectionLost
+from newel.workspace.ssh.facts import Facts
+from newel.workspace.ssh.host import Answer
+from newel.workspace.ssh.options import Ssh
+from newel.workspace.ssh.problems import Problem, explain, no_answer
+from newel.workspace.ssh.shell import COMMAND, Shell, ShellEnded
+from newel.workspace.ssh.target import Target
+
+PATIENCE: Final = 120.0
+"""Seconds that a request waits for a host to come back."""
+
+FIRST_PAUSE: Final = 0.5
+LONGEST_PAUSE: Final = 15.0
+"""Seconds between one try to connect again and the next."""
+
+LOGIN: Final = 45.0
+"""Seconds for all between the call of ssh and the first answer: proxies, keys, what a login shell does."""
+
+TRIES: Final = 3
+"""How often a request is asked when the connection or the shell ends over it."""
+
+
+class State(msgspec.Struct, frozen=True):
+    """``reason`` says why a connection was lost, or failed for good: then the next request tries once more."""
+
+    name: Literal["connecting", "up", "lost", "failed"]
+    reason: str = ""
+
+
+OnState = Callable[[State], None]
+
+
+class Connection:
+    """A ``Host``; made by ``connected``. Requests are answered one at a time, in the order in which they came."""
+
+    def __init__(self, target: Target, ssh: Ssh, tasks: anyio.abc.TaskGroup, patience: float) -> None:
+        self.target = target
+        """With the user, the host and the port that ssh's configuration makes of what was asked for."""
+        self.facts = Facts()
+        self.state = State("connecting")
+        self._asked = target
+        self._ssh = ssh
+        self._tasks = tasks
+        self._patience = patience
+        self._keys: tuple[str, ...] = ()
+        self._lock = anyio.Lock()
+        self._master: Shell | None = None
+        self._shell: Shell | None = None
+        self._listeners: list[OnState] = []
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """For the ssh of each channel."""
+        return self._ssh.environ
+
+    def on_state(self, listener: OnState) -> Callable[[], None]:
+        """Be told of each change; returns what ends that. The listener must not raise."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    async def ask(self, script: str, /, *, given: bytes = b"") -> Answer:
+        """See ``Host``. What is asked must change nothing: it is asked again if the connection was lost meanwhile."""
+        until = anyio.current_time() + self._patience
+        for left in reversed(range(TRIES)):
+            try:
+                return await self._once(script, given, until, settle=False)
+            except ShellEnded as ended:
+                if not left:
+                    raise ConnectionLost(
+                        f"The connection to {self.target.host} broke {TRIES} times over one request: {ended.words}"
+                    ) from ended
+        raise AssertionError
+
+    async def change(self, script: str, /, *, given: bytes = b"") -> Answer:
+        """As ``ask``, but never twice: raises ``ConnectionLost`` if it is not known whether the host did it."""
+        try:
+            return await self._once(script, given, anyio.current_time() + self._patience, settle=True)
+        except ShellEnded as ended:
+            raise ConnectionLost(
+                f"The connection to {self.target.host} was lost meanwhile. Whether the change was made there is unknown;"
+                " it was not tried again. Look before you repeat it."
+            ) from ended
+
+    async def ping(self) -> float:
+        """How many seconds a request takes now that costs the host nothing."""
+        async with self._lock:
+            pass  # waiting for others is not the host's time
+        began = anyio.current_time()
+        await self.ask(":")
+        return anyio.current_time() - began
+
+    async def channel(self) -> list[str]:
+        """The words that begin a session of its own on this connection: add a command for the login shell.
+
+        Waits for a lost connection to come back, as ``ask`` does.
+        """
+        if self._master is None or not self._master.lives:
+            async with self._lock:
+                await self._ready(anyio.current_time() + self._patience)
+        return [*self._ssh.uses(), *self._asked.words]
+
+    async def open(self) -> None:
+        """Connect for the first time: a failure is not tried again. Raises ``HostUnreachable``."""
+        async with self._lock:
+            await self._look_up()
+            await self._ready(anyio.current_time())
+
+    async def close(self) -> None:
+        shells = {self._shell, self._master}
+        self._shell = self._master = None
+        for shell in shells:
+            if shell is not None:
+                await shell.close()
+
+    async def _once(self, script: str, given: bytes, until: float, *, settle: bool) -> Answer:
+        async with self._lock:
+            shell = await self._ready(until)
+            return await shell.ask(script, given, settle=settle)
+
+    async def _ready(self, until: float) -> Shell:
+        """A shell that waits for a request: the one there is, another on this connection, or on a new one."""
+        if self._shell is not None and self._shell.usable:
+            return self._shell
+        if self._master is not None and self._master.lives:
+            try:
+                return await self._another()
+            except ShellEnded as ended:
+                if self._master.lives:
+                    raise self._explained(ended.words).error() from ended
+        return await self._reconnect(until)
+
+    async def _another(self) -> Shell:
+        """In the place of one that still owes an answer. The connection's first shell stays, idle: it bears the others."""
+        if self._shell is not None and self._shell is not self._master:
+            await self._shell.close()
+        self._shell = None
+        shell = Shell([*self._ssh.uses(), *self._asked.words, COMMAND], self._ssh.environ)
+        await self._begin(shell)
+        self._shell = shell
+        return shell
+
+    async def _reconnect(self, until: float) -> Shell:
+        if self._master is not None:
+            self._tell(State("lost", self.state.reason))
+        await self.close()
+        pause = FIRST_PAUSE
+        while True:
+            self._tell(State("connecting", self.state.reason))
+            try:
+                return await self._connect()
+            except ShellEnded as ended:
+                problem = self._explained(ended.words)
+            except TimeoutError:
+                problem = no_answer(self._asked, f"{self._asked.host} let us in, but no shell answered.")
+            if not problem.passing or anyio.current_time() + pause > until:
+                self._tell(State("failed", problem.what))
+                raise problem.error()
+            self._tell(State("lost", problem.what))
+            await anyio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def _connect(self) -> Shell:
+        shell = Shell([*self._ssh.connects(), *self._asked.words, COMMAND], self._ssh.environ)
+        await self._begin(shell)
+        try:
+            self.facts = Facts.read(shell.facts, self._asked)
+        except BaseException:
+            await shell.close()
+            raise
+        self._master = self._shell = shell
+        self._tell(State("up"))
+        return shell
+
+    async def _begin(self, shell: Shell) -> None:
+        self._tasks.start_soon(self._watch, shell)
+        try:
+            with anyio.fail_after(LOGIN):
+                await shell.begin(self._asked.path or ".")
+        except BaseException:
+            await shell.close()
+            raise
+
+    async def _watch(self, shell: Shell) -> None:
+        await shell.watch()
+        if shell is self._master and self.state.name == "up":
+            self._tell(State("lost", "the connection ended"))
+
+    async def _look_up(self) -> None:
+        """Have ssh's configuration say whom and where the target's words mean, so that it has one name."""
+        asked = await anyio.run_process(
+            [*self._ssh.asks(), *self._asked.words], env=self._ssh.environ, check=False, cwd="/"
+        )
+        if asked.returncode != 0:
+            raise self._explained(asked.stderr.decode(errors="replace")).error()
+        pairs = [line.partition(" ") for line in asked.stdout.decode(errors="replace").splitlines()]
+        said = {key: value for key, _, value in reversed(pairs)}
+        self._keys = tuple(value for key, _, value in pairs if key == "identityfile")
+        self.target = msgspec.structs.replace(
+            self._asked, host=said["hostname"], user=said["user"], port=int(said["port"])
+        )
+
+    def _explained(self, words: str) -> Problem:
+        return explain(words, self._asked, keys=self._keys)
+
+    def _tell(self, state: State) -> None:
+        if state != self.state:
+            self.state = state
+            for listener in list(self._listeners):
+                listener(state)
+
+
+@asynccontextmanager
+async def connected(
+    target: Target,
+    *,
+    config: str | None = None,
+    environ: Mapping[str, str] | None = None,
+    patience: float = PATIENCE,
+    on_state: OnState | None = None,
+) -> AsyncGenerator[Connection]:
+    """Connect to a host, and let go of it at the end. ``config`` is a file that ssh reads instead of the user's.
+
+    ``patience`` is how many seconds a request waits for a host that went away. Raises ``HostUnreachable``.
+    """
+    ssh = Ssh(config, os.environ if environ is None else environ)
+    try:
+        async with anyio.create_task_group() as tasks:
+            connection = Connection(target, ssh, tasks, patience)
+            if on_state is not None:
+                connection.on_state(on_state)
+            try:
+                await connection.open()
+                yield connection
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await connection.close()
+                tasks.cancel_scope.cancel()
+    except BaseExceptionGroup as failed:  # what the block within raised leaves as itself
+        raise failed.exceptions[0] from failed
+    finally:
+        ssh.close()

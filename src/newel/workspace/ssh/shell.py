@@ -1,0 +1,220 @@
+"""One sh on a host, at the end of one process of ``ssh``: asked again and again, without a new process there.
+
+A request is a line with a key that nobody can guess and a line of sh text. What the text prints comes back as it is,
+followed by the key and the text's status: so no length has to be known before, no file can hold what ends the answer,
+and one that shrinks while it is read does no harm.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Final
+
+import anyio
+
+from newel.agent.errors import HostUnreachable, WorkspaceError
+from newel.workspace.descendants import Descendants
+from newel.workspace.ssh.host import Answer, quoted
+
+COMMAND: Final = 'exec env LC_ALL=C sh -c \'read -r n && eval "$(head -c "$n")"\''
+"""All that a login shell gets to see, whichever it is, and all that a list of processes shows."""
+
+UNREAD: Final = 15
+"""The status of a text that could not read all that it was given: what follows would be taken for a request."""
+
+BLOCK: Final = 1 << 16
+NOISE: Final = 1 << 20
+"""Bytes that a login shell may print before it does what it is told."""
+
+LARGEST_ANSWER: Final = 512 << 20
+
+_END_GRACE: Final = 1.0
+"""Seconds that a process is given to end by itself."""
+
+_KEPT_WORDS: Final = 8192
+
+
+class ShellEnded(Exception):
+    """The shell is gone, or no longer to be used; ``words`` are what ssh said to that."""
+
+    def __init__(self, words: str = "") -> None:
+        super().__init__(words)
+        self.words = words
+
+
+class Shell:
+    """``facts`` are what ``newel_facts`` in ``host.sh`` prints, once ``begin`` is through."""
+
+    def __init__(self, argv: Sequence[str], environ: Mapping[str, str]) -> None:
+        """Start it. Raises ``HostUnreachable`` if there is no ssh."""
+        self._all = Descendants(environ)
+        try:
+            self._process = self._all.start(
+                argv, cwd="/", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            )
+        except OSError as error:
+            raise HostUnreachable(
+                f"ssh could not be started: {error.strerror}. Install OpenSSH's client.", kind="config"
+            ) from error
+        self._stdin, self._stdout, self._stderr = map(
+            _unblocked, (self._process.stdin, self._process.stdout, self._process.stderr)
+        )
+        self._words = bytearray()
+        self._watching = anyio.CancelScope()
+        self._watched: anyio.Event | None = None
+        self._in_step = True
+        self.facts = b""
+
+    @property
+    def lives(self) -> bool:
+        """Whether its ssh runs, and with it, if it is the first of a connection, that."""
+        return self._process.poll() is None
+
+    @property
+    def usable(self) -> bool:
+        """Whether it lives and waits for a request, rather than to give or take the rest of an earlier one."""
+        return self._in_step and self.lives
+
+    async def begin(self, root: str) -> None:
+        """Teach the shell what it is to know; ``root`` is the path to tell about. Raises ``ShellEnded``."""
+        key = secrets.token_hex(16)
+        text = os.fsencode(
+            f"{_text()}\nprintf '\\n%s\\n' {key}\nnewel_facts {quoted(root)}\nprintf '\\n%s 0\\n' {key}\nnewel_serve"
+        )
+        answer = await self._exchange(b"%d\n%b" % (len(text), text), key, NOISE)
+        self.facts = answer.data.partition(f"\n{key}\n".encode())[2]
+
+    async def ask(
+        self, script: str, given: bytes, *, limit: int = LARGEST_ANSWER, settle: bool = False
+    ) -> Answer:
+        """See ``Host.ask``. Raises ``ShellEnded``; after that, or if cancelled, the shell is not usable.
+
+        ``settle``: once all is sent the answer is waited for, cancelled or not, so that then what was asked is over.
+        """
+        if "\n" in script:
+            raise ValueError("a request is one line: quote its words")
+        key = secrets.token_hex(16)
+        head = os.fsencode(f"{key}{'+' if given else ''}\n{script}\n")
+        answer = await self._exchange(head + given, key, limit, settle=settle)
+        if answer.status == UNREAD and given:
+            self._in_step = False
+        return answer
+
+    async def watch(self) -> None:
+        """Read what ssh says, until it ends or ``close`` is called."""
+        self._watched = anyio.Event()
+        with self._watching:
+            while self._hear() != b"":
+                await anyio.wait_readable(self._stderr)
+        self._watched.set()
+
+    def _hear(self) -> bytes | None:
+        """What ssh has just said, also kept; nothing at its end, None if it is silent."""
+        try:
+            chunk = os.read(self._stderr.fileno(), BLOCK)
+        except BlockingIOError:
+            return None
+        self._words += chunk
+        del self._words[:-_KEPT_WORDS]
+        return chunk
+
+    async def close(self) -> None:
+        """End its ssh, and wait until it has ended."""
+        with anyio.CancelScope(shield=True):
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                if self.lives:
+                    self._all.signal(number)
+                    with anyio.move_on_after(_END_GRACE):
+                        await self._until_ended()
+            self._watching.cancel()
+            if self._watched is not None:
+                await self._watched.wait()
+        self._all.forget()
+        for pipe in (self._stdin, self._stdout, self._stderr):
+            pipe.close()
+
+    async def _until_ended(self) -> None:
+        pause = 0.001
+        while self._process.poll() is None:
+            await anyio.sleep(pause)
+            pause = min(2 * pause, 0.05)
+
+    async def _exchange(self, sent: bytes, key: str, limit: int, *, settle: bool = False) -> Answer:
+        if not self._in_step:
+            raise ShellEnded
+        self._in_step = False  # until the answer is here
+        received = bytearray()
+        end = f"\n{key} ".encode()
+        rest = memoryview(sent)[self._write(sent) :]
+        at = -1
+        if settle:
+            await self._send(rest)
+            with anyio.CancelScope(shield=True):
+                at = await self._receive(received, end, limit)
+        else:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._send, rest)
+                at = await self._receive(received, end, limit)
+                tasks.cancel_scope.cancel()
+        if at < 0:
+            if len(received) > limit:
+                raise WorkspaceError(
+                    f"The host's answer is longer than {limit:,} bytes; the rest was not read."
+                )
+            raise ShellEnded(await self._last_words())
+        self._in_step = True
+        status = int(received[at + len(end) : -1])
+        del received[at:]
+        return Answer(status, bytes(received))
+
+    def _write(self, data: bytes | memoryview) -> int:
+        try:
+            return os.write(self._stdin.fileno(), data)
+        except BlockingIOError:
+            return 0
+        except BrokenPipeError:
+            return len(data)  # its end is seen where the answer is missing
+
+    async def _send(self, rest: memoryview) -> None:
+        while rest:
+            await anyio.wait_writable(self._stdin)
+            rest = rest[self._write(rest) :]
+
+    async def _receive(self, received: bytearray, end: bytes, limit: int) -> int:
+        """Where the answer's end begins; -1 if there is none, or more than ``limit`` bytes before it."""
+        while True:
+            await anyio.wait_readable(self._stdout)
+            try:
+                chunk = os.read(self._stdout.fileno(), BLOCK)
+            except BlockingIOError:
+                continue
+            if not chunk:
+                return -1
+            received += chunk
+            at = received.rfind(end, max(0, len(received) - len(end) - 8))
+            if at >= 0 and received.endswith(b"\n"):
+                return at
+            if len(received) > limit:
+                return -1
+
+    async def _last_words(self) -> str:
+        with anyio.move_on_after(_END_GRACE):
+            await self._until_ended()
+        self._hear()
+        return self._words.decode(errors="replace")
+
+
+def _unblocked(pipe: IO[bytes] | None) -> IO[bytes]:
+    assert pipe is not None  # noqa: S101 — each was asked for
+    os.set_blocking(pipe.fileno(), False)
+    return pipe
+
+
+def _text() -> str:
+    """The host's side."""
+    return Path(__file__).with_name("host.sh").read_text(encoding="utf-8")

@@ -1,0 +1,112 @@
+"""Where a workspace on a host is: user, host, port and path, checked before any program sees them."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import shlex
+from typing import Final
+from urllib.parse import quote, unquote
+
+import msgspec
+
+from newel.agent.errors import WorkspaceError
+
+_SCHEME: Final = "ssh://"
+_PORTS: Final = range(1, 65_536)
+_LONGEST: Final = 255
+
+_HOST: Final = re.compile(r"[^\W_][\w.-]*|_[\w.-]*|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%[\w.-]+)?")
+"""A name, an alias of an ssh_config, an address of either kind. No sign that means something to a shell or to ssh."""
+
+_USER: Final = re.compile(r"[\w.][\w.@+-]*\$?|[\w.][\w.@+-]*\\?[\w.@+-]+")
+"""Also ``me@example.org`` and ``DOMAIN\\me``, as directories of users have them."""
+
+FORMS: Final = "user@host:/path, host:/path, host, or ssh://user@host:port/path"
+
+
+class Target(msgspec.Struct, frozen=True):
+    """``user`` and ``port`` are None where ssh's own configuration is to say. ``path`` is absolute or relative to the
+    home on the host, where it begins with ``~`` too; None is the home.
+    """
+
+    host: str
+    user: str | None = None
+    port: int | None = None
+    path: str | None = None
+
+    def __post_init__(self) -> None:
+        _check("host", self.host, _HOST)
+        if self.user is not None:
+            _check("user", self.user, _USER)
+        if self.port is not None and self.port not in _PORTS:
+            raise WorkspaceError(f"{self.port} is no port. Ports go from 1 to {_PORTS[-1]}.")
+        if self.path is not None and "\0" in self.path:
+            raise WorkspaceError("The path on the host holds a NUL character, which no path can.")
+
+    @classmethod
+    def parse(cls, text: str) -> Target:
+        """Read what a user wrote; see ``FORMS``. Raises ``WorkspaceError`` for what cannot be meant, saying why."""
+        if text.startswith(_SCHEME):
+            where, slash, path = text.removeprefix(_SCHEME).partition("/")
+            user, host, rest = _split(where)
+            port = _port(rest, text) if rest else None
+            return cls(unquote(host), unquote(user) if user else user, port, unquote(slash + path) or None)
+        user, host, path = _split(text)
+        return cls(host, user, None, path.removeprefix(":") or None)
+
+    @property
+    def words(self) -> list[str]:
+        """How ssh is told: options first, then ``--`` and the host, as separate arguments."""
+        return [
+            *(["-l", self.user] if self.user else []),
+            *(["-p", str(self.port)] if self.port else []),
+            *("--", self.host),
+        ]
+
+    @property
+    def by_hand(self) -> str:
+        """What a user types to get there without Newel."""
+        port = ["-p", str(self.port)] if self.port else []
+        return shlex.join(["ssh", *port, f"{self.user}@{self.host}" if self.user else self.host])
+
+    @property
+    def url(self) -> str:
+        """``ssh://user@host:port/path``, as far as it is known."""
+        user = f"{quote(self.user, safe='')}@" if self.user else ""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        port = f":{self.port}" if self.port else ""
+        path = quote(self.path.encode(errors="surrogateescape")) if self.path else ""
+        return f"{_SCHEME}{user}{host}{port}{posixpath.join('/', path) if path else ''}"
+
+
+def _split(text: str) -> tuple[str | None, str, str]:
+    """User, host, and what follows with its colon. The user may hold an ``@``, the host in brackets colons."""
+    # What comes after the host may hold any sign, so that the host's end is looked for first.
+    bracketed = re.match(r"(?:([^\[\]/:]*)@)?\[([^\[\]]*)\](:.*)?\Z", text, re.DOTALL)
+    if bracketed:
+        return bracketed[1], bracketed[2], bracketed[3] or ""
+    where, colon, rest = text.partition(":")
+    user, at, host = where.rpartition("@")
+    return user if at else None, host, colon + rest
+
+
+def _port(rest: str, text: str) -> int:
+    digits = rest.removeprefix(":")
+    if not re.fullmatch(r"[0-9]{1,5}", digits):
+        raise WorkspaceError(f"{text!r} does not name a host: {digits!r} is no port. Write {FORMS}.")
+    return int(digits)
+
+
+def _check(what: str, value: str, allowed: re.Pattern[str]) -> None:
+    if not value:
+        raise WorkspaceError(f"The {what} is empty. Write {FORMS}.")
+    if len(value) > _LONGEST or not allowed.fullmatch(value):
+        why = (
+            "it begins with a dash, so that ssh would take it for an option"
+            if value.startswith("-")
+            else "it is too long"
+            if len(value) > _LONGEST
+            else "it holds characters that no name has"
+        )
+        raise WorkspaceError(f"{value!r} cannot be the {what}: {why}. Write {FORMS}.")

@@ -1,0 +1,249 @@
+"""The workspace on a host: the port over one connection. ``host.sh`` is its other half."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import posixpath
+import re
+import stat
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from enum import IntEnum
+from itertools import accumulate
+from typing import Final
+
+import msgspec
+
+from newel.agent.errors import ConnectionLost, WorkspaceError
+from newel.workspace.files import kind_of
+from newel.workspace.handles import beside_name
+from newel.workspace.naming import check_path
+from newel.workspace.port import ABSENT, Entry, FileInfo, Kind
+from newel.workspace.refusals import Doing, cannot, leads_elsewhere, not_regular, stale
+from newel.workspace.ssh.connection import PATIENCE, Connection, OnState, connected
+from newel.workspace.ssh.host import Answer, quoted
+from newel.workspace.ssh.target import Target
+
+ANY: Final = "any"
+"""Stands for every content where ``host.sh`` is told what to expect."""
+
+MOST_LINKS: Final = 40
+"""Links that are followed in one path, as systems count."""
+
+AT_ONCE: Final = 256
+"""Paths that are looked at in one request."""
+
+_NO_FILE: Final = "No such file or directory"
+_NOT_THERE: Final = frozenset({_NO_FILE, "Not a directory"})
+_KINDS: Final[dict[str, Kind]] = {"d": "directory", "f": "file", "o": "other"}
+_OF_A_USER: Final = re.compile(r"~([A-Za-z_][A-Za-z0-9_.-]*)?")
+_LONGEST_REASON: Final = 4096
+
+
+class Refused(IntEnum):
+    """What the functions of ``host.sh`` answer when they do not do what they were asked."""
+
+    DIRECTORY = 10
+    NOT_REGULAR = 11
+    LEADS_ELSEWHERE = 12
+    NOT_EXPECTED = 13
+    NOT_PERMITTED = 14
+
+
+class SshWorkspace:
+    """Files and processes of a host, seen from the directory that its target names."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self._root = connection.facts.root
+        self._name = msgspec.structs.replace(connection.target, path=self._root).url
+
+    @property
+    def root(self) -> str:
+        return self._root
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    async def resolve(self, path: str, /) -> str:
+        check_path(path)
+        whole = posixpath.join(self._root, await self._expanded(path))
+        found, sought = "", _parts(whole)
+        for _ in range(MOST_LINKS):
+            found, sought = await self._followed(found, sought)
+            if not sought:
+                return found or "/"
+        return posixpath.normpath(
+            posixpath.join(found or "/", *sought)
+        )  # it leads to itself: let the system say so
+
+    async def stat(self, path: str, /) -> FileInfo | None:
+        answer = await self._ask("newel_stat", path)
+        if answer.status == 0:
+            return _info(answer.data)
+        if _reason(answer) in _NOT_THERE:
+            return None
+        raise cannot("look at", path, _reason(answer))
+
+    async def stats(self, paths: Sequence[str], /) -> list[FileInfo | None]:
+        found: list[FileInfo | None] = []
+        for start in range(0, len(paths), AT_ONCE):
+            some = paths[start : start + AT_ONCE]
+            there, *lines = (await self._ask("newel_stats", *some)).data.splitlines()
+            if len(lines) == there.count(b"1"):
+                following = iter(lines)
+                found += [_info(next(following)) if each == ord("1") else None for each in there]
+            else:  # one went away meanwhile: ask for each by itself
+                found += [await self._stat_or_none(path) for path in some]
+        return found
+
+    async def list(self, path: str, /, *, limit: int = 10_000) -> list[Entry]:
+        answer = await self._ask("newel_list", path, str(limit))
+        self._check("list", path, answer)
+        words = os.fsdecode(answer.data).split("/")
+        entries = [
+            Entry(name, _KINDS[kind[-1]], kind.startswith("l"))
+            for kind, name in zip(words[::2], words[1::2], strict=False)
+        ]
+        return sorted(entries[:limit], key=lambda entry: entry.name)
+
+    async def read_bytes(self, path: str, /, *, start: int = 0, size: int | None = None) -> bytes:
+        # Not every `head` can be asked for nothing.
+        most = "-" if size is None else str(max(1, size))
+        answer = await self._ask("newel_read", path, str(start + 1), most)
+        self._check("read", path, answer)
+        return answer.data[:size]
+
+    async def write_bytes(
+        self, path: str, data: bytes, /, *, expect: str | None = None, mode: int | None = None
+    ) -> str:
+        sha256, beside = hashlib.sha256(data).hexdigest(), beside_name()
+        folder, name = posixpath.split(path)
+        words = (
+            *("newel_write", name or ".", beside, str(len(data)), sha256, expect or ANY),
+            *("-" if mode is None else f"{mode & 0o777:04o}", folder, *_parts(folder)),
+        )
+        try:
+            answer = await self.connection.change(_script(words), given=data)
+        except ConnectionLost as lost:
+            # Without the file beside it nothing can take the file's place any more: what is there now, stays.
+            removed = _script(("rm", "-f", "--", posixpath.join(folder, beside)))
+            if await self._came_true(f"{removed}; {_script(('newel_is', path, sha256))}"):
+                return sha256
+            raise self._undone("written", path) from lost
+        self._check("write", path, answer, expect)
+        return sha256
+
+    async def remove(self, path: str, /, *, expect: str | None = None) -> None:
+        folder, name = posixpath.split(path)
+        words = ("newel_remove", name or ".", expect or ANY, folder, *_parts(folder))
+        try:
+            answer = await self.connection.change(_script(words))
+        except ConnectionLost as lost:
+            if await self._came_true(_script(("newel_is", path, ABSENT))):
+                return
+            raise self._undone("removed", path) from lost
+        self._check("remove", path, answer, expect)
+
+    async def _ask(self, *words: str) -> Answer:
+        return await self.connection.ask(_script(words))
+
+    async def _came_true(self, script: str) -> bool:
+        """What the host says once it is back; before that, nothing is known, and the error says so."""
+        return (await self.connection.ask(script)).status == 0
+
+    def _undone(self, done: str, path: str) -> WorkspaceError:
+        return WorkspaceError(
+            f"The connection to {self.connection.target.host} was lost meanwhile: {path} was not {done}. Try it again."
+        )
+
+    async def _stat_or_none(self, path: str) -> FileInfo | None:
+        try:
+            return await self.stat(path)
+        except WorkspaceError:
+            return None
+
+    async def _expanded(self, path: str) -> str:
+        """With the home of whom a leading ``~`` names; a ``~name`` of no user is a file's name."""
+        first, slash, rest = path.partition("/")
+        if not _OF_A_USER.fullmatch(first):
+            return path
+        home = self.connection.facts.home
+        if first != "~":
+            home = os.fsdecode((await self.connection.ask(f"printf %s {first}")).data)
+        return f"{home}{slash}{rest}" if home.startswith("/") else path
+
+    async def _followed(self, found: str, sought: list[str]) -> tuple[str, list[str]]:
+        """Go on from a path without links to where the next link leads, or to the end."""
+        while sought:
+            plain = sought[: sought.index("..")] if ".." in sought else sought
+            paths = [f"{found}{below}" for below in accumulate(f"/{part}" for part in plain)]
+            number, _, target = (await self._ask("newel_link", *paths)).data.partition(b"/")
+            if number:
+                before = posixpath.dirname(paths[int(number) - 1]).rstrip("/")
+                leads_to = os.fsdecode(target[:-1])
+                return "" if leads_to.startswith("/") else before, _parts(leads_to) + sought[int(number) :]
+            found = paths[-1] if paths else found
+            sought = sought[len(plain) :]
+            if sought:  # what is before it is no link, so that it leads back
+                found = posixpath.dirname(found).rstrip("/")
+                sought = sought[1:]
+        return found, []
+
+    def _check(self, doing: Doing, path: str, answer: Answer, expect: str | None = None) -> None:
+        """Raise what a function of ``host.sh`` refused, in the port's words."""
+        match answer.status:
+            case 0:
+                return
+            case Refused.DIRECTORY:
+                raise not_regular(doing, path, "directory")
+            case Refused.NOT_REGULAR:
+                raise not_regular(doing, path, "other")
+            case Refused.LEADS_ELSEWHERE:
+                raise leads_elsewhere(path)
+            case Refused.NOT_EXPECTED:
+                raise stale(path, answer.data.decode(), expect or ANY)
+            case Refused.NOT_PERMITTED:
+                raise cannot(doing, path, "Permission denied")
+            case _:
+                reason = _reason(answer)
+                if expect not in {None, ABSENT} and reason == _NO_FILE:  # its folder is gone
+                    raise stale(path, ABSENT, expect or ANY)
+                raise cannot(doing, path, reason)
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part not in {"", "."}]
+
+
+def _script(words: Iterable[str]) -> str:
+    return " ".join(map(quoted, words))
+
+
+def _info(line: bytes) -> FileInfo:
+    """Read a line of ``newel_stat``: mode in hexadecimal, size, seconds, and the time again in more detail."""
+    mode, size, seconds, *detail = line.decode().split()
+    fraction = re.search(r"\.([0-9]{1,9})", " ".join(detail))
+    return FileInfo(
+        kind=kind_of(int(mode, 16)),
+        size=int(size),
+        mode=stat.S_IMODE(int(mode, 16)),
+        modified_ns=int(seconds) * 10**9 + (int(fraction[1].ljust(9, "0")) if fraction else 0),
+    )
+
+
+def _reason(answer: Answer) -> str:
+    """The system's words, with which what a program on the host complains of ends."""
+    words = answer.data[-_LONGEST_REASON:].decode(errors="replace").strip().rpartition(": ")[2]
+    return "".join(sign for sign in words if sign.isprintable()) or "it failed on the host"
+
+
+@asynccontextmanager
+async def open_host(
+    target: Target, *, config: str | None = None, patience: float = PATIENCE, on_state: OnState | None = None
+) -> AsyncGenerator[SshWorkspace]:
+    """A workspace on a host, over a connection of its own that ends with it; see ``connected``."""
+    async with connected(target, config=config, patience=patience, on_state=on_state) as connection:
+        yield SshWorkspace(connection)
