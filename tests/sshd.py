@@ -2,7 +2,7 @@
 
 Two users can log in. ``host`` is an ordinary user: whoever runs the tests, or where that is root, one that is made for
 this (``useradd``, once). ``own`` is whoever runs the tests, so that the same work here and there meets the same rights.
-Both find ``Sshd.home`` as their home.
+Both find ``Sshd.home`` as their home. Keys are exchanged in the quickest way that is safe: there are many logins.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ StrictModes no
 PrintMotd no
 PrintLastLog no
 UseDNS no
+KexAlgorithms curve25519-sha256
 MaxStartups 100
 MaxSessions 100
 SetEnv "HOME={folder}/home"
@@ -226,7 +227,7 @@ def _ordinary_user() -> str:
             pwd.getpwnam(MADE_USER)
         except KeyError:
             # `*`: no password fits, but the account is not locked, which sshd would refuse.
-            _run("useradd", "-M", "-d", "/nonexistent", "-s", "/bin/sh", "-p", "*", MADE_USER)
+            _run("useradd", "-M", "-d", "/", "-s", "/bin/sh", "-p", "*", MADE_USER)
     return MADE_USER
 
 
