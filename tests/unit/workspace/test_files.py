@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 import threading
+import time
 from pathlib import Path
 
 import anyio
@@ -16,12 +17,12 @@ import pytest
 
 from newel.agent.errors import StaleFile, WorkspaceError
 from newel.workspace.local import LocalWorkspace
-from newel.workspace.port import ABSENT, Entry
+from newel.workspace.port import ABSENT, Entry, Workspace
 
 pytestmark = pytest.mark.anyio
 
 
-def root(workspace: LocalWorkspace) -> Path:
+def root(workspace: Workspace) -> Path:
     return Path(workspace.root)
 
 
@@ -36,7 +37,7 @@ def lying_file() -> Path:
 
 
 HOSTS = os.path.realpath("/etc/hosts")
-NOTES = os.path.realpath(Path.home() / "notes")
+ROOTS_NOTES = os.path.realpath(Path("~root/notes").expanduser())
 
 
 def sha(data: bytes) -> str:
@@ -45,23 +46,24 @@ def sha(data: bytes) -> str:
 
 class TestPaths:
     async def test_relative_absolute_and_home_paths_lead_where_a_shell_would(
-        self, workspace: LocalWorkspace
+        self, workspace: Workspace
     ) -> None:
         assert await workspace.resolve("a/../b.txt") == f"{workspace.root}/b.txt"
         assert await workspace.resolve("/etc//hosts") == HOSTS
-        assert await workspace.resolve("~/notes") == NOTES
+        home = (await workspace.run("cd && pwd -P")).stdout.rstrip("\n")
+        assert await workspace.resolve("~") == home
+        assert await workspace.resolve("~/notes") == f"{home}/notes"
+        assert await workspace.resolve("~root/notes") == ROOTS_NOTES
         assert await workspace.resolve("~no-such-user-here") == f"{workspace.root}/~no-such-user-here"
 
-    async def test_two_names_of_one_file_are_one_path(self, workspace: LocalWorkspace) -> None:
+    async def test_two_names_of_one_file_are_one_path(self, workspace: Workspace) -> None:
         """Else two writes to one file, by its name and by a link, would run at the same time."""
         (root(workspace) / "real").mkdir()
         (root(workspace) / "link").symlink_to("real")
         assert await workspace.resolve("link/x") == await workspace.resolve("real/x")
 
     @pytest.mark.parametrize("path", ["", "a\0b", "\ud800"])
-    async def test_what_cannot_be_a_path_is_refused_in_words(
-        self, workspace: LocalWorkspace, path: str
-    ) -> None:
+    async def test_what_cannot_be_a_path_is_refused_in_words(self, workspace: Workspace, path: str) -> None:
         with pytest.raises(WorkspaceError, match=r"empty|NUL|cannot be a file name"):
             await workspace.resolve(path)
 
@@ -71,7 +73,7 @@ class TestPaths:
 
 
 class TestReading:
-    async def test_a_range_of_a_file_is_read_and_no_more(self, workspace: LocalWorkspace) -> None:
+    async def test_a_range_of_a_file_is_read_and_no_more(self, workspace: Workspace) -> None:
         path = root(workspace) / "f"
         path.write_bytes(bytes(range(256)))
         assert await workspace.read_bytes(str(path)) == bytes(range(256))
@@ -79,17 +81,17 @@ class TestReading:
         assert await workspace.read_bytes(str(path), start=250, size=50) == bytes(range(250, 256))
         assert await workspace.read_bytes(str(path), start=999) == b""
 
-    async def test_a_large_file_comes_whole(self, workspace: LocalWorkspace) -> None:
+    async def test_a_large_file_comes_whole(self, workspace: Workspace) -> None:
         """It takes another way, through a thread."""
         path = root(workspace) / "large"
         data = os.urandom(3_000_000)
         path.write_bytes(data)
         assert await workspace.read_bytes(str(path)) == data
 
-    async def test_a_file_whose_size_lies_is_read_to_its_end(self, workspace: LocalWorkspace) -> None:
+    async def test_a_file_whose_size_lies_is_read_to_its_end(self, workspace: Workspace) -> None:
         assert await workspace.read_bytes(str(lying_file())) != b""
 
-    async def test_a_pipe_does_not_hang_and_a_directory_is_refused(self, workspace: LocalWorkspace) -> None:
+    async def test_a_pipe_does_not_hang_and_a_directory_is_refused(self, workspace: Workspace) -> None:
         pipe = root(workspace) / "pipe"
         os.mkfifo(pipe)
         with pytest.raises(WorkspaceError, match="not a regular file"):
@@ -99,7 +101,7 @@ class TestReading:
         with pytest.raises(WorkspaceError, match="No such file"):
             await workspace.read_bytes(workspace.root + "/gone")
 
-    async def test_stat_and_list_tell_what_is_there(self, workspace: LocalWorkspace) -> None:
+    async def test_stat_and_list_tell_what_is_there(self, workspace: Workspace) -> None:
         (root(workspace) / "b.txt").write_bytes(b"12345")
         (root(workspace) / "a").mkdir()
         (root(workspace) / "link").symlink_to("a")
@@ -122,7 +124,7 @@ class TestReading:
 
 
 class TestWriting:
-    async def test_a_new_file_gets_its_parents_and_the_usual_mode(self, workspace: LocalWorkspace) -> None:
+    async def test_a_new_file_gets_its_parents_and_the_usual_mode(self, workspace: Workspace) -> None:
         path = root(workspace) / "a/b/c.txt"
         written = await workspace.write_bytes(str(path), b"hello")
         assert path.read_bytes() == b"hello"
@@ -131,14 +133,14 @@ class TestWriting:
         assert path.stat().st_mode == usual.stat().st_mode
         assert names(path.parent) == ["c.txt"]
 
-    async def test_an_executable_stays_executable(self, workspace: LocalWorkspace) -> None:
+    async def test_an_executable_stays_executable(self, workspace: Workspace) -> None:
         path = root(workspace) / "run.sh"
         path.write_bytes(b"old")
         path.chmod(0o751)
         await workspace.write_bytes(str(path), b"new")
         assert path.stat().st_mode & 0o777 == 0o751
 
-    async def test_another_owner_stays_the_owner(self, workspace: LocalWorkspace) -> None:
+    async def test_another_owner_stays_the_owner(self, workspace: Workspace) -> None:
         """Where it is permitted, which is as root; anyone else's new file is their own."""
         path = root(workspace) / "theirs"
         path.write_bytes(b"old")
@@ -148,7 +150,7 @@ class TestWriting:
         await workspace.write_bytes(str(path), b"new")
         assert (path.stat().st_uid, path.stat().st_gid) == (before.st_uid, before.st_gid)
 
-    async def test_extended_attributes_stay(self, workspace: LocalWorkspace) -> None:
+    async def test_extended_attributes_stay(self, workspace: Workspace) -> None:
         """Else labels that programs and users have put on a file would be lost with the first edit."""
         path = root(workspace) / "labelled"
         path.write_bytes(b"old")
@@ -161,9 +163,7 @@ class TestWriting:
         await workspace.write_bytes(str(path), b"new")
         assert os.getxattr(path, "user.label") == b"kept"
 
-    async def test_who_reads_the_file_meanwhile_reads_one_content_whole(
-        self, workspace: LocalWorkspace
-    ) -> None:
+    async def test_who_reads_the_file_meanwhile_reads_one_content_whole(self, workspace: Workspace) -> None:
         """The file is replaced, never overwritten in place."""
         path = root(workspace) / "f"
         path.write_bytes(b"old content")
@@ -173,7 +173,7 @@ class TestWriting:
             assert reader.read() == b" content"
         assert path.read_bytes() == b"new"
 
-    async def test_a_link_stays_a_link_and_its_target_is_written(self, workspace: LocalWorkspace) -> None:
+    async def test_a_link_stays_a_link_and_its_target_is_written(self, workspace: Workspace) -> None:
         (root(workspace) / "target").write_bytes(b"old")
         link = root(workspace) / "link"
         link.symlink_to("target")
@@ -181,9 +181,7 @@ class TestWriting:
         assert link.is_symlink()
         assert (root(workspace) / "target").read_bytes() == b"new"
 
-    async def test_a_file_that_someone_else_changed_is_not_overwritten(
-        self, workspace: LocalWorkspace
-    ) -> None:
+    async def test_a_file_that_someone_else_changed_is_not_overwritten(self, workspace: Workspace) -> None:
         path = root(workspace) / "f"
         path.write_bytes(b"theirs")
         with pytest.raises(StaleFile, match="changed on disk"):
@@ -195,14 +193,14 @@ class TestWriting:
         assert path.read_bytes() == b"theirs"
         assert names(root(workspace)) == ["f"]
 
-    async def test_what_is_as_expected_is_replaced_or_created(self, workspace: LocalWorkspace) -> None:
+    async def test_what_is_as_expected_is_replaced_or_created(self, workspace: Workspace) -> None:
         path = root(workspace) / "f"
         await workspace.write_bytes(str(path), b"one", expect=ABSENT)
         await workspace.write_bytes(str(path), b"two", expect=sha(b"one"))
         assert path.read_bytes() == b"two"
         assert names(root(workspace)) == ["f"]
 
-    async def test_only_files_are_written(self, workspace: LocalWorkspace) -> None:
+    async def test_only_files_are_written(self, workspace: Workspace) -> None:
         os.mkfifo(root(workspace) / "pipe")
         with pytest.raises(WorkspaceError, match="not a regular file"):
             await workspace.write_bytes(workspace.root + "/pipe", b"x")
@@ -211,12 +209,12 @@ class TestWriting:
         with pytest.raises(WorkspaceError, match=r"Cannot write .*/pipe/x"):
             await workspace.write_bytes(workspace.root + "/pipe/x", b"x")
 
-    async def test_a_name_as_long_as_names_may_be_can_be_written(self, workspace: LocalWorkspace) -> None:
+    async def test_a_name_as_long_as_names_may_be_can_be_written(self, workspace: Workspace) -> None:
         path = root(workspace) / ("n" * 255)
         await workspace.write_bytes(str(path), b"x")
         assert path.read_bytes() == b"x"
 
-    async def test_the_mode_that_is_asked_for_is_the_files_mode(self, workspace: LocalWorkspace) -> None:
+    async def test_the_mode_that_is_asked_for_is_the_files_mode(self, workspace: Workspace) -> None:
         """Else a script that was taken back could not be run, and a key could be read by others."""
         path = root(workspace) / "run.sh"
         await workspace.write_bytes(str(path), b"one", expect=ABSENT, mode=0o750)
@@ -227,7 +225,7 @@ class TestWriting:
         assert path.stat().st_mode & 0o7777 == 0o755, "a file that takes its owner's rights is never made"
 
     async def test_a_link_put_in_the_way_since_is_not_written_through(
-        self, workspace: LocalWorkspace, tmp_path: Path
+        self, workspace: Workspace, tmp_path: Path
     ) -> None:
         outside = tmp_path / "outside"
         outside.mkdir()
@@ -244,7 +242,7 @@ class TestWriting:
 
 
 class TestRemoving:
-    async def test_a_file_that_is_as_it_was_seen_is_removed(self, workspace: LocalWorkspace) -> None:
+    async def test_a_file_that_is_as_it_was_seen_is_removed(self, workspace: Workspace) -> None:
         path = root(workspace) / "f"
         path.write_bytes(b"seen")
         await workspace.remove(str(path), expect=sha(b"seen"))
@@ -252,7 +250,7 @@ class TestRemoving:
         await workspace.remove(str(path))
         assert names(root(workspace)) == []
 
-    async def test_a_file_that_someone_else_changed_is_not_removed(self, workspace: LocalWorkspace) -> None:
+    async def test_a_file_that_someone_else_changed_is_not_removed(self, workspace: Workspace) -> None:
         path = root(workspace) / "f"
         path.write_bytes(b"theirs")
         with pytest.raises(StaleFile, match="changed on disk"):
@@ -261,7 +259,7 @@ class TestRemoving:
             await workspace.remove(str(path) + "2", expect=sha(b"seen"))
         assert path.read_bytes() == b"theirs"
 
-    async def test_only_regular_files_are_removed(self, workspace: LocalWorkspace) -> None:
+    async def test_only_regular_files_are_removed(self, workspace: Workspace) -> None:
         (root(workspace) / "folder").mkdir()
         os.mkfifo(root(workspace) / "pipe")
         with pytest.raises(WorkspaceError, match="is a directory"):
@@ -272,7 +270,7 @@ class TestRemoving:
             await workspace.remove(workspace.root + "/gone")
         assert names(root(workspace)) == ["folder", "pipe"]
 
-    async def test_a_file_that_may_not_be_written_stays(self, workspace: LocalWorkspace) -> None:
+    async def test_a_file_that_may_not_be_written_stays(self, workspace: Workspace) -> None:
         path = root(workspace) / "locked"
         path.write_bytes(b"x")
         path.chmod(0o444)
@@ -285,7 +283,7 @@ class TestRemoving:
 
 class TestSwappedFolders:
     async def test_a_folder_swapped_for_a_link_again_and_again_leads_no_byte_out(
-        self, workspace: LocalWorkspace, tmp_path: Path
+        self, workspace: Workspace, tmp_path: Path
     ) -> None:
         inside, aside, outside = root(workspace) / "folder", root(workspace) / "aside", tmp_path / "outside"
         for folder in (inside, outside):
@@ -308,7 +306,7 @@ class TestSwappedFolders:
         swapper = threading.Thread(target=swap)
         swapper.start()
         try:
-            for number in range(600):
+            for number in range(600 if isinstance(workspace, LocalWorkspace) else 60):
                 expect = sha(b"0") if number % 3 else ABSENT
                 name = "f" if number % 3 else "new"
                 with contextlib.suppress(StaleFile, WorkspaceError):
@@ -321,9 +319,7 @@ class TestSwappedFolders:
         assert outside.stat().st_mtime_ns == untouched
         assert names(outside) == ["f"]
 
-    async def test_folders_are_not_made_behind_a_link(
-        self, workspace: LocalWorkspace, tmp_path: Path
-    ) -> None:
+    async def test_folders_are_not_made_behind_a_link(self, workspace: Workspace, tmp_path: Path) -> None:
         outside = tmp_path / "outside"
         outside.mkdir()
         (root(workspace) / "folder").symlink_to(outside)
@@ -332,7 +328,7 @@ class TestSwappedFolders:
         assert names(outside) == []
 
     async def test_a_file_whose_folder_is_gone_is_deleted_and_no_folder_is_made_for_it(
-        self, workspace: LocalWorkspace
+        self, workspace: Workspace
     ) -> None:
         path = f"{workspace.root}/gone/f"
         with pytest.raises(StaleFile, match="deleted"):
@@ -347,22 +343,28 @@ class TestWhatKilledProcessesLeave:
 
     LEFT = ".newel-0123456789abcdef.tmp"
 
-    async def test_it_is_removed_by_the_next_change_in_its_folder(self, workspace: LocalWorkspace) -> None:
+    def leave(self, workspace: Workspace) -> None:
+        """As it looks two days later: over SSH nobody can tell whether the process of a fresh one lives."""
         (root(workspace) / self.LEFT).write_bytes(b"half")
+        then = time.time() - 2 * 24 * 60 * 60
+        os.utime(root(workspace) / self.LEFT, (then, then))
+
+    async def test_it_is_removed_by_the_next_change_in_its_folder(self, workspace: Workspace) -> None:
+        self.leave(workspace)
         await workspace.write_bytes(workspace.root + "/f", b"whole")
         assert names(root(workspace)) == ["f"]
-        (root(workspace) / self.LEFT).write_bytes(b"half")
+        self.leave(workspace)
         await workspace.remove(workspace.root + "/f")
         assert names(root(workspace)) == []
 
-    async def test_that_of_a_process_that_lives_stays(self, workspace: LocalWorkspace) -> None:
+    async def test_that_of_a_process_that_lives_stays(self, workspace: Workspace) -> None:
         """Else two processes that write in one folder would fail each other's writes."""
         with (root(workspace) / self.LEFT).open("wb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             await workspace.write_bytes(workspace.root + "/f", b"whole")
             assert names(root(workspace)) == [self.LEFT, "f"]
 
-    async def test_what_is_no_file_of_newel_stays(self, workspace: LocalWorkspace) -> None:
+    async def test_what_is_no_file_of_newel_stays(self, workspace: Workspace) -> None:
         mine = [".newel-notes.tmp", ".newel-0123456789abcdeF.tmp", "newel-0123456789abcdef.tmp"]
         for name in mine:
             (root(workspace) / name).touch()
@@ -372,9 +374,7 @@ class TestWhatKilledProcessesLeave:
         await workspace.write_bytes(workspace.root + "/f", b"whole")
         assert names(root(workspace)) == sorted([*before, "f"])
 
-    async def test_processes_that_write_in_one_folder_at_once_all_succeed(
-        self, workspace: LocalWorkspace
-    ) -> None:
+    async def test_processes_that_write_in_one_folder_at_once_all_succeed(self, workspace: Workspace) -> None:
         async with anyio.create_task_group() as tasks:
             for number in range(40):
                 tasks.start_soon(workspace.write_bytes, f"{workspace.root}/{number}", b"x")

@@ -13,12 +13,13 @@ import pytest
 from newel.agent.errors import WorkspaceError
 from newel.workspace.environment import child_env
 from newel.workspace.local import LocalWorkspace
+from newel.workspace.port import Workspace
 from newel.workspace.process import Limits, exit_descriptor_by_thread
 
 pytestmark = pytest.mark.anyio
 
 
-def root(workspace: LocalWorkspace) -> Path:
+def root(workspace: Workspace) -> Path:
     return Path(workspace.root)
 
 
@@ -30,7 +31,7 @@ def words(path: str) -> list[str]:
     return sorted(Path(path).read_text().split())
 
 
-async def test_both_outputs_and_the_exit_code_come_back(workspace: LocalWorkspace) -> None:
+async def test_both_outputs_and_the_exit_code_come_back(workspace: Workspace) -> None:
     done = await workspace.run("echo out; echo err >&2; exit 3")
     assert (done.stdout, done.stderr, done.exit_code) == ("out\n", "err\n", 3)
     assert not done.timed_out
@@ -38,43 +39,43 @@ async def test_both_outputs_and_the_exit_code_come_back(workspace: LocalWorkspac
     assert done.output_file is None
 
 
-async def test_a_command_runs_in_the_root_by_the_shell_people_mean(workspace: LocalWorkspace) -> None:
+async def test_a_command_runs_in_the_root_by_the_shell_people_mean(workspace: Workspace) -> None:
     done = await workspace.run("pwd; [[ abc == a* ]] && echo bash")
     assert done.stdout == f"{workspace.root}\nbash\n"
 
 
-async def test_a_signal_counts_as_shells_count_it(workspace: LocalWorkspace) -> None:
+async def test_a_signal_counts_as_shells_count_it(workspace: Workspace) -> None:
     assert (await workspace.run("kill -9 $$")).exit_code == 137
 
 
-async def test_a_command_that_begins_with_a_dash_is_no_option(workspace: LocalWorkspace) -> None:
+async def test_a_command_that_begins_with_a_dash_is_no_option(workspace: Workspace) -> None:
     done = await workspace.run("-x; echo ran")
     assert done.stdout == "ran\n"
 
 
-async def test_no_start_up_file_is_read(workspace: LocalWorkspace, tmp_path: Path) -> None:
+async def test_no_start_up_file_is_read(tmp_path: Path) -> None:
     """Not even by a bash that believes it was started by sshd, as on a remote host."""
     (tmp_path / ".bashrc").write_text("echo sourced\n")
     environ = child_env({**os.environ, "HOME": str(tmp_path), "SSH_CLIENT": "1.2.3.4 5 6", "SHLVL": "0"})
-    clean = LocalWorkspace(workspace.root, environ=environ)
+    clean = LocalWorkspace(str(tmp_path), environ=environ)
     assert (await clean.run("echo ran")).stdout == "ran\n"
 
 
-async def test_input_is_closed(workspace: LocalWorkspace) -> None:
+async def test_input_is_closed(workspace: Workspace) -> None:
     """A command that asks would otherwise take the user's keys or hang until the timeout."""
     done = await workspace.run("cat; read -r answer || echo none", timeout=5)
     assert done.stdout == "none\n"
     assert not done.timed_out
 
 
-async def test_without_bash_sh_does(workspace: LocalWorkspace, tmp_path: Path) -> None:
+async def test_without_bash_sh_does(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/sh").symlink_to("/bin/sh")
-    plain = LocalWorkspace(workspace.root, environ={"PATH": str(tmp_path / "bin")})
+    plain = LocalWorkspace(str(tmp_path), environ={"PATH": str(tmp_path / "bin")})
     assert (await plain.run("-x; echo ran")).stdout == "ran\n"
 
 
-async def test_output_comes_while_the_command_runs(workspace: LocalWorkspace) -> None:
+async def test_output_comes_while_the_command_runs(workspace: Workspace) -> None:
     """The command waits for a file that is only made when its first output has been shown."""
     shown: list[str] = []
 
@@ -89,7 +90,7 @@ async def test_output_comes_while_the_command_runs(workspace: LocalWorkspace) ->
     assert "".join(shown) == done.stdout == "first\nsecond\n"
 
 
-async def test_output_in_any_bytes_is_text(workspace: LocalWorkspace) -> None:
+async def test_output_in_any_bytes_is_text(workspace: Workspace) -> None:
     done = await workspace.run(r"printf 'caf\351 \303\251\r\n'")
     assert done.stdout == "caf\ufffd é\r\n"
 
@@ -108,7 +109,7 @@ async def test_an_output_over_the_limit_is_cut_and_kept_in_a_file(tmp_path: Path
     assert words(done.output_file) == sorted(f"{whole}short".split())
 
 
-async def test_what_cannot_be_started_says_why(workspace: LocalWorkspace) -> None:
+async def test_what_cannot_be_started_says_why(workspace: Workspace) -> None:
     with pytest.raises(WorkspaceError, match=r"300,00\d bytes long"):
         await workspace.run(f"echo {'x' * 300_000}")
     with pytest.raises(WorkspaceError, match="null byte"):
@@ -120,7 +121,7 @@ async def test_what_cannot_be_started_says_why(workspace: LocalWorkspace) -> Non
         await workspace.run("true")
 
 
-async def test_nothing_is_left_open_after_many_commands(workspace: LocalWorkspace) -> None:
+async def test_nothing_is_left_open_after_many_commands(workspace: Workspace) -> None:
     """A long session would otherwise run out of file descriptors."""
     await workspace.run("true")
     before = len(names(Path("/dev/fd")))
@@ -165,7 +166,7 @@ def test_running_out_of_descriptors_is_an_error_at_any_point_and_leaves_nothing(
     assert (ended.stdout, ended.stderr) == ("True\n", "")
 
 
-async def test_commands_run_side_by_side(workspace: LocalWorkspace) -> None:
+async def test_commands_run_side_by_side(workspace: Workspace) -> None:
     """Each waits for the other's file."""
     async with anyio.create_task_group() as group:
         for one, other in (("a", "b"), ("b", "a")):

@@ -16,6 +16,7 @@ from newel.workspace.ssh.facts import Facts
 from newel.workspace.ssh.host import Answer
 from newel.workspace.ssh.options import Ssh
 from newel.workspace.ssh.problems import Problem, explain, no_answer
+from newel.workspace.ssh.runner import Client
 from newel.workspace.ssh.shell import COMMAND, Shell, ShellEnded
 from newel.workspace.ssh.target import Target
 
@@ -61,11 +62,6 @@ class Connection:
         self._shell: Shell | None = None
         self._listeners: list[OnState] = []
 
-    @property
-    def environ(self) -> Mapping[str, str]:
-        """For the ssh of each channel."""
-        return self._ssh.environ
-
     def on_state(self, listener: OnState) -> Callable[[], None]:
         """Be told of each change; returns what ends that. The listener must not raise."""
         self._listeners.append(listener)
@@ -102,15 +98,16 @@ class Connection:
         await self.ask(":")
         return anyio.current_time() - began
 
-    async def channel(self) -> list[str]:
-        """The words that begin a session of its own on this connection: add a command for the login shell.
+    async def client(self) -> Client:
+        """What begins a session of its own on this connection, for a command.
 
         Waits for a lost connection to come back, as ``ask`` does.
         """
         if self._master is None or not self._master.lives:
             async with self._lock:
                 await self._ready(anyio.current_time() + self._patience)
-        return [*self._ssh.uses(), *self._asked.words]
+        argv = [*self._ssh.uses(), *self._asked.words]
+        return Client(argv=argv, environ=self._ssh.environ, host=self.target.host)
 
     async def open(self) -> None:
         """Connect for the first time: a failure is not tried again. Raises ``HostUnreachable``."""

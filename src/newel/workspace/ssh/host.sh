@@ -81,6 +81,14 @@ newel_take() { # how many: that many bytes of what is given
   [ "$1" = 0 ] || head -c "$1"
 }
 
+newel_sweep() { # removes what killed processes left in this folder more than a day ago
+  newel_x='[0-9a-f][0-9a-f][0-9a-f][0-9a-f]'
+  for newel_f in .newel-$newel_x$newel_x$newel_x$newel_x.tmp; do
+    [ -f "$newel_f" ] && find "./$newel_f" -prune -type f -mtime +0 -exec rm -f -- {} \;
+  done
+  return 0
+}
+
 newel_enter() { # folder, its parts, each a word: into it; $resolved: no link may lead there; $make: what is missing is made
   newel_d=$1
   shift
@@ -99,6 +107,7 @@ newel_enter() { # folder, its parts, each a word: into it; $resolved: no link ma
     done
   fi
   [ -z "$resolved" ] || [ "$PWD" = "$newel_d" ] || return 12
+  newel_sweep
 }
 
 newel_may_write() { # name: nothing is there, or a regular file that may be written
@@ -123,13 +132,6 @@ newel_is() { # name, SHA-256 or absent or any: whether it is that; if not, what 
   return 13
 }
 
-newel_sweep() { # removes what killed processes left in this folder more than a day ago
-  newel_x='[0-9a-f][0-9a-f][0-9a-f][0-9a-f]'
-  for newel_f in .newel-$newel_x$newel_x$newel_x$newel_x.tmp; do
-    [ -f "$newel_f" ] && ! [ -L "$newel_f" ] && find "./$newel_f" -prune -type f -mtime +0 -exec rm -f -- {} \;
-  done
-}
-
 newel_write() ( # name, name beside it, how many bytes are given, their SHA-256, what is expected, mode or -, folder, parts
   f=./$1 t=./$2 size=$3 sum=$4 expect=$5 mode=$6
   shift 6
@@ -138,7 +140,6 @@ newel_write() ( # name, name beside it, how many bytes are given, their SHA-256,
   case $expect in any | absent) make=1 ;; esac
   begin() {
     newel_enter "$@" && newel_may_write "$f" || return
-    newel_sweep
     set -C
     if [ -f "$f" ]; then
       umask 077

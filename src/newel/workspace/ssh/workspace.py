@@ -7,7 +7,7 @@ import os
 import posixpath
 import re
 import stat
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from enum import IntEnum
 from itertools import accumulate
@@ -19,10 +19,12 @@ from newel.agent.errors import ConnectionLost, WorkspaceError
 from newel.workspace.files import kind_of
 from newel.workspace.handles import beside_name
 from newel.workspace.naming import check_path
-from newel.workspace.port import ABSENT, Entry, FileInfo, Kind
+from newel.workspace.port import ABSENT, Completed, Entry, FileInfo, Kind, OnOutput
+from newel.workspace.process import Limits
 from newel.workspace.refusals import Doing, cannot, leads_elsewhere, not_regular, stale
 from newel.workspace.ssh.connection import PATIENCE, Connection, OnState, connected
 from newel.workspace.ssh.host import Answer, quoted
+from newel.workspace.ssh.runner import run_on_host
 from newel.workspace.ssh.target import Target
 
 ANY: Final = "any"
@@ -52,10 +54,14 @@ class Refused(IntEnum):
 
 
 class SshWorkspace:
-    """Files and processes of a host, seen from the directory that its target names."""
+    """Files and processes of a host, seen from the directory that its target names.
 
-    def __init__(self, connection: Connection) -> None:
+    ``limits`` bound the output of commands; long ones are kept on this machine.
+    """
+
+    def __init__(self, connection: Connection, *, limits: Limits | None = None) -> None:
         self.connection = connection
+        self._limits = limits or Limits()
         self._root = connection.facts.root
         self._name = msgspec.structs.replace(connection.target, path=self._root).url
 
@@ -146,6 +152,25 @@ class SshWorkspace:
                 return
             raise self._undone("removed", path) from lost
         self._check("remove", path, answer, expect)
+
+    async def run(
+        self,
+        command: str,
+        /,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 — see the port
+        on_output: OnOutput | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Completed:
+        return await run_on_host(
+            await self.connection.client(),
+            command,
+            root=self._root,
+            limits=self._limits,
+            timeout=timeout,
+            on_output=on_output,
+            env=env,
+        )
 
     async def _ask(self, *words: str) -> Answer:
         return await self.connection.ask(_script(words))
@@ -242,8 +267,13 @@ def _reason(answer: Answer) -> str:
 
 @asynccontextmanager
 async def open_host(
-    target: Target, *, config: str | None = None, patience: float = PATIENCE, on_state: OnState | None = None
+    target: Target,
+    *,
+    config: str | None = None,
+    patience: float = PATIENCE,
+    on_state: OnState | None = None,
+    limits: Limits | None = None,
 ) -> AsyncGenerator[SshWorkspace]:
     """A workspace on a host, over a connection of its own that ends with it; see ``connected``."""
     async with connected(target, config=config, patience=patience, on_state=on_state) as connection:
-        yield SshWorkspace(connection)
+        yield SshWorkspace(connection, limits=limits)
