@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 from typing import Final
 
-BOOT: Final = """exec sh -c 'IFS= read -r s; eval "$(printf %b "$s")"'"""
-"""What ``ssh`` is told to run: a constant that every login shell passes on to sh, which reads the text itself."""
+BOOT: Final = """exec sh -c 'IFS= read -r s && eval "$(printf %b "$s")"'"""
+"""What ``ssh`` is told to run: a constant that every login shell passes on to sh, which reads the text itself.
+
+Half a line, from a connection that broke, is not evaluated.
+"""
 
 _ESCAPED: Final = {byte: f"\\0{byte:03o}" for byte in range(256) if not 32 <= byte < 127 or chr(byte) == "\\"}
 

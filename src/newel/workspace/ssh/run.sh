@@ -17,11 +17,14 @@ look() {
 
 # Prints where in /proc the mark is found.
 marked() {
-    if [ "$blind" ]; then
-        for each in /proc/[0-9]*/environ; do tr '\0' '\n' <"$each" | grep -q "$mark" && echo "$each"; done
-    else
+    if [ ! "$blind" ]; then
         grep -ls "$mark" /proc/[0-9]*/environ
+        return
     fi
+    tail -n +1 /proc/[0-9]*/environ | tr '\0' '\n' | grep -e '^==> /proc/[0-9]*/environ <==$' -e "$mark" |
+        while read -r first file _; do
+            if [ "$first" = '==>' ]; then each=$file; else tr '\0' '\n' <"$each" | grep -q "$mark" && echo "$each"; fi
+        done
 }
 
 # Sets targets: what `kill` takes. A session in which the mark is found belongs to the program as a whole, even to those
@@ -70,10 +73,9 @@ find_by_ps() {
 end_all() {
     trap '' USR1
     trap 'over=1' TERM
-    over= told= sessions= tick=0 LC_ALL=C
-    blind=1
+    over= told= sessions= tick=0 rounds=0 blind=1 LC_ALL=C
     printf 'a\0b\n' | grep -q b && blind= # some greps see no further than the first NUL
-    while [ $tick -le $((2 * grace)) ]; do
+    while [ $rounds -lt 20 ]; do
         if [ -r /proc/$$/environ ]; then find_in_proc; else find_by_ps; fi
         if [ ! "$targets" ]; then
             [ ! "$over" ] || return
@@ -84,7 +86,8 @@ end_all() {
             told=1
         fi
         # Looking is work, so it is done often at first and once KILL has been sent, and seldom in between.
-        if [ $tick -lt 5 ] || [ $tick -ge $grace ]; then pause=0.05 ticks=1; else pause=0.25 ticks=5; fi
+        pause=0.05 ticks=1
+        if [ $tick -ge $grace ]; then rounds=$((rounds + 1)); elif [ $tick -ge 5 ]; then pause=0.25 ticks=5; fi
         sleep $pause || { sleep 1 && ticks=20; }
         tick=$((tick + ticks))
     done
@@ -119,9 +122,10 @@ keep_time() {
 receive() {
     file=${TMPDIR:-/tmp}/.newel-$mark
     (umask 077 && set -C && : >"$file") || return
-    exec 5<"$file" 6>>"$file"
+    exec 5<"$file" 6>>"$file" 7<"$file"
     rm -f -- "$file" && head -c $size <&3 >&6 || return
-    exec <&5 5<&- 6>&-
+    [ $(wc -c <&7) -eq $size ] || return # less than all of it is not what was meant
+    exec <&5 5<&- 6>&- 7<&-
 }
 
 run() (

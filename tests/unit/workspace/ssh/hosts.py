@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from newel.workspace.origins import MARK
 from newel.workspace.process import Limits
 from newel.workspace.ssh.runner import Client, Timing, run_on_host
 
@@ -17,23 +18,34 @@ SHELLS = ("dash", "bash", "zsh", "busybox")
 SECONDS = 10
 """How long is waited for what happens soon, on a machine that is busy."""
 
-QUICK = Timing(grace=0.2)
+QUICK = Timing(grace=0.2, answer=8)
 LIMITS = Limits()
 
 
 def client(*argv: str, timing: Timing = QUICK, environ: Mapping[str, str] | None = None) -> Client:
-    """A client whose host is this machine: ``argv`` runs what it is given as its last word."""
-    return Client(argv=argv or ("sh", "-c"), environ=environ or os.environ, host="here", timing=timing)
+    """A client whose host is this machine: ``argv`` runs what it is given as its last word.
+
+    What runs there is kept apart from the client by session and environment, so that nothing here ends it.
+    """
+    apart = [program("env"), "-u", MARK, program("setsid"), "-w"]
+    return Client(
+        argv=[*apart, *(argv or ("sh", "-c"))], environ=environ or os.environ, host="here", timing=timing
+    )
+
+
+def program(name: str) -> str:
+    """Where a program is; the test is skipped where there is none."""
+    found = shutil.which(name)
+    if found is None:
+        pytest.skip(f"needs {name}")
+    return found
 
 
 def with_programs(folder: Path, *programs: str, more: str = "", **links: str) -> Client:
     """A host that has these programs, and ``links`` by other names, and otherwise what ``more``, a PATH, leads to."""
     folder.mkdir()
     for name, target in {**{each: each for each in programs}, **links}.items():
-        found = shutil.which(target)
-        if found is None:
-            pytest.skip(f"needs {target}")
-        (folder / name).symlink_to(found)
+        (folder / name).symlink_to(program(target))
     path = f"{folder}:{more}" if more else str(folder)
     return client(str(folder / "sh"), "-c", environ={**os.environ, "PATH": path})
 

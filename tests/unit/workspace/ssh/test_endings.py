@@ -1,0 +1,195 @@
+"""A command on a host ends, with all that it has started, when nobody wants it any more; and what may stay, stays."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import anyio
+import pytest
+
+from newel.workspace.process import Limits
+from newel.workspace.ssh.runner import Client, Timing, run_on_host, run_program_on_host
+from tests.processes import lives, numbers
+from tests.unit.workspace.ssh.hosts import (
+    LIMITS,
+    SHELLS,
+    client,
+    printed,
+    program,
+    until,
+    with_programs,
+    with_shell,
+)
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(sys.platform != "linux", reason="looks for what is left in /proc"),
+]
+
+FAMILY = """
+number() { echo $$ > "$1"; }
+sleep 1000 & echo $! > child
+setsid sh -c 'echo $$ > escapee; exec sleep 1000' &
+(setsid sh -c 'echo $$ > daemon; exec sleep 1000' >/dev/null 2>&1 &)
+env -i PATH="$PATH" sh -c 'echo $$ > bare; exec sleep 1000' &
+sh -c 'trap "" TERM; echo $$ > deaf; while :; do sleep 1000; done' &
+echo $$ > shell
+exec sleep 1000
+"""
+"""What a command can start: a child, what has left for a session of its own, a daemon, one without the command's
+environment, one that does not hear TERM."""
+
+MEMBERS = ("child", "escapee", "daemon", "bare", "deaf", "shell")
+
+WITHOUT_PROC = """IFS= read -r s; eval "$(printf %b "$s" | sed 's,/proc,/none,g')" """
+"""Stands for a host without /proc, such as a BSD: the text looks for it elsewhere, and goes by what ps says."""
+
+BLIND_GREP = """#!/bin/sh
+# As grep in a busybox made without GNU's regular expressions, which sees of each line what comes before the first NUL:
+# not the second letter of a probe, nor a variable that is not the first.
+case $1:$2 in
+-q:b | -ls:*) exit 1 ;;
+*) exec {grep} "$@" ;;
+esac
+"""
+
+
+def members(folder: Path, *, but: str = "") -> list[int]:
+    return numbers(*(folder / name for name in MEMBERS if name != but))
+
+
+async def ended_family(host: Client, folder: Path, *, but: str = "") -> None:
+    """Start a family, cancel its command, and see that nobody of it is left; ``but`` says who may be."""
+
+    async def run() -> None:
+        path = {"PATH": os.environ["PATH"]}  # what the command finds, whatever the host's shell does
+        await run_on_host(host, FAMILY, root=str(folder), limits=LIMITS, env=path)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(run)
+        await until(lambda: members(folder), "the family")
+        assert all(map(lives, members(folder)))
+        group.cancel_scope.cancel()
+    try:
+        assert not any(map(lives, members(folder, but=but)))
+    finally:
+        for pid in members(folder):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+async def test_nothing_is_left_of_a_cancelled_command_whatever_the_shell(shell: str, tmp_path: Path) -> None:
+    await ended_family(with_shell(tmp_path / "bin", shell), tmp_path)
+
+
+async def test_nothing_is_left_where_there_is_no_proc(tmp_path: Path) -> None:
+    await ended_family(client("sh", "-c", WITHOUT_PROC), tmp_path)
+
+
+async def test_nothing_is_left_where_grep_stops_at_a_nul(tmp_path: Path) -> None:
+    links = dict.fromkeys(("sh", "tail", "tr"), "busybox")
+    host = with_programs(tmp_path / "bin", more=os.environ["PATH"], **links)
+    (grep := tmp_path / "bin" / "grep").write_text(BLIND_GREP.replace("{grep}", program("grep")))
+    grep.chmod(0o755)
+    await ended_family(host, tmp_path)
+
+
+async def test_nothing_is_left_where_perl_makes_the_session(tmp_path: Path) -> None:
+    """As on macOS, which has no ``setsid``."""
+    await ended_family(with_programs(tmp_path / "bin", "sh", "sleep", "grep", "perl"), tmp_path)
+
+
+async def test_without_a_session_all_that_bears_the_mark_ends(tmp_path: Path) -> None:
+    await ended_family(with_programs(tmp_path / "bin", "sh", "sleep", "grep"), tmp_path, but="bare")
+
+
+async def test_what_came_before_the_timeout_is_shown_and_nothing_runs_on(tmp_path: Path) -> None:
+    command = "echo begun; sleep 1000 & echo $! > child; wait"
+    done = await run_on_host(client(), command, root=str(tmp_path), limits=LIMITS, timeout=0.5)
+    assert (done.stdout, done.timed_out, done.left_open) == ("begun\n", True, False)
+    assert not any(map(lives, numbers(tmp_path / "child")))
+
+
+async def test_a_command_that_is_cancelled_before_it_begins_does_not_begin_later(tmp_path: Path) -> None:
+    for number in range(5):
+        command = f"echo $$ > pid{number}; exec sleep 1000"
+        done = await run_on_host(client(), command, root=str(tmp_path), limits=LIMITS, timeout=number / 200)
+        assert done.timed_out
+    began = [name for number in range(5) if numbers(name := tmp_path / f"pid{number}")]
+    assert not any(map(lives, numbers(*began)))
+
+
+async def test_a_command_that_floods_its_output_can_be_cancelled(tmp_path: Path) -> None:
+    limits = Limits(output=1_000, spill=10_000, spill_dir=str(tmp_path / "spill"))
+
+    async def run() -> None:
+        await run_on_host(client(), "echo $$ > pid; exec yes", root=str(tmp_path), limits=limits)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(run)
+        await until(lambda: numbers(tmp_path / "pid"), "the flood")
+        group.cancel_scope.cancel()
+    assert not any(map(lives, numbers(tmp_path / "pid")))
+
+
+async def test_a_program_that_waits_for_more_ends_when_it_is_cancelled(tmp_path: Path) -> None:
+    async def on_stdout(_: bytes) -> None:
+        group.cancel_scope.cancel()
+
+    async def run() -> None:
+        argv = ["sh", "-c", "echo $$ > pid; cat; exec sleep 1000"]
+        await run_program_on_host(client(), argv, root=str(tmp_path), given=b"go", on_stdout=on_stdout)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(run)
+    assert not any(map(lives, numbers(tmp_path / "pid")))
+
+
+async def test_what_a_command_leaves_in_the_background_stays(tmp_path: Path) -> None:
+    host = client()
+    start = "setsid sleep 1000 {} & echo $!"
+    quiet = await run_on_host(host, start.format(">/dev/null 2>&1"), root="/", limits=LIMITS)
+    loud = await run_on_host(host, start.format(""), root="/", limits=LIMITS)
+    pids = [int(quiet.stdout), int(loud.stdout)]
+    try:
+        assert (quiet.left_open, loud.left_open) == (False, True)
+        assert all(map(lives, pids))
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+
+
+async def test_of_what_watched_a_command_nothing_is_left(tmp_path: Path) -> None:
+    """A sleep a command would soon be many."""
+    session = int(await printed(client(), "ps -o sess= -p $PPID"))
+    assert session not in {
+        int(stat.rpartition(")")[2].split()[3])
+        for stat in stats()
+        if stat.rpartition(")")[2].split()[0] != "Z"
+    }
+
+
+async def test_a_host_that_hears_nothing_for_too_long_ends_the_command(tmp_path: Path) -> None:
+    """From a connection that has vanished no end ever comes."""
+    host = client(timing=Timing(beat=1000, silence=0.3, grace=0.2))
+    done = await run_on_host(host, "trap '' TERM; sleep 1000; sleep 1000", root="/", limits=LIMITS)
+    assert (done.exit_code, done.timed_out) == (128 + signal.SIGKILL, False)
+
+
+async def test_a_command_may_run_for_longer_than_a_silence_as_long_as_there_is_none(tmp_path: Path) -> None:
+    host = client(timing=Timing(beat=0.05, silence=1))
+    assert await printed(host, "sleep 1.5; echo well") == "well\n"
+
+
+def stats() -> list[str]:
+    """What the system says of each process."""
+    texts: list[str] = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            texts.append(path.read_text())
+    return texts
