@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from pathlib import Path
 
 import msgspec
@@ -85,7 +85,7 @@ class AppCrew:
         endpoint = self._settings.endpoint
         return [endpoint.api_key] if endpoint and endpoint.api_key else []
 
-    def make(self, seat: Seat) -> CodingAgent:
+    async def make(self, seat: Seat) -> CodingAgent:
         def open_session(session: str | None) -> SessionManager:
             # Calls that a crash left open are the run's, which knows how to go on with them.
             return SessionManager(
@@ -96,17 +96,20 @@ class AppCrew:
                 settle=False,
             )
 
-        place = Place(
-            ground=self.ground,
-            folder=seat.folder,
-            session=open_session(seat.session),
-            open_session=open_session,
-            ask=approval_by(seat.put),
-            journal=seat.journal,
-            recorders=self.recorders,
-        )
         settings = msgspec.structs.replace(self._settings, cwd=Path(seat.folder))
-        agent = build_agent(settings, self._client, self.provider, seat.model or self.model, place)
+        with ExitStack() as undo:
+            place = Place(
+                ground=self.ground,
+                folder=seat.folder,
+                session=undo.enter_context(open_session(seat.session)),
+                open_session=open_session,
+                ask=approval_by(seat.put),
+                journal=seat.journal,
+                recorders=self.recorders,
+            )
+            model = seat.model or self.model
+            agent = await build_agent(settings, self._client, self.provider, model, place)
+            undo.pop_all()
         self._own_tools[agent] = agent.state.tools
         return agent
 

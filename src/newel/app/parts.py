@@ -178,7 +178,7 @@ async def opened(
             recorders=recorders,
         )
         provider = Retrying(client)
-        agent = build_agent(settings, client, provider, model, place, manner=options.system_prompt)
+        agent = await build_agent(settings, client, provider, model, place, manner=options.system_prompt)
         stack.callback(agent.session.close)
         if servers.are_named(settings):
             tools = servers.joined_tools(settings, agent, provider, elicit, wait=wait_for_tools)
@@ -200,7 +200,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     recorders: Recorders | None = None
 
 
-def build_agent(
+async def build_agent(
     settings: Settings,
     client: OpenAIChat,
     provider: Provider,
@@ -215,17 +215,24 @@ def build_agent(
     from newel.agent.transform import Transformer
     from newel.app.workspaces import open_workspaces
     from newel.context.compaction import Compactor
+    from newel.context.files import Folder
     from newel.context.instructions import describe, find_instructions
     from newel.context.templates import load as load_templates
     from newel.providers.windows import find_window
     from newel.session.coding_agent import CodingAgent
     from newel.tools import coding_tools
+    from newel.workspace.local import LocalWorkspace
 
     describe_model = model_describer(settings, client.name)
     model = describe_model(model_name)
     places = open_workspaces(settings, model, place.recorders, partial(place.ground.workspace, place.folder))
     tools = coding_tools(places.works_in, timeout=settings.bash_timeout)
-    instructions = find_instructions(cwd=settings.cwd, home=settings.home)
+    home = LocalWorkspace("/", environ={})  # Newel's own folder may not be there yet
+    project = places.workspace
+    instructions = await find_instructions(project, home=Folder(home, str(settings.home)))
+    templates = await load_templates(
+        [Folder(home, f"{settings.home}/prompts"), Folder(project, f"{project.root}/.newel/prompts")]
+    )
     small = describe_model(settings.small_model) if settings.small_model else model
     compactor = Compactor(provider, small, context_window=None, find_window=partial(find_window, client))
     compactor.follow(model)
@@ -249,7 +256,7 @@ def build_agent(
         journal=place.journal,
         list_models=client.models,
         describe_model=describe_model,
-        templates=load_templates([settings.home / "prompts", settings.cwd / ".newel" / "prompts"]),
+        templates=templates,
         compactor=compactor,
         approve=settings.approve,
         instructions=describe(instructions),

@@ -1,23 +1,27 @@
-"""Reading the beginning of a file that somebody else wrote: bounded, and never waiting."""
+"""Reading the beginning of a file that somebody else wrote, on whatever host it is: bounded, and never waiting."""
 
 from __future__ import annotations
 
 import codecs
-import os
-import stat
-from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
-from newel.agent.errors import WorkspaceError
+from newel.workspace.port import Workspace
+
+
+class Folder(NamedTuple):
+    """A folder and the host that it is on; ``path`` is absolute."""
+
+    workspace: Workspace
+    path: str
 
 
 class Head(msgspec.Struct, frozen=True):
-    """The first bytes of a file, its whole ``size`` in bytes, and what tells it from every other file."""
+    """The first bytes of a file, and its whole ``size`` in bytes."""
 
     data: bytes
     size: int
-    identity: tuple[int, int]
 
     @property
     def is_text(self) -> bool:
@@ -36,26 +40,12 @@ class Head(msgspec.Struct, frozen=True):
         return text, max(self.size - len(data), 0)
 
 
-def read_head(path: Path, limit: int) -> Head:
-    """The first ``limit`` bytes of a regular file, links followed. Raises ``WorkspaceError`` for anything
-    else: no such file, not allowed, a loop of links, a folder, a pipe, a device.
+async def read_head(workspace: Workspace, path: str, limit: int) -> Head:
+    """The first ``limit`` bytes of a regular file; ``path`` is absolute, links are followed. One request, and a
+    second one where there is more. Raises ``WorkspaceError`` for all that is no file which can be read.
     """
-    try:
-        # Without O_NONBLOCK, opening a named pipe would wait for a writer that may never come.
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            status = os.fstat(handle)
-            if not stat.S_ISREG(status.st_mode):
-                raise WorkspaceError(f"{path} is not a regular file.")
-            with os.fdopen(handle, "rb", closefd=False) as file:
-                data = file.read(limit)
-        finally:
-            os.close(handle)
-    except (OSError, ValueError) as error:
-        raise WorkspaceError(f"{path} cannot be read: {_reason(error)}.") from None
-    return Head(data, max(status.st_size, len(data)), (status.st_dev, status.st_ino))
-
-
-def _reason(error: OSError | ValueError) -> str:
-    """Why a path is refused; a ValueError means that it holds a character that no path can hold."""
-    return (error.strerror or str(error)).lower() if isinstance(error, OSError) else "not a possible path"
+    data = await workspace.read_bytes(path, size=limit + 1)
+    if len(data) <= limit:
+        return Head(data, len(data))
+    info = await workspace.stat(path)
+    return Head(data[:limit], max(info.size if info else 0, len(data)))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import PurePosixPath
 
 from newel.agent.errors import WorkspaceError
 from newel.agent.messages import Wire
-from newel.context.files import Head, read_head
+from newel.context.files import Folder, Head, read_head
+from newel.workspace.port import FileInfo, Workspace
 
 FILE_NAME = "AGENTS.md"
 MAX_BYTES = 32 * 1024
@@ -27,42 +27,41 @@ class Instructions(Wire, frozen=True):
     problem: str | None = None
 
 
-def find_instructions(
-    *, cwd: str | Path, home: str | Path | None, max_bytes: int = MAX_BYTES
+async def find_instructions(
+    workspace: Workspace, *, home: Folder | None, max_bytes: int = MAX_BYTES
 ) -> list[Instructions]:
-    """The AGENTS.md in ``home`` (the user's own), then those from the project's root down to ``cwd``.
+    """The AGENTS.md in ``home`` (the user's own), then those from the project's root down to the workspace's.
 
-    The root is the nearest folder upwards that holds ``.git``; without one it is ``cwd``. A file reached
-    twice counts once. A project's file may not be a link out of the project: who clones a repository does
-    not mean to send a file of their own to a model. Never raises; never waits.
+    The project's root is the nearest folder upwards that holds ``.git``; without one it is the workspace's. What
+    stands in two files counts once. A project's file may not be a link out of the project: who clones a repository
+    does not mean to send a file of their own to a model. Never waits for what is no file; raises
+    ``WorkspaceError`` only where a host cannot be asked at all.
     """
-    cwd = Path(cwd).resolve()
-    root = next((folder for folder in (cwd, *cwd.parents) if os.path.lexists(folder / ".git")), cwd)
+    files: list[tuple[Workspace, str, str | None]] = []
+    if home is not None:
+        own = [str(PurePosixPath(home.path, FILE_NAME))]
+        infos = await home.workspace.stats(own)
+        files += [(home.workspace, path, None) for path in await _to_read(home.workspace, own, infos)]
+    root, paths = await _of_project(workspace)
+    files += [(workspace, path, root) for path in paths]
     found: list[Instructions] = []
-    seen: set[tuple[int, int]] = set()
+    seen: set[Head] = set()
     left = max_bytes
-    folders = [
-        *([(Path(home), None)] if home is not None else []),
-        *((folder, root) for folder in _down(root, cwd)),
-    ]
-    for folder, bounds in folders:
-        path = folder / FILE_NAME
-        if not os.path.lexists(path):
-            continue
+    for host, path, bounds in files:
         try:
-            head = _read(path, left, bounds)
+            head = await _read(host, path, max_bytes, bounds)
         except WorkspaceError as error:
-            found.append(Instructions(str(path), "", problem=str(error)))
+            found.append(Instructions(path, "", problem=str(error)))
             continue
-        if head.identity in seen:
+        if head in seen:
             continue
-        seen.add(head.identity)
+        seen.add(head)
         text, cut = head.text(left)
         left = 0 if cut else left - head.size  # once one is cut, crumbs of the next would only confuse
         if cut:
             text += _cut_note(path, cut, max_bytes)
         if text.strip():
-            found.append(Instructions(str(path), text, size=head.size, cut=cut))
+            found.append(Instructions(path, text, size=head.size, cut=cut))
     return found
 
 
@@ -77,22 +76,46 @@ def describe(instructions: Sequence[Instructions]) -> str:
     return words
 
 
-def _read(path: Path, limit: int, bounds: Path | None) -> Head:
-    if bounds is not None and not Path(os.path.realpath(path)).is_relative_to(bounds):
+async def _of_project(workspace: Workspace) -> tuple[str, list[str]]:
+    """The project's root, and what is called AGENTS.md from there down to the workspace's."""
+    here = PurePosixPath(workspace.root)
+    upwards = [here, *here.parents]
+    marks = [str(folder / ".git") for folder in upwards]
+    paths = [str(folder / FILE_NAME) for folder in upwards]
+    infos = await workspace.stats(marks + paths)  # of both at once: a host may be far away
+    is_marked = [info is not None for info in infos[: len(marks)]]
+    depth = is_marked.index(True) if any(is_marked) else 0
+    return str(upwards[depth]), await _to_read(workspace, paths[depth::-1], infos[len(marks) :][depth::-1])
+
+
+async def _to_read(workspace: Workspace, paths: Sequence[str], infos: Sequence[FileInfo | None]) -> list[str]:
+    """Those that are there, and those that are links to nothing: reading them says what is wrong."""
+    return [
+        path
+        for path, info in zip(paths, infos, strict=True)
+        if info is not None or await _leads_nowhere(workspace, path)
+    ]
+
+
+async def _leads_nowhere(workspace: Workspace, path: str) -> bool:
+    """Whether what seems not to be there is a link after all, in a loop or to what is not there."""
+    try:
+        return await workspace.stat(path) is None and await workspace.resolve(path) != path
+    except WorkspaceError:
+        return True
+
+
+async def _read(workspace: Workspace, path: str, limit: int, bounds: str | None) -> Head:
+    resolved = await workspace.resolve(path)
+    if bounds is not None and not PurePosixPath(resolved).is_relative_to(bounds):
         raise WorkspaceError(f"{path} is a link to a file outside the project and is not followed.")
-    head = read_head(path, limit)
+    head = await read_head(workspace, resolved, limit)
     if not head.is_text:
         raise WorkspaceError(f"{path} is not a text file.")
     return head
 
 
-def _down(root: Path, leaf: Path) -> list[Path]:
-    """The folders from ``root`` to ``leaf``, both included."""
-    between = [folder for folder in leaf.parents if folder.is_relative_to(root)]
-    return [*reversed(between), leaf]
-
-
-def _cut_note(path: Path, cut: int, max_bytes: int) -> str:
+def _cut_note(path: str, cut: int, max_bytes: int) -> str:
     return (
         f"\n[Cut here: {cut:,} bytes of {path} are left out, since {FILE_NAME} files may have {max_bytes:,} "
         "bytes together. Read the rest from the file if it matters.]\n"

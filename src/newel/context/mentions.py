@@ -7,12 +7,15 @@ author wants to be sent away, and must not go through here.
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from collections.abc import Sequence
+from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from newel.agent.errors import WorkspaceError
 from newel.agent.messages import Attachment
-from newel.context.attachments import attachment_from_path
+from newel.context.attachments import attachment_from
+from newel.workspace.naming import check_path
+from newel.workspace.port import Kind, Workspace
 
 MAX_ATTACHMENTS = 32
 MAX_TOTAL_BYTES = 64 * 1024 * 1024
@@ -41,63 +44,95 @@ class Expansion(NamedTuple):
     notes: list[str]
 
 
-def expand(text: str, cwd: str | Path) -> Expansion:
-    """Attach what a prompt mentions; relative paths start at ``cwd``, ``~`` is the user's home.
+async def expand(text: str, workspace: Workspace) -> Expansion:
+    """Attach what a prompt mentions; relative paths start at the workspace's root, ``~`` is the home there.
 
     ``@path`` attaches a file or the listing of a folder; punctuation behind it is not part of it. The
     bare path of an image that exists attaches it too. What does not exist stays as it is, with a note if
     it looks like a path (so ``@property`` is left in peace). Each file is attached once; never raises.
     """
-    collector = _Collector(Path(cwd))
-    text = _MENTION.sub(collector.mention, text)
-    for found in _IMAGE.finditer(text):
-        collector.image(found)
+    collector = _Collector(workspace)
+    try:
+        text = await collector.mentions(text)
+        await collector.images(text)
+    except WorkspaceError as error:  # the host cannot be asked at all
+        collector.notes.append(f"Not all that the prompt names was attached. {error}")
     return Expansion(text, collector.attachments, collector.notes)
 
 
+class _Found(NamedTuple):
+    """What a name stands for; ``path`` is absolute."""
+
+    path: str
+    kind: Kind
+
+
 class _Collector:
-    def __init__(self, cwd: Path) -> None:
+    def __init__(self, workspace: Workspace) -> None:
         self.attachments: list[Attachment] = []
         self.notes: list[str] = []
-        self._cwd = cwd
-        self._seen: set[Path] = set()
+        self._workspace = workspace
+        self._seen: set[str] = set()
         self._bytes = 0
+        self._is_full = False
 
-    def mention(self, found: re.Match[str]) -> str:
-        """Attach what is mentioned; returns what stands in its place in the prompt."""
-        quoted, plain = found["quoted"], found["plain"]
-        names = [quoted] if quoted else [plain[:end] for end in _possible_ends(plain)]
-        for name in names:
-            path = self._find(name)
-            if path is not None:
-                return found[0][1:] if self._attach(path, name) else found[0]
-        if quoted or _LOOKS_LIKE_A_PATH.search(names[-1]):
+    async def mentions(self, text: str) -> str:
+        """Attach what is mentioned; returns the prompt with what stands in the place of that."""
+        mentions = list(_MENTION.finditer(text))
+        names = [_possible_names(mention) for mention in mentions]
+        found = await self._find([name for each in names for name in each])
+        written = [
+            await self._mention(mention, each, found) for mention, each in zip(mentions, names, strict=True)
+        ]
+        in_turn = iter(written)
+        return _MENTION.sub(lambda _: next(in_turn), text)
+
+    async def images(self, text: str) -> None:
+        """Attach what is an image of what bare paths name."""
+        names = list(dict.fromkeys(_image_name(image) for image in _IMAGE.finditer(text)))
+        for name, (path, kind) in (await self._find(names)).items():
+            if kind == "file":
+                await self._attach(path, name, only_image=True)
+
+    async def _mention(self, mention: re.Match[str], names: list[str], found: dict[str, _Found]) -> str:
+        """Attach the first of ``names`` that was found; returns what stands in the mention's place."""
+        whole = mention[0]
+        name = next((name for name in names if name in found), None)
+        if name is not None:
+            return whole[1:] if await self._attach(found[name].path, name) else whole
+        if mention["quoted"] or _LOOKS_LIKE_A_PATH.search(names[-1]):
             self.notes.append(f"@{names[-1]} was not attached: there is no such file.")
-        return found[0]
+        return whole
 
-    def image(self, found: re.Match[str]) -> None:
-        """Attach what a bare path names, if it is an image."""
-        plain = found["plain"]
-        name = re.sub(r"\\(.)", r"\1", plain) if plain else found["double"] or found["single"]
-        path = self._find(name)
-        if path is not None and path.is_file():
-            self._attach(path, name, only_image=True)
+    async def _find(self, names: Sequence[str]) -> dict[str, _Found]:
+        """Those names that are a file's or a folder's. All are asked for at once: a prompt may be a long log, and
+        the host far away.
+        """
+        paths: dict[str, str] = {}
+        for name in names:
+            try:
+                check_path(name)
+            except WorkspaceError:  # no file can be called that
+                continue
+            if name.startswith("~"):  # only the host knows its users' homes
+                paths[name] = await self._workspace.resolve(name)
+            else:
+                paths[name] = str(PurePosixPath(self._workspace.root, name))
+        infos = await self._workspace.stats(list(paths.values())) if paths else []
+        return {
+            name: _Found(path, info.kind)
+            for (name, path), info in zip(paths.items(), infos, strict=True)
+            if info is not None
+        }
 
-    def _find(self, name: str) -> Path | None:
-        try:
-            return (self._cwd / Path(name).expanduser()).resolve(strict=True)
-        except (
-            OSError,
-            ValueError,
-            RuntimeError,
-        ):  # impossible names, loops of links, an unknown user's home
-            return None
-
-    def _attach(self, path: Path, name: str, *, only_image: bool = False) -> bool:
+    async def _attach(self, path: str, name: str, *, only_image: bool = False) -> bool:
+        if self._is_full:
+            return False
+        path = await self._workspace.resolve(path)
         if path in self._seen:
             return True
         try:
-            attachment = attachment_from_path(path, name=name)
+            attachment = await attachment_from(self._workspace, path, name=name)
         except WorkspaceError as error:
             self.notes.append(str(error))
             return False
@@ -105,9 +140,10 @@ class _Collector:
             return False
         size = len(attachment.content)
         if len(self.attachments) == MAX_ATTACHMENTS or self._bytes + size > MAX_TOTAL_BYTES:
+            self._is_full = True
             self.notes.append(
-                f"{name} was not attached: a prompt may have {MAX_ATTACHMENTS} attachments and "
-                f"{MAX_TOTAL_BYTES // 1024**2} MiB in all."
+                f"{name}, and what is named after it, was not attached: a prompt may have {MAX_ATTACHMENTS} "
+                f"attachments and {MAX_TOTAL_BYTES // 1024**2} MiB in all."
             )
             return False
         self._seen.add(path)
@@ -116,7 +152,15 @@ class _Collector:
         return True
 
 
-def _possible_ends(name: str) -> range:
-    """Where a mention may end: as it stands, or before any of the punctuation behind it."""
-    shortest = len(name.rstrip(_PUNCTUATION)) or len(name)
-    return range(len(name), shortest - 1, -1)
+def _possible_names(mention: re.Match[str]) -> list[str]:
+    """What a mention may name: all of it, or what stands before any of the punctuation behind it."""
+    if quoted := mention["quoted"]:
+        return [quoted]
+    plain = mention["plain"]
+    shortest = len(plain.rstrip(_PUNCTUATION)) or len(plain)
+    return [plain[:end] for end in range(len(plain), shortest - 1, -1)]
+
+
+def _image_name(image: re.Match[str]) -> str:
+    plain = image["plain"]
+    return re.sub(r"\\(.)", r"\1", plain) if plain else image["double"] or image["single"]

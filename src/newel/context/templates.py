@@ -14,14 +14,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import PurePosixPath
 
 from newel.agent.errors import WorkspaceError
 from newel.agent.messages import Wire
-from newel.context.files import read_head
+from newel.context.files import Folder, read_head
+from newel.workspace.port import Workspace
 
 MAX_BYTES = 256 * 1024
 MAX_DESCRIPTION = 80
+MAX_TEMPLATES = 200
+"""Of one folder. Each is read when an agent is made: a stranger's project must not make that long."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(?P<fields>.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
@@ -62,32 +65,36 @@ class Template(Wire, frozen=True):
         return text if used or not arguments else f"{text.rstrip()}\n\n{arguments}"
 
 
-def load(folders: Sequence[str | Path]) -> dict[str, Template]:
+async def load(folders: Sequence[Folder]) -> dict[str, Template]:
     """The templates of all folders by name, in alphabetical order; a later folder's template hides an
-    earlier one's of the same name: first the user's folder, then the project's. A folder that is not there has none. A file that cannot be read, is not
-    text, is larger than 256 KiB or has a name that cannot be typed as a command is left out.
+    earlier one's of the same name: first the user's folder, then the project's. A folder that is not there has
+    none. A file that cannot be read, is not text, is larger than 256 KiB or has a name that cannot be typed as a
+    command is left out, and so is what a folder has beyond its first 200.
     """
     found = {
         template.name: template
         for folder in folders
-        for path in _files(Path(folder))
-        if (template := _load(path)) is not None
+        for path in await _files(folder)
+        if (template := await _load(folder.workspace, path)) is not None
     }
     return dict(sorted(found.items()))
 
 
-def _files(folder: Path) -> list[Path]:
+async def _files(folder: Folder) -> list[PurePosixPath]:
     try:
-        return sorted(
-            path for path in folder.iterdir() if path.suffix == ".md" and _NAME.fullmatch(path.stem)
-        )
-    except OSError:
+        if await folder.workspace.stat(folder.path) is None:
+            return []
+        entries = await folder.workspace.list(folder.path)
+    except WorkspaceError:
         return []
+    paths = [PurePosixPath(folder.path, entry.name) for entry in entries if entry.kind == "file"]
+    named = [path for path in paths if path.suffix == ".md" and _NAME.fullmatch(path.stem)]
+    return named[:MAX_TEMPLATES]
 
 
-def _load(path: Path) -> Template | None:
+async def _load(workspace: Workspace, path: PurePosixPath) -> Template | None:
     try:
-        head = read_head(path, MAX_BYTES)
+        head = await read_head(workspace, str(path), MAX_BYTES)
     except WorkspaceError:
         return None
     text, cut = head.text(MAX_BYTES)

@@ -36,7 +36,7 @@ class Seat(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Crew(Protocol):
-    """Makes the agents of a workbench, all on one model server. Methods are quick."""
+    """Makes the agents of a workbench, all on one model server. What is not awaited is quick."""
 
     @property
     def provider(self) -> Provider: ...
@@ -51,8 +51,8 @@ class Crew(Protocol):
         """What must not appear in any log."""
         ...
 
-    def make(self, seat: Seat) -> CodingAgent:
-        """An agent with its session open. Raises ``NewelError``."""
+    async def make(self, seat: Seat) -> CodingAgent:
+        """An agent with its session open. Raises ``NewelError``, and then the session's file is free."""
         ...
 
     def prepare(self, agent: CodingAgent, seat: Seat) -> None:
@@ -130,7 +130,7 @@ class Conversation:
             put=self.questions.put,
         )
         try:
-            agent = self.agent or self.crew.make(seat)
+            agent = self.agent or await self.crew.make(seat)
             if self.model and agent.state.model.id != self.model:
                 agent.set_model(self.model)
             try:

@@ -8,10 +8,12 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import anyio
+
 from newel.agent.events import AgentEnd
 from newel.review.recording import RecordingWorkspace
 from newel.session.coding_agent import CodingAgent
-from newel.terminal.prompts import Prompt, prepare
+from newel.terminal.prompts import Prepared, Prompt, prepare
 from newel.terminal.reminder import Reminder
 from newel.terminal.renderer import Audience, Renderer, animate, forget_stdout, tell_damage
 from newel.terminal.review import OFF
@@ -59,6 +61,7 @@ async def _run(
     agent: CodingAgent, prompts: Sequence[Prompt], renderer: Renderer, approver: Approver | None
 ) -> int:
     stopped_by: signal.Signals | None = None
+    preparing = anyio.CancelScope()
 
     def stop(number: signal.Signals) -> None:
         nonlocal stopped_by
@@ -66,6 +69,7 @@ async def _run(
             renderer.close()
             die_of(number)
         stopped_by = number
+        preparing.cancel()
         agent.abort()
 
     if approver is not None:
@@ -80,7 +84,8 @@ async def _run(
         async with on_signals(stop) as group:
             group.start_soon(animate, renderer)
             for prompt in prompts:
-                ended = await _answer(agent, prompt, renderer)
+                preparing = anyio.CancelScope()
+                ended = await _answer(agent, prompt, renderer, preparing)
                 audience.check()
                 if stopped_by is not None:
                     return exit_code(stopped_by)
@@ -95,9 +100,15 @@ async def _run(
         renderer.close()
 
 
-async def _answer(agent: CodingAgent, prompt: Prompt, renderer: Renderer) -> AgentEnd | None:
-    """How the run ended; None if it raised, which its events have told."""
-    prepared = prepare(agent, prompt)
+async def _answer(
+    agent: CodingAgent, prompt: Prompt, renderer: Renderer, preparing: anyio.CancelScope
+) -> AgentEnd | None:
+    """How the run ended; None if it raised, which its events have told, or if ``preparing`` was cancelled before it."""
+    prepared: Prepared | None = None
+    with preparing:
+        prepared = await prepare(agent, prompt)
+    if prepared is None or preparing.cancel_called:
+        return None
     for note in prepared.notes:
         renderer.note(note)
     try:

@@ -35,7 +35,7 @@ def parse_command(text: str) -> tuple[str, str] | None:
     return (found["name"], (found["arguments"] or "").strip()) if found else None
 
 
-def prepare(agent: CodingAgent, prompt: Prompt) -> Prepared:
+async def prepare(agent: CodingAgent, prompt: Prompt) -> Prepared:
     """Attach the files that are mentioned, and expand a template if one is named.
 
     Only what was typed can mention files: a template may be a stranger's, and must not attach the user's.
@@ -48,7 +48,7 @@ def prepare(agent: CodingAgent, prompt: Prompt) -> Prepared:
     if "@" in text or "." in text:  # nothing else can name a file
         from newel.context.mentions import expand
 
-        text, attachments, notes = expand(text, agent.workspace.root)
+        text, attachments, notes = await expand(text, agent.workspace)
     if template:
         text = template.expand(text)
     if prompt.piped:

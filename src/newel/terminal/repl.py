@@ -109,6 +109,7 @@ class _Repl:
         self.group: anyio.abc.TaskGroup | None = None
         self._doing = ""
         self._prompting = False
+        self._saying = anyio.Lock()
 
     # -- the person ---------------------------------------------------------------------------------
 
@@ -124,9 +125,8 @@ class _Repl:
         if command is not None and command[0].at_once and self.group is not None:
             self.desk.echo(text)
             self.group.start_soon(self.jobs.guarded, self._run_command, *command)
-        elif self._prompting and command is None and not text.startswith("!"):
-            prepared = self._prepare(Prompt(text))
-            self.agent.agent.queue.add(prepared, "steer" if when == "now" else "follow_up")
+        elif self._prompting and command is None and not text.startswith("!") and self.group is not None:
+            self.group.start_soon(self.jobs.guarded, self._say, text, when)
         else:
             self.jobs.add(Prompt(text))
 
@@ -191,8 +191,20 @@ class _Repl:
         else:
             await self._prompt(prompt)
 
+    async def _say(self, text: str, when: When) -> None:
+        """Give the run under way one more message. What is said after it waits until its files have been read."""
+        async with self._saying:
+            message = await self._prepare(Prompt(text))
+            if self._prompting:
+                self.agent.agent.queue.add(message, "steer" if when == "now" else "follow_up")
+            else:
+                self.desk.give_back(text)
+        self.desk.refresh()
+
     async def _prompt(self, prompt: Prompt) -> None:
-        message = self._prepare(prompt)
+        self._doing = one_line(prompt.typed, 60)
+        self.desk.refresh()
+        message = await self._prepare(prompt)
         self._prompting = True
         try:
             await self.agent.prompt(message.text, message.attachments)
@@ -211,8 +223,8 @@ class _Repl:
         if completed.exit_code:
             self.desk.renderer.note(ending(completed))
 
-    def _prepare(self, prompt: Prompt) -> UserMessage:
-        prepared = prepare(self.agent, prompt)
+    async def _prepare(self, prompt: Prompt) -> UserMessage:
+        prepared = await prepare(self.agent, prompt)
         for note in prepared.notes:
             self.desk.renderer.note(note)
         return prepared.message()

@@ -242,7 +242,7 @@ class _SimpleRepl:
             self.renderer.note(f"Error: {error}")
 
     async def _prompt(self, text: str) -> None:
-        prepared = prepare(self.agent, Prompt(text))
+        prepared = await prepare(self.agent, Prompt(text))
         for note in prepared.notes:
             self.renderer.note(note)
         try:

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 INLINE = files.BLOCK
 """Up to this many bytes a read is cheaper than handing it to a thread."""
 
+FEW = 64
+"""To look at up to this many files is cheaper than handing it to a thread."""
+
 
 class LocalWorkspace:
     """Files and processes of this machine. Paths outside ``root`` are allowed: it is no sandbox.
@@ -58,6 +61,8 @@ class LocalWorkspace:
         return files.info(path)
 
     async def stats(self, paths: Sequence[str], /) -> list[FileInfo | None]:
+        if len(paths) <= FEW:
+            return files.infos(paths)
         return await anyio.to_thread.run_sync(files.infos, paths)
 
     async def list(self, path: str, /, *, limit: int = 10_000) -> list[Entry]:

@@ -26,6 +26,7 @@ from newel.agent.messages import (
 )
 from newel.agent.ports import Model, ModelRequest, OnDelta, RunConfig
 from newel.agent.transform import Transformer
+from newel.context.files import Folder
 from newel.context.templates import load
 from newel.permissions.policy import policy
 from newel.providers.scripted import deltas
@@ -111,7 +112,7 @@ class Obedient:
         return AssistantMessage(content=content, usage=Usage(input=1200, output=34), cost=0.002)
 
 
-def build(cwd: Path, home: Path, approver: Approver) -> CodingAgent:
+async def build(cwd: Path, home: Path, approver: Approver) -> CodingAgent:
     workspace = RecordingWorkspace(LocalWorkspace(str(cwd)), Recorders(home))
 
     def open_session(session: str | None) -> SessionManager:
@@ -134,7 +135,7 @@ def build(cwd: Path, home: Path, approver: Approver) -> CodingAgent:
         open_session=open_session,
         list_models=list_models,
         describe_model=lambda name: Model(name, "script"),
-        templates=load([cwd / ".newel" / "prompts"]),
+        templates=await load([Folder(workspace, f"{workspace.root}/.newel/prompts")]),
     )
     workspace.attend(agent)
     return agent
@@ -142,7 +143,7 @@ def build(cwd: Path, home: Path, approver: Approver) -> CodingAgent:
 
 async def main(front: str, prompts: list[str]) -> int:
     home, approver = Path(os.environ["NEWEL_HOME"]), Approver()
-    agent = build(Path.cwd(), home, approver)
+    agent = await build(Path.cwd(), home, approver)
     given = [Prompt(text) for text in prompts]
     match front:
         case "rich" | "console":

@@ -73,7 +73,7 @@ class Crew:
         self.provider = provider
         self.approve = approve
 
-    def make(self, seat: Seat) -> CodingAgent:
+    async def make(self, seat: Seat) -> CodingAgent:
         def open_session(session: str | None) -> SessionManager:
             return SessionManager(
                 directory=self.home / "sessions", cwd=seat.folder, own_id=session, settle=False

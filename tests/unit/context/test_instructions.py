@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import tempfile
+from functools import partial
 from pathlib import Path
 
+import anyio
 from hypothesis import given
 from hypothesis import strategies as st
 
 from newel.agent.ports import ToolSpec
+from newel.context.files import Folder
 from newel.context.instructions import MAX_BYTES, Instructions, describe, find_instructions
 from newel.context.system_prompt import system_prompt
+from newel.workspace.local import LocalWorkspace
 
 
 def write(path: Path, text: str | bytes) -> Path:
@@ -26,6 +30,12 @@ def project(tmp_path: Path) -> Path:
     return tmp_path / "shop"
 
 
+def find(folder: Path, home: Path | None = None, max_bytes: int = MAX_BYTES) -> list[Instructions]:
+    """What an agent that works in ``folder`` is told."""
+    own = Folder(LocalWorkspace("/"), str(home)) if home else None
+    return anyio.run(partial(find_instructions, LocalWorkspace(str(folder)), home=own, max_bytes=max_bytes))
+
+
 def test_the_users_file_comes_first_then_the_projects_from_root_to_leaf(tmp_path: Path) -> None:
     shop = project(tmp_path)
     write(tmp_path / "AGENTS.md", "outside the project")
@@ -33,7 +43,7 @@ def test_the_users_file_comes_first_then_the_projects_from_root_to_leaf(tmp_path
     write(shop / "AGENTS.md", "root")
     write(shop / "api" / "v1" / "AGENTS.md", "leaf")
     write(shop / "other" / "AGENTS.md", "beside")
-    found = find_instructions(cwd=shop / "api" / "v1", home=tmp_path / "home")
+    found = find(shop / "api" / "v1", tmp_path / "home")
     assert [each.text for each in found] == ["user", "root", "leaf"]
     assert found[1].path == str(shop / "AGENTS.md")
 
@@ -41,14 +51,14 @@ def test_the_users_file_comes_first_then_the_projects_from_root_to_leaf(tmp_path
 def test_without_a_repository_only_the_folder_itself_counts(tmp_path: Path) -> None:
     write(tmp_path / "AGENTS.md", "above")
     write(tmp_path / "work" / "AGENTS.md", "here")
-    assert [each.text for each in find_instructions(cwd=tmp_path / "work", home=None)] == ["here"]
+    assert [each.text for each in find(tmp_path / "work")] == ["here"]
 
 
 def test_a_worktree_whose_git_is_a_file_is_a_project_too(tmp_path: Path) -> None:
     write(tmp_path / "tree" / ".git", "gitdir: elsewhere")
     write(tmp_path / "tree" / "AGENTS.md", "root")
     (tmp_path / "tree" / "src").mkdir()
-    assert [each.text for each in find_instructions(cwd=tmp_path / "tree" / "src", home=None)] == ["root"]
+    assert [each.text for each in find(tmp_path / "tree" / "src")] == ["root"]
 
 
 def test_what_is_cut_is_said_in_the_text_and_to_the_screen(tmp_path: Path) -> None:
@@ -56,7 +66,7 @@ def test_what_is_cut_is_said_in_the_text_and_to_the_screen(tmp_path: Path) -> No
     line = "a rule of forty characters or thereabout\n"
     write(shop / "AGENTS.md", line * 1000)
     write(shop / "api" / "AGENTS.md", "never reached")
-    root, leaf = find_instructions(cwd=shop / "api", home=None)
+    root, leaf = find(shop / "api")
     text, _, note = root.text.partition("\n[Cut here")
     assert len(text) <= MAX_BYTES
     assert text.endswith(line)
@@ -76,7 +86,7 @@ def test_all_files_together_never_bring_more_than_the_cap(parts: list[bytes], ca
         shop = project(Path(folder))
         for place, data in zip((shop, shop / "api", shop / "api" / "v1"), parts, strict=True):
             write(place / "AGENTS.md", data)
-        found = find_instructions(cwd=shop / "api" / "v1", home=None, max_bytes=cap)
+        found = find(shop / "api" / "v1", max_bytes=cap)
         assert sum(each.size - each.cut for each in found) <= cap
         for each in found:
             each.text.encode()
@@ -85,13 +95,13 @@ def test_all_files_together_never_bring_more_than_the_cap(parts: list[bytes], ca
 
 def test_a_file_that_is_no_utf8_is_read_as_far_as_it_can_be(tmp_path: Path) -> None:
     write(tmp_path / "AGENTS.md", b"\xef\xbb\xbfgr\xfc\xdfe: always\n")
-    [found] = find_instructions(cwd=tmp_path, home=None)
+    [found] = find(tmp_path)
     assert found.text == "gr\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}e: always\n"
 
 
 def test_a_cut_inside_a_character_leaves_no_broken_one(tmp_path: Path) -> None:
     write(tmp_path / "AGENTS.md", "é" * 100)
-    [found] = find_instructions(cwd=tmp_path, home=None, max_bytes=33)
+    [found] = find(tmp_path, max_bytes=33)
     assert found.text.startswith("é" * 16 + "\n[Cut")
 
 
@@ -101,7 +111,7 @@ def test_what_cannot_be_read_is_named_and_stops_nothing(tmp_path: Path) -> None:
     os.mkfifo(shop / "api" / "AGENTS.md")
     write(shop / "api" / "v1" / "AGENTS.md", b"\x7fELF\0\0")
     write(tmp_path / "home" / "AGENTS.md", "user")
-    user, loop, pipe, binary = find_instructions(cwd=shop / "api" / "v1", home=tmp_path / "home")
+    user, loop, pipe, binary = find(shop / "api" / "v1", tmp_path / "home")
     assert user.text == "user"
     assert "symbolic links" in (loop.problem or "")
     assert "not a regular file" in (pipe.problem or "")
@@ -115,16 +125,22 @@ def test_a_cloned_project_cannot_send_a_file_of_the_user_by_a_link(tmp_path: Pat
     write(shop / "CLAUDE.md", "the rules")
     (shop / "AGENTS.md").symlink_to(tmp_path / "secret")
     (shop / "api" / "AGENTS.md").symlink_to(shop / "CLAUDE.md")
-    outside, inside = find_instructions(cwd=shop / "api", home=None)
+    outside, inside = find(shop / "api")
     assert (outside.text, "outside the project" in (outside.problem or "")) == ("", True)
     assert inside.text == "the rules"
+
+
+def test_a_link_to_what_is_gone_is_named(tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").symlink_to("CLAUDE.md")
+    [found] = find(tmp_path)
+    assert "No such file" in (found.problem or "")
 
 
 def test_a_file_reached_twice_counts_once(tmp_path: Path) -> None:
     shop = project(tmp_path)
     write(shop / "AGENTS.md", "root")
     (shop / "api" / "AGENTS.md").symlink_to(shop / "AGENTS.md")
-    assert [each.text for each in find_instructions(cwd=shop / "api", home=shop)] == ["root"]
+    assert [each.text for each in find(shop / "api", shop)] == ["root"]
 
 
 def test_the_screen_says_how_much_is_in_use() -> None:

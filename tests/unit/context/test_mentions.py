@@ -5,16 +5,20 @@ from __future__ import annotations
 import base64
 import io
 import os
+import tempfile
 from pathlib import Path
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
 from newel.agent.errors import WorkspaceError
-from newel.context.attachments import MAX_ENTRIES, attachment_from_path
-from newel.context.mentions import MAX_ATTACHMENTS, expand
+from newel.agent.messages import Attachment
+from newel.context.attachments import MAX_ENTRIES, attachment_from
+from newel.context.mentions import MAX_ATTACHMENTS, Expansion, expand
+from newel.workspace.local import LocalWorkspace
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -31,12 +35,20 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def expanded(text: str, folder: Path) -> Expansion:
+    return anyio.run(expand, text, LocalWorkspace(str(folder)))
+
+
+def attached(path: Path) -> Attachment:
+    return anyio.run(attachment_from, LocalWorkspace("/"), str(path))
+
+
 def names(text: str, folder: Path) -> list[str]:
-    return [attachment.file_name for attachment in expand(text, folder).attachments]
+    return [attachment.file_name for attachment in expanded(text, folder).attachments]
 
 
 def test_a_mentioned_file_goes_along_and_the_prompt_names_it_plainly(folder: Path) -> None:
-    text, [attachment], notes = expand("Look at @src/app.py, please.", folder)
+    text, [attachment], notes = expanded("Look at @src/app.py, please.", folder)
     assert text == "Look at src/app.py, please."
     assert attachment.type == "document"
     assert attachment.extracted_text == "Content of the file src/app.py:\nprint('app')\n"
@@ -69,7 +81,7 @@ def test_a_mentioned_file_goes_along_and_the_prompt_names_it_plainly(folder: Pat
     ],
 )
 def test_which_words_are_mentions(folder: Path, text: str, expected: list[str]) -> None:
-    result = expand(text, folder)
+    result = expanded(text, folder)
     assert [attachment.file_name for attachment in result.attachments] == expected
     assert result.notes == []
 
@@ -77,39 +89,52 @@ def test_which_words_are_mentions(folder: Path, text: str, expected: list[str]) 
 def test_absolute_paths_and_files_elsewhere_can_be_named(folder: Path) -> None:
     assert names(f"@{folder}/src/app.py", Path("/")) == ["app.py"]
     assert names("@../shot.png", folder / "src") == ["shot.png"]
+    assert names("see ../shot.png and @../src/app.py/", folder / "src") == ["app.py", "shot.png"]
+
+
+def test_a_file_of_the_home_can_be_named_from_anywhere(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(folder))
+    result = expanded("@~/src/app.py and ~/shot.png", folder / "src")
+    assert result.text == "~/src/app.py and ~/shot.png"
+    assert [attachment.file_name for attachment in result.attachments] == ["app.py", "shot.png"]
+
+
+def test_two_names_of_a_file_attach_it_once(folder: Path) -> None:
+    (folder / "link.png").symlink_to("shot.png")
+    assert names("@link.png, shot.png and src/../shot.png", folder) == ["shot.png"]
 
 
 @pytest.mark.parametrize(
     "text", ["@src/none.py", "see @none.md.", '@"no such"', "@~nobody-of-this-name/x.py"]
 )
 def test_a_file_that_is_missing_leaves_the_text_alone_and_says_so(folder: Path, text: str) -> None:
-    result = expand(text, folder)
+    result = expanded(text, folder)
     assert result.text == text
     assert result.attachments == []
     assert ["there is no such file" in note for note in result.notes] == [True]
 
 
 def test_a_folder_is_attached_as_its_listing(folder: Path) -> None:
-    [attachment] = expand("@.", folder).attachments
+    [attachment] = expanded("@.", folder).attachments
     assert attachment.extracted_text == "Entries of the folder .:\nmy shot.PNG\nshot.png\nsrc/\ntwo words.txt"
 
 
 def test_the_listing_of_a_large_folder_is_cut_and_says_so(tmp_path: Path) -> None:
     for number in range(MAX_ENTRIES + 12):
         (tmp_path / f"{number:04}").touch()
-    text = attachment_from_path(tmp_path).extracted_text or ""
+    text = attached(tmp_path).extracted_text or ""
     assert text.count("\n") == MAX_ENTRIES + 1
     assert text.endswith("0499\n[12 further entries are left out.]")
 
 
 def test_a_name_that_is_no_text_can_be_listed(tmp_path: Path) -> None:
     (tmp_path / os.fsdecode(b"bad\xff")).touch()
-    assert "bad?" in (attachment_from_path(tmp_path).extracted_text or "")
+    assert "bad?" in (attached(tmp_path).extracted_text or "")
 
 
 def test_an_image_is_told_by_its_bytes_and_not_by_its_name(folder: Path) -> None:
     (folder / "text.png").write_text("not an image")
-    image = attachment_from_path(folder / "shot.png")
+    image = attached(folder / "shot.png")
     assert (image.type, image.mime_type, image.size) == ("image", "image/png", len(PNG))
     assert base64.b64decode(image.content) == PNG
     assert names("see text.png", folder) == []
@@ -119,19 +144,19 @@ def test_an_image_is_told_by_its_bytes_and_not_by_its_name(folder: Path) -> None
 @pytest.mark.parametrize("kind", ["jpeg", "gif", "webp"])
 def test_the_other_kinds_of_images(tmp_path: Path, kind: str) -> None:
     Image.new("RGB", (8, 8)).save(tmp_path / "x", kind)
-    assert attachment_from_path(tmp_path / "x").mime_type == f"image/{kind}"
+    assert attached(tmp_path / "x").mime_type == f"image/{kind}"
 
 
 def test_an_image_too_large_for_a_model_is_made_smaller(tmp_path: Path) -> None:
     Image.new("RGB", (4_000, 1_000)).save(tmp_path / "wide.png")
-    attachment = attachment_from_path(tmp_path / "wide.png")
+    attachment = attached(tmp_path / "wide.png")
     assert Image.open(io.BytesIO(base64.b64decode(attachment.content))).size == (2_000, 500)
     assert attachment.size == (tmp_path / "wide.png").stat().st_size
 
 
 def test_a_large_text_is_cut_and_says_so(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("a line of the log\n" * 20_000)
-    attachment = attachment_from_path(tmp_path / "log")
+    attachment = attached(tmp_path / "log")
     text = attachment.extracted_text or ""
     assert len(text) < 263_000
     assert "a line of the log\n\n[Cut here: the last" in text
@@ -147,26 +172,27 @@ def test_what_no_model_can_take_is_refused_with_words(folder: Path) -> None:
     (folder / "broken.jpg").write_bytes(b"\xff\xd8\xff\xe0 nothing more")
     os.mkfifo(folder / "pipe")
     with pytest.raises(WorkspaceError, match="cannot be decoded"):
-        attachment_from_path(folder / "broken.jpg")
+        attached(folder / "broken.jpg")
     with pytest.raises(WorkspaceError, match="neither text nor an image"):
-        attachment_from_path(folder / "a.bin")
+        attached(folder / "a.bin")
     with pytest.raises(WorkspaceError, match="Make it smaller"):
-        attachment_from_path(folder / "big.png")
+        attached(folder / "big.png")
     with pytest.raises(WorkspaceError, match="not a regular file"):
-        attachment_from_path(folder / "pipe")
-    with pytest.raises(WorkspaceError, match="no such file"):
-        attachment_from_path(folder / "none")
-    text, attachments, notes = expand("@a.bin big.png @pipe", folder)
+        attached(folder / "pipe")
+    with pytest.raises(WorkspaceError, match="No such file"):
+        attached(folder / "none")
+    text, attachments, notes = expanded("@a.bin big.png @pipe", folder)
     assert (text, attachments, len(notes)) == ("@a.bin big.png @pipe", [], 3)
 
 
 def test_a_prompt_takes_a_bounded_number_of_files(tmp_path: Path) -> None:
-    for number in range(MAX_ATTACHMENTS + 1):
+    for number in range(MAX_ATTACHMENTS + 3):
         (tmp_path / f"{number}.md").write_text("x")
-    result = expand(" ".join(f"@{number}.md" for number in range(MAX_ATTACHMENTS + 1)), tmp_path)
+    result = expanded(" ".join(f"@{number}.md" for number in range(MAX_ATTACHMENTS + 3)), tmp_path)
     assert len(result.attachments) == MAX_ATTACHMENTS
-    assert result.text.endswith(f"@{MAX_ATTACHMENTS}.md")
-    assert len(result.notes) == 1
+    assert f" {MAX_ATTACHMENTS - 1}.md @{MAX_ATTACHMENTS}.md @" in result.text
+    [note] = result.notes
+    assert f"{MAX_ATTACHMENTS}.md, and what is named after it, was not attached" in note
 
 
 @given(
@@ -175,6 +201,7 @@ def test_a_prompt_takes_a_bounded_number_of_files(tmp_path: Path) -> None:
     ).map("".join)
 )
 def test_no_prompt_is_too_strange(text: str) -> None:
-    result = expand(text, "/nonexistent")
+    with tempfile.TemporaryDirectory() as folder:
+        result = expanded(text, Path(folder))
     assert result.text.replace("@", "") == text.replace("@", "")  # nothing is lost but the marks
     assert len(text) - len(result.text) >= len(result.attachments)

@@ -5,15 +5,23 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from newel.context.templates import Template, load
+from newel.context.files import Folder
+from newel.context.templates import MAX_TEMPLATES, Template, load
+from newel.workspace.local import LocalWorkspace
 
 
 def template(body: str) -> Template:
     return Template("t", "", body, "t.md")
+
+
+def load_from(*folders: Path) -> dict[str, Template]:
+    machine = LocalWorkspace("/")
+    return anyio.run(load, [Folder(machine, str(folder)) for folder in folders])
 
 
 def test_a_file_is_a_command_and_the_projects_hides_the_users(tmp_path: Path) -> None:
@@ -23,7 +31,7 @@ def test_a_file_is_a_command_and_the_projects_hides_the_users(tmp_path: Path) ->
     (project / "review.md").write_text("---\ndescription: 'Look closely'\n---\n\nReview $1.\n")
     (user / "review.md").write_text("hidden")
     (user / "commit.md").write_text("# Write a commit message\n\nfor the staged changes")
-    found = load([user, project, tmp_path / "missing"])
+    found = load_from(user, project, tmp_path / "missing")
     assert list(found) == ["commit", "review"]
     assert found["review"] == Template("review", "Look closely", "Review $1.", str(project / "review.md"))
     assert found["commit"].description == "Write a commit message"
@@ -43,7 +51,8 @@ def test_a_file_is_a_command_and_the_projects_hides_the_users(tmp_path: Path) ->
 )
 def test_front_matter_is_optional(tmp_path: Path, text: str, description: str, body: str) -> None:
     (tmp_path / "t.md").write_bytes(text.encode())
-    assert (load([tmp_path])["t"].description, load([tmp_path])["t"].body) == (description, body)
+    found = load_from(tmp_path)["t"]
+    assert (found.description, found.body) == (description, body)
 
 
 def test_what_is_no_template_is_left_out_and_stops_nothing(tmp_path: Path) -> None:
@@ -56,7 +65,14 @@ def test_what_is_no_template_is_left_out_and_stops_nothing(tmp_path: Path) -> No
     (tmp_path / "folder.md").mkdir()
     (tmp_path / "loop.md").symlink_to(tmp_path / "loop.md")
     os.mkfifo(tmp_path / "pipe.md")
-    assert list(load([tmp_path])) == ["good"]
+    assert list(load_from(tmp_path)) == ["good"]
+
+
+def test_a_project_with_a_great_many_templates_does_not_hold_up_the_start(tmp_path: Path) -> None:
+    for number in range(MAX_TEMPLATES + 20):
+        (tmp_path / f"a{number:04}.md").touch()
+        (tmp_path / f"0{number:04}.txt").touch()
+    assert list(load_from(tmp_path)) == [f"a{number:04}" for number in range(MAX_TEMPLATES)]
 
 
 @pytest.mark.parametrize(
