@@ -21,8 +21,10 @@ from __future__ import annotations
 
 import json
 import select
+import socket
 import threading
 import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import ThreadingMixIn, UnixStreamServer
 from typing import Any
@@ -61,6 +63,7 @@ class OllamaServer:
         self.loaded: dict[str, int] = {}
         self.loads = 0
         self.left = threading.Event()
+        self.connections: list[socket.socket] = []
         self._faults: dict[int, int] = {}
         tcp = None if path else ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
         self._server = tcp or _UnixServer(path, _Handler)
@@ -71,9 +74,13 @@ class OllamaServer:
         self._thread.start()
 
     def close(self) -> None:
+        """As a server that is stopped: connections that are open break."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+        for connection in self.connections:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -99,6 +106,10 @@ class _Handler(BaseHTTPRequestHandler):
     @property
     def stand_in(self) -> OllamaServer:
         return self.server.stand_in  # type: ignore[attr-defined,no-any-return]
+
+    def setup(self) -> None:
+        super().setup()
+        self.stand_in.connections.append(self.connection)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 — the base's name
         pass

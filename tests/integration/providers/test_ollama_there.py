@@ -1,0 +1,97 @@
+"""A model on a host is asked through the tunnel where that works, and by its program where it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from newel.agent.errors import ConnectionFailed, WorkspaceError
+from newel.agent.ports import Model
+from newel.providers.ollama_there import OllamaThere
+from tests.integration.providers.raw import ask
+from tests.standins.ollama_program import OllamaProgram
+from tests.standins.ollama_server import OllamaServer
+from tests.standins.programs import LocalPrograms
+
+pytestmark = pytest.mark.anyio
+
+PHI3 = Model("phi3")
+
+
+class Host:
+    """A host with both: the tunnel's server answers "API", the program "program"."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.tunnels = True
+        self.server: OllamaServer | None = None
+        program = OllamaProgram(folder / "bin", script=[{"trigger": "Hi", "answer": "program"}])
+        self.provider = OllamaThere(self.tunnel, LocalPrograms(program.folder))
+
+    def listen(self) -> None:
+        self.server = OllamaServer(script=[{"trigger": "Hi", "answer": "API"}], path=str(self.folder / "s"))
+
+    def stop(self) -> None:
+        if self.server is not None:
+            self.server.close()
+            self.server = None
+        (self.folder / "s").unlink(missing_ok=True)
+
+    async def tunnel(self) -> str:
+        if not self.tunnels:
+            raise WorkspaceError("The host forwards no ports.")
+        return str(self.folder / "s")
+
+    async def answer(self) -> str:
+        return (await ask(self.provider, model=PHI3, tools=[]))[0].text
+
+
+@pytest.fixture
+def host() -> Generator[Host]:
+    with TemporaryDirectory(prefix="newel-") as folder:
+        made = Host(Path(folder))
+        yield made
+        made.stop()
+
+
+async def test_the_api_is_preferred_and_status_can_say_so(host: Host) -> None:
+    host.listen()
+    assert host.provider.way is None
+    assert await host.answer() == "API"
+    assert (host.provider.way, host.provider.reason) == ("forwarded /api/chat", "")
+    assert await host.provider.models() == ["phi3:latest", "llama3.2:latest"]
+    assert await host.provider.window("phi3") == 32_768
+    await host.provider.aclose()
+
+
+@pytest.mark.parametrize("tunnels", [True, False], ids=["nobody listens", "no tunnel"])
+async def test_without_the_api_the_program_answers_and_status_says_why(host: Host, tunnels: bool) -> None:
+    host.tunnels = tunnels
+    assert await host.answer() == "program"
+    assert host.provider.way == "ollama run"
+    assert ("No connection to Ollama on user@box" if tunnels else "forwards no ports") in host.provider.reason
+    assert await host.provider.models() == ["phi3:latest"]
+    assert await host.provider.window("phi3") == 4_096
+
+
+async def test_a_tunnel_that_breaks_is_told_and_the_next_try_finds_a_way(host: Host) -> None:
+    host.listen()
+    await host.answer()
+    host.stop()
+    with pytest.raises(ConnectionFailed):
+        await host.answer()
+    assert await host.answer() == "program"
+
+
+async def test_a_tunnel_at_another_place_is_found(host: Host) -> None:
+    host.listen()
+    assert await host.answer() == "API"
+    host.stop()
+    host.folder = host.folder / "again"
+    host.folder.mkdir()
+    host.listen()
+    assert await host.answer() == "API"
+    await host.provider.aclose()
