@@ -44,7 +44,7 @@ class OllamaServer:
          "times": how often the fault happens}
 
     ``requests`` are the bodies of chats, ``seen`` the messages of each that the model saw, ``loads`` how often a model
-    was loaded. ``left`` is set when a client goes away before the end.
+    was loaded; ``registry`` names the models that can be pulled. ``left`` is set when a client goes away before the end.
     """
 
     def __init__(
@@ -62,6 +62,7 @@ class OllamaServer:
         self.seen: list[list[dict[str, Any]]] = []
         self.loaded: dict[str, int] = {}
         self.loads = 0
+        self.registry: list[str] = []
         self.left = threading.Event()
         self.connections: list[socket.socket] = []
         self._faults: dict[int, int] = {}
@@ -137,6 +138,9 @@ class _Handler(BaseHTTPRequestHandler):
         sent = json.loads(self.rfile.read(int(self.headers["content-length"])))
         if self._forbidden():
             return
+        if self.path == "/api/pull":
+            self._pull(sent["model"])
+            return
         name = sent["model"] if ":" in sent["model"] else f"{sent['model']}:latest"
         model = self.stand_in.models.get(name)
         if self.path not in {"/api/show", "/api/chat"}:
@@ -157,6 +161,19 @@ class _Handler(BaseHTTPRequestHandler):
         if not allowed:
             self._text("", 403)
         return not allowed
+
+    def _pull(self, name: str) -> None:
+        self._begin()
+        self._line({"status": "pulling manifest"})
+        if name not in self.stand_in.registry:
+            self._line({"error": "pull model manifest: file does not exist"})
+        else:
+            for completed in (0, 1_100_000_000, 2_200_000_000):
+                told = {"status": "pulling 4f2222927938", "digest": "4f2222927938", "total": 2_200_000_000}
+                self._line(told | {"completed": completed})
+            self.stand_in.models[name if ":" in name else f"{name}:latest"] = PHI3
+            self._line({"status": "success"})
+        self.wfile.write(b"0\r\n\r\n")
 
     def _show(self, model: dict[str, Any]) -> None:
         shown: dict[str, Any] = {"model_info": {"general.architecture": "llama"}}
@@ -207,10 +224,7 @@ class _Handler(BaseHTTPRequestHandler):
         lines = [{"thinking": part} for part in _pieces(step.get("thinking", "") if thinks else "")]
         lines += [{"content": part} for part in _pieces(answer)]
         lines += [{"content": "", "tool_calls": [call]} for call in step.get("tool_calls", [])]
-        self.send_response(200)
-        self.send_header("content-type", "application/x-ndjson")
-        self.send_header("transfer-encoding", "chunked")
-        self.end_headers()
+        self._begin()
         try:
             for line in lines:
                 self._line(head | {"message": {"role": "assistant", "content": ""} | line, "done": False})
@@ -241,6 +255,12 @@ class _Handler(BaseHTTPRequestHandler):
                 pass
         self.close_connection = True
         raise ConnectionResetError
+
+    def _begin(self) -> None:
+        self.send_response(200)
+        self.send_header("content-type", "application/x-ndjson")
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
 
     def _line(self, value: dict[str, Any]) -> None:
         self._chunk(json.dumps(value, ensure_ascii=False).encode() + b"\n")

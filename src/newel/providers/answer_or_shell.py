@@ -10,10 +10,11 @@ the two and *stands for itself* counts; what follows it is not read, for a model
 others would say. All other words are an answer as they are.
 
 An object stands for itself unless it is quoted: inside another object or braces, behind a quotation mark, within
-inline code, in a block quote, or in a fenced block that begins with something else. Behind an object that is broken
-nothing counts, since it may be a part of it. Broken JSON is guessed at; a guess is a command only if the object
-names ``type`` and ``command`` once each, and the command stands there letter for letter. A member that stands twice
-makes an object no command.
+inline code, in a block quote, or in a fenced block that begins with something else. Behind an object that is broken,
+and behind a name of the protocol's that stands in no object, nothing counts, since it may be a part of what is broken.
+Broken JSON is guessed at; a guess is a command only if the object has no other members than the protocol's, names
+``type`` and ``command`` once each, and the command stands there letter for letter. A member that stands twice makes an
+object no command.
 """
 
 from __future__ import annotations
@@ -56,6 +57,9 @@ def _variant(kind: str, *members: str) -> dict[str, Any]:
 SCHEMA: dict[str, Any] = {"anyOf": [_variant("answer", "text"), _variant("shell", "command", "reason")]}
 """The protocol as a JSON Schema, for servers that can hold a model to one."""
 
+TYPES = ("answer", "shell")
+MEMBERS = {"type", "command", "reason"}
+
 MAX_OBJECTS = 64
 """Beginnings of objects that are looked at: no honest reply has more."""
 
@@ -68,6 +72,7 @@ _OBJECT = rf"\{{\s*(?:{_OPENING}|\}}|\w+\s*:)"
 _FENCE_HEAD = r"[ \t]*[\w+-]{0,20}\s*"
 _LAST_BRACE = r"(?s).*\}"
 _KEY = rf"{_OPENING}?\b{{}}{_CLOSING}?\s*:"
+_LOOSE = rf"{_OPENING}(?:type|text|command){_CLOSING}\s*:"
 _NEXT = rf"\s*(?:,?\s*(?:\}}|\Z)|,\s*{_OPENING}?\w+{_CLOSING}?\s*:)"
 _QUOTED = r"[\"'`\u201c\u201d\u2018\u2019\xab\xbb\u201e]\s*\Z|^\s*>"
 
@@ -117,6 +122,7 @@ def _objects(text: str) -> Iterator[_Found]:
     at, depth, looked = 0, 0, 0
     fence: re.Match[str] | None = None
     content = 0  # where what the open fence holds begins, or goes on behind an object
+    read_to = 0  # the end of the last object
     while looked < MAX_OBJECTS and (mark := regex(_MARK).search(text, at)):
         at = mark.end()
         if mark[0] == "}":
@@ -130,13 +136,15 @@ def _objects(text: str) -> Iterator[_Found]:
             value, end = _decoded(text, mark.start())
             inside = regex(_FENCE_HEAD).fullmatch(text, content, mark.start()) if fence else None
             free = not depth and (bool(inside) if fence else not _is_quoted(text, mark.start()))
+            if regex(_LOOSE).search(text, read_to, mark.start()):
+                return
             if free:
-                start = fence.start() if fence else mark.start()
-                yield _Found(start, _fitting(value) if end else _guessed(text[mark.start() :]))
-                if not end:
+                reply = _fitting(value) if end else _guessed(text[mark.start() :])
+                yield _Found(fence.start() if fence else mark.start(), reply)
+                if not end or as_dict(value).get("type") in TYPES:
                     return
             if end:
-                at = content = end
+                at = content = read_to = end
             else:
                 depth += 1
 
@@ -190,8 +198,11 @@ def _guessed(text: str) -> Reply | None:
     """The reply that the broken object at the beginning of ``text`` was meant to be; see above for a command."""
     closed = regex(_LAST_BRACE).match(text)
     broken = closed[0] if closed else text
-    reply = _fitting(guess_json(broken))
+    guess = as_dict(guess_json(broken))
+    reply = _fitting(guess)
     if isinstance(reply, Shell):
+        if not guess.keys() <= MEMBERS:
+            return None
         once = all(len(regex(_KEY.format(key)).findall(broken)) == 1 for key in ("type", "command"))
         return reply if once and _stands_in(reply.command, broken) else None
     return reply

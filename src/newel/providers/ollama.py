@@ -10,20 +10,22 @@ A server on loopback answers only requests whose ``Host`` is loopback, too: thro
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing, suppress
+from itertools import count
 from typing import Any
 
 import anyio
 import msgspec
 
 from newel.agent.errors import BadResponse, ConnectionFailed, ProviderError, RequestRejected
-from newel.agent.events import Delta, Retry
+from newel.agent.events import Retry
 from newel.agent.messages import AssistantMessage
 from newel.agent.ports import ModelRequest, OnDelta
 from newel.providers.deltas import Fold
 from newel.providers.failures import MAX_BODY, Endpoint, classify, read_error, refusal
 from newel.providers.http import Http, Reply
-from newel.providers.loose import as_dict, as_list, as_str, parse, regex
+from newel.providers.loose import as_count, as_dict, as_list, as_str, parse, regex
 from newel.providers.ndjson import Lines
 from newel.providers.ollama_encode import body, messages_json
 from newel.providers.ollama_model import MOST, Served, missing, read_served
@@ -37,6 +39,7 @@ ASIDE = 10.0
 """Seconds that a question beside the conversation may take."""
 
 AFTER_DONE = 0.25
+PULLED = "success"
 MAX_ASIDE = 8 * 2**20
 _NOT_FOUND = r"not found"
 _NO_MEMORY = r"(?i)more system memory|out of memory"
@@ -111,6 +114,21 @@ class Ollama:
         served = self._served.get(model) or await self._look_up(model)
         return served.limit(None)
 
+    async def pull(self, model: str, tell: Callable[[str], Awaitable[None]]) -> None:
+        """Have the server download a model; ``tell`` is given what it does, in words. Raises ``ProviderError``."""
+        endpoint = Endpoint(self._http.shown("/api/pull"), model)
+        status = ""
+        async with self._http.ask("POST", "/api/pull", msgspec.json.encode({"model": model})) as reply:
+            if not reply.ok:
+                raise await self._refused(reply, endpoint)
+            async with aclosing(_objects(reply, endpoint)) as objects:
+                async for fields in objects:
+                    status = as_str(fields.get("status"))
+                    total, done = as_count(fields.get("total")), as_count(fields.get("completed"))
+                    await tell(f"{status}: {100 * done // total} %" if total else status)
+        if status != PULLED:
+            raise ConnectionFailed(f"{endpoint.url} closed the connection before '{model}' was there.")
+
     async def aclose(self) -> None:
         """Close the connections."""
         await self._http.aclose()
@@ -148,7 +166,22 @@ class Ollama:
         async with self._http.ask("POST", "/api/chat", sent) as reply:
             if not reply.ok:
                 raise await self._refused(reply, endpoint)
-            await _Answer(reply, fold, endpoint, on_delta).read()
+            async with aclosing(_objects(reply, endpoint)) as objects:
+                numbers = count()
+                async for fields in objects:
+                    for delta in fold.feed(_as_chunk(fields, numbers)):
+                        await on_delta(delta)
+                    if fold.finished:
+                        break
+                else:
+                    raise ConnectionFailed(
+                        f"{endpoint.url} closed the connection before the answer was whole."
+                    )
+                with suppress(ProviderError), anyio.move_on_after(AFTER_DONE):
+                    async for (
+                        _
+                    ) in objects:  # only a body read to its end leaves a connection for the next request
+                        pass
         for delta in fold.close():
             await on_delta(delta)
         return fold.message(model=request.model.id, provider=self.name)
@@ -184,59 +217,41 @@ def _no_memory(words: str, endpoint: Endpoint) -> RequestRejected | None:
     )
 
 
-class _Answer:
-    """Reads one answer with status 200 into a fold."""
+async def _objects(reply: Reply, endpoint: Endpoint) -> AsyncGenerator[dict[str, Any]]:
+    """The objects of an answer with status 200, one a line; raises for one that is an error."""
+    lines = Lines()
+    async with aclosing(reply.chunks()) as chunks:
+        async for chunk in chunks:
+            for line in lines.feed(chunk):
+                yield _object(line, endpoint)
+    for line in lines.close():
+        yield _object(line, endpoint)
 
-    def __init__(self, reply: Reply, fold: Fold, endpoint: Endpoint, on_delta: OnDelta) -> None:
-        self._reply = reply
-        self._fold = fold
-        self._endpoint = endpoint
-        self._on_delta = on_delta
-        self._calls = 0
 
-    async def read(self) -> None:
-        lines = Lines()
-        async with aclosing(self._reply.chunks()) as chunks:
-            async for chunk in chunks:
-                await self._take(lines.feed(chunk))
-                if self._fold.finished:
-                    break
-            else:
-                await self._take(lines.close())
-            if self._fold.finished:  # only a body read to its end leaves a connection that can be used again
-                with suppress(ProviderError), anyio.move_on_after(AFTER_DONE):
-                    async for _ in chunks:
-                        pass
-                return
-        raise ConnectionFailed(f"{self._endpoint.url} closed the connection before the answer was whole.")
+def _object(line: bytes, endpoint: Endpoint) -> dict[str, Any]:
+    try:
+        fields = as_dict(parse(line))
+    except ValueError as error:
+        raise _foreign(line, endpoint) from error
+    if error := fields.get("error"):
+        words, codes = read_error(msgspec.json.encode(error), "")
+        raise _no_memory(words, endpoint) or classify(500, words, codes, endpoint, None)
+    if not fields.keys() & {"message", "done", "status"}:
+        raise _foreign(line, endpoint)
+    return fields
 
-    async def _take(self, lines: list[bytes]) -> None:
-        for line in lines:
-            if self._fold.finished:
-                return
-            try:
-                fields = as_dict(parse(line))
-            except ValueError as error:
-                raise _foreign(line, self._endpoint) from error
-            if error := fields.get("error"):
-                words, codes = read_error(msgspec.json.encode(error), "")
-                raise _no_memory(words, self._endpoint) or classify(500, words, codes, self._endpoint, None)
-            if "message" not in fields and "done" not in fields:
-                raise _foreign(line, self._endpoint)
-            for delta in self._deltas(fields):
-                await self._on_delta(delta)
 
-    def _deltas(self, fields: dict[str, Any]) -> list[Delta]:
-        """Fold one object of the answer, as the chunk of a chat completion that says the same."""
-        message = as_dict(fields.get("message"))
-        delta = {"thinking": message.get("thinking"), "content": message.get("content")}
-        calls = [as_dict(call) for call in as_list(message.get("tool_calls"))]
-        if calls:  # each comes whole, and their numbers are not always there
-            delta["tool_calls"] = [call | {"index": self._calls + at} for at, call in enumerate(calls)]
-            self._calls += len(calls)
-        chunk: dict[str, Any] = {"choices": [{"delta": delta}]}
-        if fields.get("done") is True:
-            chunk["choices"][0]["finish_reason"] = as_str(fields.get("done_reason")) or "stop"
-            counts = {"prompt_tokens": "prompt_eval_count", "completion_tokens": "eval_count"}
-            chunk["usage"] = {name: fields.get(count) for name, count in counts.items()}
-        return self._fold.feed(chunk)
+def _as_chunk(fields: dict[str, Any], numbers: Iterator[int]) -> dict[str, Any]:
+    """An object of a chat as the chunk of a chat completion that says the same. ``numbers`` are for its calls: each
+    comes whole, and the server's own numbers are not always there.
+    """
+    message = as_dict(fields.get("message"))
+    delta = {"thinking": message.get("thinking"), "content": message.get("content")}
+    if calls := as_list(message.get("tool_calls")):
+        delta["tool_calls"] = [as_dict(call) | {"index": next(numbers)} for call in calls]
+    if fields.get("done") is not True:
+        return {"choices": [{"delta": delta}]}
+    finish = as_str(fields.get("done_reason")) or "stop"
+    counts = {"prompt_tokens": "prompt_eval_count", "completion_tokens": "eval_count"}
+    usage = {name: fields.get(count) for name, count in counts.items()}
+    return {"choices": [{"delta": delta, "finish_reason": finish}], "usage": usage}

@@ -49,6 +49,9 @@ SMALLEST = 4_096
 MAX_ASIDE = 2**20
 """Bytes that are kept of what a question beside the conversation answers."""
 
+MAX_PROGRESS = 4_096
+"""Bytes that are kept of what a download prints."""
+
 _ESCAPE = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|.)|[\u2800-\u28ff]"
 _ERROR = r"(?im)^\s*error:\s*(.+)$"
 _UNKNOWN_FLAG = r"(?:unknown flag: |for \")(--[a-z]+)"
@@ -130,7 +133,8 @@ class OllamaRun:
         while True:
             flags = self._flags(request, shown)
             answer = _Answer(Fold(request.tools, self._never_mend), on_delta, thinks="--think=true" in flags)
-            ended = await self._run(["run", *flags, "--", model], prompt, answer.take)
+            argv = ["ollama", "run", *flags, "--", model]
+            ended = await self._run(argv, prompt, answer.take)
             if ended.exit_code == 0:
                 return await self._whole(answer, model, ended)
             error = self._failure(ended, model)
@@ -157,11 +161,26 @@ class OllamaRun:
             loaded = 0
         return loaded or (await self._show(model)).num_ctx or SMALLEST
 
+    async def pull(self, model: str, tell: Callable[[str], Awaitable[None]]) -> None:
+        """Have the host download a model; ``tell`` is given what it does, in words. Raises ``ProviderError``."""
+        _check_name(model)
+        said = bytearray()
+
+        async def take(piece: bytes) -> None:
+            said.extend(piece)
+            del said[:-MAX_PROGRESS]
+            if lines := [line.strip() for line in _plain(bytes(said)).split("\n") if line.strip()]:
+                await tell(quote(lines[-1], ""))
+
+        argv = ["sh", "-c", 'exec ollama pull -- "$1" 2>&1', "sh", model]  # its progress goes to stderr
+        ended = await self._run(argv, b"", take)
+        if ended.exit_code != 0:
+            raise self._failure(Ended(ended.exit_code, bytes(said)), "")
+
     async def _show(self, model: str) -> Shown:
         """Whether the host has the model, and what it tells of it; asked once."""
-        if model.startswith("-") or not model.isprintable() or " " in model or not model:
-            raise RequestRejected(f"'{quote(model, '')}' is no name of a model. {_LIKE}")
         if model not in self._shown:
+            _check_name(model)
             told = await self._told("show", "--", model, model=model)
             num_ctx = regex(_NUM_CTX).search(told)
             able = regex(_CAPABILITIES).search(told)
@@ -193,16 +212,16 @@ class OllamaRun:
         async def keep(piece: bytes) -> None:
             pieces.extend(piece[: MAX_ASIDE - len(pieces)])
 
-        ended = await self._run(arguments, b"", keep)
+        ended = await self._run(["ollama", *arguments], b"", keep)
         if ended.exit_code != 0:
             raise self._failure(ended, model)
         return pieces.decode("utf-8", "replace")
 
     async def _run(
-        self, arguments: Sequence[str], given: bytes, on_stdout: Callable[[bytes], Awaitable[None]]
+        self, argv: Sequence[str], given: bytes, on_stdout: Callable[[bytes], Awaitable[None]]
     ) -> Ended:
         try:
-            return await self._programs.run_program(["ollama", *arguments], given=given, on_stdout=on_stdout)
+            return await self._programs.run_program(argv, given=given, on_stdout=on_stdout)
         except WorkspaceError as error:  # a question changes nothing, and may be asked again
             raise ConnectionFailed(str(error)) from error
 
@@ -287,9 +306,19 @@ class _Answer:
                     await self._on_delta(told)
 
 
+def _check_name(model: str) -> None:
+    if model.startswith("-") or not model.isprintable() or " " in model or not model:
+        raise RequestRejected(f"'{quote(model, '')}' is no name of a model. {_LIKE}")
+
+
+def _plain(printed: bytes) -> str:
+    """What was printed, without what moves a cursor and without the spinner."""
+    return regex(_ESCAPE).sub("", printed.decode("utf-8", "replace").replace("\r", "\n"))
+
+
 def _words(stderr: bytes) -> str:
-    """What the program said went wrong, without its spinner."""
-    text = regex(_ESCAPE).sub("", stderr.decode("utf-8", "replace").replace("\r", "\n"))
+    """What the program said went wrong."""
+    text = _plain(stderr)
     errors = regex(_ERROR).findall(text)
     return quote(errors[-1] if errors else text, "")
 

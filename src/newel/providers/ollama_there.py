@@ -62,6 +62,10 @@ class OllamaThere:
         """The size of a model's context in tokens. Raises ``ProviderError``."""
         return await (await self._chosen()).window(model)
 
+    async def pull(self, model: str, tell: Callable[[str], Awaitable[None]]) -> None:
+        """Have the host download a model; ``tell`` is given what it does, in words. Raises ``ProviderError``."""
+        await (await self._chosen()).pull(model, tell)
+
     async def aclose(self) -> None:
         """Close the connections; the tunnel is its maker's."""
         if self._api is not None:

@@ -8,8 +8,9 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from newel.agent.errors import ConnectionFailed, WorkspaceError
+from newel.agent.errors import ConnectionFailed, ProviderError, WorkspaceError
 from newel.agent.ports import Model
+from newel.providers.ollama_model import ModelMissing
 from newel.providers.ollama_there import OllamaThere
 from tests.integration.providers.raw import ask
 from tests.standins.ollama_program import OllamaProgram
@@ -28,7 +29,9 @@ class Host:
         self.folder = folder
         self.tunnels = True
         self.server: OllamaServer | None = None
-        program = OllamaProgram(folder / "bin", script=[{"trigger": "Hi", "answer": "program"}])
+        program = OllamaProgram(
+            folder / "bin", script=[{"trigger": "Hi", "answer": "program"}], registry=["llama9"]
+        )
         self.provider = OllamaThere(self.tunnel, LocalPrograms(program.folder))
 
     def listen(self) -> None:
@@ -94,4 +97,25 @@ async def test_a_tunnel_at_another_place_is_found(host: Host) -> None:
     host.folder.mkdir()
     host.listen()
     assert await host.answer() == "API"
+    await host.provider.aclose()
+
+
+@pytest.mark.parametrize("listens", [True, False], ids=["API", "program"])
+async def test_a_missing_model_is_downloaded_when_somebody_says_so(host: Host, listens: bool) -> None:
+    if listens:
+        host.listen()
+        assert host.server
+        host.server.registry.append("llama9")
+    told: list[str] = []
+
+    async def tell(words: str) -> None:
+        told.append(words)
+
+    with pytest.raises(ProviderError, match="file does not exist"):
+        await host.provider.pull("nope", tell)
+    with pytest.raises(ModelMissing, match="ollama pull llama9"):
+        await ask(host.provider, model=Model("llama9"), tools=[])
+    await host.provider.pull("llama9", tell)
+    assert told[-1] == "success"
+    assert (await ask(host.provider, model=Model("llama9"), tools=[]))[0].text
     await host.provider.aclose()

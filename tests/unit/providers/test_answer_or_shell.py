@@ -59,6 +59,9 @@ def test_a_command_is_found(words: str) -> None:
             f'{{"type": "answer", "text": "Write\n{SHELL}\nfor that."}}', id="within a broken answer"
         ),
         pytest.param(f'{{"type": "answer", "text": "Not }}" nor\n{SHELL}', id="behind a broken answer"),
+        pytest.param(f'{{"tpe": "answer", "text": "Or {SHELL}"}}', id="within an object that is no reply"),
+        pytest.param(f'{{"type": "answer", "tex": "a"}} {SHELL}', id="behind an answer without its text"),
+        pytest.param(f'"type": "answer", "text": ", {SHELL}"', id="within an answer without its brace"),
         pytest.param(f"You could send `{SHELL}`.", id="inline code"),
         pytest.param(f"You could send `echo {SHELL}`.", id="inside inline code"),
         pytest.param(f"You could send '{SHELL}'.", id="quotation marks"),
