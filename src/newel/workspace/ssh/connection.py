@@ -11,7 +11,7 @@ import anyio
 import anyio.abc
 import msgspec
 
-from newel.agent.errors import ConnectionLost
+from newel.agent.errors import ConnectionLost, WorkspaceError
 from newel.workspace.ssh.facts import Facts
 from newel.workspace.ssh.host import Answer
 from newel.workspace.ssh.options import Ssh
@@ -58,6 +58,7 @@ class Connection:
         self._patience = patience
         self._keys: tuple[str, ...] = ()
         self._lock = anyio.Lock()
+        self._tunnelling = anyio.Lock()
         self._master: Shell | None = None
         self._shell: Shell | None = None
         self._listeners: list[OnState] = []
@@ -108,6 +109,25 @@ class Connection:
                 await self._ready(anyio.current_time() + self._patience)
         argv = [*self._ssh.uses(), *self._asked.words]
         return Client(argv=argv, environ=self._ssh.environ, host=self.target.host)
+
+    async def tunnel(self, port: int) -> str:
+        """The path of a Unix socket that leads to a port which listens on the host's loopback; only this user can use it.
+
+        It lasts as long as the connection: ask each time. Whether anything listens there shows when it is used. Raises
+        ``WorkspaceError``.
+        """
+        async with self._tunnelling:
+            await self.client()
+            path, command = self._ssh.forwards(port)
+            if not await anyio.Path(path).exists():
+                words = [*command, *self._asked.words]
+                asked = await anyio.run_process(words, env=self._ssh.environ, check=False, cwd="/")
+                if asked.returncode != 0:
+                    said = asked.stderr.decode(errors="replace").strip()
+                    raise WorkspaceError(
+                        f"The connection to {self.target.host} leads to no port there: {said}"
+                    )
+        return path
 
     async def open(self) -> None:
         """Connect for the first time: a failure is not tried again. Raises ``HostUnreachable``."""

@@ -71,6 +71,15 @@ class Ssh:
         control = ("ControlMaster=no", f"ControlPath={self._socket}")
         return [*self._program, *_options(*control, *_ONLY_THERE, *ALWAYS)]
 
+    def forwards(self, port: int) -> tuple[str, list[str]]:
+        """Where the last connection is to lead to a port of the host's loopback, a socket that only this user can use,
+        and how it is told to: add the host's words.
+        """
+        path = f"{self._socket}-{port}"
+        asked = ("-O", "forward", "-L", f"{path}:127.0.0.1:{port}")
+        # No configuration: what the user's own forwards would be asked for too, and its ClearAllForwardings undoes ours.
+        return path, ["ssh", "-F", "/dev/null", *_options(f"ControlPath={self._socket}"), *asked]
+
     def close(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
 
