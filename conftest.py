@@ -7,9 +7,11 @@ from collections.abc import Generator
 import pytest
 from hypothesis import settings
 
+from tests.properties import examples
 from tests.sshd import Sshd, served
 
-KEPT = {"NEWEL_TESTS_NEED_ALL", "NEWEL_CHROMIUM"}  # what the tests themselves are told
+# What the tests themselves are told.
+KEPT = {"NEWEL_TESTS_NEED_ALL", "NEWEL_TESTS_THOROUGH", "NEWEL_CHROMIUM"}
 for name in [name for name in os.environ if name.startswith(("LLM_", "OPENAI_", "NEWEL_", "ANTHROPIC_"))]:
     if name not in KEPT:
         del os.environ[name]
@@ -19,7 +21,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How fast an example is says how busy the machine is, not whether the code is right.
-settings.register_profile("newel", deadline=None)
+settings.register_profile("newel", deadline=None, max_examples=examples(60))
 settings.load_profile("newel")
 
 

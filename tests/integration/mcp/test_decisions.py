@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 
 async def test_a_projects_server_waits_until_it_is_trusted(started: Started, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
-    config = rogue("family", level="project", origin=Path("/p/.mcp.json"), env={"NOTES": str(notes)})
+    config = rogue("born", level="project", origin=Path("/p/.mcp.json"), env={"NOTES": str(notes)})
     async with started(config) as manager:
         assert status(manager).state == "untrusted"
         assert (status(manager).folder, status(manager).env) == (str(tmp_path), ["NOTES"])
@@ -23,6 +23,7 @@ async def test_a_projects_server_waits_until_it_is_trusted(started: Started, tmp
         await manager.set_trusted("rogue", True)
         await manager.wait_started(20)
         assert status(manager).state == "active"
+        assert notes.exists()
         await manager.set_trusted("rogue", False)
         await until(lambda: status(manager).state == "untrusted")
 

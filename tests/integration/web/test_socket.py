@@ -24,6 +24,7 @@ from newel.web.protocol import ClientMessage, ServerMessage, Unwatch, Watch
 from newel.web.requests import COMMANDS, QUESTIONS
 from tests.integration.web.house import TOKEN, Echo, house, says
 from tests.integration.web.page import page
+from tests.properties import examples
 
 pytestmark = pytest.mark.anyio
 
@@ -300,7 +301,7 @@ async def test_numbers_beyond_all_events_break_nothing(tmp_path: Path) -> None:
         assert "internal_error" not in {message.get("code") for message in one.heard}
 
 
-@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(5), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_no_mixture_of_requests_ends_the_socket(tmp_path: Path, data: st.DataObject) -> None:
     """Whatever a page sends, each request gets exactly one answer and the socket goes on."""

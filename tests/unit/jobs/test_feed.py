@@ -36,6 +36,7 @@ from newel.jobs.feed import Feed, Item, Recorder
 from newel.jobs.sqlite import SqliteEngine, open_engine
 from newel.jobs.tabs import SoFar
 from newel.jobs.underway import TAIL
+from tests.properties import examples
 
 DONE = Outcome(state="done")
 
@@ -170,7 +171,7 @@ READERS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(story=stories(), readers=READERS, room=st.integers(1, 12), pace=st.integers(0, 3))
 def test_every_reader_sees_what_happened_without_gap_or_repetition(
     story: list[RunEvent], readers: list[tuple[int, int, int]], room: int, pace: int

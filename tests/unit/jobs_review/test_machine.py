@@ -29,6 +29,7 @@ from newel.review.bases import kept
 from newel.review.history import patched
 from newel.review.ledger import FileReview, ReviewError, StaleRevision, buffer, render
 from newel.review.text import content_of, text_hash
+from tests.properties import examples
 from tests.review_place import Place, calls, proposes, said_to, says
 
 T = TypeVar("T")
@@ -352,5 +353,5 @@ class DeskMachine(RuleBasedStateMachine):
 
 TestDesk = DeskMachine.TestCase
 TestDesk.settings = settings(
-    max_examples=40, stateful_step_count=25, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=examples(20), stateful_step_count=25, suppress_health_check=[HealthCheck.too_slow]
 )

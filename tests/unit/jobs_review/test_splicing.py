@@ -13,6 +13,7 @@ from newel.review.decisions import reject
 from newel.review.edits import edit
 from newel.review.ledger import FileReview, Layer, Lines, ReviewError, buffer, joined
 from newel.review.text import lines_of
+from tests.properties import examples
 
 LINE = st.sampled_from(["a\n", "b\n", "c\r\n", "\n", "end"])
 TEXT = st.lists(LINE, max_size=30).map("".join)
@@ -48,7 +49,7 @@ def apart(review: FileReview, places: list[tuple[int, int, str]]) -> list[Splice
     return found
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(TEXT.filter(bool), st.lists(PLACE, max_size=4), st.lists(PLACE, min_size=1, max_size=8))
 def test_the_text_is_what_was_typed_whatever_hunks_are_in_it(
     text: str, hunks: list[tuple[int, int, str]], places: list[tuple[int, int, str]]

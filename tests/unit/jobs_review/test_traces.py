@@ -27,6 +27,7 @@ from newel.jobs.review.traced import MAX_BYTES, MAX_TRACES
 from newel.providers.encode import to_json
 from newel.providers.scripted import Answer, Scripted
 from newel.review.ledger import Conflict
+from tests.properties import examples
 from tests.review_place import calls, hunks, proposes, replace, says
 from tests.unit.jobs_review.traced_place import TracedPlace
 
@@ -208,7 +209,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[TracedPlace, str, b
     return place, job, place.path(job).read_bytes()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(data=st.data())
 def test_a_trace_that_a_process_left_torn_is_whole_when_the_job_is_looked_at_again(
     whole: tuple[TracedPlace, str, bytes], data: st.DataObject
@@ -342,7 +343,7 @@ def masked(value: Any, name: str = "") -> Any:
     return value
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(value=JSON)
 def test_masking_changes_keys_and_nothing_else(value: Any) -> None:
     assert json.loads(without_keys(to_json(value), [])) == masked(value)

@@ -19,6 +19,7 @@ from newel.review.ledger import FileReview, Layer, buffer
 from newel.review.store import Ledger
 from newel.review.text import content_of, lines_of
 from newel.review.views import bundle, change_log
+from tests.properties import examples
 from tests.review_place import calls, hunks, place, proposes, replace, says
 
 TEXT = "".join(f"line {n}\n" for n in range(1, 21))
@@ -61,7 +62,9 @@ EDITS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(start=st.lists(PIECES, min_size=1, max_size=9), edits=EDITS)
 def test_git_goes_forward_and_back_through_the_log_of_any_history(
     tmp_path_factory: pytest.TempPathFactory,

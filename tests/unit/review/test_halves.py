@@ -13,6 +13,7 @@ from newel.review.edits import NewId, edit
 from newel.review.halves import Piece, edit_each
 from newel.review.ledger import FileReview, Layer, Lines, ReviewError, buffer
 from newel.review.text import lines_of
+from tests.properties import examples
 
 LINE = st.sampled_from(["a\n", "b\n", "c\r\n", "\n", "\u2028x\n"])
 LINES = st.lists(LINE, max_size=3).map(tuple)
@@ -52,7 +53,7 @@ def one_by_one(review: FileReview, pieces: list[Piece], new_id: NewId, few: int)
     return review
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(TEXT, st.lists(EDIT, max_size=6), GAPS)
 def test_many_edits_at_once_are_the_same_edits_one_by_one(
     text: str, edits: list[tuple[int, int, Lines, str]], gaps: list[tuple[int, int, Lines]]

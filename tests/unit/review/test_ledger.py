@@ -31,6 +31,7 @@ from newel.review.ledger import (
 )
 from newel.review.rollback import restored, reverted
 from newel.review.text import content_of, lines_of, make_head
+from tests.properties import examples
 
 LINE = st.sampled_from(["a\n", "b\n", "c\r\n", "\n", "\u2028x\n", "😀\n", "\ufeffd\n", "end"])
 TEXT = st.one_of(st.just(None), st.lists(LINE, max_size=8).map("".join))
@@ -43,7 +44,7 @@ STEP = st.tuples(
     NUMBER, NUMBER, TEXT,
 )  # fmt: skip
 HISTORY = st.tuples(TEXT, st.lists(STEP, max_size=14))
-MANY = settings(max_examples=250, deadline=None)
+MANY = settings(max_examples=examples(80), deadline=None)
 
 
 def as_lines(text: str | None) -> Lines:

@@ -13,6 +13,7 @@ from newel.review.recorder import recorded
 from newel.review.store import Ledger
 from newel.review.takeback import Step, taken_back
 from newel.review.text import lines_of
+from tests.properties import examples
 
 TEXTS = st.one_of(
     st.none(),
@@ -46,7 +47,7 @@ def took_back(ledger: Ledger, run: str) -> None:
         ledger.change("f", "save", saved)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(TEXTS, min_size=3, max_size=6))
 @example(
     ["\n", "b\n\nb\n", "\nb\n\n", None]
@@ -60,7 +61,7 @@ def test_runs_can_be_taken_back_one_after_the_other_the_latest_first(texts: list
             assert ledger.get("f").base == made(texts[number - 1])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     mine=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9)), min_size=1, max_size=4),
     later=st.lists(st.tuples(st.integers(0, 5), st.integers(10, 19)), min_size=1, max_size=4),

@@ -39,6 +39,7 @@ from newel.review.views import checkpoint_view
 from newel.workspace.local import LocalWorkspace
 from newel.workspace.snapshot_files import LocalFiles
 from newel.workspace.snapshots import Snapshots
+from tests.properties import examples
 from tests.unit.review.project import Project
 
 NOTHING = Keep(runs=0, days=0)
@@ -163,7 +164,7 @@ async def done(folder: Path, ledger: Ledger, checkpoint: str) -> list[Any]:
     return made
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(steps=STEPS, keep=st.integers(0, 3))
 def test_what_a_kept_checkpoint_promises_is_the_same_after_a_purge(
     steps: list[tuple[str, str, int, bool]], keep: int

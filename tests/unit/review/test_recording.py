@@ -22,6 +22,7 @@ from newel.review.rollback import reverted
 from newel.review.runs import hunk_ids, look_back
 from newel.review.text import lines_of
 from newel.workspace.local import LocalWorkspace
+from tests.properties import examples
 
 pytestmark = pytest.mark.anyio
 
@@ -36,7 +37,7 @@ def made(text: str | None, mode: int = 0o644) -> Lines:
     return lines_of(None if text is None else text.encode(), mode)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(start=TEXTS, steps=st.lists(TEXTS, min_size=1, max_size=6))
 def test_all_that_a_run_did_to_a_file_can_be_taken_back_at_once(
     start: str | None, steps: list[str | None]
@@ -52,7 +53,7 @@ def test_all_that_a_run_did_to_a_file_can_be_taken_back_at_once(
     assert back.base == made(start)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 5), st.integers(0, 99)), max_size=8))
 def test_what_others_wrote_beside_it_stays_when_a_run_is_taken_back(
     steps: list[tuple[bool, int, int]],

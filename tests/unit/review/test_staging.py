@@ -14,6 +14,7 @@ from newel.review.ledger import FileReview, Layer, Lines, buffer, new_hunk_id
 from newel.review.proposal import HunkSize
 from newel.review.staging import staged
 from newel.review.text import lines_of
+from tests.properties import examples
 
 SMALL = HunkSize(lines=2, bytes=8192)
 CONTENTS = st.one_of(
@@ -44,7 +45,7 @@ def names() -> NewId:
     return lambda: f"h_{next(numbers)}"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(start=FILES, steps=st.lists(st.tuples(FILES, st.booleans()), min_size=1, max_size=5))
 def test_the_buffer_is_what_the_copy_is_and_to_reject_it_all_leaves_the_file(
     start: tuple[bytes | None, int], steps: list[tuple[tuple[bytes | None, int], bool]]
@@ -67,7 +68,7 @@ def test_the_buffer_is_what_the_copy_is_and_to_reject_it_all_leaves_the_file(
     assert saved(kept).base == before
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     st.lists(st.tuples(st.booleans(), st.integers(0, 5), st.integers(0, 99)), min_size=1, max_size=8),
     st.booleans(),
@@ -98,7 +99,7 @@ def test_what_was_decided_or_saved_meanwhile_beside_it_stays(
     assert not any(hunk.conflict for hunk in done.review.hunks)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(start=FILES, now=FILES, after=FILES, is_saved=st.booleans())
 def test_whatever_happened_meanwhile_nothing_of_the_user_is_overwritten(
     start: tuple[bytes | None, int],

@@ -16,6 +16,7 @@ from newel.agent.events import AgentEvent, ErrorEvent, Retry
 from newel.agent.messages import ToolCall
 from newel.terminal.paint import Painter
 from newel.terminal.rich_renderer import RichRenderer
+from tests.properties import examples
 
 READ = ToolCall("1", "read", {"file_path": "importer/cli.py"})
 EDIT = ToolCall("2", "edit", {"file_path": "importer/cli.py"})
@@ -200,7 +201,7 @@ HOSTILE = st.lists(st.sampled_from([*"\x1b[]\x07;H2Ka\n\r`\x9b", "&#27;", "&#155
 
 
 @settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=examples(20)
 )  # the fixture is a class
 @given(text=HOSTILE, pieces=st.integers(1, 5))
 def test_only_the_renderers_own_colours_reach_the_terminal(

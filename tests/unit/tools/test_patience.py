@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from newel.tools.patience import MAX_STEPS, Span, diff
+from tests.properties import examples
 
 ROOT = Path(__file__).resolve().parents[3]
 CASES: list[dict[str, Any]] = json.loads((ROOT / "tests/fixtures/line_diffs.json").read_text())["cases"]
@@ -107,7 +108,7 @@ def test_lists_and_tuples_of_lines_compare_alike() -> None:
     assert diff(a, b) == diff(a, list(b)) == diff(tuple(a), b)
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(TEXT, TEXT)
 def test_the_spans_lead_from_one_text_to_the_other(a: list[str], b: list[str]) -> None:
     spans = diff(a, b)
@@ -119,7 +120,7 @@ def test_the_spans_lead_from_one_text_to_the_other(a: list[str], b: list[str]) -
     ) - len(a)
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(TEXT, TEXT)
 def test_each_span_changes_something_and_stands_apart(a: list[str], b: list[str]) -> None:
     spans = diff(a, b)
@@ -131,7 +132,7 @@ def test_each_span_changes_something_and_stands_apart(a: list[str], b: list[str]
         assert a[one.a1 : other.a0] == b[one.b1 : other.b0]
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(TEXT, TEXT)
 def test_what_both_texts_begin_and_end_with_is_no_change(a: list[str], b: list[str]) -> None:
     spans = diff(a, b)
@@ -145,7 +146,7 @@ def test_what_both_texts_begin_and_end_with_is_no_change(a: list[str], b: list[s
     assert spans[-1].a1 <= len(a) - tail
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(TEXT, TEXT)
 def test_no_more_is_changed_than_must_be(a: list[str], b: list[str]) -> None:
     """The shortest script, unless a line that stands once on both sides was to hold its place; then something is kept."""
@@ -159,7 +160,7 @@ def test_no_more_is_changed_than_must_be(a: list[str], b: list[str]) -> None:
         assert changed == least(a, b)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.permutations(range(12)), st.permutations(range(12)), st.integers(0, 12), st.integers(0, 12))
 def test_lines_that_all_stand_once_change_no_more_than_they_must(
     one: list[int], other: list[int], size: int, other_size: int

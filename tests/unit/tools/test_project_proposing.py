@@ -15,6 +15,7 @@ from newel.agent.errors import InvalidArguments, ToolError
 from newel.agent.ports import Tool, ToolResult
 from newel.tools.project import ProjectLimits, ProposedEdit, lines_hash, project_tools
 from newel.workspace.local import LocalWorkspace
+from tests.properties import examples
 
 pytestmark = pytest.mark.anyio
 
@@ -199,7 +200,9 @@ JSON = st.recursive(
 
 
 @given(JSON)
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 async def test_no_arguments_break_it(proposals: Proposals, given: Any) -> None:
     try:
         parsed = proposals.tool.parse({"edits": given})

@@ -28,6 +28,7 @@ from newel.tools.project import (
 from newel.tools.project.edits import ProposedEdit
 from newel.workspace.local import LocalWorkspace
 from newel.workspace.port import FileInfo
+from tests.properties import examples
 
 pytestmark = pytest.mark.anyio
 
@@ -336,7 +337,9 @@ async def test_a_pipe_or_device_is_no_file(project: Project) -> None:
     st.integers(1, 8),
     st.integers(1, 30),
 )
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 async def test_any_file_read_piece_by_piece_is_the_file(
     project: Project, text: str, lines: int, room: int
 ) -> None:

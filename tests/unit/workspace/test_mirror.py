@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from newel.agent.errors import WorkspaceError
 from newel.workspace.mirror import Content, Mirror, MirrorLimits
+from tests.properties import examples
 
 Open = Callable[..., Mirror]
 
@@ -65,7 +66,9 @@ NAMES = st.sampled_from(["a", "b", "sub/a", "sub/deep/b", "other/c"])
 TEXTS = st.sampled_from([None, b"", b"one\n", b"two\n", b"a long text\n" * 40])
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     rounds=st.lists(
         st.tuples(

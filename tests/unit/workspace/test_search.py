@@ -19,6 +19,7 @@ from newel.workspace.globs import Glob
 from newel.workspace.local import LocalWorkspace
 from newel.workspace.search import Found, Query, search
 from newel.workspace.walk import walk
+from tests.properties import examples
 
 pytestmark = pytest.mark.anyio
 
@@ -262,7 +263,7 @@ def test_a_glob_means_what_is_written(glob: str, fits: str, not_: str) -> None:
 
 
 @given(st.text("ab*?[]!{},/.-\\^~&|", max_size=12), st.text("ab/.*[", min_size=1, max_size=10))
-@settings(max_examples=300)
+@settings(max_examples=examples(100))
 @example("*a" * 200, "a" * 200)
 def test_a_hostile_glob_is_either_refused_or_quick(glob: str, path: str) -> None:
     try:
@@ -298,7 +299,9 @@ QUERIES = st.builds(
 
 @needs_rg
 @given(TREES, QUERIES)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 async def test_rg_and_python_answer_alike(tmp_path: Path, tree: dict[str, bytes], query: Query) -> None:
     with tempfile.TemporaryDirectory(dir=tmp_path) as root:
         for name, content in tree.items():

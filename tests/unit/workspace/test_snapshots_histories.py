@@ -17,6 +17,7 @@ from newel.review.store import Ledger
 from newel.workspace.snapshot_files import LocalFiles
 from newel.workspace.snapshot_tree import State
 from newel.workspace.snapshots import Snapshots
+from tests.properties import examples
 
 NAMES = ("a", "b", "c")
 PATHS = [*NAMES, *(f"{one}/{two}" for one in NAMES for two in NAMES), "a/b/c", "b/a/b", "c/c/c"]
@@ -123,7 +124,7 @@ def all_files(root: Path) -> Files:
 
 
 @pytest.mark.parametrize("watch", [True, False], ids=["watched", "compared"])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(begin=steps, rounds=st.lists(st.tuples(steps, steps, st.booleans()), min_size=1, max_size=4))
 def test_no_history_of_commands_hides_a_change_or_invents_one(
     *, watch: bool, begin: list[Step], rounds: list[tuple[list[Step], list[Step], bool]]

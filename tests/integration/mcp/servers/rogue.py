@@ -62,8 +62,8 @@ def act(request: dict[str, Any]) -> None:
         case "sleep":
             note("called")
         case "progress":
-            for step in range(10_000):
-                params = {"progressToken": token, "progress": step, "total": 10_000, "message": "m" * 200}
+            for step in range(3_000):
+                params = {"progressToken": token, "progress": step, "total": 3_000, "message": "m" * 200}
                 send({"method": "notifications/progress", "params": params})
             answer(request, "done")
         case "alive":
@@ -74,7 +74,7 @@ def act(request: dict[str, Any]) -> None:
                 )
             answer(request, "done")
         case "nag":
-            for number in range(5_000):
+            for number in range(1_500):
                 send({"id": f"nag-{number}", "method": "roots/list"})
             time.sleep(60)
         case "many":
