@@ -59,10 +59,12 @@ async def _image(workspace: Workspace, path: str, name: str, kind: str, head: He
     if len(data) < head.size:
         data += await workspace.read_bytes(path, start=len(data), size=MAX_IMAGE_BYTES - len(data))
     try:
-        content = (await anyio.to_thread.run_sync(picture, data, kind, name)).content
+        # Unpacking takes long and leaves nothing behind: who stops it does not wait for it.
+        made = await anyio.to_thread.run_sync(picture, data, kind, name, abandon_on_cancel=True)
     except ToolError as error:
         # Refused here: an image that a server cannot decode would make it refuse every request from now on.
         raise WorkspaceError(str(error)) from error
+    content = made.content
     return Attachment("image", PurePosixPath(path).name, content.mime_type, head.size, content.data)
 
 

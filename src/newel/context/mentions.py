@@ -24,6 +24,9 @@ MAX_TOTAL_BYTES = 64 * 1024 * 1024
 # Not after a letter or a digit: what stands there is an address (me@example.org), not a mention.
 _MENTION = re.compile(r"""(?<![\w@./+-])@(?:"(?P<quoted>[^"\n]+)"|(?P<plain>[^\s"'`@]+))""")
 _PUNCTUATION = ".,;:!?)]}>*"
+_MAX_NAMES = 16
+"""What one mention may be tried as: a line of ten thousand dots is no ten thousand names."""
+
 _LOOKS_LIKE_A_PATH = re.compile(r"/|\.[A-Za-z0-9]{1,4}\Z")
 
 # Bare, in quotes, or as a terminal writes a file that is dropped on it, with a backslash before spaces.
@@ -158,7 +161,8 @@ def _possible_names(mention: re.Match[str]) -> list[str]:
         return [quoted]
     plain = mention["plain"]
     shortest = len(plain.rstrip(_PUNCTUATION)) or len(plain)
-    return [plain[:end] for end in range(len(plain), shortest - 1, -1)]
+    ends = range(len(plain), shortest, -1)[: _MAX_NAMES - 1]
+    return [plain[:end] for end in (*ends, shortest)]
 
 
 def _image_name(image: re.Match[str]) -> str:

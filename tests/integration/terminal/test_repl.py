@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from PIL import Image
+
 Open = Callable[..., Any]
 
 MARK = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
@@ -85,6 +87,19 @@ def test_what_is_typed_while_it_works_reaches_the_model_in_time(open_terminal: O
     terminal.wait_for(lambda: terminal.screen.text.endswith(f"\n{MARK} unfinished"))
     text = terminal.screen.text
     assert text.index("● bash") < text.index("You said: in between") < text.index("You said: at the end")
+
+
+def test_what_is_said_to_a_run_keeps_its_order_whatever_has_to_be_read_first(
+    open_terminal: Open, tmp_path: Path
+) -> None:
+    terminal = open_terminal("rich", "run until [ -e go ]; do sleep 0.05; done")
+    terminal.wait_for("○ bash")
+    Image.new("RGB", (3_000, 2_000)).save(tmp_path / "project" / "wide.png")
+    terminal.send("look at wide.png\r")
+    terminal.send("then at this\r")
+    terminal.wait_for("  look at wide.png  (next)\n  then at this  (next)")
+    (tmp_path / "project" / "go").touch()
+    terminal.wait_for("You said: then at this")
 
 
 def test_a_message_that_the_run_no_longer_took_comes_back(open_terminal: Open) -> None:

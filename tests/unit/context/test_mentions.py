@@ -64,6 +64,7 @@ def test_a_mentioned_file_goes_along_and_the_prompt_names_it_plainly(folder: Pat
         ("(@src/app.py)!", ["app.py"]),
         ("@src/app.py?!", ["app.py"]),
         ("**@src/app.py**", ["app.py"]),
+        ("@src/app.py....................", ["app.py"]),
         ("@src", ["src"]),
         ("@src/", ["src"]),
         ("@src/app.py and @./src/app.py", ["app.py"]),
