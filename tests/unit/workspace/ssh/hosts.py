@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -13,6 +15,7 @@ import pytest
 from newel.workspace.origins import MARK
 from newel.workspace.process import Limits
 from newel.workspace.ssh.runner import Client, Timing, run_on_host
+from tests.processes import numbers
 
 SHELLS = ("dash", "bash", "zsh", "busybox")
 SECONDS = 10
@@ -20,6 +23,22 @@ SECONDS = 10
 
 QUICK = Timing(grace=0.2, answer=8)
 LIMITS = Limits()
+
+
+FAMILY = """
+number() { echo $$ > "$1"; }
+sleep 1000 & echo $! > child
+setsid sh -c 'echo $$ > escapee; exec sleep 1000' &
+(setsid sh -c 'echo $$ > daemon; exec sleep 1000' >/dev/null 2>&1 &)
+env -i PATH="$PATH" sh -c 'echo $$ > bare; exec sleep 1000' &
+sh -c 'trap "" TERM; echo $$ > deaf; while :; do sleep 1000; done' &
+echo $$ > shell
+exec sleep 1000
+"""
+"""What a command can start: a child, what has left for a session of its own, a daemon, one without the command's
+environment, one that does not hear TERM."""
+
+MEMBERS = ("child", "escapee", "daemon", "bare", "deaf", "shell")
 
 
 def client(*argv: str, timing: Timing = QUICK, environ: Mapping[str, str] | None = None) -> Client:
@@ -54,6 +73,19 @@ def with_shell(folder: Path, shell: str) -> Client:
     """A host whose ``sh`` is another one; busybox also brings the other programs."""
     names = ("sh", "grep", "head", "rm", "setsid", "sleep") if shell == "busybox" else ("sh",)
     return with_programs(folder, more=os.environ["PATH"], **dict.fromkeys(names, shell))
+
+
+def members(folder: Path, *, but: str = "") -> list[int]:
+    return numbers(*(folder / name for name in MEMBERS if name != but))
+
+
+def forget(folder: Path) -> None:
+    """End what a test has left of a family, and forget the numbers."""
+    for pid in members(folder):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    for name in MEMBERS:
+        (folder / name).unlink(missing_ok=True)
 
 
 async def until(holds: Callable[[], object], what: str) -> None:

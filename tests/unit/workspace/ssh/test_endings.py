@@ -15,9 +15,12 @@ from newel.workspace.process import Limits
 from newel.workspace.ssh.runner import Client, Timing, run_on_host, run_program_on_host
 from tests.processes import lives, numbers
 from tests.unit.workspace.ssh.hosts import (
+    FAMILY,
     LIMITS,
     SHELLS,
     client,
+    forget,
+    members,
     printed,
     program,
     until,
@@ -29,21 +32,6 @@ pytestmark = [
     pytest.mark.anyio,
     pytest.mark.skipif(sys.platform != "linux", reason="looks for what is left in /proc"),
 ]
-
-FAMILY = """
-number() { echo $$ > "$1"; }
-sleep 1000 & echo $! > child
-setsid sh -c 'echo $$ > escapee; exec sleep 1000' &
-(setsid sh -c 'echo $$ > daemon; exec sleep 1000' >/dev/null 2>&1 &)
-env -i PATH="$PATH" sh -c 'echo $$ > bare; exec sleep 1000' &
-sh -c 'trap "" TERM; echo $$ > deaf; while :; do sleep 1000; done' &
-echo $$ > shell
-exec sleep 1000
-"""
-"""What a command can start: a child, what has left for a session of its own, a daemon, one without the command's
-environment, one that does not hear TERM."""
-
-MEMBERS = ("child", "escapee", "daemon", "bare", "deaf", "shell")
 
 WITHOUT_PROC = """IFS= read -r s; eval "$(printf %b "$s" | sed 's,/proc,/none,g')" """
 """Stands for a host without /proc, such as a BSD: the text looks for it elsewhere, and goes by what ps says."""
@@ -58,10 +46,6 @@ esac
 """
 
 
-def members(folder: Path, *, but: str = "") -> list[int]:
-    return numbers(*(folder / name for name in MEMBERS if name != but))
-
-
 async def ended_family(host: Client, folder: Path, *, but: str = "") -> None:
     """Start a family, cancel its command, and see that nobody of it is left; ``but`` says who may be."""
 
@@ -74,12 +58,9 @@ async def ended_family(host: Client, folder: Path, *, but: str = "") -> None:
         await until(lambda: members(folder), "the family")
         assert all(map(lives, members(folder)))
         group.cancel_scope.cancel()
-    try:
-        assert not any(map(lives, members(folder, but=but)))
-    finally:
-        for pid in members(folder):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+    left = [pid for pid in members(folder, but=but) if lives(pid)]
+    forget(folder)
+    assert not left
 
 
 @pytest.mark.parametrize("shell", SHELLS)

@@ -1,0 +1,176 @@
+"""What becomes of commands on a real host when the connection, its programs here, or all of Newel goes."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import anyio
+import msgspec
+import pytest
+
+from newel.agent.errors import ConnectionLost
+from newel.workspace.process import Limits
+from newel.workspace.ssh.connection import Connection, connected
+from newel.workspace.ssh.runner import Timing, run_on_host, run_program_on_host
+from newel.workspace.ssh.target import Target
+from tests.processes import lives
+from tests.served import wait_until
+from tests.sshd import Sshd
+from tests.tcp_relay import relayed
+from tests.unit.workspace.ssh.hosts import FAMILY, forget, members, until
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(sys.platform != "linux", reason="only /proc shows what has left its session"),
+]
+
+LIMITS = Limits()
+COUNTED = f"echo ran >> runs\n{FAMILY}"
+TIMING = Timing(beat=0.05, silence=1, grace=0.2, answer=0.5)
+
+PROGRAM = """
+import sys
+import anyio
+from newel.workspace.ssh.target import Target
+from newel.workspace.ssh.workspace import open_host
+
+async def main():
+    target = Target("host", path=sys.argv[1])
+    async with open_host(target, config=sys.argv[2]) as workspace:
+        await workspace.run(sys.argv[3])
+
+anyio.run(main)
+"""
+
+
+@pytest.fixture
+def project(sshd: Sshd, request: pytest.FixtureRequest) -> Path:
+    return sshd.project(request.node.name)
+
+
+class Family(NamedTuple):
+    """The processes of a command, and with what error the command has ended."""
+
+    pids: list[int]
+    errors: list[ConnectionLost]
+
+    async def ended(self) -> None:
+        await until(lambda: not any(map(lives, self.pids)), "the end of all that was started")
+
+
+@asynccontextmanager
+async def started(connection: Connection, project: Path) -> AsyncGenerator[Family]:
+    """A command whose family is up."""
+    errors: list[ConnectionLost] = []
+
+    async def run() -> None:
+        client = msgspec.structs.replace(await connection.client(), timing=TIMING)
+        try:
+            await run_on_host(client, COUNTED, root=str(project), limits=LIMITS)
+        except ConnectionLost as lost:
+            errors.append(lost)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(run)
+        try:
+            await until(lambda: members(project), "the family")
+            family = Family(members(project), errors)
+            assert all(map(lives, family.pids))
+            yield family
+        finally:
+            forget(project)
+            group.cancel_scope.cancel()
+
+
+def kill_ssh(words: str) -> None:
+    """Kill the ssh that this process has started with these words."""
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    (pid,) = (pid for pid in children if words.encode() in Path(f"/proc/{pid}/cmdline").read_bytes())
+    os.kill(int(pid), signal.SIGKILL)
+
+
+GOES: dict[str, Callable[[Sshd], None]] = {
+    "the server": Sshd.drop,
+    "the connection's ssh": lambda _: kill_ssh("ControlMaster=yes"),
+    "the command's ssh": lambda _: kill_ssh("ProxyCommand=exit 1\0"),
+}
+
+
+@pytest.mark.parametrize("what", GOES)
+async def test_a_command_ends_with_what_led_to_it_and_its_outcome_is_unknown(
+    what: str, sshd: Sshd, project: Path
+) -> None:
+    """It is not run again either."""
+    async with (
+        connected(Target("host"), config=str(sshd.config)) as connection,
+        started(connection, project) as family,
+    ):
+        GOES[what](sshd)
+        await family.ended()
+        await until(lambda: family.errors, "the error")
+    assert re.search("unknown.*not run again", str(family.errors[0]))
+    assert (project / "runs").read_text() == "ran\n"
+
+
+async def test_a_command_ends_behind_a_wire_that_swallows_all(
+    sshd: Sshd, project: Path, tmp_path: Path
+) -> None:
+    """No end of the connection ever gets through."""
+    with relayed(sshd.port) as relay:
+        config = tmp_path / "config"
+        config.write_text(sshd.client_config(port=relay.port))
+        async with (
+            connected(Target("host"), config=str(config)) as connection,
+            started(connection, project) as family,
+        ):
+            with relay.swallowing():
+                await family.ended()
+
+
+def test_a_command_ends_with_newel(sshd: Sshd, project: Path) -> None:
+    words = [sys.executable, "-c", PROGRAM, str(project), str(sshd.config), FAMILY]
+    with subprocess.Popen(words) as newel:
+        try:
+            wait_until(lambda: members(project), "the family")
+            pids = members(project)
+            assert all(map(lives, pids))
+            newel.kill()
+            wait_until(lambda: not any(map(lives, pids)), "the end of all that was started")
+        finally:
+            newel.kill()
+            forget(project)
+
+
+async def test_what_a_command_leaves_in_the_background_stays_and_is_not_waited_for(sshd: Sshd) -> None:
+    async with connected(Target("host"), config=str(sshd.config)) as connection:
+        client = await connection.client()
+        done = await run_on_host(client, "sleep 1000 & echo $!", root="/", limits=LIMITS)
+    pid = int(done.stdout)
+    try:
+        assert done.left_open
+        assert lives(pid)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+
+
+async def test_a_program_reads_any_bytes_and_its_output_is_passed_on_whole(sshd: Sshd) -> None:
+    data = os.urandom(3_000_000)
+    pieces: list[bytes] = []
+
+    async def on_stdout(piece: bytes) -> None:
+        pieces.append(piece)
+
+    async with connected(Target("host"), config=str(sshd.config)) as connection:
+        done = await run_program_on_host(
+            await connection.client(), ["sh", "-c", "cat; exit 255"], given=data, on_stdout=on_stdout
+        )
+    assert done.exit_code == 255
+    assert b"".join(pieces) == data
