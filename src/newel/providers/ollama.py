@@ -177,10 +177,9 @@ class Ollama:
                     raise ConnectionFailed(
                         f"{endpoint.url} closed the connection before the answer was whole."
                     )
+                # Only a body that is read to its end leaves a connection for the next request.
                 with suppress(ProviderError), anyio.move_on_after(AFTER_DONE):
-                    async for (
-                        _
-                    ) in objects:  # only a body read to its end leaves a connection for the next request
+                    async for _ in objects:
                         pass
         for delta in fold.close():
             await on_delta(delta)

@@ -28,7 +28,8 @@ the host, and what one needs for all that a model was trained for, few hosts hav
 
 LEAST = 8_192
 OUTPUT = 4_096
-"""Tokens that are kept free for the answer where the settings name no limit."""
+THOUGHTS = 8_192
+"""Tokens that are kept free for the answer where the settings name no limit, and for thoughts before it."""
 
 BYTES_PER_TOKEN = 3
 """Fewer than most text has: too large a context costs memory, too small a one another request."""
@@ -54,9 +55,8 @@ class ModelMissing(RequestRejected):
 
 def missing(model: str, place: str) -> ModelMissing:
     """The error for a model that is not on ``place``, the server in words."""
-    return ModelMissing(
-        f"The model '{model}' is not on {place}. Get it there: ollama pull {model}", model=model
-    )
+    words = f"{place} does not have the model '{model}'. Get it there: ollama pull {model}"
+    return ModelMissing(words, model=model)
 
 
 class Served(msgspec.Struct, frozen=True):
@@ -77,7 +77,8 @@ class Served(msgspec.Struct, frozen=True):
 
     def with_room(self, size: int, request: ModelRequest) -> Served:
         """With a context for a body of ``size`` bytes and the answer. It grows by doubling, and never shrinks."""
-        need = size // BYTES_PER_TOKEN + (request.model.max_output or OUTPUT)
+        thoughts = THOUGHTS if request.thinking != "off" and self.think != "none" else 0
+        need = size // BYTES_PER_TOKEN + (request.model.max_output or OUTPUT + thoughts)
         return self._grown(need, request)
 
     def after(self, error: ProviderError, request: ModelRequest) -> tuple[Served, str] | None:

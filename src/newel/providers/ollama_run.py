@@ -281,7 +281,7 @@ class _Answer:
     def _split(self) -> Iterator[tuple[bool, str]]:
         """What can be told apart; the rest is kept: a mark's beginning, and line feeds, which may be the program's."""
         if self._within == "beginning":
-            if len(self._kept) < len(_THINKING) and _THINKING.startswith(self._kept):
+            if self._kept != _THINKING and _THINKING.startswith(self._kept):
                 return
             self._within = "thoughts" if self._kept.startswith(_THINKING) else "answer"
             self._kept = self._kept.removeprefix(_THINKING)

@@ -222,7 +222,7 @@ async def test_the_settings_and_the_loaded_model_say_how_large_a_context_is(star
 async def test_a_missing_model_is_named_with_the_remedy_and_not_downloaded(start: Start) -> None:
     server, client = start(place="ollama on user@box")
     with pytest.raises(
-        ModelMissing, match=r"'nope:7b' is not on ollama on user@box.*ollama pull nope:7b"
+        ModelMissing, match=r"^ollama on user@box does not have the model 'nope:7b'.*ollama pull nope:7b"
     ) as found:
         await ask(client, model=Model("nope:7b"))
     assert found.value.model == "nope:7b"

@@ -133,7 +133,7 @@ async def test_what_the_host_says_of_its_models(start: Start) -> None:
 
 async def test_a_missing_model_is_named_with_the_remedy_and_not_downloaded(start: Start) -> None:
     program, provider = start(registry=["llama9"])
-    with pytest.raises(ModelMissing, match=r"'llama9' is not on user@box.*ollama pull llama9"):
+    with pytest.raises(ModelMissing, match=r"user@box does not have the model 'llama9'.*ollama pull llama9"):
         await ask(provider, model=Model("llama9"))
     assert [call["argv"][0] for call in program.calls] == ["show"]
 
