@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Collection, Iterable, Iterator
-from typing import Final
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Final, TypeVar
+
+import anyio.to_thread
 
 from newel.workspace.git import ask_git, top_of
 from newel.workspace.snapshot_rules import Rules
 from newel.workspace.snapshot_source import Entries, Reading, Touched
 from newel.workspace.snapshot_tree import signature, split
 from newel.workspace.snapshot_watch import Watches
+
+T = TypeVar("T")
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -54,9 +58,15 @@ class LocalFiles:
         self._path = ""
         self._folder = -1
 
+    async def within(self, work: Callable[[], T]) -> T:
+        return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+
+    def stop(self) -> None:
+        """No work waits for anything."""
+
     # -- where to look ------------------------------------------------------------------------------
 
-    def touched(self, linked: Iterable[str], *, everywhere: bool) -> Touched | None:
+    def touched(self, linked: Iterable[str], /, *, everywhere: bool) -> Touched | None:
         touched = None if everywhere or self._watches is None else self._watches.changes()
         if touched is None:
             self._unwatch()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Collection, Iterable, Iterator
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from newel.workspace.snapshot_rules import Rules
 from newel.workspace.snapshot_tree import Stat
+
+T = TypeVar("T")
 
 GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 """What a source raises where a directory or file was and is no longer, or a link is now."""
@@ -37,8 +39,7 @@ Touched = dict[str, set[str]]
 class Source(Protocol):
     """The directories and files below a root. Paths are relative to it; its own is empty.
 
-    Called by one thread at a time, which is not that of the event loop, so each method may block; only ``is_quiet`` and
-    ``close`` are called by any. Raises ``OSError`` with what a file system answers, and ``WorkspaceError`` for all else.
+    Most methods block, and are for work ``within``, one at a time; ``is_quiet`` and ``close`` are for any thread. Raises ``OSError`` with what a file system answers, and ``WorkspaceError`` for all else.
     """
 
     @property
@@ -52,7 +53,15 @@ class Source(Protocol):
     @property
     def rules(self) -> Rules: ...
 
-    def touched(self, linked: Iterable[str], *, everywhere: bool) -> Touched | None:
+    async def within(self, work: Callable[[], T]) -> T:
+        """What work returns or raises that is done in a thread. If this is cancelled, the work goes on until it finds out."""
+        ...
+
+    def stop(self) -> None:
+        """Have no work wait for what only the thread of the event loop can bring, which calls this. It raises ``Stopped``."""
+        ...
+
+    def touched(self, linked: Iterable[str], /, *, everywhere: bool) -> Touched | None:
         """Begin to look, and say where to: at what was touched since this was last asked, and at the files ``linked`` if
         it might not know of those. None for everywhere, always if that is asked for.
         """

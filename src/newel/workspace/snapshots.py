@@ -18,11 +18,11 @@ import contextlib
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import anyio
-import anyio.to_thread
 
 from newel.agent.errors import WorkspaceError
 from newel.workspace.snapshot_look import Look, Visit
@@ -103,7 +103,7 @@ class Snapshots:
     async def touched(self, since_ns: int) -> list[str]:
         """See ``Snapshotter``."""
         async with self._turn:
-            return await anyio.to_thread.run_sync(self._touched, since_ns, abandon_on_cancel=True)
+            return await self._source.within(partial(self._touched, since_ns))
 
     def _touched(self, since_ns: int) -> list[str]:
         with self._working:
@@ -111,6 +111,7 @@ class Snapshots:
 
     def close(self) -> None:
         """Keep the index, and let the system forget what was watched. Blocks for as long as that takes."""
+        self._source.stop()
         with self._working:
             self._save()
             self._source.close()
@@ -139,7 +140,7 @@ class Snapshots:
     async def _in_thread(self, *, report: bool) -> None:
         stop = threading.Event()
         try:
-            await anyio.to_thread.run_sync(self._run, report, stop, abandon_on_cancel=True)
+            await self._source.within(partial(self._run, report, stop))
         finally:
             stop.set()
 

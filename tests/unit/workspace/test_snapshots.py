@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -14,10 +15,10 @@ import pytest
 
 from newel.agent.errors import WorkspaceError
 from newel.review.store import Ledger
-from newel.workspace.snapshot_files import LocalFiles
 from newel.workspace.snapshot_tree import State
 from newel.workspace.snapshots import Snapshots
 from newel.workspace.watching import Changes, FileChange, SnapshotLimits
+from tests.snapshot_sources import SOURCES, opened
 
 pytestmark = pytest.mark.anyio
 
@@ -37,18 +38,18 @@ def ledger() -> Iterator[Ledger]:
         yield opened
 
 
-@pytest.fixture(params=[True, False], ids=["watched", "compared"])
+@pytest.fixture(params=SOURCES)
 def snapshots(root: Path, ledger: Ledger, request: pytest.FixtureRequest) -> Iterator[Open]:
-    """Opens snapshots of the root, that are told by the system where to look, or compare all signatures."""
-    opened: list[Snapshots] = []
+    """Opens snapshots of the root, wherever it is."""
+    with contextlib.ExitStack() as stack:
 
-    def open_snapshots(**options: object) -> Snapshots:
-        opened.append(Snapshots(LocalFiles(str(root), watch=request.param), ledger, **options))  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] — tests pass what they mean
-        return opened[-1]
+        def open_snapshots(**options: object) -> Snapshots:
+            source = stack.enter_context(opened(request.param, root, ledger))
+            snapshots = Snapshots(source, ledger, **options)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] — tests pass what they mean
+            stack.callback(snapshots.close)
+            return snapshots
 
-    yield open_snapshots
-    for each in opened:
-        each.close()
+        yield open_snapshots
 
 
 def sh(root: Path, command: str) -> None:

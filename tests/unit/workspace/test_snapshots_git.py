@@ -13,6 +13,7 @@ from newel.review.store import Ledger
 from newel.workspace.snapshot_files import LocalFiles
 from newel.workspace.snapshots import Snapshots
 from newel.workspace.watching import Changes, SnapshotLimits
+from tests.snapshot_sources import SOURCES, opened
 
 pytestmark = pytest.mark.anyio
 
@@ -37,11 +38,12 @@ def ledger() -> Iterator[Ledger]:
         yield opened
 
 
-@pytest.fixture(params=[True, False], ids=["watched", "compared"])
+@pytest.fixture(params=SOURCES)
 def looked(root: Path, ledger: Ledger, request: pytest.FixtureRequest) -> Iterator[Snapshots]:
-    snapshots = Snapshots(LocalFiles(str(root), watch=request.param), ledger)
-    yield snapshots
-    snapshots.close()
+    with opened(request.param, root, ledger) as source:
+        snapshots = Snapshots(source, ledger)
+        yield snapshots
+        snapshots.close()
 
 
 def sh(root: Path, command: str) -> None:

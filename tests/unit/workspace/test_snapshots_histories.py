@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -14,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from newel.review.store import Ledger
-from newel.workspace.snapshot_files import LocalFiles
 from newel.workspace.snapshot_tree import State
 from newel.workspace.snapshots import Snapshots
 from tests.properties import examples
+from tests.snapshot_sources import HOSTS, LOCAL, opened
 
 NAMES = ("a", "b", "c")
 PATHS = [*NAMES, *(f"{one}/{two}" for one in NAMES for two in NAMES), "a/b/c", "b/a/b", "c/c/c"]
@@ -123,18 +124,38 @@ def all_files(root: Path) -> Files:
     return found
 
 
-@pytest.mark.parametrize("watch", [True, False], ids=["watched", "compared"])
+rounds = st.lists(st.tuples(steps, steps, st.booleans()), min_size=1, max_size=4)
+Rounds = list[tuple[list[Step], list[Step], bool]]
+
+
+@pytest.mark.parametrize("where", LOCAL)
 @settings(max_examples=examples(40), deadline=None)
-@given(begin=steps, rounds=st.lists(st.tuples(steps, steps, st.booleans()), min_size=1, max_size=4))
+@given(begin=steps, rounds=rounds)
 def test_no_history_of_commands_hides_a_change_or_invents_one(
-    *, watch: bool, begin: list[Step], rounds: list[tuple[list[Step], list[Step], bool]]
+    *, where: str, begin: list[Step], rounds: Rounds
 ) -> None:
-    with tempfile.TemporaryDirectory() as folder, Ledger.open(None) as ledger:
+    check_history(where, begin, rounds)
+
+
+@pytest.mark.parametrize("where", HOSTS)
+@settings(max_examples=examples(10), deadline=None)
+@given(begin=steps, rounds=rounds)
+def test_nor_does_one_of_commands_on_a_host(*, where: str, begin: list[Step], rounds: Rounds) -> None:
+    check_history(where, begin, rounds)
+
+
+def check_history(where: str, begin: list[Step], rounds: Rounds) -> None:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Ledger.open(None) as ledger,
+        contextlib.ExitStack() as stack,
+    ):
         root = Path(folder, "project")
         root.mkdir()
         make_folder(root, "a/b", "")
         act(root, begin)
-        snapshots = Snapshots(LocalFiles(str(root), watch=watch), ledger)
+        source = stack.enter_context(opened(where, root, ledger))
+        snapshots = Snapshots(source, ledger)
 
         def read(state: State | None) -> tuple[bytes, int] | None:
             return None if state is None else (ledger.blob(state.blob), state.mode)

@@ -1,0 +1,50 @@
+"""Asks a host about files below a root."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Iterable
+from functools import cached_property
+
+from newel.agent.errors import WorkspaceError
+from newel.workspace.ssh.asking import Asking
+from newel.workspace.ssh.host import quoted
+from newel.workspace.ssh.snapshot_text import CLOCK, NO_FOLDER, Words, means, probe, records, time_of
+
+
+class Shell:
+    """``root`` is an absolute path on the host. Methods raise what ``asking.ask`` does, ``OSError`` if the root is not
+    there, and ``WorkspaceError``.
+    """
+
+    def __init__(self, asking: Asking, root: str) -> None:
+        self.ask = asking.ask
+        self._root = root
+
+    @cached_property
+    def words(self) -> Words:
+        return Words(means(self._in_root(probe()), self._root))
+
+    def ask_here(self, text: str, most: int, given: bytes = b"") -> bytes:
+        """What sh text prints in the root, at most so many bytes."""
+        return self.words.unpacked(self._in_root(self.words.packed(text, most), given), most)
+
+    def ask_of(self, paths: Iterable[bytes], text: str, most: int) -> bytes:
+        """What sh text prints of paths, which are ``"$@"`` there; several times if they are many."""
+        given = b"".join(b".//" + path + b"\0" for path in paths)
+        return self.ask_here(f"head -c {len(given)} | xargs -0 sh -c {quoted(text)} sh", most, given)
+
+    def ahead(self) -> int:
+        """The least by which the host's clock is ahead of ours, in nanoseconds."""
+        [there] = [time_of(facts) for facts, _ in records(self.ask(CLOCK).data)]
+        if there is None:
+            raise WorkspaceError("The host does not tell its time.")
+        return there - time.time_ns()
+
+    def _in_root(self, text: str, given: bytes = b"") -> bytes:
+        answer = self.ask(f"(cd -P -- {quoted(self._root)} 2>/dev/null || exit {NO_FOLDER}; {text})", given)
+        if answer.status == NO_FOLDER:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self._root)
+        return answer.data

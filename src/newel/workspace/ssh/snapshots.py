@@ -1,0 +1,163 @@
+"""A project's directories and files on a host, for looks at what a command changed there.
+
+One request lists all of them, and is answered with nothing if that is what was listed before: the host compares. Contents
+are hashed there, and only those that are not in the store are brought here, many in one answer. Nothing is written there.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Final, TypeVar
+
+from newel.agent.errors import WorkspaceError
+from newel.workspace.git import INERT
+from newel.workspace.snapshot_rules import Rules
+from newel.workspace.snapshot_source import Entries, Reading, Touched
+from newel.workspace.ssh.asking import Asking
+from newel.workspace.ssh.host import Host, quoted
+from newel.workspace.ssh.snapshot_contents import Contents
+from newel.workspace.ssh.snapshot_shell import Shell
+from newel.workspace.ssh.snapshot_text import PRUNED, SHUT, records
+from newel.workspace.watching import Blobs
+
+T = TypeVar("T")
+
+_LISTING: Final = 256 << 20
+"""Bytes of a listing: more than a million names."""
+
+_GIT: Final = (
+    "unset GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE GIT_OBJECT_DIRECTORY GIT_COMMON_DIR GIT_NAMESPACE; "
+    f"GIT_OPTIONAL_LOCKS=0 GIT_TERMINAL_PROMPT=0 git {' '.join(INERT)}"
+)
+
+
+class HostFiles:
+    """A ``Source``: what is below ``root``, an absolute path on a host without links in it. ``blobs`` is where contents go."""
+
+    left_out: Collection[str] = frozenset()
+
+    def __init__(self, host: Host, root: str, blobs: Blobs) -> None:
+        self.root = root
+        self.rules = Rules(root, self._ask_git, self._top_of)
+        self._asking = Asking(host)
+        self._shell = Shell(self._asking, root)
+        self._contents = Contents(self._shell, blobs)
+        self._known = ""
+        """The hash of the last listing of all."""
+        self._listed: dict[bytes, list[tuple[bytes, bytes]]] = {}
+        """What was listed and not asked for yet, by directory: names, with facts that are empty for a directory."""
+        self._shut: dict[bytes, int] = {}
+        """Directories that could not be listed, and why: a number of ``errno``."""
+
+    async def within(self, work: Callable[[], T]) -> T:
+        return await self._asking.within(work)
+
+    def stop(self) -> None:
+        self._asking.stop()
+
+    # -- directories --------------------------------------------------------------------------------
+
+    def touched(self, _linked: Iterable[str], /, *, everywhere: bool) -> Touched | None:
+        """The times of a file tell of a write under whatever name it has."""
+        if everywhere or not self._known:
+            return None
+        return None if self._list_all(self._known) else {}
+
+    def begin(self) -> None:
+        """What is asked for is fetched then."""
+
+    def ahead(self, paths: Iterable[str]) -> None:
+        missing = [path for path in map(os.fsencode, paths) if path not in self._listed]
+        if missing == [b""]:
+            self._list_all("")
+        elif missing:
+            text = self._shell.words.listing(())
+            self._list(missing, self._shell.ask_of((path or b"." for path in missing), text, _LISTING))
+
+    def entries(self, path: str, names: Collection[str] | None) -> Entries:
+        folder = os.fsencode(path)
+        self.ahead([path])
+        listed = self._listed.pop(folder)
+        if number := self._shut.pop(folder, 0):
+            raise OSError(number, os.strerror(number), path)
+        for raw, facts in listed:
+            name = os.fsdecode(raw)
+            if names is None or name in names:
+                yield name, self._shell.words.seen(facts) if facts else None
+
+    def forget(self, path: str) -> None:
+        """Nothing is kept of a directory."""
+
+    def end(self) -> None:
+        self._listed.clear()
+        self._shut.clear()
+
+    def _list_all(self, known: str) -> bool:
+        """List all that is below the root, unless that is what is known."""
+        listing = self._shell.ask_here(self._shell.words.listing_unless(known, ()), _LISTING)
+        if listing:
+            self._list([b""], listing)
+            self._known = hashlib.sha256(listing).hexdigest()
+        return bool(listing)
+
+    def _list(self, folders: Iterable[bytes], listing: bytes) -> None:
+        listed = self._listed
+        for folder in folders:
+            listed[folder] = []
+        is_whole, failed = False, False
+        for facts, path in records(listing):
+            is_whole = not path
+            if is_whole:
+                failed |= facts != b"? 0"
+                continue
+            path = path.removeprefix(b"./")  # noqa: PLW2901 — as a listing of the root has it
+            folder, _, name = path.rpartition(b"/")
+            is_folder = facts == b"d"
+            listed.setdefault(folder, []).append((name, b"" if is_folder else facts))
+            if is_folder and name not in PRUNED:
+                listed.setdefault(path, [])
+        if not is_whole:
+            raise WorkspaceError(f"The host's answer about the files in {self.root} broke off.")
+        if failed:
+            self._find_shut()
+
+    def _find_shut(self) -> None:
+        """Whoever cannot look into a directory must not say that it is empty."""
+        most = sum(len(folder) + 16 for folder in self._listed)
+        answer = self._shell.ask_of((folder or b"." for folder in self._listed), SHUT, most)
+        for facts, path in records(answer):
+            self._shut[b"" if path == b"." else path] = errno.EACCES if facts == b"shut" else errno.ENOENT
+
+    # -- the rest -----------------------------------------------------------------------------------
+
+    def read(self, wanted: Iterable[tuple[str, int]], limit: int) -> Iterator[tuple[str, Reading | OSError]]:
+        return self._contents.read(wanted, limit)
+
+    def is_quiet(self) -> bool:
+        """Nobody can tell without asking."""
+        return False
+
+    def clock(self) -> int:
+        return self._shell.ahead()
+
+    def close(self) -> None:
+        """Nothing is watched."""
+
+    def _ask_git(
+        self, folder: str, *words: str, given: bytes = b"", good: Collection[int] = (0,)
+    ) -> bytes | None:
+        asked = " ".join(map(quoted, words))
+        text = f"(cd -P -- {quoted(folder)} && head -c {len(given)} | {{ {_GIT} {asked}; }}) 2>/dev/null"
+        answer = self._shell.ask(text, given)
+        return answer.data if answer.status in good else None
+
+    def _top_of(self, folder: str) -> str | None:
+        text = (
+            f'd={quoted(folder)}; while [ ! -e "$d/.git" ] && [ ! -L "$d/.git" ] && [ "$d" ]; do d=${{d%/*}}; done; '
+            '[ -e "$d/.git" ] || [ -L "$d/.git" ] && printf %s "${d:-/}"'
+        )
+        answer = self._shell.ask(f"({text})")
+        return os.fsdecode(answer.data) if answer.status == 0 else None

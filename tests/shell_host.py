@@ -1,0 +1,98 @@
+"""A host that is this machine: a shell that stays open, as one over SSH does, without the SSH.
+
+What is built on ``Host`` is tried with it in shells and with programs that no server here would have.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import subprocess
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import anyio
+import anyio.to_thread
+
+from newel.agent.errors import WorkspaceError
+from newel.workspace.ssh.host import Answer
+
+_LOOP: Final = 'LC_ALL=C; export LC_ALL; n="\n"; while IFS= read -r line && IFS= read -r nonce; do eval "$line"; printf "\n%s %s\n" "$nonce" "$?"; done'
+
+
+class ShellHost:
+    """A ``Host``. ``argv`` is a shell, ``path`` where its programs are. Starts when it is first asked; to be closed."""
+
+    def __init__(self, argv: Sequence[str] = ("sh",), *, path: str | None = None) -> None:
+        self._argv = argv
+        self._environ = os.environ | ({} if path is None else {"PATH": path})
+        self._process: subprocess.Popen[bytes] | None = None
+        self._ended: list[subprocess.Popen[bytes]] = []
+        self._turn = anyio.Lock()
+        self.asked: list[str] = []
+
+    async def ask(self, script: str, /, *, given: bytes = b"") -> Answer:
+        async with self._turn:
+            self.asked.append(script)
+            process = self._process or self._start()
+            try:
+                return await anyio.to_thread.run_sync(_talk, process, script, given, abandon_on_cancel=True)
+            except BaseException:
+                process.kill()  # it owes an answer, to a thread that still reads what it opened
+                self._ended.append(process)
+                self._process = None
+                raise
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        command = [*self._argv, "-c", _LOOP]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=self._environ
+        )
+        return self._process
+
+    def close(self) -> None:
+        for process in (*self._ended, *filter(None, [self._process])):
+            process.kill()
+            with process:
+                pass
+        self._ended.clear()
+        self._process = None
+
+
+def _talk(process: subprocess.Popen[bytes], script: str, given: bytes) -> Answer:
+    assert process.stdin
+    assert process.stdout
+    nonce = secrets.token_hex(16)
+    assert "\n" not in script
+    data = os.fsencode(script) + b"\n" + nonce.encode() + b"\n" + given
+    writer = threading.Thread(target=_write, args=(process.stdin.fileno(), data))
+    writer.start()
+    end = f"\n{nonce} ".encode()
+    answer = b""
+    while not (answer.endswith(b"\n") and end in answer[-80:]):
+        piece = os.read(process.stdout.fileno(), 1 << 16)
+        if not piece:
+            raise WorkspaceError("The shell is gone.")
+        answer += piece
+    writer.join()
+    data, _, status = answer.rpartition(end)
+    return Answer(int(status), data)
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    with contextlib.suppress(BrokenPipeError):  # it was killed
+        while data:
+            data = data[os.write(descriptor, data[: 1 << 16]) :]
+
+
+def link_busybox(folder: Path, *besides: str) -> None:
+    """Fill a folder with busybox's programs, and a few others."""
+    subprocess.run(["busybox", "--install", "-s", str(folder)], check=True)
+    for name in besides:
+        if found := shutil.which(name):
+            (folder / name).unlink(missing_ok=True)
+            (folder / name).symlink_to(found)

@@ -1,0 +1,45 @@
+"""The places that snapshots are tried on: this machine, and hosts that have this or that."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from newel.review.store import Ledger
+from newel.workspace.snapshot_files import LocalFiles
+from newel.workspace.snapshot_source import Source
+from newel.workspace.ssh.snapshots import HostFiles
+from tests.shell_host import ShellHost, link_busybox
+
+LOCAL: Final = ("watched", "compared")
+"""What the system tells of, or all signatures."""
+
+HOSTS: Final = ("host", "busybox")
+"""One with GNU's programs, and one with those of busybox."""
+
+SOURCES: Final = (*LOCAL, *HOSTS)
+
+
+@contextlib.contextmanager
+def opened(name: str, root: Path, ledger: Ledger) -> Generator[Source]:
+    if name in LOCAL:
+        yield LocalFiles(str(root), watch=name == "watched")
+        return
+    with tempfile.TemporaryDirectory(prefix="newel-programs-") as programs:
+        if name == "host":
+            host = ShellHost()
+        elif shutil.which("busybox"):
+            link_busybox(Path(programs), "git", "bash")
+            host = ShellHost(("busybox", "sh"), path=programs)
+        else:
+            pytest.skip("needs busybox: `apt-get install busybox`")
+        try:
+            yield HostFiles(host, str(root), ledger)
+        finally:
+            host.close()
