@@ -24,8 +24,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Final
 
-import pytest
-
+from tests.needed import needed
 from tests.processes import lives
 
 MADE_USER: Final = "newel-tests"
@@ -72,22 +71,12 @@ Host own
 """
 
 
-def program() -> str:
-    """The server's program. Where there is none the test is skipped, or fails if ``NEWEL_TESTS_NEED_ALL`` is set."""
-    found = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
-    if found and shutil.which("ssh"):
-        return found
-    words = "needs OpenSSH, the server and the client: `apt-get install openssh-server`"
-    if os.environ.get("NEWEL_TESTS_NEED_ALL"):
-        pytest.fail(words)
-    pytest.skip(words)
-
-
 class Sshd:
     """``config`` is what ``ssh -F`` is given; it knows the hosts ``host`` and ``own``. See ``served``."""
 
     def __init__(self, folder: Path, more: str = "") -> None:
-        self.program = program()
+        self.program = needed("sshd", "openssh-server", more="/usr/sbin:/usr/local/sbin")
+        needed("ssh", "openssh-client")
         self.folder = folder
         self.home = folder / "home"
         self.user = _ordinary_user()
@@ -105,6 +94,7 @@ class Sshd:
         self.alias = f"newel-{folder.name}"
         self.known.write_text(f"{self.alias} {(folder / 'host_key.pub').read_text()}")
         self.config = folder / "ssh_config"
+        self._logins = ""
 
     def start(self) -> None:
         """Listen, on the port of before if there was one."""
@@ -124,7 +114,7 @@ class Sshd:
             if self._listens():
                 break
             assert time.monotonic() < until, self.log.read_text()  # else another took the port: try the next
-        self.config.write_text(self.client_config())
+        self.config.write_text(self._logins + self.client_config())
 
     @property
     def log(self) -> Path:
@@ -141,6 +131,22 @@ class Sshd:
             user=self.user,
             own=self.own,
         )
+
+    def login(self, name: str, command: str) -> str:
+        """Another host for ``config``: ``own`` with a key for which sh runs ``command`` instead of what is asked for, which
+        is in ``$SSH_ORIGINAL_COMMAND``.
+        """
+        key = self.folder / f"key-{name}"
+        if not key.exists():
+            _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(key))
+            quoted = command.replace('"', '\\"')
+            with (self.folder / "authorized_keys").open("a") as file:
+                file.write(f'command="{quoted}" {key.with_suffix(".pub").read_text()}')
+            options = self.client_config().partition("Host host\n")[0].partition("\n")[2]
+            options = options.replace(f"{self.folder}/user_key", str(key))
+            self._logins += f"Host {name}\n{options}  User {self.own}\n"
+            self.config.write_text(self._logins + self.client_config())
+        return name
 
     def project(self, name: str) -> Path:
         """A new folder on the host that ``host``'s user owns."""

@@ -10,7 +10,6 @@ import stat
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from enum import IntEnum
-from itertools import accumulate
 from typing import Final
 
 import msgspec
@@ -22,6 +21,7 @@ from newel.workspace.naming import check_path
 from newel.workspace.port import ABSENT, Completed, Entry, FileInfo, Kind, OnOutput
 from newel.workspace.process import Limits
 from newel.workspace.refusals import Doing, cannot, leads_elsewhere, not_regular, stale
+from newel.workspace.ssh import paths
 from newel.workspace.ssh.connection import PATIENCE, Connection, OnState, connected
 from newel.workspace.ssh.host import Answer, quoted
 from newel.workspace.ssh.runner import run_on_host
@@ -30,16 +30,12 @@ from newel.workspace.ssh.target import Target
 ANY: Final = "any"
 """Stands for every content where ``host.sh`` is told what to expect."""
 
-MOST_LINKS: Final = 40
-"""Links that are followed in one path, as systems count."""
-
 AT_ONCE: Final = 256
 """Paths that are looked at in one request."""
 
 _NO_FILE: Final = "No such file or directory"
 _NOT_THERE: Final = frozenset({_NO_FILE, "Not a directory"})
 _KINDS: Final[dict[str, Kind]] = {"d": "directory", "f": "file", "o": "other"}
-_OF_A_USER: Final = re.compile(r"~([A-Za-z_][A-Za-z0-9_.-]*)?")
 _LONGEST_REASON: Final = 4096
 
 
@@ -75,15 +71,8 @@ class SshWorkspace:
 
     async def resolve(self, path: str, /) -> str:
         check_path(path)
-        whole = posixpath.join(self._root, await self._expanded(path))
-        found, sought = "", _parts(whole)
-        for _ in range(MOST_LINKS):
-            found, sought = await self._followed(found, sought)
-            if not sought:
-                return found or "/"
-        return posixpath.normpath(
-            posixpath.join(found or "/", *sought)
-        )  # it leads to itself: let the system say so
+        whole = await paths.expanded(self.connection, path, self.connection.facts.home)
+        return await paths.resolved(self.connection, posixpath.join(self._root, whole))
 
     async def stat(self, path: str, /) -> FileInfo | None:
         answer = await self._ask("newel_stat", path)
@@ -93,10 +82,10 @@ class SshWorkspace:
             return None
         raise cannot("look at", path, _reason(answer))
 
-    async def stats(self, paths: Sequence[str], /) -> list[FileInfo | None]:
+    async def stats(self, sought: Sequence[str], /) -> list[FileInfo | None]:
         found: list[FileInfo | None] = []
-        for start in range(0, len(paths), AT_ONCE):
-            some = paths[start : start + AT_ONCE]
+        for start in range(0, len(sought), AT_ONCE):
+            some = sought[start : start + AT_ONCE]
             there, *lines = (await self._ask("newel_stats", *some)).data.splitlines()
             if len(lines) == there.count(b"1"):
                 following = iter(lines)
@@ -129,7 +118,7 @@ class SshWorkspace:
         folder, name = posixpath.split(path)
         words = (
             *("newel_write", name or ".", beside, str(len(data)), sha256, expect or ANY),
-            *("-" if mode is None else f"{mode & 0o777:04o}", folder, *_parts(folder)),
+            *("-" if mode is None else f"{mode & 0o777:04o}", folder, *paths.parts(folder)),
         )
         try:
             answer = await self.connection.change(_script(words), given=data)
@@ -144,7 +133,7 @@ class SshWorkspace:
 
     async def remove(self, path: str, /, *, expect: str | None = None) -> None:
         folder, name = posixpath.split(path)
-        words = ("newel_remove", name or ".", expect or ANY, folder, *_parts(folder))
+        words = ("newel_remove", name or ".", expect or ANY, folder, *paths.parts(folder))
         try:
             answer = await self.connection.change(_script(words))
         except ConnectionLost as lost:
@@ -190,33 +179,6 @@ class SshWorkspace:
         except WorkspaceError:
             return None
 
-    async def _expanded(self, path: str) -> str:
-        """With the home of whom a leading ``~`` names; a ``~name`` of no user is a file's name."""
-        first, slash, rest = path.partition("/")
-        if not _OF_A_USER.fullmatch(first):
-            return path
-        home = self.connection.facts.home
-        if first != "~":
-            home = os.fsdecode((await self.connection.ask(f"printf %s {first}")).data)
-        return f"{home}{slash}{rest}" if home.startswith("/") else path
-
-    async def _followed(self, found: str, sought: list[str]) -> tuple[str, list[str]]:
-        """Go on from a path without links to where the next link leads, or to the end."""
-        while sought:
-            plain = sought[: sought.index("..")] if ".." in sought else sought
-            paths = [f"{found}{below}" for below in accumulate(f"/{part}" for part in plain)]
-            number, _, target = (await self._ask("newel_link", *paths)).data.partition(b"/")
-            if number:
-                before = posixpath.dirname(paths[int(number) - 1]).rstrip("/")
-                leads_to = os.fsdecode(target[:-1])
-                return "" if leads_to.startswith("/") else before, _parts(leads_to) + sought[int(number) :]
-            found = paths[-1] if paths else found
-            sought = sought[len(plain) :]
-            if sought:  # what is before it is no link, so that it leads back
-                found = posixpath.dirname(found).rstrip("/")
-                sought = sought[1:]
-        return found, []
-
     def _check(self, doing: Doing, path: str, answer: Answer, expect: str | None = None) -> None:
         """Raise what a function of ``host.sh`` refused, in the port's words."""
         match answer.status:
@@ -237,10 +199,6 @@ class SshWorkspace:
                 if expect not in {None, ABSENT} and reason == _NO_FILE:  # its folder is gone
                     raise stale(path, ABSENT, expect or ANY)
                 raise cannot(doing, path, reason)
-
-
-def _parts(path: str) -> list[str]:
-    return [part for part in path.split("/") if part not in {"", "."}]
 
 
 def _script(words: Iterable[str]) -> str:

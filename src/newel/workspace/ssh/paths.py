@@ -1,0 +1,69 @@
+"""Where a path on a host leads: links are looked for there, many parts of the path in one request."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from itertools import accumulate
+from typing import Final
+
+from newel.workspace.refusals import cannot
+from newel.workspace.ssh.host import Host, quoted
+
+MOST_LINKS: Final = 40
+"""Links that are followed in one path, as systems count."""
+
+LONGEST: Final = 16_384
+"""Characters of a path, with those of the links that it goes through: more than any system takes."""
+
+AT_ONCE: Final = 32
+"""Parts of a path that are looked at in one request."""
+
+_OF_A_USER: Final = re.compile(r"~([A-Za-z_][A-Za-z0-9_.-]*)?")
+
+
+async def resolved(host: Host, path: str) -> str:
+    """The absolute path of the file that an absolute one names, links followed. The file need not be there.
+
+    One that leads to itself comes back as it is: the system then says so. Raises ``WorkspaceError``.
+    """
+    found, sought = "", parts(path)
+    for _ in range(MOST_LINKS):
+        if sum(map(len, sought)) > LONGEST:
+            raise cannot("look at", path, "File name too long")
+        found, sought = await _followed(host, found, sought)
+        if not sought:
+            return found or "/"
+    return posixpath.normpath(posixpath.join("/", found, *sought))
+
+
+async def expanded(host: Host, path: str, home: str) -> str:
+    """With the home of whom a leading ``~`` names; a ``~name`` of no user is a file's name."""
+    first, slash, rest = path.partition("/")
+    if not _OF_A_USER.fullmatch(first):
+        return path
+    there = home if first == "~" else os.fsdecode((await host.ask(f"printf %s {first}")).data)
+    return f"{there}{slash}{rest}" if there.startswith("/") else path
+
+
+def parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part not in {"", "."}]
+
+
+async def _followed(host: Host, found: str, sought: list[str]) -> tuple[str, list[str]]:
+    """Go on from a path without links to where the next link leads, or to the end."""
+    while sought:
+        if sought[0] == "..":  # what is before it is no link, so that it leads back
+            found, sought = found.rpartition("/")[0], sought[1:]
+            continue
+        plain = sought[: sought.index("..")] if ".." in sought else sought
+        paths = [found + below for below in accumulate(f"/{part}" for part in plain[:AT_ONCE])]
+        words = " ".join(map(quoted, paths))
+        number, _, target = (await host.ask(f"newel_link {words}")).data.partition(b"/")
+        if number:
+            leads_to = os.fsdecode(target[:-1])
+            before = "" if leads_to.startswith("/") else paths[int(number) - 1].rpartition("/")[0]
+            return before, parts(leads_to) + sought[int(number) :]
+        found, sought = paths[-1], sought[len(paths) :]
+    return found, []
