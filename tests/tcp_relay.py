@@ -20,7 +20,7 @@ class Relay:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
-        self._holes = False
+        self._swallowed: tuple[int, ...] = ()
         self._closed = False
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -34,14 +34,16 @@ class Relay:
                     end.shutdown(socket.SHUT_RDWR)
 
     @contextmanager
-    def swallowing(self) -> Generator[None]:
-        """Nothing comes through, on connections of before and on new ones, and nobody is told."""
-        self._holes = True
+    def swallowing(self, *, answers_only: bool = False) -> Generator[None]:
+        """Nothing comes through, on connections of before and on new ones, and nobody is told. ``answers_only``: what is
+        sent to the target comes through.
+        """
+        self._swallowed = (1,) if answers_only else (0, 1)
         try:
             yield
         finally:
-            self._holes = False
             self.cut()  # what was swallowed is missing for ever
+            self._swallowed = ()
 
     def close(self) -> None:
         self._closed = True
@@ -88,12 +90,12 @@ class Relay:
     def _forward(self, selector: selectors.BaseSelector, pair: tuple[socket.socket, socket.socket]) -> bool:
         """False at the end of either."""
         ready = {key.fd for key, _ in selector.select()}
-        for source, other in (pair, pair[::-1]):
+        for side, (source, other) in enumerate((pair, pair[::-1])):
             if source.fileno() in ready:
                 chunk = source.recv(BLOCK)
                 if not chunk:
                     return False
-                if not self._holes:
+                if side not in self._swallowed:
                     other.sendall(chunk)
         return True
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Final, Literal
+from typing import Final, Literal, TypedDict, Unpack
 
 import anyio
 import anyio.abc
@@ -22,6 +22,9 @@ from newel.workspace.ssh.target import Target
 
 PATIENCE: Final = 120.0
 """Seconds that a request waits for a host to come back."""
+
+SILENCE: Final = 15
+"""Seconds after which a host that gives no sign of life is gone."""
 
 FIRST_PAUSE: Final = 0.5
 LONGEST_PAUSE: Final = 15.0
@@ -239,25 +242,29 @@ class Connection:
                 listener(state)
 
 
-@asynccontextmanager
-async def connected(
-    target: Target,
-    *,
-    config: str | None = None,
-    environ: Mapping[str, str] | None = None,
-    patience: float = PATIENCE,
-    on_state: OnState | None = None,
-) -> AsyncGenerator[Connection]:
-    """Connect to a host, and let go of it at the end. ``config`` is a file that ssh reads instead of the user's.
+class ConnectionOptions(TypedDict, total=False):
+    """``config`` is a file that ssh reads instead of the user's, ``environ`` its environment instead of this process's.
 
-    ``patience`` is how many seconds a request waits for a host that went away. Raises ``HostUnreachable``.
+    ``patience`` is how many seconds a request waits for a host that went away; it has gone away after ``silence`` seconds
+    without a sign of life. ``on_state`` is told of each change from the beginning.
     """
-    ssh = Ssh(config, os.environ if environ is None else environ)
+
+    config: str | None
+    environ: Mapping[str, str]
+    patience: float
+    silence: int
+    on_state: OnState
+
+
+@asynccontextmanager
+async def connected(target: Target, **options: Unpack[ConnectionOptions]) -> AsyncGenerator[Connection]:
+    """Connect to a host, and let go of it at the end. Raises ``HostUnreachable``."""
+    ssh = Ssh(options.get("config"), options.get("environ", os.environ), options.get("silence", SILENCE))
     try:
         async with anyio.create_task_group() as tasks:
-            connection = Connection(target, ssh, tasks, patience)
-            if on_state is not None:
-                connection.on_state(on_state)
+            connection = Connection(target, ssh, tasks, options.get("patience", PATIENCE))
+            if "on_state" in options:
+                connection.on_state(options["on_state"])
             try:
                 await connection.open()
                 yield connection

@@ -18,6 +18,9 @@ _PREFIX: Final = "newel-ssh-"
 _LONGEST_FOLDER: Final = 104 - 17 - len("/99999") - len(f"/{_PREFIX}4194304-12345678")
 """Bytes of the folder that holds ours: the system takes 104 or more of a socket's path, and ssh adds 17 for a while."""
 
+SIGNS: Final = 3
+"""How many signs of life a host may owe before it counts as gone."""
+
 ALWAYS: Final = (
     "BatchMode=yes",  # nobody is there to be asked
     "StrictHostKeyChecking=yes",  # a host that is not known is never trusted by itself
@@ -25,8 +28,6 @@ ALWAYS: Final = (
     "NoHostAuthenticationForLocalhost=no",
     "LogLevel=ERROR",
     "ConnectTimeout=10",
-    "ServerAliveInterval=5",
-    "ServerAliveCountMax=3",
     "TCPKeepAlive=yes",
     "ForwardAgent=no",  # what runs there must not use the user's keys
     "ForwardX11=no",
@@ -47,12 +48,17 @@ _ONLY_THERE: Final = ("ProxyJump=none", "ProxyCommand=exit 1")
 
 
 class Ssh:
-    """The words and the environment of each call of ``ssh``; ``config`` is a file to read instead of the user's."""
+    """The words and the environment of each call of ``ssh``; ``config`` is a file to read instead of the user's.
 
-    def __init__(self, config: str | None, environ: Mapping[str, str]) -> None:
+    A host that is silent for ``silence`` seconds is gone.
+    """
+
+    def __init__(self, config: str | None, environ: Mapping[str, str], silence: int) -> None:
         self.environ = {**child_env(environ), "SSH_ASKPASS_REQUIRE": "never"}
         self._program = ["ssh", *(["-F", config] if config else [])]
         self._folder = _make_folder(environ)
+        alive = (f"ServerAliveInterval={max(1, silence // SIGNS)}", f"ServerAliveCountMax={SIGNS}")
+        self._always = (*alive, *ALWAYS)
         self._number = 0
         self._socket = ""
 
@@ -64,12 +70,12 @@ class Ssh:
         """To make a new connection, which others use from then on: add the host's words and a command."""
         self._number += 1
         self._socket = str(self._folder / str(self._number))
-        return [*self._program, *_options("ControlMaster=yes", f"ControlPath={self._socket}", *ALWAYS)]
+        return [*self._program, *_options("ControlMaster=yes", f"ControlPath={self._socket}", *self._always)]
 
     def uses(self) -> list[str]:
         """To use the last connection: add the host's words, and a command."""
         control = ("ControlMaster=no", f"ControlPath={self._socket}")
-        return [*self._program, *_options(*control, *_ONLY_THERE, *ALWAYS)]
+        return [*self._program, *_options(*control, *_ONLY_THERE, *self._always)]
 
     def forwards(self, port: int) -> tuple[str, list[str]]:
         """Where the last connection is to lead to a port of the host's loopback, a socket that only this user can use,

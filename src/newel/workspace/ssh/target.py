@@ -51,7 +51,12 @@ class Target(msgspec.Struct, frozen=True):
             where, slash, path = text.removeprefix(_SCHEME).partition("/")
             user, host, rest = _split(where)
             port = _port(rest, text) if rest else None
-            return cls(unquote(host), unquote(user) if user else user, port, unquote(slash + path) or None)
+            return cls(
+                unquote(host),
+                unquote(user) if user else user,
+                port,
+                unquote(slash + path, errors="surrogateescape") or None,
+            )
         user, host, path = _split(text)
         return cls(host, user, None, path.removeprefix(":") or None)
 

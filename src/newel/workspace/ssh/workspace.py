@@ -10,7 +10,7 @@ import stat
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from enum import IntEnum
-from typing import Final
+from typing import Final, Unpack
 
 import msgspec
 
@@ -22,7 +22,7 @@ from newel.workspace.port import ABSENT, Completed, Entry, FileInfo, Kind, OnOut
 from newel.workspace.process import Limits
 from newel.workspace.refusals import Doing, cannot, leads_elsewhere, not_regular, stale
 from newel.workspace.ssh import paths
-from newel.workspace.ssh.connection import PATIENCE, Connection, OnState, connected
+from newel.workspace.ssh.connection import Connection, ConnectionOptions, connected
 from newel.workspace.ssh.host import Answer, quoted
 from newel.workspace.ssh.runner import run_on_host
 from newel.workspace.ssh.target import Target
@@ -225,13 +225,8 @@ def _reason(answer: Answer) -> str:
 
 @asynccontextmanager
 async def open_host(
-    target: Target,
-    *,
-    config: str | None = None,
-    patience: float = PATIENCE,
-    on_state: OnState | None = None,
-    limits: Limits | None = None,
+    target: Target, *, limits: Limits | None = None, **options: Unpack[ConnectionOptions]
 ) -> AsyncGenerator[SshWorkspace]:
     """A workspace on a host, over a connection of its own that ends with it; see ``connected``."""
-    async with connected(target, config=config, patience=patience, on_state=on_state) as connection:
+    async with connected(target, **options) as connection:
         yield SshWorkspace(connection, limits=limits)

@@ -24,9 +24,28 @@ from tests.sshd import Sshd
 pytestmark = pytest.mark.anyio
 
 SHELLS = ("dash", "bash", "zsh", "busybox")
-APPLETS = (
-    ["sh", "cat", "chmod", "cp", "env", "find", "head", "id", "ls", "ln", "mkdir", "mv", "readlink", "rm", "sha256sum", "stat", "sync", "tail", "uname", "date"]
-)
+APPLETS = [
+    "sh",
+    "cat",
+    "chmod",
+    "cp",
+    "env",
+    "find",
+    "head",
+    "id",
+    "ls",
+    "ln",
+    "mkdir",
+    "mv",
+    "readlink",
+    "rm",
+    "sha256sum",
+    "stat",
+    "sync",
+    "tail",
+    "uname",
+    "date",
+]
 
 ALL = bytes(range(256))
 NAMES = [

@@ -1,0 +1,322 @@
+"""A connection to a host: what it outlives, what it tells, and that it leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from newel.agent.errors import ConnectionLost, HostUnreachable, WorkspaceError
+from newel.workspace.ssh.connection import State
+from newel.workspace.ssh.target import Target
+from newel.workspace.ssh.workspace import SshWorkspace, open_host
+from tests.processes import lives
+from tests.sshd import SECONDS, Sshd, served
+from tests.tcp_relay import Relay, relayed
+
+pytestmark = pytest.mark.anyio
+
+
+class Seen:
+    """The states that a connection has told of."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.last = State("connecting")
+
+    def __call__(self, state: State) -> None:
+        self.names.append(state.name)
+        self.last = state
+
+    async def until(self, name: str) -> None:
+        await until(lambda: self.last.name == name)
+
+
+async def until(holds: Callable[[], object]) -> None:
+    with anyio.fail_after(SECONDS):
+        while not holds():  # noqa: ASYNC110 — no event tells of what is waited for
+            await anyio.sleep(0.005)
+
+
+@pytest.fixture
+def seen() -> Seen:
+    return Seen()
+
+
+@pytest.fixture
+def relay(sshd: Sshd) -> Generator[Relay]:
+    with relayed(sshd.port) as wire:
+        yield wire
+
+
+@pytest.fixture
+async def far(sshd: Sshd, relay: Relay, tmp_path: Path, seen: Seen) -> AsyncGenerator[SshWorkspace]:
+    """A host at the other end of a wire that can be cut."""
+    config = tmp_path / "ssh_config"
+    config.write_text(sshd.client_config(port=relay.port))
+    target = Target("own", path=str(tmp_path))
+    async with open_host(target, config=str(config), silence=3, patience=10, on_state=seen) as workspace:
+        yield workspace
+
+
+def on(sshd: Sshd) -> AbstractAsyncContextManager[SshWorkspace]:
+    return open_host(Target("host"), config=str(sshd.config), patience=10)
+
+
+class TestLost:
+    async def test_a_lost_connection_is_told_and_the_next_request_makes_another(
+        self, far: SshWorkspace, relay: Relay, tmp_path: Path, seen: Seen
+    ) -> None:
+        (tmp_path / "f").write_bytes(b"x")
+        assert await far.read_bytes(f"{tmp_path}/f") == b"x"
+        relay.cut()
+        await seen.until("lost")
+        assert await far.read_bytes(f"{tmp_path}/f") == b"x"
+        assert seen.names == ["up", "lost", "connecting", "up"]
+
+    async def test_what_was_asked_meanwhile_is_asked_again(
+        self, far: SshWorkspace, relay: Relay, tmp_path: Path
+    ) -> None:
+        script = f"cd {tmp_path}; >began; until [ -e go ]; do sleep 0.01; done; echo done"
+        answers: list[bytes] = []
+
+        async def ask() -> None:
+            answers.append((await far.connection.ask(script)).data)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask)
+            await until((tmp_path / "began").exists)
+            relay.cut()
+            (tmp_path / "go").touch()
+        assert answers == [b"done\n"]
+
+    async def test_a_host_that_falls_silent_counts_as_gone(
+        self, far: SshWorkspace, relay: Relay, tmp_path: Path, seen: Seen
+    ) -> None:
+        with relay.swallowing():
+            await seen.until("lost")
+        assert await far.list(str(tmp_path / "nothing" / "..")) != []
+
+    async def test_a_write_cut_off_before_its_end_changed_nothing_and_says_so(
+        self, far: SshWorkspace, relay: Relay, tmp_path: Path
+    ) -> None:
+        path = tmp_path / "project" / "f"
+        path.parent.mkdir()
+        path.write_bytes(b"old")
+        failed: list[WorkspaceError] = []
+
+        async def write() -> None:
+            with pytest.raises(WorkspaceError, match="was not written") as error:
+                await far.write_bytes(str(path), bytes(60_000_000))
+            failed.append(error.value)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(write)
+            await until(lambda: any(each.stat().st_size for each in path.parent.glob(".newel-*.tmp")))
+            relay.cut()
+        assert failed
+        assert path.read_bytes() == b"old"
+        await until(lambda: [each.name for each in path.parent.iterdir()] == ["f"])
+        await far.write_bytes(str(path), b"new")
+        assert path.read_bytes() == b"new"
+
+    async def test_a_write_whose_answer_was_lost_is_known_to_be_done(
+        self, far: SshWorkspace, relay: Relay, tmp_path: Path
+    ) -> None:
+        path = tmp_path / "f"
+        written: list[str] = []
+
+        async def write() -> None:
+            written.append(await far.write_bytes(str(path), b"new"))
+
+        async with anyio.create_task_group() as tasks:
+            with relay.swallowing(answers_only=True):
+                tasks.start_soon(write)
+                await until(path.exists)
+        assert len(written) == 1
+        assert path.read_bytes() == b"new"
+
+    async def test_a_removal_whose_answer_was_lost_is_known_to_be_done(
+        self, far: SshWorkspace, relay: Relay, tmp_path: Path
+    ) -> None:
+        path = tmp_path / "f"
+        path.touch()
+        async with anyio.create_task_group() as tasks:
+            with relay.swallowing(answers_only=True):
+                tasks.start_soon(far.remove, str(path))
+                await until(lambda: not path.exists())
+        assert not path.exists()
+
+    async def test_any_other_change_is_unknown_and_not_made_twice(
+        self, far: SshWorkspace, relay: Relay, tmp_path: Path
+    ) -> None:
+        async def change() -> None:
+            with pytest.raises(ConnectionLost, match="unknown"):
+                await far.connection.change(f"echo once >>{tmp_path}/count; sleep 5")
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(change)
+            await until((tmp_path / "count").exists)
+            relay.cut()
+        await far.connection.ask(":")
+        assert (tmp_path / "count").read_text() == "once\n"
+
+    async def test_a_host_that_comes_back_is_used_and_one_that_does_not_is_given_up(self, seen: Seen) -> None:
+        with served() as server:
+            config = str(server.config)
+            async with open_host(Target("host"), config=config, patience=0.2, on_state=seen) as workspace:
+                server.stop()
+                with pytest.raises(HostUnreachable, match="no SSH server listens"):
+                    await workspace.stat("/")
+                assert seen.last.name == "failed"
+                server.start()
+                assert await workspace.stat("/") is not None
+                assert seen.last.name == "up"
+
+    async def test_a_killed_ssh_is_replaced(self, sshd: Sshd) -> None:
+        async with on(sshd) as workspace:
+            for pid in children("ssh"):
+                os.kill(pid, signal.SIGKILL)
+            assert await workspace.stat("/") is not None
+
+
+class TestRequests:
+    async def test_one_that_was_given_up_leaves_the_next_its_own_answer(self, sshd: Sshd) -> None:
+        seen = Seen()
+        async with on(sshd) as workspace:
+            workspace.connection.on_state(seen)
+            for _ in range(2):
+                with anyio.move_on_after(0.05) as given_up:
+                    await workspace.connection.ask("sleep 1; echo of the first")
+                assert given_up.cancelled_caught
+                assert (await workspace.connection.ask("echo of the next")).data == b"of the next\n"
+        assert seen.names == [], "the connection stayed"
+
+    async def test_one_at_a_time_in_the_order_in_which_they_came(self, sshd: Sshd) -> None:
+        answers: list[bytes] = []
+        async with on(sshd) as workspace:
+
+            async def ask(number: int) -> None:
+                answers.append((await workspace.connection.ask(f"echo {number}")).data)
+
+            async with anyio.create_task_group() as tasks:
+                for number in range(20):
+                    tasks.start_soon(ask, number)
+        assert answers == [b"%d\n" % number for number in range(20)]
+
+    async def test_what_looks_like_the_end_of_an_answer_is_none(self, sshd: Sshd) -> None:
+        async with on(sshd) as workspace:
+            key = "0123456789abcdef" * 2
+            answer = await workspace.connection.ask(f"printf '\\n{key} 0\\n'; (exit 7)")
+            assert answer == (7, f"\n{key} 0\n".encode())
+
+    async def test_one_that_reads_its_input_gets_what_it_was_given_and_no_more(self, sshd: Sshd) -> None:
+        async with on(sshd) as workspace:
+            assert (await workspace.connection.ask("cat")).data == b""
+            given = bytes(range(256)) * 5_000
+            assert (await workspace.connection.ask(f"head -c {len(given)}", given=given)).data == given
+            assert (await workspace.connection.ask("echo still in step")).data == b"still in step\n"
+
+    async def test_a_write_that_is_cancelled_is_over_when_that_is_told(self, sshd: Sshd) -> None:
+        """Else it could change a file that somebody else has written since."""
+        project = sshd.project("cancelled")
+        async with on(sshd) as workspace:
+            for number in range(10):
+                with anyio.move_on_after(0.001 * number):
+                    await workspace.write_bytes(f"{project}/f", b"x" * 1000)
+                before = sorted(project.iterdir())
+                await workspace.connection.ask(":")
+                assert sorted(project.iterdir()) == before
+                (project / "f").unlink(missing_ok=True)
+
+
+class TestLeavingNothing:
+    async def test_at_the_end_no_process_and_no_socket_is_left(self, sshd: Sshd, runtime: Path) -> None:
+        environ = {**os.environ, "XDG_RUNTIME_DIR": str(runtime)}
+        async with open_host(Target("host"), config=str(sshd.config), environ=environ) as workspace:
+            shell = int((await workspace.connection.ask("echo $$")).data)
+            with anyio.move_on_after(0.05):
+                await workspace.connection.ask("sleep 0.2")
+            await workspace.stat("/")
+            assert len(children("ssh")) == 2
+            assert modes(runtime) == [0o700]
+        assert children("ssh") == []
+        assert modes(runtime) == []
+        await until(lambda: not lives(shell))
+
+    async def test_a_killed_newel_leaves_no_process_and_the_next_one_removes_its_folder(
+        self, sshd: Sshd, runtime: Path
+    ) -> None:
+        environ = {**os.environ, "XDG_RUNTIME_DIR": str(runtime)}
+        async with await anyio.open_process(
+            [sys.executable, "-c", OPENS_A_HOST, str(sshd.config)], env=environ
+        ) as newel:
+            assert newel.stdout is not None
+            shell = int(await newel.stdout.receive())
+            ssh = children("ssh", of=newel.pid)
+            newel.kill()
+        assert ssh
+        await until(lambda: not any(map(lives, (*ssh, shell))))
+        await until(lambda: not any(each.is_socket() for each in runtime.rglob("*")))
+        async with open_host(Target("host"), config=str(sshd.config), environ=environ):
+            assert modes(runtime) == [0o700], "only that of the one that lives"
+
+
+@pytest.fixture
+def runtime() -> Generator[Path]:
+    """A folder whose path is as short as those that systems give to users; pytest's are too long for sockets."""
+    folder = Path(tempfile.mkdtemp(prefix="newel-run-", dir="/tmp"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+def modes(folder: Path) -> list[int]:
+    return [path.stat().st_mode & 0o777 for path in folder.iterdir()]
+
+
+OPENS_A_HOST = """
+import sys, anyio
+from newel.workspace.ssh.target import Target
+from newel.workspace.ssh.workspace import open_host
+
+async def main():
+    async with open_host(Target("host"), config=sys.argv[1]) as workspace:
+        print((await workspace.connection.ask("echo $$")).data.decode(), end="", flush=True)
+        await anyio.sleep_forever()
+
+anyio.run(main)
+"""
+
+
+def children(name: str, of: int | None = None) -> list[int]:
+    """The processes of a name that a process, or this one, has started and that live."""
+    command = ["ps", "-A", "-o", "pid=,ppid=,comm="]
+    rows = [
+        line.split()
+        for line in subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    ]
+    return [
+        int(row[0])
+        for row in rows
+        if int(row[1]) == (of or os.getpid()) and row[2] == name and lives(int(row[0]))
+    ]
+
+
+async def test_two_hosts_at_once_are_two_places(sshd: Sshd) -> None:
+    with served() as other:
+        async with on(sshd) as here, on(other) as there:
+            assert here.name != there.name
+            await there.write_bytes(f"{there.root}/f", b"there")
+            assert await here.stat(f"{here.root}/f") is None
+            other.drop()
+            assert await here.list(here.root) is not None
+            assert await there.read_bytes(f"{there.root}/f") == b"there"
