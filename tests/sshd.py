@@ -58,7 +58,7 @@ Host host own
   HostName 127.0.0.1
   Port {port}
   HostKeyAlias {alias}
-  IdentityFile {folder}/user_key
+  IdentityFile {key}
   IdentitiesOnly yes
   IdentityAgent none
   UserKnownHostsFile {known}
@@ -120,12 +120,16 @@ class Sshd:
     def log(self) -> Path:
         return self.folder / "log"
 
-    def client_config(self, *, port: int | None = None, known: Path | None = None, more: str = "") -> str:
-        """The text of an ssh_config: with another way to the server, other known hosts, more options of both hosts."""
+    def client_config(
+        self, *, port: int = 0, known: Path | None = None, key: str = "user_key", more: str = ""
+    ) -> str:
+        """The text of an ssh_config: with another way to the server, other known hosts, another of the folder's keys, more
+        options of both hosts.
+        """
         return _CLIENT.format(
             port=port or self.port,
             alias=self.alias,
-            folder=self.folder,
+            key=self.folder / key,
             known=known or self.known,
             more=more,
             user=self.user,
@@ -142,8 +146,7 @@ class Sshd:
             quoted = command.replace('"', '\\"')
             with (self.folder / "authorized_keys").open("a") as file:
                 file.write(f'command="{quoted}" {key.with_suffix(".pub").read_text()}')
-            options = self.client_config().partition("Host host\n")[0].partition("\n")[2]
-            options = options.replace(f"{self.folder}/user_key", str(key))
+            options = self.client_config(key=key.name).partition("Host host\n")[0].partition("\n")[2]
             self._logins += f"Host {name}\n{options}  User {self.own}\n"
             self.config.write_text(self._logins + self.client_config())
         return name

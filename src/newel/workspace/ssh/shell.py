@@ -47,6 +47,10 @@ class ShellEnded(Exception):
         self.words = words
 
 
+class AnswerTooLong(WorkspaceError):
+    """The shell is no longer to be used: nobody reads the rest."""
+
+
 class Shell:
     """``facts`` are what ``newel_facts`` in ``host.sh`` prints, once ``begin`` is through."""
 
@@ -86,7 +90,10 @@ class Shell:
         text = os.fsencode(
             f"{_text()}\nprintf '\\n%s\\n' {key}\nnewel_facts {quoted(root)}\nprintf '\\n%s 0\\n' {key}\nnewel_serve"
         )
-        answer = await self._exchange(b"%d\n%b" % (len(text), text), key, NOISE)
+        try:
+            answer = await self._exchange(b"%d\n%b" % (len(text), text), key, NOISE)
+        except AnswerTooLong as error:
+            raise ShellEnded(f"the login shell prints more than {NOISE:,} bytes instead") from error
         self.facts = answer.data.partition(f"\n{key}\n".encode())[2]
 
     async def ask(
@@ -163,8 +170,8 @@ class Shell:
                 tasks.cancel_scope.cancel()
         if at < 0:
             if len(received) > limit:
-                raise WorkspaceError(
-                    f"The host's answer is longer than {limit:,} bytes; the rest was not read."
+                raise AnswerTooLong(
+                    f"The host's answer is longer than {limit:,} bytes. Ask for a part of it."
                 )
             raise ShellEnded(await self._last_words())
         self._in_step = True

@@ -1,0 +1,184 @@
+"""A host that cannot be worked on says why and what to do; whatever the user's configuration says, it stays safe."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from newel.agent.errors import HostUnreachable
+from newel.workspace.ssh.problems import explain
+from newel.workspace.ssh.target import Target
+from newel.workspace.ssh.workspace import open_host
+from tests.needed import needed
+from tests.sshd import Sshd
+
+pytestmark = pytest.mark.anyio
+
+Refused = Callable[..., object]
+
+
+async def refused(config: Path, target: str = "host", **options: float) -> HostUnreachable:
+    with pytest.raises(HostUnreachable) as error:
+        async with open_host(Target.parse(target), config=str(config)):
+            pass
+    return error.value
+
+
+@pytest.fixture
+def configured(sshd: Sshd, tmp_path: Path) -> Callable[..., Path]:
+    """An ssh_config with other options, which come first and so hold."""
+
+    def write(first: str = "", **options: object) -> Path:
+        path = tmp_path / "ssh_config"
+        path.write_text(first + sshd.client_config(**options))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] — as each test says
+        return path
+
+    return write
+
+
+class TestHostKeys:
+    async def test_an_unknown_host_key_is_not_accepted_and_the_remedy_is_named(
+        self, configured: Callable[..., Path], tmp_path: Path
+    ) -> None:
+        known = tmp_path / "known"
+        known.touch()
+        for first in ("", "StrictHostKeyChecking no\n", "StrictHostKeyChecking accept-new\n"):
+            error = await refused(configured(first, known=known))
+            assert error.kind == "host_key"
+            assert "`ssh host`" in str(error)
+            assert known.read_bytes() == b"", "nothing is learnt on the way"
+
+    async def test_a_changed_host_key_is_a_loud_failure(
+        self, sshd: Sshd, configured: Callable[..., Path], tmp_path: Path
+    ) -> None:
+        known = tmp_path / "known"
+        known.write_text(f"{sshd.alias} {(sshd.folder / 'user_key.pub').read_text()}")
+        error = await refused(configured("StrictHostKeyChecking no\n", known=known))
+        assert error.kind == "host_key_changed"
+        assert "HAS CHANGED" in str(error)
+        assert sshd.alias in str(error), "what to forget"
+
+
+class TestReasons:
+    async def test_no_key_that_fits(self, sshd: Sshd, configured: Callable[..., Path]) -> None:
+        error = await refused(configured(key="host_key"))
+        assert error.kind == "key"
+        assert "ssh-copy-id" in str(error)
+        assert f"{sshd.folder}/host_key" in str(error)
+
+    async def test_no_such_name(self, configured: Callable[..., Path]) -> None:
+        error = await refused(configured("Host host\nHostName a..b\n"))
+        assert error.kind == "name"
+
+    async def test_no_server_on_the_port(self, configured: Callable[..., Path]) -> None:
+        with socket.socket() as there:  # bound, but nobody listens
+            there.bind(("127.0.0.1", 0))
+            error = await refused(configured(port=there.getsockname()[1]))
+        assert error.kind == "port"
+
+    async def test_no_ssh_server_but_another(self, configured: Callable[..., Path]) -> None:
+        error = await refused(configured("ProxyCommand sh -c 'echo HTTP/1.1 400 Bad Request'\n"))
+        assert error.kind == "network"
+
+    async def test_no_such_path(self, sshd: Sshd) -> None:
+        error = await refused(sshd.config, "host:/no/such/path")
+        assert error.kind == "path"
+        assert "/no/such/path on host" in str(error)
+        assert "No such file or directory" in str(error)
+        assert "Not a directory" in str(await refused(sshd.config, "host:/etc/passwd"))
+
+    async def test_options_that_ssh_does_not_know(self, configured: Callable[..., Path]) -> None:
+        error = await refused(configured("NoSuchOption yes\n"))
+        assert error.kind == "config"
+        assert "nosuchoption" in str(error).lower()
+
+    async def test_a_user_who_may_not_log_in(self, sshd: Sshd) -> None:
+        host = sshd.login("nologin", "echo 'This account is currently not available.'; exit 1")
+        error = await refused(sshd.config, host)
+        assert error.kind == "shell"
+
+    async def test_a_host_without_what_is_needed(self, sshd: Sshd) -> None:
+        folder = sshd.folder / "bin-few"
+        folder.mkdir()
+        for name in ("sh", "env", "head", "cat", "id", "uname", "ls", "date"):
+            (folder / name).symlink_to(needed(name))
+        host = sshd.login("few", f'PATH={folder}; export PATH; eval "$SSH_ORIGINAL_COMMAND"')
+        error = await refused(sshd.config, host)
+        assert error.kind == "shell"
+        assert "sha256sum" in str(error)
+        assert "readlink" in str(error)
+
+    async def test_a_login_shell_that_prints_for_ever(self, sshd: Sshd) -> None:
+        error = await refused(sshd.config, sshd.login("endless", "exec yes"))
+        assert error.kind == "shell"
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ("ssh: connect to host h port 22: Connection timed out", "network"),
+        ("ssh: connect to host h port 22: No route to host", "network"),
+        ("ssh: Could not resolve hostname h: nodename nor servname provided, or not known", "name"),
+        ("Received disconnect from 1.2.3.4 port 22:2: Too many authentication failures", "key"),
+        (
+            "Unable to negotiate with 1.2.3.4 port 22: no matching host key type found. Their offer: ssh-rsa",
+            "config",
+        ),
+        ("kex_exchange_identification: read: Connection reset by peer", "network"),
+        ("Timeout, server h not responding.", "network"),
+        ("mux_client_request_session: session request failed: Session open refused by peer", "sessions"),
+        ("ControlSocket path too long \x1b[31m\x07", "shell"),
+        ("", "shell"),
+    ],
+)
+def test_what_ssh_says_is_understood_and_harmless(words: str, kind: str) -> None:
+    problem = explain(words, Target("h", "u"))
+    assert problem.kind == kind
+    assert problem.what
+    assert problem.remedy
+    assert (problem.what + problem.remedy).isprintable()
+
+
+NOISE = "head -c 300000 /dev/urandom; echo; echo noise >&2; "
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "tcsh", "dash"])
+async def test_each_login_shell_passes_on_what_is_needed_however_it_chatters(sshd: Sshd, shell: str) -> None:
+    host = sshd.login(f"login-{shell}", f'{NOISE} exec {needed(shell)} -c "$SSH_ORIGINAL_COMMAND"')
+    async with open_host(Target(host), config=str(sshd.config)) as workspace:
+        assert await workspace.resolve("~") == str(sshd.home)
+        assert (await workspace.run("echo out; exit 3")).exit_code == 3
+
+
+async def test_a_configuration_made_for_other_sessions_does_no_harm(
+    configured: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Terminals, commands, ports and agents of the user's own sessions."""
+    hostile = (
+        "RequestTTY force",
+        "RemoteCommand echo mine",
+        "SessionType none",
+        "StdinNull yes",
+        "ForkAfterAuthentication yes",
+        "ControlMaster auto",
+        f"ControlPath {tmp_path}/theirs",
+        "ControlPersist yes",
+        "ForwardAgent yes",
+        "ForwardX11 yes",
+        "ExitOnForwardFailure yes",
+        "LocalForward 1 localhost:1",
+        "PermitLocalCommand yes",
+        f"LocalCommand touch {tmp_path}/local",
+        "LogLevel DEBUG3",
+        "BatchMode no",
+        "EscapeChar a",
+    )
+    config = configured("\n".join([*hostile, ""]))
+    async with open_host(Target("own", path=str(tmp_path)), config=str(config)) as workspace:
+        await workspace.write_bytes(f"{tmp_path}/f", b"a.\na.\r\n~.\n")
+        assert await workspace.read_bytes(f"{tmp_path}/f") == b"a.\na.\r\n~.\n"
+        assert (await workspace.run("echo $SSH_AUTH_SOCK$DISPLAY; tty")).stdout == "\nnot a tty\n"
+        assert [entry.name for entry in await workspace.list(str(tmp_path))] == ["f", "ssh_config"]
