@@ -18,7 +18,7 @@ from pathlib import PurePosixPath
 
 from newel.agent.errors import WorkspaceError
 from newel.agent.messages import Wire
-from newel.context.files import Folder, read_head
+from newel.context.files import HOST_IS_GONE, Folder, read_head
 from newel.workspace.port import Workspace
 
 MAX_BYTES = 256 * 1024
@@ -69,7 +69,8 @@ async def load(folders: Sequence[Folder]) -> dict[str, Template]:
     """The templates of all folders by name, in alphabetical order; a later folder's template hides an
     earlier one's of the same name: first the user's folder, then the project's. A folder that is not there has
     none. A file that cannot be read, is not text, is larger than 256 KiB or has a name that cannot be typed as a
-    command is left out, and so is what a folder has beyond its first 200.
+    command is left out, and so is what a folder has beyond its first 200. Raises ``HostUnreachable`` and
+    ``ConnectionLost``.
     """
     found = {
         template.name: template
@@ -85,6 +86,8 @@ async def _files(folder: Folder) -> list[PurePosixPath]:
         if await folder.workspace.stat(folder.path) is None:
             return []
         entries = await folder.workspace.list(folder.path)
+    except HOST_IS_GONE:
+        raise
     except WorkspaceError:
         return []
     paths = [PurePosixPath(folder.path, entry.name) for entry in entries if entry.kind == "file"]
@@ -95,6 +98,8 @@ async def _files(folder: Folder) -> list[PurePosixPath]:
 async def _load(workspace: Workspace, path: PurePosixPath) -> Template | None:
     try:
         head = await read_head(workspace, str(path), MAX_BYTES)
+    except HOST_IS_GONE:
+        raise
     except WorkspaceError:
         return None
     text, cut = head.text(MAX_BYTES)

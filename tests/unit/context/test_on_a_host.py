@@ -1,0 +1,100 @@
+"""If these fail, an agent that works on a host knows less, or something else, of the project than one beside the files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+from PIL import Image
+
+from newel.context.files import HOST_IS_GONE, Folder
+from newel.context.instructions import find_instructions
+from newel.context.mentions import Expansion, expand
+from newel.context.templates import load
+from newel.workspace.local import LocalWorkspace
+from newel.workspace.ssh.target import Target
+from newel.workspace.ssh.workspace import open_host
+from tests.sshd import Sshd, served
+
+pytestmark = pytest.mark.anyio
+
+PROMPT = """\
+Look at @src/app.py, @"two words.txt", @src/ and @../README.md.
+@none.py, @loop and @pipe are not there; a.bin.png is no image, shot.png is, ~nobody/x.png is not.
+"""
+
+
+def told(expanded: Expansion) -> tuple[object, ...]:
+    """All but the ids of the attachments."""
+    attachments = [msgspec.structs.replace(attachment, id="") for attachment in expanded.attachments]
+    return expanded.text, attachments, expanded.notes
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder of a repository, with whatever a project may hold."""
+    whole = tmp_path / "shop"
+    here = whole / "api" / "v1"
+    (here / "src").mkdir(parents=True)
+    (whole / ".git").write_text("gitdir: elsewhere")
+    (whole / "AGENTS.md").write_text("Use tabs.\n" * 4_000)
+    (whole / "api" / "AGENTS.md").symlink_to(tmp_path / "secret")
+    (tmp_path / "secret").write_text("PRIVATE KEY")
+    (here / "AGENTS.md").symlink_to("loop")
+    (here / "loop").symlink_to("loop")
+    os.mkfifo(here / "pipe")
+    (here / "src" / "app.py").write_text("print('app')\n")
+    (here / "src" / "lib").mkdir()
+    (here / "src" / "link").symlink_to("lib")
+    (here / "src" / os.fsdecode(b"bad\xff")).touch()
+    (here / "two words.txt").write_text("two")
+    (whole / "api" / "README.md").write_text("# Shop\n")
+    (here / "a.bin.png").write_bytes(b"\0\1\2")
+    Image.effect_noise((900, 900), 80).save(here / "shot.png")
+    prompts = here / ".newel" / "prompts"
+    prompts.mkdir(parents=True)
+    (prompts / "review.md").write_text("---\ndescription: Look closely\n---\nReview $1.\n")
+    (prompts / "linked.md").symlink_to("review.md")
+    (prompts / "loop.md").symlink_to("loop.md")
+    (prompts / "folder.md").mkdir()
+    (prompts / "huge.md").write_text("x" * 300_000)
+    return here
+
+
+async def test_a_project_says_the_same_from_afar(project: Path, tmp_path: Path, sshd: Sshd) -> None:
+    (tmp_path / "AGENTS.md").write_text("Answer in French.")
+    near = LocalWorkspace(str(project))
+    home = Folder(LocalWorkspace("/"), str(tmp_path))
+    async with open_host(Target("own", path=str(project)), config=str(sshd.config)) as far:
+        said = await find_instructions(far, home=home)
+        assert said == await find_instructions(near, home=home)
+        templates = await load([Folder(far, f"{far.root}/.newel/prompts")])
+        assert templates == await load([Folder(near, f"{near.root}/.newel/prompts")])
+        expanded = await expand(PROMPT, far)
+        assert told(expanded) == told(await expand(PROMPT, near))
+    assert [(each.text[:9], bool(each.cut), bool(each.problem)) for each in said] == [
+        ("Answer in", False, False),
+        ("Use tabs.", True, False),
+        ("", False, True),
+        ("", False, True),
+    ]
+    assert list(templates) == ["linked", "review"]
+    names = [attachment.file_name for attachment in expanded.attachments]
+    assert names == ["app.py", "two words.txt", "src", "README.md", "shot.png"]
+
+
+async def test_a_host_that_is_gone_is_told_and_no_rule_of_the_project_is_passed_over(project: Path) -> None:
+    with served() as server:
+        target = Target("own", path=str(project))
+        async with open_host(target, config=str(server.config), patience=0.2) as far:
+            server.stop()
+            expanded = await expand(PROMPT, far)
+            with pytest.raises(HOST_IS_GONE):
+                await find_instructions(far, home=None)
+            with pytest.raises(HOST_IS_GONE):
+                await load([Folder(far, far.root)])
+    assert (expanded.text, expanded.attachments) == (PROMPT, [])
+    [note] = expanded.notes
+    assert "Not all that the prompt names was attached." in note
