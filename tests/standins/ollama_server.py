@@ -67,7 +67,7 @@ class OllamaServer:
         self.connections: list[socket.socket] = []
         self._faults: dict[int, int] = {}
         tcp = None if path else ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-        self._server = tcp or _UnixServer(path, _Handler)
+        self._server = tcp or _UnixServer(path, _UnixHandler)
         self._server.stand_in = self  # type: ignore[attr-defined]
         self.port = tcp.server_port if tcp else 0
         self.url = f"http://127.0.0.1:{self.port}"
@@ -103,6 +103,7 @@ class _UnixServer(ThreadingMixIn, UnixStreamServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else each answer waits for a timer
 
     @property
     def stand_in(self) -> OllamaServer:
@@ -277,6 +278,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("content-length", str(len(text.encode())))
         self.end_headers()
         self.wfile.write(text.encode())
+
+
+class _UnixHandler(_Handler):
+    disable_nagle_algorithm = False  # there is none
 
 
 def _fitting(messages: list[dict[str, Any]], size: int) -> list[dict[str, Any]]:
