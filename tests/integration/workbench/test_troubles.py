@@ -215,6 +215,20 @@ async def test_a_session_that_cannot_be_written_is_told_and_the_message_is_answe
         assert (await texts(workbench, tab.id))[-1] == "assistant: pong"
 
 
+async def test_a_chat_whose_folder_was_away_goes_on_when_it_is_back(bench_with: BenchWith) -> None:
+    bench = bench_with(scenario("ping", {"content": "pong"}))
+    async with bench.open() as workbench:
+        tab = await workbench.open_chat()
+        await said_in(workbench, tab.id, "ping")
+    async with bench.open() as workbench:
+        await said_in(workbench, (await workbench.open_chat()).id, "ping")
+        away = bench.folder.rename(bench.folder.with_name("away"))
+        assert "is not a directory" in await fails(workbench, tab.id)
+        away.rename(bench.folder)
+        await ended(workbench, await workbench.retry(tab.id))
+        assert (await texts(workbench, tab.id))[-2:] == ["user: ping", "assistant: pong"]
+
+
 async def test_an_agent_whose_log_cannot_be_written_says_so_and_works(bench_with: BenchWith) -> None:
     judge = scenario("After", call("verdict", {"satisfied": True, "why": "It is there.", "missing": ""}))
     work = scenario("Make it", call("bash", {"command": "touch made"}))
