@@ -20,6 +20,7 @@ commands:
   newel demo                   the main job at once, with a scripted model: no key, nothing to set up
   newel doctor                 what is set, from where, and whether it works
   newel web                    chats, agents and tools in the browser
+  newel jexida                 an agent for one host, with a model there, over ssh
   newel agent CONTRACT         an agent that works on its own until the contract is fulfilled
   newel agents                 the runs of agents, and their logs
   newel review                 what agents changed in this folder, and what waits to be decided
@@ -60,6 +61,11 @@ def lsimons_agent() -> int:
 def go() -> int:
     """``go``: the workbench."""
     return _web("go", 8101)
+
+
+def jexida() -> int:
+    """``jexida``: the agent for one host."""
+    return _guarded(lambda: _command("jexida", sys.argv[1:]))
 
 
 def lsimons_agent_web() -> int:

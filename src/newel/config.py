@@ -33,6 +33,7 @@ import msgspec
 from newel.agent.errors import ConfigError
 from newel.agent.ports import Limits, ThinkingLevel
 from newel.config_hosts import named
+from newel.config_jexida import RemoteSettings
 from newel.providers.urls import is_loopback
 
 Approve = Literal["auto", "ask", "review", "read-only"]
@@ -131,6 +132,7 @@ class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limits: Caps = Caps()
     models: dict[str, ModelFacts] = {}
     review: ReviewFile = ReviewFile()
+    remote: RemoteSettings = RemoteSettings()
 
 
 class Flags(msgspec.Struct, frozen=True):
@@ -149,7 +151,8 @@ class Flags(msgspec.Struct, frozen=True):
 
 class Settings(msgspec.Struct, frozen=True):
     """``record`` is whether what agents do to files is recorded, ``review`` what the user says of the limits of reviews;
-    ``host`` is where agents work if not in ``cwd``: a place that ssh can reach. ``origins`` names the place of each value
+    ``host`` is where agents work if not in ``cwd``: a place that ssh can reach; ``remote`` is what ``[remote]`` says of the
+    host of ``jexida``. ``origins`` names the place of each value
     that is not a default.
     """
 
@@ -168,6 +171,7 @@ class Settings(msgspec.Struct, frozen=True):
     record: bool = True
     review: ReviewSettings = ReviewSettings()
     host: str | None = None
+    remote: RemoteSettings = RemoteSettings()
 
 
 def load(flags: Flags, *, cwd: Path, environ: Mapping[str, str]) -> Settings:
@@ -219,6 +223,7 @@ def load(flags: Flags, *, cwd: Path, environ: Mapping[str, str]) -> Settings:
         record=file.review.record,
         review=_review_limits(environ, file.review, str(path), origins),
         host=None if flags.host is None else named(home, flags.host),
+        remote=file.remote,
     )
 
 

@@ -7,7 +7,6 @@ default stands in for that value alone, so that one slip does not lead to anothe
 from __future__ import annotations
 
 import re
-import tomllib
 import types
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, cast, get_type_hints
@@ -71,6 +70,8 @@ class Loaded(msgspec.Struct, frozen=True):
 
 def load_remote(path: Path, defaults: RemoteSettings | None = None) -> Loaded:
     """The settings in a file; ``defaults`` stand in for what it does not say, or says wrongly. Never raises."""
+    import tomllib
+
     defaults = defaults or RemoteSettings()
     try:
         if not path.exists():

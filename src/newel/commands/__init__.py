@@ -20,6 +20,7 @@ MODULES = {
     "rollback": "undo",
     "trace": "trace",
     "web": "web",
+    "jexida": "jexida",
     "agent": "agents",
     "agents": "agents",
     "mcp": "mcp",

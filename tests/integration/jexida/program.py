@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import anyio
@@ -40,6 +40,12 @@ class Here:
     @property
     def directory(self) -> str:
         return self._workspace.root
+
+    def watch(self, watcher: Callable[[], None], /) -> None:
+        pass
+
+    async def connect(self) -> None:
+        pass
 
     async def run(self, command: str, /, *, on_output: OnOutput | None = None) -> Completed:
         return await self._workspace.run(command, on_output=on_output)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from newel.agent.ports import Provider
@@ -30,6 +30,14 @@ class Host(Protocol):
     @property
     def latency(self) -> float | None:
         """Milliseconds that the last request took to go there and back, None if there was none."""
+        ...
+
+    def watch(self, watcher: Callable[[], None], /) -> None:
+        """Be told when the state has changed."""
+        ...
+
+    async def connect(self) -> None:
+        """Be connected. Raises ``WorkspaceError``, with words for what can be done."""
         ...
 
     async def run(self, command: str, /, *, on_output: OnOutput | None = None) -> Completed:

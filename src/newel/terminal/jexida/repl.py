@@ -40,9 +40,11 @@ async def run_jexida(talk: Conversation, *, title: str, history: Path, warnings:
         for warning in warnings:
             renderer.note(f"Warning: {warning}")
         repl.context.header()
+        talk.host.watch(desk.refresh)
         async with on_signals(repl.on_signal) as group:
             group.start_soon(animate, renderer)
             group.start_soon(repl.jobs.work)
+            group.start_soon(repl.jobs.guarded, talk.host.connect)
             await desk.run(repl)
         audience.check()
     except OSError:  # the screen is gone; what else fails is told on it

@@ -1,0 +1,106 @@
+"""The agent for one host: its settings, its connection, the way to its model, and the conversation."""
+
+from __future__ import annotations
+
+import os
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+import msgspec
+
+from newel import config
+from newel.agent.errors import ConfigError
+from newel.config import Flags, Settings
+from newel.config_jexida import NAME, Connection, ModelChoice, RemoteSettings, Through, load_remote
+
+if TYPE_CHECKING:
+    from newel.app.remote_host import RemoteHost
+    from newel.terminal.jexida.ports import ModelPath
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line asked for; None is unsaid. ``ssh_config`` is a file that ssh reads instead of the user's."""
+
+    flags: Flags = Flags()
+    host: str | None = None
+    user: str | None = None
+    port: int | None = None
+    model: str | None = None
+    through: Through | None = None
+    config: Path | None = None
+    ssh_config: str | None = None
+    continue_: bool = False
+    session: str | None = None
+    ephemeral: bool = False
+
+
+def run(asked: Asked) -> int:
+    """Talk with the person until they leave; returns the exit code. Raises ``NewelError`` where nothing can begin."""
+    newel = config.load(asked.flags, cwd=Path.cwd(), environ=os.environ)
+    if asked.config is not None and not asked.config.exists():
+        raise ConfigError(f"There is no file {asked.config}.")
+    loaded = load_remote(asked.config or Path.home() / NAME, newel.remote)
+    return anyio.run(_run, newel, _with(loaded.settings, asked), loaded.warnings, asked)
+
+
+async def _run(newel: Settings, remote: RemoteSettings, warnings: list[str], asked: Asked) -> int:
+    from importlib.metadata import version
+
+    from newel.app.remote_host import remote_host
+    from newel.session.manager import SessionManager
+    from newel.terminal.jexida.conversation import Conversation
+    from newel.terminal.jexida.ports import Routine
+    from newel.terminal.jexida.repl import run_jexida
+    from newel.workspace.ssh.target import Target
+
+    there = remote.connection
+    target = Target(there.host, there.user, there.port, there.directory)
+    routines = {name: Routine(each.description, each.cmd) for name, each in remote.routines.items()}
+    async with AsyncExitStack() as stack:
+        host = await stack.enter_async_context(remote_host(target, config=asked.ssh_config))
+        path = await _model(stack, newel, remote.model, host, asked)
+        session = stack.enter_context(
+            SessionManager(
+                directory=newel.home / "sessions",
+                cwd=target.url,
+                continue_=asked.continue_,
+                session=asked.session,
+                ephemeral=asked.ephemeral,
+            )
+        )
+        talk = Conversation(
+            host, path, user=there.user, routines=routines, turns=remote.history.turns, session=session
+        )
+        return await run_jexida(
+            talk,
+            title=f"jexida {version('newel')} · {host.name} · {path.model} · /help",
+            history=Path.home() / NAME.parent / "history",
+            warnings=[*warnings, *session.damage],
+        )
+
+
+async def _model(
+    stack: AsyncExitStack, newel: Settings, choice: ModelChoice, host: RemoteHost, asked: Asked
+) -> ModelPath:
+    from newel.app.remote_model import api_model, host_model
+
+    if choice.through == "api":
+        return await stack.enter_async_context(api_model(newel, asked.model))
+    return await stack.enter_async_context(host_model(host, choice.name, choice.through))
+
+
+def _with(settings: RemoteSettings, asked: Asked) -> RemoteSettings:
+    """The settings, and before them what the command line says."""
+    there, model = settings.connection, settings.model
+    return msgspec.structs.replace(
+        settings,
+        connection=Connection(
+            host=asked.host or there.host,
+            user=asked.user or there.user,
+            port=asked.port or there.port,
+            directory=there.directory,
+        ),
+        model=ModelChoice(name=asked.model or model.name, through=asked.through or model.through),
+    )

@@ -1,0 +1,140 @@
+"""A host that is connected to when it is first needed, for a program that goes on where it cannot be."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+import anyio
+
+from newel.agent.errors import WorkspaceError
+from newel.providers.ollama_run import Ended
+from newel.workspace.port import Completed, OnOutput
+from newel.workspace.process import Limits
+from newel.workspace.ssh.connection import Connection, State, connected
+from newel.workspace.ssh.runner import Client, run_on_host, run_program_on_host
+from newel.workspace.ssh.target import Target
+
+PATIENCE: Final = 20.0
+"""Seconds that a person waits for a host that went away."""
+
+
+class RemoteHost:
+    """Fulfils ``terminal.jexida.ports.Host`` and ``providers.ollama_run.Programs``; made by ``remote_host``.
+
+    Whoever asks first makes the connection; a failure is theirs, and the next one tries again.
+    """
+
+    def __init__(self, target: Target, config: str | None) -> None:
+        self.target = target
+        self.latency: float | None = None
+        self._config = config
+        self._connection: Connection | None = None
+        self._state = State("connecting")
+        self._failure: WorkspaceError | None = None
+        self._wanted = anyio.Event()
+        self._settled = anyio.Event()
+        self._watchers: list[Callable[[], None]] = []
+
+    @property
+    def name(self) -> str:
+        target = self._connection.target if self._connection else self.target
+        return f"{target.user}@{target.host}" if target.user else target.host
+
+    place = name
+
+    @property
+    def directory(self) -> str:
+        return self._connection.facts.root if self._connection else self.target.path or ""
+
+    @property
+    def state(self) -> str:
+        words: dict[str, str] = {"failed": "not connected"}
+        return words.get(self._state.name, self._state.name)
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """Be told when the state changes."""
+        self._watchers.append(watcher)
+
+    async def connection(self) -> Connection:
+        """The connection, made if there is none. Raises ``WorkspaceError``."""
+        while self._connection is None:
+            settled = self._settled
+            self._wanted.set()
+            await settled.wait()
+            if self._connection is None and self._failure is not None:
+                raise self._failure
+        return self._connection
+
+    async def connect(self) -> None:
+        """Raises ``WorkspaceError``."""
+        connection = await self.connection()
+        self.latency = 1000 * await connection.ping()
+
+    async def run(self, command: str, /, *, on_output: OnOutput | None = None) -> Completed:
+        client = await self._client()
+        completed = await run_on_host(
+            client, command, root=self.directory, limits=Limits(), on_output=on_output
+        )
+        self.latency = 1000 * await (await self.connection()).ping()
+        return completed
+
+    async def run_program(
+        self, argv: Sequence[str], /, *, given: bytes, on_stdout: Callable[[bytes], Awaitable[None]]
+    ) -> Ended:
+        ended = await run_program_on_host(await self._client(), argv, given=given, on_stdout=on_stdout)
+        return Ended(ended.exit_code, ended.stderr.encode())
+
+    async def shell(self) -> Sequence[str]:
+        program, *words = await (await self.connection()).channel()
+        # ssh takes the first of what it is told: this comes before the option that asks for no terminal.
+        command = [program, "-tt", *words]
+        if self.target.path is not None:
+            inner = f'cd -- {shlex.quote(self.directory)} && exec "${{SHELL:-sh}}" -l'
+            command.append(f"exec sh -c {shlex.quote(inner)}")
+        return command
+
+    async def keep(self) -> None:
+        """Make the connection when it is wanted, and hold it until cancelled."""
+        while True:
+            await self._wanted.wait()
+            try:
+                async with connected(
+                    self.target, config=self._config, patience=PATIENCE, on_state=self._take
+                ) as self._connection:
+                    self._settle(None)
+                    await anyio.sleep_forever()
+            except WorkspaceError as error:
+                self._take(State("failed"))
+                self._settle(error)
+            finally:
+                self._connection = None
+
+    async def _client(self) -> Client:
+        connection = await self.connection()
+        return Client(argv=await connection.channel(), environ=connection.environ, host=self.name)
+
+    def _settle(self, failure: WorkspaceError | None) -> None:
+        """Those who wait go on; who comes now wants it anew."""
+        self._failure, self._wanted = failure, anyio.Event()
+        self._settled.set()
+        self._settled = anyio.Event()
+
+    def _take(self, state: State) -> None:
+        self._state = state
+        for watcher in self._watchers:
+            watcher()
+
+
+@asynccontextmanager
+async def remote_host(target: Target, *, config: str | None = None) -> AsyncGenerator[RemoteHost]:
+    """A host, and its connection let go of at the end. ``config`` is a file that ssh reads instead of the user's."""
+    host = RemoteHost(target, config)
+    async with anyio.create_task_group() as group:
+        group.start_soon(host.keep)
+        try:
+            yield host
+        finally:
+            group.cancel_scope.cancel()
