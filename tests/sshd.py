@@ -2,7 +2,7 @@
 
 Two users can log in. ``host`` is an ordinary user: whoever runs the tests, or where that is root, one that is made for
 this (``useradd``, once). ``own`` is whoever runs the tests, so that the same work here and there meets the same rights.
-Both find ``Sshd.home`` as their home. Keys are exchanged in the quickest way that is safe: there are many logins.
+Both find ``Sshd.home`` as their home, and the programs of ``Sshd.bin`` before all others. Keys are exchanged in the quickest way that is safe: there are many logins.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ UseDNS no
 KexAlgorithms curve25519-sha256
 MaxStartups 100
 MaxSessions 100
-SetEnv "HOME={folder}/home"
+SetEnv "HOME={folder}/home" "PATH={folder}/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 Subsystem sftp internal-sftp
 {more}
 """
@@ -79,6 +79,7 @@ class Sshd:
         needed("ssh", "openssh-client")
         self.folder = folder
         self.home = folder / "home"
+        self.bin = folder / "bin"
         self.user = _ordinary_user()
         self.own = getpass.getuser()
         self.port = 0

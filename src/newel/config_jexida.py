@@ -17,9 +17,9 @@ MAX_FILE = 1024 * 1024
 NAME = Path(".jexida", "config.toml")
 """Below the user's home."""
 
-Through = Literal["auto", "forward", "run", "api"]
-"""How the model is reached: its server's port on the host forwarded over the connection, ``ollama run`` there, whichever of
-the two works, or an API that this machine reaches by itself.
+Through = Literal["auto", "run", "api"]
+"""How the model is reached: Ollama's API on the host through the connection, and where that does not answer ``ollama run``
+there; the latter alone; or an API that this machine reaches by itself.
 """
 
 

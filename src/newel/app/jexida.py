@@ -88,7 +88,7 @@ async def _model(
 
     if choice.through == "api":
         return await stack.enter_async_context(api_model(newel, asked.model))
-    return await stack.enter_async_context(host_model(host, choice.name, choice.through))
+    return await stack.enter_async_context(host_model(host, choice.name, only_run=choice.through == "run"))
 
 
 def _with(settings: RemoteSettings, asked: Asked) -> RemoteSettings:

@@ -40,8 +40,7 @@ class RemoteHost:
 
     @property
     def name(self) -> str:
-        target = self._connection.target if self._connection else self.target
-        return f"{target.user}@{target.host}" if target.user else target.host
+        return f"{self.target.user}@{self.target.host}" if self.target.user else self.target.host
 
     place = name
 
@@ -86,6 +85,10 @@ class RemoteHost:
     ) -> Ended:
         ended = await run_program_on_host(await self._client(), argv, given=given, on_stdout=on_stdout)
         return Ended(ended.exit_code, ended.stderr.encode())
+
+    async def tunnel(self) -> str:
+        """A socket here that leads to where Ollama listens there, unless it was told otherwise. Raises ``WorkspaceError``."""
+        raise WorkspaceError("no tunnel yet")
 
     async def shell(self) -> Sequence[str]:
         program, *words = await (await self.connection()).channel()

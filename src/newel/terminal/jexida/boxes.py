@@ -51,7 +51,9 @@ class Boxes:
         return done
 
     def prose(self, markdown: str, width: int) -> list[str]:
-        return self._panel(self._painter.prose(markdown), width)[1:-1]
+        lines = self._panel(self._painter.prose(markdown), width)[1:-1]
+        filled = [at for at, line in enumerate(lines) if Text.from_ansi(line).plain.strip("│ ")]
+        return lines[filled[0] : filled[-1] + 1] if filled else []  # blocks come with empty lines around them
 
     def bottom(self, note: str, width: int, tone: Tone = "dim") -> list[str]:
         return self._panel("", width, note=Text(note, style=STYLES[tone]) if note else None)[-1:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple
 
@@ -96,6 +97,27 @@ async def clear(context: Context, _: str) -> None:
     context.desk.clear()
     context.renderer.begin_anew()
     context.header()
+
+
+async def pull(context: Context, model: str) -> bool:
+    """Ask whether a model that the host lacks may be downloaded there, and do it; whether it is there now. What the program
+    prints meanwhile is a bar that moves: only how it failed is shown.
+    """
+    talk, renderer = context.talk, context.renderer
+    if talk.confirmation.ask is None:
+        return False
+    question = f"Download {one_line(model, 60)} on {one_line(talk.host.name, 60)} now? y yes · n no (Enter): "
+    if (await talk.confirmation.ask(question) or "").strip().lower() not in {"y", "yes"}:
+        return False
+    command, done = f"ollama pull -- {shlex.quote(model)}", None
+    renderer.begin(command)
+    try:
+        done = await talk.host.run(command)
+        if done.exit_code:
+            renderer.add("\n".join(done.stderr.strip().split("\n")[-3:]) + "\n")
+    finally:
+        renderer.finish(done)
+    return done.exit_code == 0
 
 
 COMMANDS = (

@@ -68,6 +68,10 @@ class Conversation:
         self.agent.set_system_prompt(system_prompt(self.host, self._user, self.routines))
         return await self.agent.prompt(text)
 
+    async def go_on(self) -> AgentEnd:
+        """Ask the model again, after what kept it from answering has been mended."""
+        return await self.agent.answer([])
+
     def note(self, done: Completed) -> None:
         """A command has ended."""
         self.exit_code = done.exit_code

@@ -134,7 +134,7 @@ class PanelRenderer:
     def finish(self, done: Completed | None) -> None:
         """It ended, or with None: was not seen to its end."""
         if done is None:
-            self._finish("stopped or cut off", "warn")
+            self._finish("did not run to its end", "warn")
         else:
             self._ended(done.exit_code, done.duration, errors_apart(done))
         self._do("")
@@ -228,7 +228,7 @@ class PanelRenderer:
         if isinstance(code, int):
             self._ended(code, event.duration, str(event.details.get("errors", "")))
         else:
-            self._finish("stopped or cut off", "warn")
+            self._finish("did not run to its end", "warn")
             if not event.result.startswith(INTERRUPTED):  # who stopped it knows
                 self._say(f"Error: {event.result}", "bad")
 

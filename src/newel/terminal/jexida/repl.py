@@ -9,8 +9,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from newel.providers.ollama_model import ModelMissing
 from newel.terminal.desk import Desk, When
-from newel.terminal.jexida.commands import BY_NAME, COMMANDS, Context, unknown
+from newel.terminal.jexida.commands import BY_NAME, COMMANDS, Context, pull, unknown
 from newel.terminal.jexida.conversation import Conversation
 from newel.terminal.jexida.dress import Plain
 from newel.terminal.jexida.renderer import PanelRenderer
@@ -151,17 +152,22 @@ class _Repl:
             await self._prompt(text)
 
     async def _prompt(self, text: str) -> None:
-        before = self.context.talk.commands_run
+        talk = self.context.talk
+        before, failed = talk.commands_run, True
         self._prompting = True
         try:
-            ended = await self.context.talk.prompt(text)
+            try:
+                await talk.prompt(text)
+            except ModelMissing as missing:
+                if not await pull(self.context, missing.model):
+                    raise
+                await talk.go_on()
+            failed = False
         except OSError:
             raise
-        except Exception:  # noqa: BLE001 — the error event that came before has said what it was
-            failed = True
-        else:
-            failed = ended.reason == "error"
-        if failed or self.context.talk.commands_run > before:
+        except Exception:  # noqa: BLE001, S110 — the error event that came before has said what it was
+            pass
+        if failed or talk.commands_run > before:
             self.context.renderer.status(self.context.status())
 
     async def _tidy(self, stopped: bool) -> None:
