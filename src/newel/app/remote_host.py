@@ -14,11 +14,15 @@ from newel.providers.ollama_run import Ended
 from newel.workspace.port import Completed, OnOutput
 from newel.workspace.process import Limits
 from newel.workspace.ssh.connection import Connection, State, connected
-from newel.workspace.ssh.runner import Client, run_on_host, run_program_on_host
+from newel.workspace.ssh.runner import run_on_host, run_program_on_host
 from newel.workspace.ssh.target import Target
 
 PATIENCE: Final = 20.0
 """Seconds that a person waits for a host that went away."""
+
+
+OLLAMA: Final = 11434
+"""The port of Ollama's server, unless it was told otherwise."""
 
 
 class RemoteHost:
@@ -73,7 +77,7 @@ class RemoteHost:
         self.latency = 1000 * await connection.ping()
 
     async def run(self, command: str, /, *, on_output: OnOutput | None = None) -> Completed:
-        client = await self._client()
+        client = await (await self.connection()).client()
         completed = await run_on_host(
             client, command, root=self.directory, limits=Limits(), on_output=on_output
         )
@@ -83,15 +87,16 @@ class RemoteHost:
     async def run_program(
         self, argv: Sequence[str], /, *, given: bytes, on_stdout: Callable[[bytes], Awaitable[None]]
     ) -> Ended:
-        ended = await run_program_on_host(await self._client(), argv, given=given, on_stdout=on_stdout)
+        client = await (await self.connection()).client()
+        ended = await run_program_on_host(client, argv, given=given, on_stdout=on_stdout)
         return Ended(ended.exit_code, ended.stderr.encode())
 
     async def tunnel(self) -> str:
         """A socket here that leads to where Ollama listens there, unless it was told otherwise. Raises ``WorkspaceError``."""
-        raise WorkspaceError("no tunnel yet")
+        return await (await self.connection()).tunnel(OLLAMA)
 
     async def shell(self) -> Sequence[str]:
-        program, *words = await (await self.connection()).channel()
+        program, *words = (await (await self.connection()).client()).argv
         # ssh takes the first of what it is told: this comes before the option that asks for no terminal.
         command = [program, "-tt", *words]
         if self.target.path is not None:
@@ -114,10 +119,6 @@ class RemoteHost:
                 self._settle(error)
             finally:
                 self._connection = None
-
-    async def _client(self) -> Client:
-        connection = await self.connection()
-        return Client(argv=await connection.channel(), environ=connection.environ, host=self.name)
 
     def _settle(self, failure: WorkspaceError | None) -> None:
         """Those who wait go on; who comes now wants it anew."""

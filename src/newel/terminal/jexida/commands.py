@@ -115,9 +115,9 @@ async def pull(context: Context, model: str) -> bool:
         done = await talk.host.run(command)
         if done.exit_code:
             renderer.add("\n".join(done.stderr.strip().split("\n")[-3:]) + "\n")
+        return not done.exit_code
     finally:
         renderer.finish(done)
-    return done.exit_code == 0
 
 
 COMMANDS = (
