@@ -10,12 +10,14 @@ from newel.providers.answer_or_shell import SCHEMA
 from newel.providers.ollama_run import OllamaRun
 from newel.providers.ollama_there import OllamaThere
 from newel.providers.retry import Retrying
+from newel.terminal.words import clause
 
 if TYPE_CHECKING:
     from newel.agent.messages import AssistantMessage
     from newel.agent.ports import ModelRequest, OnDelta, Provider
     from newel.app.remote_host import RemoteHost
     from newel.config import Settings
+    from newel.terminal.jexida.ports import Tell
 
 RUN: Final = "ollama run"
 
@@ -35,6 +37,10 @@ class HostModel:
     def provider(self) -> Provider:
         return self
 
+    async def pull(self, tell: Tell) -> None:
+        """Have the host download the model. Raises ``ProviderError``."""
+        await self._there.pull(self.model, tell)
+
     async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
         """See ``Provider``. Raises ``WorkspaceError`` too."""
         await self._host.connection()
@@ -46,11 +52,13 @@ class HostModel:
             return RUN
         if self._there.way is None:
             return "not asked yet"
-        return f"{self._there.way} ({self._there.reason})" if self._there.reason else self._there.way
+        return f"{self._there.way} ({clause(self._there.reason)})" if self._there.reason else self._there.way
 
 
 class ApiModel:
     """A ``ModelPath`` to a server that this machine reaches by itself; its key stays here."""
+
+    pull = None
 
     def __init__(self, model: str, provider: Provider, server: str) -> None:
         self.model = model

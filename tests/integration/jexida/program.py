@@ -84,6 +84,7 @@ class Obedient:
 class Path3:
     model = "phi3"
     words = "scripted"
+    pull = None
     provider: Provider = Obedient()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple
 
@@ -100,24 +99,24 @@ async def clear(context: Context, _: str) -> None:
 
 
 async def pull(context: Context, model: str) -> bool:
-    """Ask whether a model that the host lacks may be downloaded there, and do it; whether it is there now. What the program
-    prints meanwhile is a bar that moves: only how it failed is shown.
-    """
-    talk, renderer = context.talk, context.renderer
-    if talk.confirmation.ask is None:
+    """Ask whether a model that the host lacks may be downloaded there, and do it; whether it is there now."""
+    ask, download = context.talk.confirmation.ask, context.talk.path.pull
+    if ask is None or download is None:
         return False
-    question = f"Download {one_line(model, 60)} on {one_line(talk.host.name, 60)} now? y yes · n no (Enter): "
-    if (await talk.confirmation.ask(question) or "").strip().lower() not in {"y", "yes"}:
+    question = f"Download {one_line(model, 60)} there now? y yes · n no (Enter): "
+    if (await ask(question) or "").strip().lower() not in {"y", "yes"}:
         return False
-    command, done = f"ollama pull -- {shlex.quote(model)}", None
-    renderer.begin(command)
+
+    async def tell(words: str) -> None:
+        context.renderer.do(f"{one_line(model, 40)}: {one_line(words, 60)}")
+
     try:
-        done = await talk.host.run(command)
-        if done.exit_code:
-            renderer.add("\n".join(done.stderr.strip().split("\n")[-3:]) + "\n")
-        return not done.exit_code
+        await tell("downloading")
+        await download(tell)
     finally:
-        renderer.finish(done)
+        context.renderer.do("")
+    context.renderer.note(f"{one_line(model, 60)} is there now.")
+    return True
 
 
 COMMANDS = (

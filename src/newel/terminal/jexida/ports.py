@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from newel.agent.ports import Provider
@@ -49,6 +49,10 @@ class Host(Protocol):
         ...
 
 
+Tell = Callable[[str], Awaitable[None]]
+Pull = Callable[[Tell], Awaitable[None]]
+
+
 class ModelPath(Protocol):
     """A way to a model."""
 
@@ -64,6 +68,13 @@ class ModelPath(Protocol):
 
     @property
     def provider(self) -> Provider: ...
+
+    @property
+    def pull(self) -> Pull | None:
+        """Has the host download the model, and tells what it does, in words; None where there is nothing to download to.
+        Raises ``ProviderError``.
+        """
+        ...
 
 
 class Routine(NamedTuple):

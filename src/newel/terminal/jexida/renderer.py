@@ -119,6 +119,11 @@ class PanelRenderer:
         self._doing = ""
         self._draw()
 
+    def do(self, what: str) -> None:
+        """What goes on from now on, in inert words; nothing does if there are none."""
+        if what != self._doing:
+            self._doing, self._since = what, self._clock()
+
     # -- a person's own command ---------------------------------------------------------------------
 
     def begin(self, command: str) -> None:
@@ -137,7 +142,7 @@ class PanelRenderer:
             self._finish("did not run to its end", "warn")
         else:
             self._ended(done.exit_code, done.duration, errors_apart(done))
-        self._do("")
+        self.do("")
         self._draw()
 
     # -- events -------------------------------------------------------------------------------------
@@ -146,7 +151,7 @@ class PanelRenderer:
         match event:
             case MessageStart():
                 if isinstance(event.message, AssistantMessage):
-                    self._do(f"waiting for {one_line(event.message.model, 40) or 'the model'}")
+                    self.do(f"waiting for {one_line(event.message.model, 40) or 'the model'}")
             case MessageUpdate():
                 self._grow(event.assistant_message_event)
             case MessageEnd():
@@ -161,13 +166,13 @@ class PanelRenderer:
             case Retry():
                 self._end_answer()
                 self._say(retry(event, void=self._answer is not None), "dim")
-                self._do("waiting to try again")
+                self.do("waiting to try again")
             case ErrorEvent():
                 self._end_answer()
                 self._say(f"Error: {event.message}", "bad")
             case AgentEnd():
                 self._end_answer()
-                self._do("")
+                self.do("")
                 if event.reason not in {"done", "stopped", "error"}:
                     self._say(event.message or ENDINGS.get(event.reason, ""), "warn")
             case AgentStart() | TurnStart() | TurnEnd() | QueueUpdate() | StateUpdate() | Interrupted():
@@ -181,10 +186,10 @@ class PanelRenderer:
                 if self._answer is None:
                     self._answer = GrowingAnswer(self._dress)
                     self._open("AGENT RESPONSE")
-                self._do("writing")
+                self.do("writing")
                 self._above += self._answer.feed(delta.delta, self._width())
             case ThinkingDelta():
-                self._do("thinking")
+                self.do("thinking")
             case ToolCallDelta():
                 pass
             case _:
@@ -239,7 +244,7 @@ class PanelRenderer:
         self._output = GrowingOutput()
         if command:
             self._above += self._dress.lines(_prompted(reveal(command)), self._width(), "strong")
-        self._do(f"running on {one_line(self._host(), 60)}")
+        self.do(f"running on {one_line(self._host(), 60)}")
 
     def _grow_output(self, piece: str) -> None:
         if self._output is not None and (text := self._output.feed(piece)) is not None:
@@ -289,10 +294,6 @@ class PanelRenderer:
 
     def _width(self) -> int:
         return self._screen.size()[0]
-
-    def _do(self, what: str) -> None:
-        if what != self._doing:
-            self._doing, self._since = what, self._clock()
 
     def _draw(self) -> None:
         above = "".join(f"{line}\n" for line in self._above)

@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from pathlib import Path
 
 from newel.providers.ollama_model import ModelMissing
@@ -153,24 +153,26 @@ class _Repl:
 
     async def _prompt(self, text: str) -> None:
         talk = self.context.talk
-        before, failed = talk.commands_run, True
+        before = talk.commands_run
         self._prompting = True
-        try:
-            try:
-                await talk.prompt(text)
-            except ModelMissing as missing:
-                if not await pull(self.context, missing.model):
-                    raise
-                await talk.go_on()
-            failed = False
-        except OSError:
-            raise
-        except Exception:  # noqa: BLE001, S110 — the error event that came before has said what it was
-            pass
-        if failed or talk.commands_run > before:
+        failure = await _failure(talk.prompt(text))
+        if isinstance(failure, ModelMissing) and await pull(self.context, failure.model):
+            failure = await _failure(talk.go_on())
+        if failure or talk.commands_run > before:
             self.context.renderer.status(self.context.status())
 
     async def _tidy(self, stopped: bool) -> None:
         if stopped and not self._prompting:
             self.context.renderer.note("Stopped.")  # of a prompt its own events say so
         self._prompting = False
+
+
+async def _failure(answer: Awaitable[object]) -> Exception | None:
+    """What kept the model from answering; an event that came before has told it."""
+    try:
+        await answer
+    except OSError:  # the screen itself
+        raise
+    except Exception as error:  # noqa: BLE001 — see above
+        return error
+    return None
