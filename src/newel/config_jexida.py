@@ -37,8 +37,11 @@ class Connection(Section, frozen=True):
 
 
 class ModelChoice(Section, frozen=True):
+    """``port`` is where Ollama's server listens on the host's loopback."""
+
     name: Annotated[str, msgspec.Meta(min_length=1)] = "phi3"
     through: Through = "auto"
+    port: Annotated[int, msgspec.Meta(ge=1, le=65_535)] = 11434
 
 
 class RoutineEntry(Section, frozen=True):

@@ -13,7 +13,7 @@ import msgspec
 from newel import config
 from newel.agent.errors import ConfigError
 from newel.config import Flags, Settings
-from newel.config_jexida import NAME, Connection, ModelChoice, RemoteSettings, Through, load_remote
+from newel.config_jexida import NAME, ModelChoice, RemoteSettings, Through, load_remote
 
 if TYPE_CHECKING:
     from newel.app.remote_host import RemoteHost
@@ -88,7 +88,7 @@ async def _model(
 
     if choice.through == "api":
         return await stack.enter_async_context(api_model(newel, asked.model))
-    return await stack.enter_async_context(host_model(host, choice.name, only_run=choice.through == "run"))
+    return await stack.enter_async_context(host_model(host, choice))
 
 
 def _with(settings: RemoteSettings, asked: Asked) -> RemoteSettings:
@@ -96,11 +96,13 @@ def _with(settings: RemoteSettings, asked: Asked) -> RemoteSettings:
     there, model = settings.connection, settings.model
     return msgspec.structs.replace(
         settings,
-        connection=Connection(
+        connection=msgspec.structs.replace(
+            there,
             host=asked.host or there.host,
             user=asked.user or there.user,
             port=asked.port or there.port,
-            directory=there.directory,
         ),
-        model=ModelChoice(name=asked.model or model.name, through=asked.through or model.through),
+        model=msgspec.structs.replace(
+            model, name=asked.model or model.name, through=asked.through or model.through
+        ),
     )

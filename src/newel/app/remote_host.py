@@ -21,10 +21,6 @@ PATIENCE: Final = 20.0
 """Seconds that a person waits for a host that went away."""
 
 
-OLLAMA: Final = 11434
-"""The port of Ollama's server, unless it was told otherwise."""
-
-
 class RemoteHost:
     """Fulfils ``terminal.jexida.ports.Host`` and ``providers.ollama_run.Programs``; made by ``remote_host``.
 
@@ -91,9 +87,9 @@ class RemoteHost:
         ended = await run_program_on_host(client, argv, given=given, on_stdout=on_stdout)
         return Ended(ended.exit_code, ended.stderr.encode())
 
-    async def tunnel(self) -> str:
-        """A socket here that leads to where Ollama listens there, unless it was told otherwise. Raises ``WorkspaceError``."""
-        return await (await self.connection()).tunnel(OLLAMA)
+    async def tunnel(self, port: int) -> str:
+        """A socket here that leads to a port there. Raises ``WorkspaceError``."""
+        return await (await self.connection()).tunnel(port)
 
     async def shell(self) -> Sequence[str]:
         program, *words = (await (await self.connection()).client()).argv

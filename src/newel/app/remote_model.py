@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from newel.providers.answer_or_shell import SCHEMA
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from newel.agent.ports import ModelRequest, OnDelta, Provider
     from newel.app.remote_host import RemoteHost
     from newel.config import Settings
+    from newel.config_jexida import ModelChoice
     from newel.terminal.jexida.ports import Tell
 
 RUN: Final = "ollama run"
@@ -67,12 +69,13 @@ class ApiModel:
 
 
 @asynccontextmanager
-async def host_model(host: RemoteHost, model: str, *, only_run: bool) -> AsyncGenerator[HostModel]:
-    if only_run:
-        yield HostModel(host, model, OllamaRun(host, schema=SCHEMA))
+async def host_model(host: RemoteHost, choice: ModelChoice) -> AsyncGenerator[HostModel]:
+    """The model of the host that the settings choose."""
+    if choice.through == "run":
+        yield HostModel(host, choice.name, OllamaRun(host, schema=SCHEMA))
         return
-    async with aclosing(OllamaThere(host.tunnel, host, schema=SCHEMA)) as there:
-        yield HostModel(host, model, there)
+    async with aclosing(OllamaThere(partial(host.tunnel, choice.port), host, schema=SCHEMA)) as there:
+        yield HostModel(host, choice.name, there)
 
 
 @asynccontextmanager

@@ -115,10 +115,12 @@ class Shell:
     async def watch(self) -> None:
         """Read what ssh says, until it ends or ``close`` is called."""
         self._watched = anyio.Event()
-        with self._watching:
-            while self._hear() != b"":
-                await anyio.wait_readable(self._stderr)
-        self._watched.set()
+        try:
+            with self._watching:
+                while self._hear() != b"":
+                    await anyio.wait_readable(self._stderr)
+        finally:  # cancelled from outside, too: `close` waits for it
+            self._watched.set()
 
     def _hear(self) -> bytes | None:
         """What ssh has just said, also kept; nothing at its end, None if it is silent."""

@@ -1,0 +1,222 @@
+"""If these fail, ``jexida`` does not do on a real host what its panels say."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import termios
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import pytest
+
+from newel.providers.answer_or_shell import Answer, Shell, render
+from tests.integration.terminal.conftest import Terminal
+from tests.sshd import Sshd, served
+from tests.standins.ollama_program import OllamaProgram
+from tests.standins.ollama_server import OllamaServer
+from tests.support import BIN
+from tests.tmux import Tmux
+
+LOOK = render(Shell("echo looked > seen; cat seen", "To look."))
+SEEN = render(Answer("It says **looked**, and that is all."))
+SCRIPT = [
+    {"trigger": "Look around", "answer": LOOK, "constrained": LOOK},
+    {"trigger": "Output:\nlooked", "answer": SEEN, "constrained": SEEN},
+]
+PHI3 = {"phi3:latest": {"capabilities": ["completion"], "context_length": 131_072}}
+CONFIG = """\
+[model]
+port = {port}
+
+[routines]
+greet = {{ description = "Say hello", cmd = "echo hello from $(whoami)" }}
+"""
+
+Begin = Callable[..., Terminal]
+
+
+@pytest.fixture
+def server() -> Generator[OllamaServer]:
+    made = OllamaServer(script=SCRIPT)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def program(sshd: Sshd) -> OllamaProgram:
+    return OllamaProgram(sshd.bin, models=PHI3, script=SCRIPT, default=render(Answer("Hello.")))
+
+
+def command(host: Sshd, *more: str) -> list[str]:
+    there = ["--host", "host", "--user", host.user, "--ssh-config", str(host.config)]
+    return [str(BIN / "jexida"), *there, *more]
+
+
+def environ(home: Path, **more: str) -> dict[str, str]:
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "TERM": "xterm-256color",
+        "LANG": "C.UTF-8",
+        **more,
+    }
+
+
+def configure(home: Path, port: int) -> None:
+    (home / ".jexida").mkdir()
+    (home / ".jexida" / "config.toml").write_text(CONFIG.format(port=port))
+
+
+@pytest.fixture
+def closed_port() -> int:
+    server = OllamaServer()
+    server.close()
+    return server.port
+
+
+@pytest.fixture
+def begin(tmp_path: Path) -> Generator[Begin]:
+    opened: list[Terminal] = []
+    (tmp_path / "project").mkdir()
+
+    def start(host: Sshd, *more: str, **env: str) -> Terminal:
+        whole = command(host, *more)
+        opened.append(Terminal(whole, tmp_path / "project", 100, 50, environ(tmp_path, **env)))
+        return opened[-1]
+
+    yield start
+    for terminal in opened:
+        terminal.close()
+
+
+def test_every_command_of_the_conversation_works_on_a_host(
+    sshd: Sshd, program: OllamaProgram, tmp_path: Path, closed_port: int
+) -> None:
+    configure(tmp_path, closed_port)
+    me = f"{sshd.user}@host"
+    with Tmux(command(sshd), tmp_path, environ(tmp_path)) as screen:
+        screen.wait_for(f"{me} · phi3 · up")
+        screen.type("Look around", "Enter")
+        screen.wait_for("Run it? y yes")
+        assert not (sshd.home / "seen").exists()
+        screen.type("y", "Enter")
+        screen.wait_for("It says looked, and that is all.")
+        screen.wait_for("phi3 · ollama run (")
+        screen.type("/help", "Enter")
+        screen.wait_for("/run ROUTINE")
+        screen.type("/cmd echo $((6*7)); exit 3", "Enter")
+        screen.wait_for("last   exit code 3")
+        assert "\n│ 42 " in screen.text
+        screen.type("/routines", "Enter")
+        screen.wait_for("/run greet  Say hello")
+        screen.type("/run gr", "Tab", "Enter")
+        screen.wait_for(f"│ hello from {sshd.user}")
+        screen.type("/shell", "Enter")
+        screen.wait_for("/shell\n$")  # the prompt of the shell there
+        screen.type("tty && echo ended | tr a-z A-Z; exit 5", "Enter")
+        screen.wait_for("/dev/pts/")
+        screen.wait_for("ENDED")
+        screen.wait_for("ended with exit code 5.")
+        screen.resize(40, 30)
+        screen.type("/clear", "Enter")
+        screen.wait_for("│ last   exit code 0                   │")
+        assert screen.view.startswith("jexida ")
+        assert "PROMPT" not in screen.view
+        screen.type("/exit", "Enter")
+        screen.wait_for_end()
+    assert (sshd.home / "seen").read_text() == "looked\n"
+    (sshd.home / "seen").unlink()
+    assert "Exit code: 0\nOutput:\nlooked" in program.prompts[-1]
+
+
+def test_the_api_behind_the_connection_is_preferred_and_status_says_so(
+    sshd: Sshd, server: OllamaServer, tmp_path: Path, begin: Begin
+) -> None:
+    configure(tmp_path, server.port)
+    terminal = begin(sshd)
+    terminal.wait_for("phi3 · up")
+    terminal.send("Look around\r")
+    terminal.wait_for("Run it? y yes")
+    terminal.send("y\r")
+    terminal.wait_for("It says looked, and that is all.")
+    terminal.wait_for("phi3 · forwarded /api/chat")
+    system, first, shell, result = server.requests[-1]["messages"]
+    assert f"{sshd.user}@host" in system["content"]
+    assert (first["role"], first["content"]) == ("user", "Look around")
+    assert (shell["role"], shell["content"]) == ("assistant", LOOK)
+    assert result["content"] == "Command: echo looked > seen; cat seen\nExit code: 0\nOutput:\nlooked\n\n"
+    assert server.requests[-1]["format"]["anyOf"]
+    (sshd.home / "seen").unlink()
+
+
+def test_a_missing_model_is_downloaded_only_after_a_yes(
+    sshd: Sshd, program: OllamaProgram, tmp_path: Path, closed_port: int, begin: Begin
+) -> None:
+    program.set(models={}, registry=["phi3"], default=render(Answer("Hello.")))
+    configure(tmp_path, closed_port)
+    terminal = begin(sshd)
+    terminal.wait_for("phi3 · up")
+    terminal.send("hi\r")
+    terminal.wait_for("Download phi3 there now?")
+    terminal.send("\r")
+    terminal.wait_for(lambda: terminal.screen.text.count("STATUS") == 2)
+    assert not [call for call in program.calls if call["argv"][0] == "pull"]
+    terminal.send("hi again\r")
+    terminal.wait_for("Download phi3 there now?")
+    terminal.send("y\r")
+    terminal.wait_for("phi3 is there now.")
+    terminal.wait_for("│ Hello. ")
+
+
+def test_where_the_host_cannot_be_reached_it_says_why_and_goes_on(tmp_path: Path, begin: Begin) -> None:
+    with served() as host:
+        host.stop()
+        terminal = begin(host, "--through", "run")
+        terminal.wait_for("Error: ")
+        terminal.wait_for("phi3 · not connected")
+        terminal.send("/cmd echo there\r")
+        terminal.wait_for(lambda: terminal.screen.text.count("Error: ") == 2)
+        host.start()
+        terminal.send("/cmd echo back again\r")
+        terminal.wait_for("│ back again ")
+        terminal.wait_for("phi3 · up")
+
+
+def test_a_command_whose_connection_is_lost_is_unknown_and_not_run_again(
+    tmp_path: Path, begin: Begin
+) -> None:
+    with served() as host:
+        terminal = begin(host, "--through", "run")
+        terminal.wait_for("phi3 · up")
+        terminal.send("/cmd echo once >> runs; echo begun; sleep 60\r")
+        terminal.wait_for("│ begun ")
+        host.drop()
+        terminal.wait_for("outcome is unknown")
+        terminal.send("/cmd echo back; cat runs\r")
+        terminal.wait_for("│ back ")
+        terminal.wait_for("last   exit code 0")
+        assert (host.home / "runs").read_text() == "once\n"
+
+
+def test_the_terminal_is_sane_after_the_ssh_of_a_shell_was_killed(
+    sshd: Sshd, tmp_path: Path, begin: Begin
+) -> None:
+    terminal = begin(sshd, "--through", "run")
+    terminal.wait_for("phi3 · up")
+    terminal.send("/shell\r")
+    terminal.wait_for(lambda: terminal.screen.text.endswith("$"))
+    found = subprocess.run(
+        ["pgrep", "-P", str(terminal.process.pid), "-f", "ssh -tt"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    os.kill(int(found.stdout), signal.SIGKILL)
+    terminal.wait_for("ended with exit code 137.")
+    terminal.send("/cmd echo sane\r")
+    terminal.wait_for("│ sane ")
+    terminal.send("/exit\r")
+    assert terminal.end() == 0
+    assert termios.tcgetattr(terminal.slave) == terminal.before

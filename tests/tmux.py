@@ -1,0 +1,82 @@
+"""A real terminal that a person could sit at: tmux, on a server of its own that reads nobody's configuration."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, Self
+
+from tests.needed import needed
+
+PATIENCE: Final = 15.0
+"""Seconds to wait for what must come; only a failure takes so long."""
+
+
+class Tmux:
+    """A command on a terminal in tmux; ``folder`` takes the server's socket."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        folder: Path,
+        env: Mapping[str, str],
+        *,
+        columns: int = 80,
+        rows: int = 50,
+    ) -> None:
+        self._tmux = [needed("tmux"), "-S", str(folder / "tmux"), "-f", "/dev/null"]
+        self._env = {**env, "TERM": "xterm-256color", "LANG": "C.UTF-8"}
+        self._run("new-session", "-d", "-x", str(columns), "-y", str(rows), "-c", str(folder), *command)
+        self._run("set-option", "-g", "remain-on-exit", "on")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._run("kill-server")
+
+    @property
+    def text(self) -> str:
+        """The scroll-back and what is in view, without the space at the ends of lines."""
+        lines = self._run("capture-pane", "-p", "-S", "-").split("\n")
+        return "\n".join(line.rstrip() for line in lines).rstrip()
+
+    @property
+    def view(self) -> str:
+        """What is in view."""
+        return "\n".join(line.rstrip() for line in self._run("capture-pane", "-p").split("\n")).rstrip()
+
+    @property
+    def ended(self) -> bool:
+        return self._run("display-message", "-p", "#{pane_dead}").strip() == "1"
+
+    def type(self, words: str, *keys: str) -> None:
+        """Type words as they are, and then press keys: ``Enter``, ``Tab``, ``Escape``, ``C-c``."""
+        if words:
+            self._run("send-keys", "-l", "--", words)
+        if keys:
+            self._run("send-keys", *keys)
+
+    def resize(self, columns: int, rows: int) -> None:
+        self._run("resize-window", "-x", str(columns), "-y", str(rows))
+
+    def wait_for(self, words: str, *, times: int = 1) -> None:
+        """Until the words stand there as often."""
+        until = time.monotonic() + PATIENCE
+        while (text := self.text).count(words) < times:
+            assert time.monotonic() < until, f"{words!r} never came. The screen:\n{text}"
+            time.sleep(0.03)
+
+    def wait_for_end(self) -> None:
+        until = time.monotonic() + PATIENCE
+        while not self.ended:
+            assert time.monotonic() < until, f"It did not end. The screen:\n{self.text}"
+            time.sleep(0.03)
+
+    def _run(self, *words: str) -> str:
+        done = subprocess.run(
+            [*self._tmux, *words], env=self._env, capture_output=True, text=True, check=True, timeout=10
+        )
+        return done.stdout
