@@ -8,7 +8,7 @@ from pathlib import Path
 
 import anyio
 
-from newel.agent.errors import WorkspaceError
+from newel.agent.errors import NewelError, WorkspaceError
 from newel.providers.ollama_run import Ended
 
 
@@ -40,9 +40,12 @@ class LocalPrograms:
                     await _give(process.stdin, given)
                     async for piece in process.stdout:
                         await on_stdout(piece)
-                return Ended(await process.wait(), bytes(stderr))
+            except* NewelError as failed:  # it leaves as itself
+                process.kill()
+                raise failed.exceptions[0] from None
             finally:
                 self.running -= 1
+            return Ended(await process.wait(), bytes(stderr))
 
 
 async def _give(stdin: anyio.abc.ByteSendStream, given: bytes) -> None:

@@ -10,7 +10,7 @@ Facts from Ollama's ``cmd/cmd.go`` at v0.33.0 and the versions named:
   ``Error: unknown flag: --think``, exit code 1.
 - Spinner and errors go to stderr. Two line feeds follow the answer.
 - ``--format`` takes ``json``, and since v0.5.0 a JSON Schema.
-- A model that is missing is downloaded: so ``ollama show`` is asked first, which says ``not found``.
+- A model that is missing is downloaded: so ``ollama show`` is asked right before, which says ``not found``.
 - Asked for a model of the cloud without having signed in, it says so on stdout and ends with 0.
 - No flag sets the size of the context. What does not fit is dropped without a word; ``ollama ps`` tells the size once
   the model is loaded (since v0.10.0).
@@ -49,6 +49,9 @@ SMALLEST = 4_096
 MAX_ASIDE = 2**20
 """Bytes that are kept of what a question beside the conversation answers."""
 
+MAX_PRINTED = 8 * 2**20
+"""Bytes of one answer: more than any model writes."""
+
 MAX_PROGRESS = 4_096
 """Bytes that are kept of what a download prints."""
 
@@ -58,15 +61,17 @@ _UNKNOWN_FLAG = r"(?:unknown flag: |for \")(--[a-z]+)"
 _NO_THINKING = r"does not support thinking"
 _NO_FORMAT = r"invalid format|format must be"
 _NO_SERVER = r"(?i)could not connect|connection refused|is it running|timed out waiting for server"
-_PASSING = r"(?i)server busy|try again|loading|has terminated|unexpected(?:ly)? |EOF"
+_PASSING = r"(?i)server busy|try again|has terminated|unexpected(?:ly)? |EOF"
 _MISSING = r"(?i)\bnot found|file does not exist"
 _SIGN_IN = "You need to be signed in to Ollama"
 _NUM_CTX = r"(?m)^\s*num_ctx\s+(\d{1,9})\s*$"
 _CAPABILITIES = r"(?m)^\s*Capabilities\s*$((?:\n\s*\w+\s*$)+)"
+_IF_IT_IS_THERE = 'm=$1; shift; ollama show -- "$m" >/dev/null || exit; exec ollama run "$@" -- "$m"'
 _LIKE = "It must be like llama3.2 or qwen3:8b; `ollama list` on the host names those it has."
 _NO_PROGRAM = 127
 _THINKING = "Thinking...\n"
 _THOUGHT = "...done thinking.\n\n"
+_END = "\n\n"
 
 
 class Ended(NamedTuple):
@@ -133,7 +138,7 @@ class OllamaRun:
         while True:
             flags = self._flags(request, shown)
             answer = _Answer(Fold(request.tools, self._never_mend), on_delta, thinks="--think=true" in flags)
-            argv = ["ollama", "run", *flags, "--", model]
+            argv = ["sh", "-c", _IF_IT_IS_THERE, "sh", model, *flags]
             ended = await self._run(argv, prompt, answer.take)
             if ended.exit_code == 0:
                 return await self._whole(answer, model, ended)
@@ -178,7 +183,7 @@ class OllamaRun:
             raise self._failure(Ended(ended.exit_code, bytes(said)), "")
 
     async def _show(self, model: str) -> Shown:
-        """Whether the host has the model, and what it tells of it; asked once."""
+        """What the host tells of the model; asked once."""
         if model not in self._shown:
             _check_name(model)
             told = await self._told("show", "--", model, model=model)
@@ -265,8 +270,12 @@ class _Answer:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._within: Literal["beginning", "thoughts", "answer"] = "beginning" if thinks else "answer"
         self._kept = ""
+        self._size = 0
 
     async def take(self, piece: bytes) -> None:
+        self._size += len(piece)
+        if self._size > MAX_PRINTED:
+            raise BadResponse(f"The model wrote more than {MAX_PRINTED // 2**20} MiB; it was stopped.")
         self._kept += self._decode(piece)
         await self._say(self._split())
 
@@ -279,7 +288,7 @@ class _Answer:
             await self._on_delta(delta)
 
     def _split(self) -> Iterator[tuple[bool, str]]:
-        """What can be told apart; the rest is kept: a mark's beginning, and line feeds, which may be the program's."""
+        """What can be told apart; the rest is kept: a mark's beginning, and two line feeds, which may be the program's."""
         if self._within == "beginning":
             if self._kept != _THINKING and _THINKING.startswith(self._kept):
                 return
@@ -294,9 +303,10 @@ class _Answer:
                 return
             yield True, thoughts.removesuffix("\n")
             self._within, self._kept = "answer", rest
-        said = self._kept.rstrip("\n")
-        yield False, said
-        self._kept = self._kept[len(said) :]
+        end = self._kept[-len(_END) :]
+        at = len(self._kept) - len(end) + len(end.rstrip("\n"))
+        yield False, self._kept[:at]
+        self._kept = self._kept[at:]
 
     async def _say(self, pieces: Iterable[tuple[bool, str]]) -> None:
         for thinking, text in pieces:

@@ -81,7 +81,7 @@ async def test_thoughts_are_shown_as_thoughts(start: Start) -> None:
 )
 async def test_an_answer_that_looks_like_thoughts_is_one(start: Start, answer: str) -> None:
     _, provider = start([{"trigger": "Hi", "answer": answer}])
-    assert (await ask(provider, model=PHI3, tools=[], thinking="off"))[0].text == answer.strip()
+    assert (await ask(provider, model=PHI3, tools=[], thinking="off"))[0].text == answer
 
 
 async def test_an_answer_is_held_to_a_schema(start: Start) -> None:
@@ -135,7 +135,12 @@ async def test_a_missing_model_is_named_with_the_remedy_and_not_downloaded(start
     program, provider = start(registry=["llama9"])
     with pytest.raises(ModelMissing, match=r"user@box does not have the model 'llama9'.*ollama pull llama9"):
         await ask(provider, model=Model("llama9"))
-    assert [call["argv"][0] for call in program.calls] == ["show"]
+    program.set(models=MODELS, registry=["phi3"])
+    await ask(provider, model=PHI3)
+    program.set(models={}, registry=["phi3"])
+    with pytest.raises(ModelMissing):  # it was there before
+        await ask(provider, model=PHI3)
+    assert len(program.prompts) == 1
 
 
 @pytest.mark.parametrize("name", ["--help", "-x", "", "a b", "a\nb", "\x1b[2J"])
@@ -173,6 +178,7 @@ async def test_a_server_that_is_down_says_how_to_start_it(start: Start) -> None:
             "too long for phi3",
         ),
         ({"answer": ""}, BadResponse, "'phi3' on user@box said nothing"),
+        ({"answer": "\n" * 4_096, "times": 10_000}, BadResponse, "more than 8 MiB"),
     ],
 )
 async def test_what_fails_says_what_happened(
