@@ -12,15 +12,20 @@ import pytest
 from newel.agent.ports import Tool, ToolResult
 from newel.tools import coding_tools
 from newel.workspace.local import LocalWorkspace
+from newel.workspace.port import Workspace
 from newel.workspace.process import Limits
+from newel.workspace.ssh.workspace import SshWorkspace
+from tests.host_connection import anyio_backend, connection
+
+__all__ = ["anyio_backend", "connection"]
 
 
 class Bench:
     """Calls tools as the agent does: by name, with arguments as a model wrote them."""
 
-    def __init__(self, folder: Path, spill: Path) -> None:
-        self.folder = folder
-        self.workspace = LocalWorkspace(str(folder), limits=Limits(spill_dir=str(spill)))
+    def __init__(self, workspace: Workspace) -> None:
+        self.folder = Path(workspace.root)
+        self.workspace = workspace
         self.tools: dict[str, Tool] = {tool.spec.name: tool for tool in coding_tools(self.workspace)}
         self.shown: list[str] = []
 
@@ -43,11 +48,26 @@ class Bench:
         return path
 
 
-@pytest.fixture
-def bench(tmp_path: Path) -> Bench:
+def local(folder: Path) -> LocalWorkspace:
+    """Long outputs go to a folder beside it."""
+    return LocalWorkspace(str(folder), limits=Limits(spill_dir=str(folder.parent / "spill")))
+
+
+@pytest.fixture(params=["local", "ssh"])
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
+    """On this machine, and in the same folder over SSH, as the same user."""
     folder = tmp_path / "project"
     folder.mkdir()
-    return Bench(folder, tmp_path / "spill")
+    if request.param == "local":
+        return Bench(local(folder))
+    limits = Limits(spill_dir=str(tmp_path / "spill"))
+    return Bench(SshWorkspace(request.getfixturevalue("connection"), root=str(folder), limits=limits))
+
+
+@pytest.fixture
+def local_bench(tmp_path: Path) -> Bench:
+    """For what does not depend on where the files are."""
+    return Bench(local(tmp_path))
 
 
 @pytest.fixture
@@ -55,6 +75,6 @@ def make_bench(tmp_path: Path) -> Callable[[], Bench]:
     """For properties, which need a fresh folder for each example."""
 
     def make() -> Bench:
-        return Bench(Path(tempfile.mkdtemp(dir=tmp_path)), tmp_path / "spill")
+        return Bench(local(Path(tempfile.mkdtemp(dir=tmp_path))))
 
     return make

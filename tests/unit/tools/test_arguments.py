@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from tests.unit.tools.conftest import Bench
 
 
-def test_the_tools_are_offered_under_their_names_with_flat_schemas(bench: Bench) -> None:
+def test_the_tools_are_offered_under_their_names_with_flat_schemas(local_bench: Bench) -> None:
     """Small models follow no reference and trip over titles, nulls and defaults."""
-    assert list(bench.tools) == ["read", "bash", "edit", "write"]
-    for tool in bench.tools.values():
+    assert list(local_bench.tools) == ["read", "bash", "edit", "write"]
+    for tool in local_bench.tools.values():
         text = json.dumps(tool.spec.parameters)
         assert not any(word in text for word in ("$ref", "$defs", '"title"', '"null"', '"default"', "anyOf"))
         for argument in tool.spec.parameters["properties"].values():
@@ -34,17 +34,17 @@ def test_the_tools_are_offered_under_their_names_with_flat_schemas(bench: Bench)
         ("bash", ["command"]),
     ],
 )
-def test_what_is_required_is_said(bench: Bench, name: str, required: list[str]) -> None:
-    assert bench.tools[name].spec.parameters["required"] == required
+def test_what_is_required_is_said(local_bench: Bench, name: str, required: list[str]) -> None:
+    assert local_bench.tools[name].spec.parameters["required"] == required
 
 
-def test_only_reading_is_harmless(bench: Bench) -> None:
+def test_only_reading_is_harmless(local_bench: Bench) -> None:
     """A read-only tool needs no approval and runs again after a crash."""
-    assert [name for name, tool in bench.tools.items() if tool.read_only] == ["read"]
+    assert [name for name, tool in local_bench.tools.items() if tool.read_only] == ["read"]
 
 
-def test_no_two_tools_claim_one_name(bench: Bench) -> None:
-    names = [name for tool in bench.tools.values() for name in (tool.spec.name, *tool.spec.aliases)]
+def test_no_two_tools_claim_one_name(local_bench: Bench) -> None:
+    names = [name for tool in local_bench.tools.values() for name in (tool.spec.name, *tool.spec.aliases)]
     assert len(names) == len(set(names))
 
 
@@ -69,21 +69,21 @@ def test_no_two_tools_claim_one_name(bench: Bench) -> None:
     ],
 )
 def test_other_agents_names_mean_the_same(
-    bench: Bench, name: str, given: dict[str, Any], meant: dict[str, Any]
+    local_bench: Bench, name: str, given: dict[str, Any], meant: dict[str, Any]
 ) -> None:
-    tool = bench.tools[name]
+    tool = local_bench.tools[name]
     assert tool.parse(given) == tool.parse(meant)
 
 
-def test_a_list_of_edits_is_understood_under_other_names_and_as_a_string(bench: Bench) -> None:
-    edit = bench.tools["edit"]
+def test_a_list_of_edits_is_understood_under_other_names_and_as_a_string(local_bench: Bench) -> None:
+    edit = local_bench.tools["edit"]
     meant = edit.parse({"file_path": "a", "edits": [{"old_string": "x", "new_string": "y"}]})
     assert edit.parse({"path": "a", "edits": [{"oldText": "x", "newText": "y"}]}) == meant
     assert edit.parse({"path": "a", "edits": '[{"old_str": "x", "new_str": "y"}]'}) == meant
 
 
-def test_our_own_name_counts_where_both_are_given(bench: Bench) -> None:
-    read = bench.tools["read"]
+def test_our_own_name_counts_where_both_are_given(local_bench: Bench) -> None:
+    read = local_bench.tools["read"]
     assert read.parse({"path": "wrong", "file_path": "right"}).file_path == "right"
 
 
@@ -114,21 +114,21 @@ def test_our_own_name_counts_where_both_are_given(bench: Bench) -> None:
     ],
 )
 def test_a_wrong_call_is_answered_with_what_is_wrong_and_what_there_is(
-    bench: Bench, name: str, given: dict[str, Any], words: str
+    local_bench: Bench, name: str, given: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(InvalidArguments) as raised:
-        bench.tools[name].parse(given)
+        local_bench.tools[name].parse(given)
     assert words in str(raised.value)
     assert "The arguments are `" in str(raised.value)
 
 
 @pytest.mark.anyio
-async def test_calls_that_could_meet_do_not_run_at_the_same_time(bench: Bench) -> None:
+async def test_calls_that_could_meet_do_not_run_at_the_same_time(local_bench: Bench) -> None:
     """A write and a read of one file by two names, a command with anything."""
-    bench.put("a.txt", "x")
-    (bench.folder / "link").symlink_to("a.txt")
-    read, write, bash = bench.tools["read"], bench.tools["write"], bench.tools["bash"]
+    local_bench.put("a.txt", "x")
+    (local_bench.folder / "link").symlink_to("a.txt")
+    read, write, bash = local_bench.tools["read"], local_bench.tools["write"], local_bench.tools["bash"]
     written = await write.serial_key(write.parse({"file_path": "link", "content": ""}))
-    assert written == await read.serial_key(read.parse({"file_path": str(bench.folder / "a.txt")}))
+    assert written == await read.serial_key(read.parse({"file_path": str(local_bench.folder / "a.txt")}))
     assert written != await read.serial_key(read.parse({"file_path": "b.txt"}))
     assert await bash.serial_key(bash.parse({"command": "true"})) == "*"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -135,52 +136,52 @@ class TestWhatMatches:
             pytest.param("a\n\nb", "a\nb", id="an empty line"),
         ],
     )
-    async def test_nothing_looser_matches(self, bench: Bench, before: str, old: str) -> None:
+    async def test_nothing_looser_matches(self, local_bench: Bench, before: str, old: str) -> None:
         """A text that only resembles the quoted one may be the wrong one."""
-        path = bench.put("f", before)
+        path = local_bench.put("f", before)
         with pytest.raises(ToolError, match="old_string not found in f"):
-            await bench.call("edit", file_path="f", old_string=old, new_string="x")
+            await local_bench.call("edit", file_path="f", old_string=old, new_string="x")
         assert path.read_text() == before
 
-    async def test_an_exact_match_counts_before_a_similar_one(self, bench: Bench) -> None:
-        path = bench.put("f", "it\u2019s\nit's\n")
-        await bench.call("edit", file_path="f", old_string="it's", new_string="it is")
+    async def test_an_exact_match_counts_before_a_similar_one(self, local_bench: Bench) -> None:
+        path = local_bench.put("f", "it\u2019s\nit's\n")
+        await local_bench.call("edit", file_path="f", old_string="it's", new_string="it is")
         assert path.read_text() == "it\u2019s\nit is\n"
 
 
 class TestRefusals:
-    async def test_several_matches_are_named_by_their_lines(self, bench: Bench) -> None:
-        path = bench.put("f", "x = 1\ny\nx = 1\nx = 1\n")
+    async def test_several_matches_are_named_by_their_lines(self, local_bench: Bench) -> None:
+        path = local_bench.put("f", "x = 1\ny\nx = 1\nx = 1\n")
         with pytest.raises(ToolError, match=r"stands 3 times in f, at lines 1, 3, 4\. .*replace_all"):
-            await bench.call("edit", file_path="f", old_string="x = 1", new_string="z")
+            await local_bench.call("edit", file_path="f", old_string="x = 1", new_string="z")
         assert path.read_text() == "x = 1\ny\nx = 1\nx = 1\n"
 
-    async def test_matches_that_overlap_are_several(self, bench: Bench) -> None:
-        bench.put("f", "aaa")
+    async def test_matches_that_overlap_are_several(self, local_bench: Bench) -> None:
+        local_bench.put("f", "aaa")
         with pytest.raises(ToolError, match="stands 2 times"):
-            await bench.call("edit", file_path="f", old_string="aa", new_string="b")
+            await local_bench.call("edit", file_path="f", old_string="aa", new_string="b")
 
-    async def test_very_many_matches_are_not_all_listed(self, bench: Bench) -> None:
-        bench.put("f", "x\n" * 1_000)
+    async def test_very_many_matches_are_not_all_listed(self, local_bench: Bench) -> None:
+        local_bench.put("f", "x\n" * 1_000)
         with pytest.raises(ToolError, match=r"stands 20\+ times in f, at lines 1, 2, .*, 20 …\."):
-            await bench.call("edit", file_path="f", old_string="x", new_string="y")
+            await local_bench.call("edit", file_path="f", old_string="x", new_string="y")
 
-    async def test_what_is_not_found_is_answered_with_the_nearest_lines(self, bench: Bench) -> None:
-        bench.put("f", "import os\n\ndef load(path):\n    return open(path)\n")
+    async def test_what_is_not_found_is_answered_with_the_nearest_lines(self, local_bench: Bench) -> None:
+        local_bench.put("f", "import os\n\ndef load(path):\n    return open(path)\n")
         with pytest.raises(ToolError) as raised:
-            await bench.call(
+            await local_bench.call(
                 "edit", file_path="f", old_string="def load(file):\n    return 1", new_string="x"
             )
         assert "The nearest there:\n     3\tdef load(path):\n     4\t    return open(path)\n" in str(
             raised.value
         )
 
-    async def test_the_same_text_is_no_edit(self, bench: Bench) -> None:
-        bench.put("f", "it\u2019s\n")
+    async def test_the_same_text_is_no_edit(self, local_bench: Bench) -> None:
+        local_bench.put("f", "it\u2019s\n")
         with pytest.raises(ToolError, match="are the same"):
-            await bench.call("edit", file_path="f", old_string="a", new_string="a")
+            await local_bench.call("edit", file_path="f", old_string="a", new_string="a")
         with pytest.raises(ToolError, match="would change nothing"):
-            await bench.call("edit", file_path="f", old_string="it's", new_string="it\u2019s")
+            await local_bench.call("edit", file_path="f", old_string="it's", new_string="it\u2019s")
 
     async def test_a_file_that_changed_since_it_was_seen_must_be_read_again(self, bench: Bench) -> None:
         path = bench.put("f", "one\ntwo\n")
@@ -225,10 +226,10 @@ class TestRefusals:
         with pytest.raises(ToolError, match=r"40,000,000 bytes; `edit` takes files up to .* Use sed"):
             await bench.call("edit", file_path="f", old_string="a", new_string="b")
 
-    async def test_a_megabyte_of_blanks_does_not_hang_the_search(self, bench: Bench) -> None:
-        bench.put("f", b" " * 1_000_000 + b"x\n")
+    async def test_a_megabyte_of_blanks_does_not_hang_the_search(self, local_bench: Bench) -> None:
+        local_bench.put("f", b" " * 1_000_000 + b"x\n")
         with pytest.raises(ToolError, match="not found"):
-            await bench.call("edit", file_path="f", old_string="missing \n", new_string="b")
+            await local_bench.call("edit", file_path="f", old_string="missing \n", new_string="b")
 
 
 class TestSeveral:
@@ -246,18 +247,18 @@ class TestSeveral:
         assert path.read_text() == "b\nc\nc\n"
         assert edited.details["matchCount"] == 2
 
-    async def test_if_one_of_them_fails_none_is_made(self, bench: Bench) -> None:
-        path = bench.put("f", "a\nb\n")
+    async def test_if_one_of_them_fails_none_is_made(self, local_bench: Bench) -> None:
+        path = local_bench.put("f", "a\nb\n")
         edits = [{"old_string": "a", "new_string": "x"}, {"old_string": "zzz", "new_string": "y"}]
         with pytest.raises(ToolError, match="edit 2: old_string not found in f"):
-            await bench.call("edit", file_path="f", edits=edits)
+            await local_bench.call("edit", file_path="f", edits=edits)
         assert path.read_text() == "a\nb\n"
 
-    async def test_edits_that_overlap_are_refused(self, bench: Bench) -> None:
-        bench.put("f", "zero\none two three\n")
+    async def test_edits_that_overlap_are_refused(self, local_bench: Bench) -> None:
+        local_bench.put("f", "zero\none two three\n")
         edits = [{"old_string": "two three", "new_string": "x"}, {"old_string": "one two", "new_string": "y"}]
         with pytest.raises(ToolError, match="Edits 1 and 2 overlap at line 2 of f"):
-            await bench.call("edit", file_path="f", edits=edits)
+            await local_bench.call("edit", file_path="f", edits=edits)
 
     async def test_a_model_that_fills_in_every_argument_is_understood(self, bench: Bench) -> None:
         path = bench.put("f", "a\nb\n")
@@ -289,18 +290,18 @@ async def test_a_large_file_is_edited_like_a_small_one(bench: Bench, large: bool
     assert path.read_text() == f"{filler}thread\n{filler}"
 
 
-async def test_very_many_replacements_are_refused_in_bounded_time_and_memory(bench: Bench) -> None:
+async def test_very_many_replacements_are_refused_in_bounded_time_and_memory(local_bench: Bench) -> None:
     """They took minutes and a gigabyte, in which nothing else could happen."""
-    path = bench.put("f", b"x" * 7_000_000)
+    path = local_bench.put("f", b"x" * 7_000_000)
     with pytest.raises(ToolError, match=r"in f that more than 10,000 replacements .* Use sed with bash"):
-        await bench.call("edit", file_path="f", old_string="x", new_string="y", replace_all=True)
+        await local_bench.call("edit", file_path="f", old_string="x", new_string="y", replace_all=True)
     edits = [{"old_string": old, "new_string": "z", "replace_all": True} for old in "ab"]
-    bench.put("g", "ab" * 6_000)
+    local_bench.put("g", "ab" * 6_000)
     with pytest.raises(ToolError, match=r"^edit 2: .* more than 10,000 replacements"):
-        await bench.call("edit", file_path="g", edits=edits)
+        await local_bench.call("edit", file_path="g", edits=edits)
     assert set(path.read_bytes()) == {ord("x")}
-    bench.put("h", "ab" * 10_000)
-    edited = await bench.call("edit", file_path="h", old_string="a", new_string="b", replace_all=True)
+    local_bench.put("h", "ab" * 10_000)
+    edited = await local_bench.call("edit", file_path="h", old_string="a", new_string="b", replace_all=True)
     assert edited.output == "Replaced 10,000 occurrences in h (1 line changed)"
 
 
@@ -329,7 +330,7 @@ async def test_stopping_does_not_wait_for_the_search_of_a_large_file(bench: Benc
 
 async def test_a_file_without_end_is_refused(bench: Bench) -> None:
     """It says that it is empty, and would fill the memory."""
-    endless = "/proc/self/pagemap"
+    endless = f"/proc/{os.getpid()}/pagemap"
     if sys.platform != "linux":
         pytest.skip("there is no such file here")
     with pytest.raises(NewelError, match=r"pagemap has .* bytes; `edit` takes|Cannot read .*/pagemap"):

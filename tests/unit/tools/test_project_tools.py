@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.lowlevel
@@ -27,8 +27,11 @@ from newel.tools.project import (
 )
 from newel.tools.project.edits import ProposedEdit
 from newel.workspace.local import LocalWorkspace
-from newel.workspace.port import FileInfo
+from newel.workspace.port import FileInfo, Workspace
 from tests.properties import examples
+
+if TYPE_CHECKING:
+    from tests.unit.tools.conftest import Bench
 
 pytestmark = pytest.mark.anyio
 
@@ -36,15 +39,13 @@ pytestmark = pytest.mark.anyio
 class Project:
     """A folder with files, and the tools on it. Questions are answered from ``answers``."""
 
-    def __init__(self, folder: Path, **limits: int) -> None:
-        self.folder = folder
+    def __init__(self, workspace: Workspace, **limits: int) -> None:
+        self.workspace = workspace
+        self.folder = Path(workspace.root)
         self.answers: list[str] = []
         self.asked: list[str] = []
         self.pending = 0
-        folder.mkdir(exist_ok=True)
-        tools = project_tools(
-            LocalWorkspace(str(folder)), ProjectLimits(**limits), ask=self.ask, propose=self.propose
-        )
+        tools = project_tools(workspace, ProjectLimits(**limits), ask=self.ask, propose=self.propose)
         self.tools: dict[str, Tool] = {tool.spec.name: tool for tool in tools}
 
     async def ask(self, question: str) -> str:
@@ -74,16 +75,22 @@ class Project:
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return Project(tmp_path / "project")
+def project(bench: Bench) -> Project:
+    return Project(bench.workspace)
+
+
+@pytest.fixture
+def local_project(local_bench: Bench) -> Project:
+    """For what does not depend on where the files are."""
+    return Project(local_bench.workspace)
 
 
 def sha256(content: bytes) -> str:
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
-def test_the_five_tools_are_offered_with_their_arguments(project: Project) -> None:
-    offered = {name: list(tool.spec.parameters["properties"]) for name, tool in project.tools.items()}
+def test_the_five_tools_are_offered_with_their_arguments(local_project: Project) -> None:
+    offered = {name: list(tool.spec.parameters["properties"]) for name, tool in local_project.tools.items()}
     assert offered == {
         "search_project": ["query", "glob", "limit"],
         "read_file": ["file_path", "start_line", "end_line", "max_bytes"],
@@ -91,7 +98,7 @@ def test_the_five_tools_are_offered_with_their_arguments(project: Project) -> No
         "clarify_user": ["question"],
         "propose_edits": ["edits"],
     }
-    assert [name for name, tool in project.tools.items() if not tool.read_only] == ["propose_edits"]
+    assert [name for name, tool in local_project.tools.items() if not tool.read_only] == ["propose_edits"]
 
 
 def test_the_bounds_are_the_documented_ones_and_can_be_set() -> None:
@@ -158,10 +165,10 @@ async def test_a_query_that_was_meant_as_an_expression_gets_a_hint(project: Proj
     ],
 )
 async def test_a_search_that_cannot_be_made_says_what_is_wrong(
-    project: Project, arguments: dict[str, Any]
+    local_project: Project, arguments: dict[str, Any]
 ) -> None:
     with pytest.raises(InvalidArguments, match=r"search_project: .*The arguments are"):
-        await project.call("search_project", **arguments)
+        await local_project.call("search_project", **arguments)
 
 
 async def test_a_search_finds_what_is_staged(tmp_path: Path) -> None:
@@ -179,7 +186,7 @@ async def test_a_search_finds_what_is_staged(tmp_path: Path) -> None:
     async def staged() -> list[str]:
         return ["new"]
 
-    project = Project(tmp_path)
+    project = Project(LocalWorkspace(str(tmp_path)))
     search, *_ = project_tools(Staged(str(tmp_path)), ask=project.ask, propose=project.propose, staged=staged)
 
     async def on_output(_: str) -> None: ...
@@ -239,7 +246,7 @@ async def test_a_line_longer_than_the_answer_is_cut_and_said_to_be(project: Proj
     assert (cut["end_line"], cut["next_line"], cut["truncated"]) == (1, 2, True)
     assert "Line 1 is cut" in cut["notice"]
     assert cut["expected_hash"] == lines_hash(["é" * 1_000 + "\n"])
-    large = Project(project.folder, max_read_bytes_cap=64)
+    large = Project(project.workspace, max_read_bytes_cap=64)
     assert len((await large.call("read_file", file_path="f", max_bytes=10**9))["content"].encode()) == 64
 
 
@@ -341,10 +348,10 @@ async def test_a_pipe_or_device_is_no_file(project: Project) -> None:
     max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 async def test_any_file_read_piece_by_piece_is_the_file(
-    project: Project, text: str, lines: int, room: int
+    local_project: Project, text: str, lines: int, room: int
 ) -> None:
-    project.put("f", text)
-    small = Project(project.folder, max_read_lines_default=lines)
+    local_project.put("f", text)
+    small = Project(local_project.workspace, max_read_lines_default=lines)
     read, start = "", 1
     while start:
         piece = await small.call("read_file", file_path="f", start_line=start, max_bytes=room)
@@ -391,11 +398,11 @@ async def test_files_are_listed_by_folder_and_pattern(project: Project) -> None:
 async def test_a_long_list_is_cut_and_said_to_be(project: Project) -> None:
     for number in range(30):
         project.put(f"{number:02}", "")
-    few = await Project(project.folder, max_listed_files=10).call("list_files")
+    few = await Project(project.workspace, max_listed_files=10).call("list_files")
     assert few["files"] == [f"{number:02}" for number in range(10)]
     assert few["truncated"] is True
     assert "more files" in few["notice"]
-    small = await Project(project.folder, max_listed_bytes=26).call("list_files")
+    small = await Project(project.workspace, max_listed_bytes=26).call("list_files")
     assert (len(small["files"]), small["truncated"]) == (5, True)
 
 
@@ -419,37 +426,37 @@ async def test_a_folder_that_is_none_is_refused(project: Project) -> None:
 # -- clarify_user ---------------------------------------------------------------------------------
 
 
-async def test_a_question_is_answered_by_the_user(project: Project) -> None:
-    project.answers = ["terse"]
-    assert await project.call("clarify_user", question=" Terse or detailed? ") == {"answer": "terse"}
-    assert project.asked == ["Terse or detailed?"]
+async def test_a_question_is_answered_by_the_user(local_project: Project) -> None:
+    local_project.answers = ["terse"]
+    assert await local_project.call("clarify_user", question=" Terse or detailed? ") == {"answer": "terse"}
+    assert local_project.asked == ["Terse or detailed?"]
 
 
 @pytest.mark.parametrize("skipped", ["", "  ", "no_user_answer"])
-async def test_a_skipped_question_says_that_there_is_no_answer(project: Project, skipped: str) -> None:
-    project.answers = [skipped]
-    assert await project.call("clarify_user", question="?") == {"answer": "no_user_answer"}
+async def test_a_skipped_question_says_that_there_is_no_answer(local_project: Project, skipped: str) -> None:
+    local_project.answers = [skipped]
+    assert await local_project.call("clarify_user", question="?") == {"answer": "no_user_answer"}
 
 
-async def test_one_question_is_pending_at_a_time(project: Project) -> None:
-    project.answers = ["1", "2", "3"]
+async def test_one_question_is_pending_at_a_time(local_project: Project) -> None:
+    local_project.answers = ["1", "2", "3"]
     async with anyio.create_task_group() as group:
         for number in range(3):
-            group.start_soon(lambda number=number: project.call("clarify_user", question=f"{number}?"))
-    assert sorted(project.asked) == ["0?", "1?", "2?"]
+            group.start_soon(lambda number=number: local_project.call("clarify_user", question=f"{number}?"))
+    assert sorted(local_project.asked) == ["0?", "1?", "2?"]
 
 
-async def test_a_question_that_is_none_is_refused(project: Project) -> None:
+async def test_a_question_that_is_none_is_refused(local_project: Project) -> None:
     for question in ("", " ", "x" * 4_001):
         with pytest.raises(InvalidArguments, match="argument `question`"):
-            await project.call("clarify_user", question=question)
-    assert project.asked == []
+            await local_project.call("clarify_user", question=question)
+    assert local_project.asked == []
 
 
 # -- one shape ------------------------------------------------------------------------------------
 
 
-async def test_calls_and_results_have_one_shape(project: Project) -> None:
+async def test_calls_and_results_have_one_shape(local_project: Project) -> None:
     call = ToolCall(id="tc_1", name="search_project", arguments={"query": "x", "limit": 20})
     assert msgspec.to_builtins(canonical_call(call)) == {
         "tool_call_id": "tc_1",
@@ -464,7 +471,7 @@ async def test_calls_and_results_have_one_shape(project: Project) -> None:
         return msgspec.to_builtins(canonical_result(message))
 
     same = {"tool_call_id": "tc_1", "name": "search_project"}
-    output = json.dumps(await project.call("search_project", query="x"))
+    output = json.dumps(await local_project.call("search_project", query="x"))
     assert shaped(output) == {**same, "ok": True, "result": {"results": []}, "error": None}
     assert shaped("words") == {**same, "ok": True, "result": {"output": "words"}, "error": None}
     assert shaped("[1]")["result"] == {"output": "[1]"}

@@ -170,9 +170,9 @@ async def test_an_image_is_known_by_its_bytes_and_goes_to_the_model_unchanged(
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "WEBP"])
-async def test_a_large_image_is_scaled_down(bench: Bench, kind: str) -> None:
-    bench.put("large", image(kind, (4_000, 1_000)))
-    read = await bench.call("read", file_path="large")
+async def test_a_large_image_is_scaled_down(local_bench: Bench, kind: str) -> None:
+    local_bench.put("large", image(kind, (4_000, 1_000)))
+    read = await local_bench.call("read", file_path="large")
     assert "4000 x 1000 pixels" in read.output
     assert read.output.endswith("shown at 2000 x 500")
     sent = Image.open(io.BytesIO(base64.b64decode(read.images[0].data)))
@@ -180,22 +180,22 @@ async def test_a_large_image_is_scaled_down(bench: Bench, kind: str) -> None:
     assert sent.get_format_mimetype() == read.images[0].mime_type
 
 
-async def test_an_image_that_would_fill_the_memory_is_refused(bench: Bench) -> None:
+async def test_an_image_that_would_fill_the_memory_is_refused(local_bench: Bench) -> None:
     """A few kilobytes can claim to be a billion pixels."""
     packed = io.BytesIO()
     Image.new("1", (20_000, 20_000)).save(packed, "PNG")
-    bench.put("bomb.png", packed.getvalue())
+    local_bench.put("bomb.png", packed.getvalue())
     with pytest.raises(ToolError, match="20000 x 20000 pixels, too large to unpack"):
-        await bench.call("read", file_path="bomb.png")
+        await local_bench.call("read", file_path="bomb.png")
 
 
-async def test_a_broken_image_is_an_error_and_not_a_crash(bench: Bench) -> None:
-    bench.put("broken.png", image("PNG", (3_000, 3_000))[:200])
+async def test_a_broken_image_is_an_error_and_not_a_crash(local_bench: Bench) -> None:
+    local_bench.put("broken.png", image("PNG", (3_000, 3_000))[:200])
     with pytest.raises(ToolError, match="begins like an image but cannot be decoded"):
-        await bench.call("read", file_path="broken.png")
-    bench.put("text.gif", b"GIF89a is how GIF files begin")
+        await local_bench.call("read", file_path="broken.png")
+    local_bench.put("text.gif", b"GIF89a is how GIF files begin")
     with pytest.raises(NewelError, match=r"cannot be decoded|too large"):
-        await bench.call("read", file_path="text.gif")
+        await local_bench.call("read", file_path="text.gif")
 
 
 @given(

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
@@ -8,13 +7,14 @@ import pytest
 from newel.workspace.local import LocalWorkspace
 from newel.workspace.port import Workspace
 from newel.workspace.process import Limits
-from newel.workspace.ssh.target import Target
-from newel.workspace.ssh.workspace import open_host
-from tests.sshd import Sshd
+from newel.workspace.ssh.workspace import SshWorkspace
+from tests.host_connection import anyio_backend, connection
+
+__all__ = ["anyio_backend", "connection"]
 
 
 @pytest.fixture(params=["local", "ssh"])
-async def workspace(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Workspace]:
+def workspace(request: pytest.FixtureRequest, tmp_path: Path) -> Workspace:
     """This machine, seen from an empty folder, and the same folder over SSH, as the same user; long outputs go to a
     folder beside it.
     """
@@ -22,8 +22,5 @@ async def workspace(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGene
     folder.mkdir()
     limits = Limits(spill_dir=str(tmp_path / "spill"))
     if request.param == "local":
-        yield LocalWorkspace(str(folder), limits=limits)
-        return
-    sshd: Sshd = request.getfixturevalue("sshd")
-    async with open_host(Target("own", path=str(folder)), config=str(sshd.config), limits=limits) as host:
-        yield host
+        return LocalWorkspace(str(folder), limits=limits)
+    return SshWorkspace(request.getfixturevalue("connection"), root=str(folder), limits=limits)

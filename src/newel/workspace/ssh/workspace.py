@@ -52,13 +52,16 @@ class Refused(IntEnum):
 class SshWorkspace:
     """Files and processes of a host, seen from the directory that its target names.
 
-    ``limits`` bound the output of commands; long ones are kept on this machine.
+    ``root`` is another directory than that, as ``resolve`` returns it: one connection may carry several. ``limits`` bound
+    the output of commands; long ones are kept on this machine.
     """
 
-    def __init__(self, connection: Connection, *, limits: Limits | None = None) -> None:
+    def __init__(
+        self, connection: Connection, *, root: str | None = None, limits: Limits | None = None
+    ) -> None:
         self.connection = connection
         self._limits = limits or Limits()
-        self._root = connection.facts.root
+        self._root = root or connection.facts.root
         self._name = msgspec.structs.replace(connection.target, path=self._root).url
 
     @property
