@@ -13,7 +13,7 @@ rollback takes out of a buffer.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
 import anyio.to_thread
@@ -120,17 +120,27 @@ class Checkpoints:
         if not as_known:
             for path in paths:
                 await self._saver.refresh(path)
-        await anyio.to_thread.run_sync(self._touch, checkpoint, paths)
+        fresh = await anyio.to_thread.run_sync(self._fresh, checkpoint, paths)
+        if fresh:
+            new = [before.path for before in fresh if not before.blob]
+            folders = await missing(self._saver.workspace, new)
+            await anyio.to_thread.run_sync(self._grow, checkpoint, fresh, folders)
 
-    def _touch(self, checkpoint_id: str, paths: Sequence[str]) -> None:
+    def _fresh(self, checkpoint_id: str, paths: Sequence[str]) -> list[Before]:
+        """How the files are that a checkpoint does not know."""
+        known = {before.path for before in self.get(checkpoint_id).files}
+        return [self._before(path) for path in dict.fromkeys(paths) if path not in known]
+
+    def _grow(
+        self, checkpoint_id: str, fresh: Sequence[Before], missing: Mapping[str, Sequence[str]]
+    ) -> None:
+        """``missing`` are the folders that were not there above files that were not there."""
         with self._lock:
             checkpoint = self.get(checkpoint_id)
             known = {before.path for before in checkpoint.files}
-            fresh = tuple(self._before(path) for path in dict.fromkeys(paths) if path not in known)
-            if fresh:
-                root = self._saver.root
-                folders = [name for before in fresh if not before.blob for name in missing(root, before.path)]
-                self._ledger.add_checkpoint(grown(checkpoint, fresh, folders))
+            files = [before for before in fresh if before.path not in known]
+            folders = [name for before in files if not before.blob for name in missing[before.path]]
+            self._ledger.add_checkpoint(grown(checkpoint, files, folders))
 
     def _before(self, path: str) -> Before:
         content = content_of(buffer(self._ledger.get(path)))
@@ -227,16 +237,19 @@ class Checkpoints:
 
         ``save``: the caller does that at once, and ends the intent ``plan.run``; if it dies, ``Saver.recover`` does.
         """
-        return await anyio.to_thread.run_sync(self._roll_back_all, plan, save)
+        folders = await missing(self._saver.workspace, [file.path for file in plan.files])
+        return await anyio.to_thread.run_sync(self._roll_back_all, plan, save, folders)
 
-    def _roll_back_all(self, plan: Plan, save: bool) -> list[FileReview]:
+    def _roll_back_all(
+        self, plan: Plan, save: bool, missing: Mapping[str, Sequence[str]]
+    ) -> list[FileReview]:
         with self._lock, self._ledger.batch():
             checkpoint = self.get(plan.checkpoint)
             self._check(plan)
             if not plan.files:
                 return []
             own = self._begin_rollback(plan.run, checkpoint)
-            self._touch(own.id, [file.path for file in plan.files])
+            self._grow(own.id, self._fresh(own.id, [file.path for file in plan.files]), missing)
             reviews = [self._roll_back(plan, checkpoint, file) for file in plan.files]
             if save:
                 files = [saving_of(review, self.taken_back(plan, review)) for review in reviews]

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from pathlib import PurePosixPath
 
 import msgspec
 
 from newel.review.store import Before, Checkpoint
-from newel.workspace.snapshot_files import open_folder, open_root
+from newel.workspace.port import Workspace
+from newel.workspace.walk import below
 
 
-def missing(root: str, path: str) -> Iterator[str]:
-    """The folders above a file, relative to the root, that are not there; the innermost first. Blocks."""
-    for folder in _above(path):
-        if os.path.lexists(f"{root}/{folder}"):
-            return
-        yield folder
+async def missing(workspace: Workspace, paths: Iterable[str]) -> dict[str, list[str]]:
+    """The folders above each of these files, relative to the root, that are not there; the innermost first."""
+    above = {path: _above(path) for path in paths}
+    folders = list(dict.fromkeys(folder for some in above.values() for folder in some))
+    found = await workspace.stats([below(workspace, folder) for folder in folders]) if folders else []
+    there = {folder for folder, info in zip(folders, found, strict=True) if info is not None}
+    return {path: [folder for folder in some if folder not in there] for path, some in above.items()}
 
 
 def grown(checkpoint: Checkpoint, files: Iterable[Before], folders: Iterable[str]) -> Checkpoint:
@@ -30,35 +31,18 @@ def grown(checkpoint: Checkpoint, files: Iterable[Before], folders: Iterable[str
     )
 
 
-def clear(root: str, removed: Sequence[str], checkpoints: Iterable[Checkpoint]) -> None:
+async def clear(workspace: Workspace, removed: Sequence[str], checkpoints: Iterable[Checkpoint]) -> None:
     """Remove the folders above files that were removed, where they are empty, and came into being with a run before which
-    the file was not there either. Blocks.
+    the file was not there either.
     """
     made: dict[str, set[str]] = {path: set() for path in removed}
     for checkpoint in checkpoints:
         for before in checkpoint.files if checkpoint.folders else ():
             if before.path in made and not before.blob:
                 made[before.path].update(checkpoint.folders)
-    with contextlib.suppress(OSError):
-        here = open_root(root)
-        try:
-            for path, folders in made.items():
-                _clear_above(here, path, folders)
-        finally:
-            os.close(here)
-
-
-def _clear_above(root: int, path: str, folders: set[str]) -> None:
-    for folder in _above(path):
-        if folder not in folders:
-            return
-        parent, _, name = folder.rpartition("/")
-        with contextlib.suppress(OSError):  # it holds something, or is none any more
-            above = open_folder(root, parent)
-            try:
-                os.rmdir(name, dir_fd=above)
-            finally:
-                os.close(above)
+    for path, folders in made.items():
+        for folder in takewhile(folders.__contains__, _above(path)):
+            await workspace.remove_folder(below(workspace, folder))
 
 
 def _above(path: str) -> list[str]:

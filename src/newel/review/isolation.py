@@ -167,6 +167,10 @@ class IsolatedWorkspace:
         await self._ready()
         await self._inner.remove(self._own(path), expect=expect)
 
+    async def remove_folder(self, path: str, /) -> None:
+        await self._ready()
+        await self._inner.remove_folder(self._own(path))
+
     async def run(
         self,
         command: str,

@@ -152,7 +152,7 @@ class Recorder:
         try:
             await checked_path(self._workspace, path)
             effect.before = await self._state(path)
-            folders = [] if effect.before else list(missing(self._workspace.root, path))
+            folders = [] if effect.before else (await missing(self._workspace, [path]))[path]
             await self._remember(run, [FileChange(path, effect.before, None)], folders)
             self._put_note(effect)
         except OutsideProject:

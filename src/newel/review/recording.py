@@ -161,6 +161,9 @@ class RecordingWorkspace:
         async with self.recording(path):
             await self._inner.remove(path, expect=expect)
 
+    async def remove_folder(self, path: str, /) -> None:
+        await self._inner.remove_folder(path)
+
     async def run(
         self,
         command: str,

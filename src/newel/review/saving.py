@@ -147,11 +147,11 @@ class Saver:
 
     def __init__(self, ledger: Ledger, workspace: Workspace) -> None:
         self._ledger = ledger
-        self._workspace = workspace
+        self.workspace = workspace
 
     @property
     def root(self) -> str:
-        return self._workspace.root
+        return self.workspace.root
 
     # -- from the disk ------------------------------------------------------------------------------
 
@@ -194,21 +194,21 @@ class Saver:
     async def _look(self, path: str) -> _File:
         """A file as it is on the disk, its bytes included."""
         where = await self._where(path)
-        found = await self._workspace.stat(where)
+        found = await self.workspace.stat(where)
         if found is None:
             return _File(text_hash(()))
         if found.kind != "file":
             what = "a directory" if found.kind == "directory" else "no regular file"
             raise NotAFile(f"{path} is {what}; only files can be reviewed.")
-        data = await self._workspace.read_bytes(where, size=LARGEST + 1)
+        data = await self.workspace.read_bytes(where, size=LARGEST + 1)
         if len(data) > LARGEST:
             raise NotText(f"{path} is larger than {LARGEST >> 20} MiB; such files are not reviewed.")
         return await anyio.to_thread.run_sync(_read, data, found.mode & 0o777)
 
     async def _where(self, path: str) -> str:
         """The absolute path of a file, by which it still is the one that was reviewed."""
-        root = self._workspace.root
-        name = await checked_path(self._workspace, path)
+        root = self.workspace.root
+        name = await checked_path(self.workspace, path)
         if name != path:
             raise OutsideProject(f"{path} leads to {name}. Review the file by that name.")
         return f"{root.rstrip('/')}/{path}"
@@ -279,7 +279,7 @@ class Saver:
             if isinstance(error, WorkspaceError):
                 raise SaveFailed(_in_words(error, plans, done), done) from error
             raise
-        await anyio.to_thread.run_sync(self._clear, intent)
+        await self._clear(intent)
         await anyio.to_thread.run_sync(self._ledger.end_saving, intent.id)
         return done
 
@@ -305,11 +305,11 @@ class Saver:
     async def _replace(self, where: str, plan: _Plan) -> None:
         before, after = plan.before, plan.after
         if not after.exists:
-            await self._workspace.remove(where, expect=before.sha256)
+            await self.workspace.remove(where, expect=before.sha256)
             return
         data = await anyio.to_thread.run_sync(self._ledger.blob, plan.blob) if plan.blob else after.data
         mode = None if before.exists and before.mode == after.mode else after.mode
-        await self._workspace.write_bytes(where, data, expect=before.sha256, mode=mode)
+        await self.workspace.write_bytes(where, data, expect=before.sha256, mode=mode)
 
     def _mark(self, plan: _Plan, *, rev: int | None = None) -> FileReview:
         """Put down that a file has been written; nothing where that was done already."""
@@ -322,11 +322,12 @@ class Saver:
 
         return self._ledger.change(plan.saving.path, "save", marked, rev=rev, hunks=ids).review
 
-    def _clear(self, intent: Intent) -> None:
+    async def _clear(self, intent: Intent) -> None:
         """Remove the folders that a run made for files that are gone again."""
         removed = [saving.path for saving in intent.files if saving.after == text_hash(())]
         if removed:
-            clear(self.root, removed, self._ledger.checkpoints())
+            checkpoints = await anyio.to_thread.run_sync(self._ledger.checkpoints)
+            await clear(self.workspace, removed, checkpoints)
 
     # -- after a crash ------------------------------------------------------------------------------
 
@@ -344,7 +345,7 @@ class Saver:
                         raise
                     except (ReviewError, WorkspaceError):
                         continue  # the next look at the file says what is wrong with it
-                await anyio.to_thread.run_sync(self._clear, intent)
+                await self._clear(intent)
                 await anyio.to_thread.run_sync(self._ledger.end_saving, intent.id)
         return done
 

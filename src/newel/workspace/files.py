@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from newel.agent.errors import WorkspaceError
+from newel.agent.errors import StaleFile, WorkspaceError
 from newel.workspace.handles import Place, beside, held
 from newel.workspace.port import ABSENT, Entry, FileInfo, Kind
 from newel.workspace.refusals import Doing, cannot, not_regular, stale
@@ -155,6 +155,12 @@ def remove(path: str, expect: str | None) -> None:
         if expect is not None and isinstance(error, FileNotFoundError):
             raise stale(path, ABSENT, expect) from error
         raise failure("remove", path, error) from error
+
+
+def remove_folder(path: str) -> None:
+    """See ``Workspace.remove_folder``. No link is in the path."""
+    with contextlib.suppress(OSError, StaleFile), held(path, resolved=True) as place:
+        os.rmdir(place.name, dir_fd=place.folder)
 
 
 def _check_writable(doing: Doing, place: Place, before: os.stat_result) -> None:

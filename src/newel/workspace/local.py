@@ -91,6 +91,9 @@ class LocalWorkspace:
     async def remove(self, path: str, /, *, expect: str | None = None) -> None:
         await anyio.to_thread.run_sync(files.remove, path, expect)
 
+    async def remove_folder(self, path: str, /) -> None:
+        await anyio.to_thread.run_sync(files.remove_folder, path)
+
     async def run(
         self,
         command: str,

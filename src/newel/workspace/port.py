@@ -115,6 +115,10 @@ class Workspace(Protocol):
         """
         ...
 
+    async def remove_folder(self, path: str, /) -> None:
+        """Remove a directory if it is empty. Anything else stays as it is, and no link is followed; nothing is said."""
+        ...
+
     async def run(
         self,
         command: str,

@@ -114,5 +114,5 @@ async def test_no_folder_outside_the_project_is_removed_through_a_link(
     (root / "new").rename(root / "away")
     (tmp_path / "outside/deep").mkdir(parents=True)
     (root / "new").symlink_to(tmp_path / "outside")
-    clear(str(root), ["new/deep/file"], recorder.project.ledger.checkpoints())
+    await clear(LocalWorkspace(str(root)), ["new/deep/file"], recorder.project.ledger.checkpoints())
     assert (tmp_path / "outside/deep").is_dir()

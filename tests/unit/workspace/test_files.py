@@ -242,6 +242,20 @@ class TestWriting:
 
 
 class TestRemoving:
+    async def test_a_folder_goes_if_it_is_empty_and_stays_with_all_else(self, workspace: Workspace) -> None:
+        place = root(workspace)
+        (place / "full/-rf sub\n").mkdir(parents=True)
+        (place / "outside/sub").mkdir(parents=True)
+        (place / "link").symlink_to("outside")
+        (place / "file").touch()
+        for name in ("full", "link", "link/sub", "file", "none", "none/sub"):
+            await workspace.remove_folder(f"{place}/{name}")
+        assert names(place) == ["file", "full", "link", "outside"]
+        assert names(place / "outside") == ["sub"]
+        await workspace.remove_folder(f"{place}/full/-rf sub\n")
+        await workspace.remove_folder(f"{place}/full")
+        assert names(place) == ["file", "link", "outside"]
+
     async def test_a_file_that_is_as_it_was_seen_is_removed(self, workspace: Workspace) -> None:
         path = root(workspace) / "f"
         path.write_bytes(b"seen")

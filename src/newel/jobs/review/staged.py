@@ -93,6 +93,9 @@ class StagedWorkspace:
         del expect
         raise WorkspaceError(_READ_ONLY.format(path=path))
 
+    async def remove_folder(self, path: str, /) -> None:
+        raise WorkspaceError(_READ_ONLY.format(path=path))
+
     async def run(
         self,
         command: str,

@@ -191,6 +191,10 @@ newel_remove() ( # name, what is expected, folder, parts
   newel_sync .
 )
 
+newel_remove_folder() ( # ./name, its folder
+  cd -P -- "$2" && [ "$PWD" = "$2" ] && ! [ -L "$1" ] && rmdir -- "$1"
+)
+
 if command -v sha256sum >/dev/null; then
   newel_sums() { sha256sum -- "$@"; }
 elif command -v shasum >/dev/null; then

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from newel.agent.errors import WorkspaceError
 from newel.workspace.ssh.asking import Asking
-from newel.workspace.ssh.host import quoted
+from newel.workspace.ssh.host import Answer, quoted
 from newel.workspace.ssh.snapshot_text import CLOCK, NO_FOLDER, Words, means, probe, records, time_of
 
 
@@ -34,7 +34,7 @@ class Shell:
     def ask_of(self, paths: Iterable[bytes], text: str, most: int) -> bytes:
         """What sh text prints of paths, which are ``"$@"`` there; several times if they are many."""
         given = b"".join(b".//" + path + b"\0" for path in paths)
-        return self.ask_here(f"head -c {len(given)} | xargs -0 sh -c {quoted(text)} sh", most, given)
+        return self.ask_here(f"xargs -0 sh -c {quoted(text)} sh", most, given)
 
     def ahead(self) -> int:
         """The least by which the host's clock is ahead of ours, in nanoseconds."""
@@ -43,8 +43,20 @@ class Shell:
             raise WorkspaceError("The host does not tell its time.")
         return there - time.time_ns()
 
+    def ask_in(self, folder: str, text: str, given: bytes) -> Answer:
+        """Evaluate sh text in a folder, which need not read all that it is given."""
+        size = len(given)
+        if not given:
+            return self.ask(f"({_enter(folder)} || exit {NO_FOLDER}; {text})")
+        enter = f"{_enter(folder)} || {{ head -c {size} >/dev/null; exit {NO_FOLDER}; }}"
+        return self.ask(f"({enter}; head -c {size} | {{ {text}; s=$?; cat >/dev/null; exit $s; }})", given)
+
     def _in_root(self, text: str, given: bytes = b"") -> bytes:
-        answer = self.ask(f"(cd -P -- {quoted(self._root)} 2>/dev/null || exit {NO_FOLDER}; {text})", given)
+        answer = self.ask_in(self._root, text, given)
         if answer.status == NO_FOLDER:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self._root)
         return answer.data
+
+
+def _enter(folder: str) -> str:
+    return f"cd -P -- {quoted(folder)} 2>/dev/null"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import posixpath
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final, TypeVar
 
@@ -37,10 +38,10 @@ _GIT: Final = (
 class HostFiles:
     """A ``Source``: what is below ``root``, an absolute path on a host without links in it. ``blobs`` is where contents go."""
 
-    left_out: Collection[str] = frozenset()
-
-    def __init__(self, host: Host, root: str, blobs: Blobs) -> None:
+    def __init__(self, host: Host, root: str, blobs: Blobs, *, left_out: Iterable[str] = ()) -> None:
         self.root = root
+        # Paths of this machine; but the host may be this machine, and a Newel that works there has its own at the same place.
+        self.left_out: Collection[str] = frozenset(posixpath.relpath(path, root) for path in left_out)
         self.rules = Rules(root, self._ask_git, self._top_of)
         self._asking = Asking(host)
         self._shell = Shell(self._asking, root)
@@ -150,8 +151,7 @@ class HostFiles:
         self, folder: str, *words: str, given: bytes = b"", good: Collection[int] = (0,)
     ) -> bytes | None:
         asked = " ".join(map(quoted, words))
-        text = f"(cd -P -- {quoted(folder)} && head -c {len(given)} | {{ {_GIT} {asked}; }}) 2>/dev/null"
-        answer = self._shell.ask(text, given)
+        answer = self._shell.ask_in(folder, f"{_GIT} {asked} 2>/dev/null", given)
         return answer.data if answer.status in good else None
 
     def _top_of(self, folder: str) -> str | None:

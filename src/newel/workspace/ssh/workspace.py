@@ -10,7 +10,8 @@ import stat
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from enum import IntEnum
-from typing import Final, Unpack
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Unpack
 
 import msgspec
 
@@ -26,6 +27,9 @@ from newel.workspace.ssh.connection import Connection, ConnectionOptions, connec
 from newel.workspace.ssh.host import Answer, quoted
 from newel.workspace.ssh.runner import run_on_host
 from newel.workspace.ssh.target import Target
+
+if TYPE_CHECKING:
+    from newel.workspace.watching import Blobs, SnapshotLimits, Snapshotter
 
 ANY: Final = "any"
 """Stands for every content where ``host.sh`` is told what to expect."""
@@ -145,6 +149,10 @@ class SshWorkspace:
             raise self._undone("removed", path) from lost
         self._check("remove", path, answer, expect)
 
+    async def remove_folder(self, path: str, /) -> None:
+        folder, name = posixpath.split(path)
+        await self._ask("newel_remove_folder", f"./{name}", folder)
+
     async def run(
         self,
         command: str,
@@ -163,6 +171,21 @@ class SshWorkspace:
             on_output=on_output,
             env=env,
         )
+
+    def snapshots(
+        self,
+        blobs: Blobs,
+        /,
+        *,
+        limits: SnapshotLimits | None = None,
+        index: Path | None = None,
+        left_out: Iterable[str] = (),
+    ) -> Snapshotter:
+        from newel.workspace.snapshots import Snapshots
+        from newel.workspace.ssh.snapshots import HostFiles
+
+        files = HostFiles(self.connection, self._root, blobs, left_out=left_out)
+        return Snapshots(files, blobs, limits=limits, index=index)
 
     async def _ask(self, *words: str) -> Answer:
         return await self.connection.ask(_script(words))
