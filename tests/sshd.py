@@ -32,6 +32,7 @@ SECONDS: Final = 10
 """How long is waited for what happens soon, on a machine that is busy."""
 
 _SERVER: Final = """\
+{more}
 ListenAddress 127.0.0.1
 Port {port}
 HostKey {folder}/host_key
@@ -50,7 +51,6 @@ MaxStartups 100
 MaxSessions 100
 SetEnv "HOME={folder}/home" "PATH={folder}/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 Subsystem sftp internal-sftp
-{more}
 """
 
 _CLIENT: Final = """\

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ from newel.workspace.ssh.runner import Timing, run_on_host, run_program_on_host
 from newel.workspace.ssh.target import Target
 from tests.processes import lives
 from tests.served import wait_until
-from tests.sshd import Sshd
+from tests.sshd import Sshd, served
 from tests.tcp_relay import relayed
 from tests.unit.workspace.ssh.hosts import FAMILY, forget, members, until
 
@@ -33,7 +33,7 @@ pytestmark = [
 ]
 
 LIMITS = Limits()
-COUNTED = f"echo ran >> runs\n{FAMILY}"
+COUNTED = f"echo begun; echo ran >> runs\n{FAMILY}"
 TIMING = Timing(beat=0.05, silence=1, grace=0.2, answer=0.5)
 
 PROGRAM = """
@@ -116,7 +116,7 @@ async def test_a_command_ends_with_what_led_to_it_and_its_outcome_is_unknown(
         GOES[what](sshd)
         await family.ended()
         await until(lambda: family.errors, "the error")
-    assert re.search("unknown.*not run again", str(family.errors[0]))
+    assert re.search("unknown.*not run again.*\nIt had printed:\nbegun\n", str(family.errors[0]))
     assert (project / "runs").read_text() == "ran\n"
 
 
@@ -124,15 +124,17 @@ async def test_a_command_ends_behind_a_wire_that_swallows_all(
     sshd: Sshd, project: Path, tmp_path: Path
 ) -> None:
     """No end of the connection ever gets through."""
-    with relayed(sshd.port) as relay:
+    with relayed(sshd.port) as relay, ExitStack() as silence:
         config = tmp_path / "config"
         config.write_text(sshd.client_config(port=relay.port))
-        async with (
-            connected(Target("host"), config=str(config)) as connection,
-            started(connection, project) as family,
-        ):
-            with relay.swallowing():
+        async with connected(Target("host"), config=str(config)) as connection:
+            async with started(connection, project) as family:
+                silence.enter_context(relay.swallowing())
                 await family.ended()
+            assert (
+                connection.state.name == "up"
+            )  # nobody here can know yet, and the cancelled command has ended
+            silence.close()
 
 
 def test_a_command_ends_with_newel(sshd: Sshd, project: Path) -> None:
@@ -147,6 +149,24 @@ def test_a_command_ends_with_newel(sshd: Sshd, project: Path) -> None:
         finally:
             newel.kill()
             forget(project)
+
+
+async def test_more_commands_than_a_host_takes_at_once_wait_for_each_other() -> None:
+    """Most servers open ten sessions on a connection, ours here three; one is the connection's own shell."""
+    said: list[str] = []
+    with served("MaxSessions 3") as server:
+        async with connected(Target("own"), config=str(server.config)) as connection:
+
+            async def run(number: int) -> None:
+                done = await run_on_host(
+                    await connection.client(), f"sleep 0.1; echo {number}", root="/", limits=LIMITS
+                )
+                said.append(done.stdout)
+
+            async with anyio.create_task_group() as group:
+                for number in range(6):
+                    group.start_soon(run, number)
+    assert sorted(said) == [f"{number}\n" for number in range(6)]
 
 
 async def test_what_a_command_leaves_in_the_background_stays_and_is_not_waited_for(sshd: Sshd) -> None:

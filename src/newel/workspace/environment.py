@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from typing import Final
 
-_SECRET_WORDS: Final = frozenset(
-    {"TOKEN", "SECRET", "SECRETS", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS", "APIKEY"}
+SENSITIVE: Final = (
+    "(^|_)(TOKEN|SECRETS?|PASSWD|PASSPHRASE|CREDENTIALS?|APIKEY)(_|$)|PASSWORD(_|$)"
+    "|_(KEYS?|PAT|AUTH|PASS|PWD)$|(^|_)KEY_ID$"
 )
-_SECRET_LAST_WORDS: Final = frozenset({"KEY", "KEYS", "PAT", "AUTH", "PASS", "PWD"})
+"""Is found in the names of secrets, once these are in capitals. An extended regular expression, of POSIX as of Python."""
 
-_DROPPED: Final = frozenset(
+DROPPED: Final = frozenset(
     {
         "BASH_ENV",  # a non-interactive bash would run this file before the command
         "ENV",  # the same for sh
@@ -18,6 +20,7 @@ _DROPPED: Final = frozenset(
         "CLICOLOR_FORCE",
     }
 )
+"""Variables that would have a command run another's file, or colour what nobody sees."""
 
 _OF_THE_AGENT: Final = ("LLM_", "OPENAI_")
 """How the variables begin by which the agent itself finds its model: addresses with passwords in them, keys."""
@@ -37,12 +40,7 @@ def is_secret(name: str) -> bool:
     ``OPENAI_API_KEY``, ``GH_TOKEN``, ``AWS_ACCESS_KEY_ID``, ``PGPASSWORD`` do; ``AWS_REGION``,
     ``SSH_AUTH_SOCK``, ``TOKENIZERS_PARALLELISM``, ``PWD`` do not.
     """
-    words = name.upper().split("_")
-    return (
-        any(word in _SECRET_WORDS or word.endswith("PASSWORD") for word in words)
-        or (len(words) > 1 and words[-1] in _SECRET_LAST_WORDS)
-        or words[-2:] == ["KEY", "ID"]
-    )
+    return re.search(SENSITIVE, name.upper()) is not None
 
 
 def child_env(
@@ -62,6 +60,6 @@ def child_env(
     kept = {
         name: value
         for name, value in environ.items()
-        if name in keep or not (name in _DROPPED or is_secret(name) or name.upper().startswith(_OF_THE_AGENT))
+        if name in keep or not (name in DROPPED or is_secret(name) or name.upper().startswith(_OF_THE_AGENT))
     }
     return kept | UNATTENDED | dict(extra or {})

@@ -66,21 +66,26 @@ class Framed:
     """Both streams of a host, on their way to a sink that is to see the program's output only."""
 
     def __init__(self, sink: Sink, nonce: bytes) -> None:
-        self.frames = {"stdout": Frame(nonce), "stderr": Frame(nonce)}
+        self._frames = {"stdout": Frame(nonce), "stderr": Frame(nonce)}
         self._sink = sink
 
     @property
     def code(self) -> int | None:
         """The number at the end of both streams, when both have come to it."""
-        codes = [frame.code for frame in self.frames.values()]
+        codes = [frame.code for frame in self._frames.values()]
         return codes[0] if None not in codes else None
+
+    @property
+    def noise(self) -> bytes:
+        """What came on standard error without ever a frame."""
+        return self._frames["stderr"].noise
 
     @property
     def due(self) -> float:
         return self._sink.due
 
     def add(self, stream: str, chunk: bytes) -> None:
-        if output := self.frames[stream].add(chunk):
+        if output := self._frames[stream].add(chunk):
             self._sink.add(stream, output)
 
     async def flush(self, now: float, *, final: bool = False) -> None:

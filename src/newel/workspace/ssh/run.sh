@@ -2,8 +2,9 @@
 #
 # Set before: `nonce` frames what is printed, `mark` names the program's processes, `root` is the folder to run in (or
 # empty), `size` counts the bytes that are for the program's standard input, `silence` is how many seconds may pass
-# without a sign of life, `grace` how many twentieths of a second lie between TERM and KILL; `dress` is a function that
-# sets the program's environment, and "$@" is the program. Standard input: the line with all this, `size` bytes, then
+# without a sign of life, `grace` how many twentieths of a second lie between TERM and KILL, `dropped` and
+# `sensitive` tell what variables the program must not see, by name and by what is found in their names; `dress` is a
+# function that sets others, and "$@" is the program. Standard input: the line with all this, `size` bytes, then
 # lines as signs of life until its end, which is the order to end everything.
 
 # --- finding and ending ---
@@ -129,6 +130,7 @@ receive() {
 }
 
 run() (
+    unset $dropped $(env | awk -F = '$1 ~ /^[A-Za-z_][A-Za-z0-9_]*$/ && toupper($1) ~ /'"$sensitive"'/ { print $1 }')
     dress
     export NEWEL_RUN="${NEWEL_RUN:+$NEWEL_RUN }$mark"
     exec "$@" 2>&4 3<&- 4>&-

@@ -21,7 +21,7 @@ import anyio
 import msgspec
 
 from newel.agent.errors import ConnectionLost, WorkspaceError
-from newel.workspace.environment import UNATTENDED
+from newel.workspace.environment import DROPPED, SENSITIVE, UNATTENDED
 from newel.workspace.output import Capture, Output, Sink
 from newel.workspace.port import Completed, OnOutput
 from newel.workspace.process import Child, Ending, Limits, attend, completed, not_started
@@ -30,6 +30,18 @@ from newel.workspace.ssh.host_text import BOOT, one_line
 
 LEAVE_GRACE: Final = 0.5
 """Seconds that the connection has to say that nobody holds the outputs, after the program has ended."""
+
+LAST_WORDS: Final = 2_000
+"""Characters of its output that are told of a command whose end is unknown."""
+
+MOST_UNREAD: Final = 1 << 24
+"""Bytes that wait to be passed on. It comes to that only while a program is ended, and nobody is told any more."""
+
+BUSY: Final = 60.0
+"""Seconds for which a command without a timeout waits until the host has a channel for it."""
+
+_REFUSED: Final = b"Session open refused by peer"
+"""What ssh says when the server opens no more sessions on a connection: it has not even seen the command."""
 
 LONGEST: Final = 128 * 1024
 """Bytes from which on one argument is too long for Linux."""
@@ -91,7 +103,13 @@ async def run_on_host(
     """
     output = Output(limit=limits.output, directory=limits.spill_dir, cap=limits.spill, on_output=on_output)
     order = _Order(words=[command], by_shell=True, root=root, env=env or {})
-    return completed(output, await _run(client, order, output, timeout))
+    try:
+        return completed(output, await _run(client, order, output, timeout))
+    except ConnectionLost as lost:
+        said = output.stdout.text("it is lost") + output.stderr.text("it is lost")
+        raise ConnectionLost(
+            f"{lost}\nIt had printed:\n{said[-LAST_WORDS:]}" if said else str(lost)
+        ) from lost
 
 
 async def run_program_on_host(
@@ -128,21 +146,38 @@ class _Order(msgspec.Struct, frozen=True, kw_only=True):
 
 async def _run(client: Client, order: _Order, sink: Sink, timeout: float | None) -> Ending:  # noqa: ASYNC109 — as above
     nonce = os.urandom(16).hex()
-    framed = Framed(sink, nonce.encode())
     try:
         line = one_line(_script(order, nonce, client.timing))
     except ValueError as error:
         raise not_started(order.root, error, order.words) from error
     if max(len(os.fsencode(word)) for word in order.words) >= LONGEST:
         raise not_started(order.root, _system_error(errno.E2BIG), order.words)
-    ending = await attend(_Channel(client, framed, line + order.given), timeout)
-    if framed.code is None:
-        raise _lost(client, framed, timeout if ending.timed_out else None)
-    if reason := _NOT_ENTERED.get(framed.code):
+    until = anyio.current_time() + (BUSY if timeout is None else timeout)
+    pause = 0.05
+    while True:
+        framed = Framed(sink, nonce.encode())
+        left = None if timeout is None else until - anyio.current_time()
+        ending = await attend(_Channel(client, framed, line + order.given), left)
+        if framed.code is not None:
+            return _checked(client, order, ending._replace(exit_code=framed.code))
+        if _REFUSED not in framed.noise:
+            raise _lost(client, framed.noise, timeout if ending.timed_out else None)
+        if anyio.current_time() + pause > until:
+            raise WorkspaceError(
+                f"The command was not run: {client.host} has as many sessions as it allows on one connection "
+                "(MaxSessions in its sshd_config). Try again when others have ended."
+            )
+        await anyio.sleep(pause)
+        pause = min(2 * pause, 1)
+
+
+def _checked(client: Client, order: _Order, ending: Ending) -> Ending:
+    """Raises what ``run.sh`` says instead of an exit code."""
+    if reason := _NOT_ENTERED.get(ending.exit_code):
         raise not_started(order.root, _system_error(reason), order.words)
-    if framed.code == _NOT_RECEIVED:
+    if ending.exit_code == _NOT_RECEIVED:
         raise WorkspaceError(f"The folder for temporary files on {client.host} could not take the input.")
-    return ending._replace(exit_code=framed.code)
+    return ending
 
 
 def _system_error(number: int) -> OSError:
@@ -199,10 +234,10 @@ class _PassedOn:
         return 0 if self._unread else float("inf")
 
     def add(self, stream: str, chunk: bytes) -> None:
-        if stream == "stdout":
-            self._unread += chunk
-        else:
+        if stream == "stderr":
             self.stderr.add(chunk)
+        elif len(self._unread) < MOST_UNREAD:
+            self._unread += chunk
 
     async def flush(self, _now: float, *, final: bool = False) -> None:  # noqa: ARG002 — it always tells all
         if self._unread:
@@ -228,8 +263,8 @@ def _script(order: _Order, nonce: str, timing: Timing) -> str:
         shell = ""
     return f"""
 nonce={nonce} mark={os.urandom(16).hex()} size={len(order.given)} root={_quoted(order.root)}
-silence={timing.silence:g} grace={round(timing.grace * 20)}
-dress() {{ unset BASH_ENV ENV; {dress}; }}
+silence={timing.silence:g} grace={round(timing.grace * 20)} sensitive={shlex.quote(SENSITIVE)} dropped="{" ".join(sorted(DROPPED))}"
+dress() {{ {dress}; }}
 {shell}
 set -- {words}
 {_text()}"""
@@ -247,14 +282,13 @@ def _quoted(word: str) -> str:
     return shlex.quote(word)
 
 
-def _lost(client: Client, framed: Framed, timeout: float | None) -> ConnectionLost:
-    noise = framed.frames["stderr"].noise.decode(errors="replace").strip()
+def _lost(client: Client, noise: bytes, timeout: float | None) -> ConnectionLost:
     if timeout is not None:
         happened = (
             f"The command was to end after {timeout:g} seconds, but {client.host} did not answer any more."
         )
     elif noise:
-        happened = f"The connection to {client.host} failed: {noise}."
+        happened = f"The connection to {client.host} failed: {noise.decode(errors='replace').strip()}."
     else:
         happened = f"The connection to {client.host} was lost while the command ran."
     return ConnectionLost(

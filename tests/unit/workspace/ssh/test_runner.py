@@ -67,6 +67,16 @@ async def test_a_command_is_as_one_without_a_terminal(tmp_path: Path) -> None:
     assert said == "none\ncat\n"
 
 
+async def test_keys_of_the_hosts_user_do_not_reach_a_command() -> None:
+    keys = {"HOST_API_KEY": "k1", "db_password": "k2", "BUILD_TOKENS": "seen", "A_LIST": "x\nB_TOKEN=y z=q"}
+    environ = {**os.environ, **keys, "FORCE_COLOR": "1"}
+    command = 'echo $HOST_API_KEY $db_password $FORCE_COLOR $GIVEN_TOKEN $BUILD_TOKENS; echo "$A_LIST"'
+    done = await run_on_host(
+        client(environ=environ), command, root="/", limits=LIMITS, env={"GIVEN_TOKEN": "g"}
+    )
+    assert done.stdout == "g seen\nx\nB_TOKEN=y z=q\n"
+
+
 async def test_a_command_that_begins_with_a_dash_is_no_option() -> None:
     assert (await run_on_host(HOST, "-x; echo ran", root="/", limits=LIMITS)).stdout == "ran\n"
 
