@@ -78,18 +78,23 @@ def screen() -> list[str]:
     return [re.sub(r"newel-demo-\w+", "newel-demo", line) for line in lines[:end]]
 
 
-def main() -> int:
+def draw(name: str, title: str, command: str, lines: list[str]) -> None:
+    """Write docs/NAME.svg: a screen after a command, its lines with colour codes."""
     console = Console(
         record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, color_system="truecolor"
     )
-    console.print("$ ./run demo", highlight=False)
-    for line in AnsiDecoder().decode("\n".join(screen())):
+    console.print(f"$ {command}", highlight=False)
+    for line in AnsiDecoder().decode("\n".join(lines)):
         console.print(line)
-    svg = console.export_svg(title="newel demo", theme=THEME)
+    svg = console.export_svg(title=title, theme=THEME, unique_id=name)
     # The page must not fetch a font from elsewhere.
     svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
-    (ROOT / "docs/demo.svg").write_text(svg)
-    print("docs/demo.svg is drawn")
+    (ROOT / f"docs/{name}.svg").write_text(svg)
+    print(f"docs/{name}.svg is drawn")
+
+
+def main() -> int:
+    draw("demo", "newel demo", "./run demo", screen())
     return 0
 
 

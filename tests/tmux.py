@@ -49,6 +49,11 @@ class Tmux:
         return "\n".join(line.rstrip() for line in self._run("capture-pane", "-p").split("\n")).rstrip()
 
     @property
+    def painted(self) -> list[str]:
+        """The lines in view, with their colour codes."""
+        return self._run("capture-pane", "-p", "-e").rstrip().split("\n")
+
+    @property
     def ended(self) -> bool:
         return self._run("display-message", "-p", "#{pane_dead}").strip() == "1"
 

@@ -226,7 +226,7 @@ def test_panels_fit_a_narrow_terminal(open_terminal: Open) -> None:
     terminal = open_terminal(columns=40)
     terminal.wait_for(READY)
     terminal.send("run echo 日本語日本語日本語日本語日本語 a-very-long-word-that-has-no-place-to-break-it\r")
-    terminal.wait_for("on me@here")
+    terminal.wait_for("Run it? y yes")
     boxed = [line for line in terminal.screen.lines if line and line[0] in "╭│╰"]
     assert {cell_len(line) for line in boxed} == {40}
     terminal.send("y\r")
