@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Protocol
+import math
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from typing import TYPE_CHECKING, Final, Protocol
+
+from newel.agent.errors import WorkspaceError
 
 if TYPE_CHECKING:
-    from newel.config import Settings
+    from pathlib import Path
+
     from newel.workspace.process import Limits
+    from newel.workspace.ssh.connection import Connection
+    from newel.workspace.ssh.target import Target
     from newel.workspace.watching import WatchedWorkspace
+
+SSH_CONFIG: Final = "NEWEL_SSH_CONFIG"
+"""The environment variable that names the file which ssh reads instead of the user's own configuration."""
+
+Tell = Callable[[str], Awaitable[None]]
 
 
 class Ground(Protocol):
@@ -24,14 +36,33 @@ class Ground(Protocol):
     def system(self) -> str: ...
 
     def workspace(self, folder: str, limits: Limits) -> WatchedWorkspace:
-        """The workspace of a folder: the project's own by its ``name``, or another one by its path."""
+        """The workspace of a folder: the project's own by its ``name``, or another one by its path. Raises
+        ``WorkspaceError``.
+        """
+        ...
+
+    def telling(self, tell: Tell) -> AbstractAsyncContextManager[object]:
+        """While it is open, a person is told in words when the way there breaks, and when it is back."""
         ...
 
 
 @asynccontextmanager
-async def open_ground(settings: Settings) -> AsyncGenerator[Ground]:
-    """The ground that the settings name, with its connection. Raises ``WorkspaceError``."""
-    yield LocalGround(str(settings.cwd))
+async def open_ground(folder: Path, host: str | None) -> AsyncGenerator[Ground]:
+    """A folder of this machine, or else a place on a host, with its connection. Raises ``WorkspaceError``."""
+    if host is None:
+        yield LocalGround(str(folder))
+        return
+    from newel.workspace.ssh.target import Target
+
+    async with connect_to(Target.parse(host)) as connection:
+        yield HostGround(connection)
+
+
+def connect_to(target: Target) -> AbstractAsyncContextManager[Connection]:
+    """A connection as this user makes them. Raises ``HostUnreachable``."""
+    from newel.workspace.ssh.connection import connected
+
+    return connected(target, config=os.environ.get(SSH_CONFIG) or None)
 
 
 class LocalGround:
@@ -42,8 +73,6 @@ class LocalGround:
 
     @property
     def system(self) -> str:
-        import os
-
         here = os.uname()
         return f"{here.sysname} {here.release}"
 
@@ -51,3 +80,66 @@ class LocalGround:
         from newel.workspace.local import LocalWorkspace
 
         return LocalWorkspace(folder, limits=limits)
+
+    def telling(self, tell: Tell) -> AbstractAsyncContextManager[object]:
+        del tell  # this machine is always there
+        return nullcontext()
+
+
+class HostGround:
+    """One folder of a host."""
+
+    def __init__(self, connection: Connection) -> None:
+        from newel.workspace.process import Limits
+
+        self._connection = connection
+        self.name = self._open(Limits()).name
+
+    @property
+    def system(self) -> str:
+        return f"{self._connection.facts.system}, the host {self._connection.target.host}, reached over ssh"
+
+    def workspace(self, folder: str, limits: Limits) -> WatchedWorkspace:
+        if folder != self.name:
+            raise WorkspaceError(f"{folder} is not what this is connected to: that is {self.name}.")
+        return self._open(limits)
+
+    @asynccontextmanager
+    async def telling(self, tell: Tell) -> AsyncGenerator[None]:
+        import anyio
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._watch, tell)
+            yield
+            tasks.cancel_scope.cancel()
+
+    async def _watch(self, tell: Tell) -> None:
+        import anyio
+
+        from newel.workspace.ssh.connection import State
+
+        host = self._connection.target.host
+        send, states = anyio.create_memory_object_stream[State](math.inf)
+        end = self._connection.on_state(send.send_nowait)
+        was_lost = False
+        try:
+            async for state in states:
+                if state.name == "lost" and not was_lost:
+                    was_lost = True
+                    await tell(
+                        f"The connection to {host} is lost: {state.reason}. Newel tries to get it back."
+                    )
+                elif state.name == "up" and was_lost:
+                    was_lost = False
+                    await tell(f"The connection to {host} is back.")
+                elif state.name == "failed":
+                    await tell(f"There is no connection to {host}: {state.reason}")
+        finally:
+            end()
+            send.close()
+            states.close()
+
+    def _open(self, limits: Limits) -> WatchedWorkspace:
+        from newel.workspace.ssh.workspace import SshWorkspace
+
+        return SshWorkspace(self._connection, limits=limits)

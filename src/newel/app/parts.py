@@ -149,6 +149,7 @@ async def opened(
 
     Raises ``ConfigError``, ``SessionError`` and ``ProviderError``.
     """
+    from newel.agent.events import ErrorEvent
     from newel.app import servers
     from newel.app.ground import open_ground
     from newel.providers.retry import Retrying
@@ -160,7 +161,7 @@ async def opened(
     recorders = Recorders(None if options.ephemeral else settings.home)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(client.aclose)
-        ground = await stack.enter_async_context(open_ground(settings))
+        ground = await stack.enter_async_context(open_ground(settings.cwd, settings.host))
         stack.callback(recorders.close)
         model = await find_model(settings, endpoint, client)
         place = Place(
@@ -180,6 +181,11 @@ async def opened(
         provider = Retrying(client)
         agent = await build_agent(settings, client, provider, model, place, manner=options.system_prompt)
         stack.callback(agent.session.close)
+
+        async def tell(words: str) -> None:
+            await agent.agent.emit(ErrorEvent(code="connection", message=words))
+
+        await stack.enter_async_context(ground.telling(tell))
         if servers.are_named(settings):
             tools = servers.joined_tools(settings, agent, provider, elicit, wait=wait_for_tools)
             await stack.enter_async_context(tools)

@@ -110,7 +110,7 @@ def header(agent: CodingAgent) -> str:
 
     from newel.review.recording import RecordingWorkspace
 
-    folder = agent.workspace.root
+    folder = agent.workspace.name
     home = str(Path.home())
     if folder == home or folder.startswith(home + "/"):
         folder = "~" + folder.removeprefix(home)

@@ -115,7 +115,7 @@ async def open_workbench(
     from newel.jobs.workbench import Workbench
 
     limits = review_limits(settings)
-    ground = await stack.enter_async_context(open_ground(settings))
+    ground = await stack.enter_async_context(open_ground(settings.cwd, settings.host))
     directory = None if ephemeral else journal_folder(settings.home, ground.name)
     engine = await stack.enter_async_context(open_engine(directory))
     engine.leave_note(place)

@@ -20,9 +20,10 @@ MODULES = {
     "rollback": "undo",
     "trace": "trace",
     "web": "web",
-    "jexida": "jexida",
     "agent": "agents",
     "agents": "agents",
+    "hosts": "hosts",
+    "jexida": "jexida",
     "mcp": "mcp",
     "mcp-conformance": "mcp_conformance",
 }

@@ -15,7 +15,8 @@ import msgspec
 
 from newel import config
 from newel.agent.errors import ConfigError, UsageError
-from newel.commands.arguments import add_model_options, flags_of, folder
+from newel.commands.arguments import add_model_options, add_place, flags_of, folder
+from newel.commands.places import project_of
 from newel.config import Settings
 from newel.jobs.runs import (
     INTERRUPTED,
@@ -114,7 +115,7 @@ async def _run_agent(settings: Settings, contract: Contract | None, given: argpa
     from newel.jobs.sqlite import open_engine
 
     async with AsyncExitStack() as stack:
-        ground = await stack.enter_async_context(open_ground(settings))
+        ground = await stack.enter_async_context(open_ground(settings.cwd, settings.host))
         found = await find_run(journals(settings.home, ground.name), given.resume) if given.resume else None
         if found is not None and given.approve is None:
             # What was begun under a person's eyes does not go on without them.
@@ -150,6 +151,7 @@ async def _run_agent(settings: Settings, contract: Contract | None, given: argpa
 def command_agents(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="newel agents", description="The runs of agents, the latest first.")
     parser.add_argument("--all", action="store_true", help="of all folders, not only of this one")
+    add_place(parser, "of")
     parser.add_argument("-n", type=int, default=20, metavar="N", help="at most so many (20)")
     actions = parser.add_subparsers(dest="action", metavar="tail ID | log ID")
     for name, words in (("tail", "what a run did, and what it does from now on"), ("log", "a run's log")):
@@ -157,7 +159,7 @@ def command_agents(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     home = config.newel_home(os.environ)
     if given.action is None:
-        return anyio.run(_list, journals(home, None if given.all else str(Path.cwd())), given)
+        return anyio.run(_list, journals(home, None if given.all else project_of(parser, given)), given)
     return anyio.run({"tail": _tail, "log": _log}[given.action], journals(home, None), given.id)
 
 

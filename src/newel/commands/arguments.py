@@ -17,12 +17,17 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     add("--api-key", metavar="KEY", help="its key; better set LLM_AUTH_TOKEN, which other users cannot see")
     add("--thinking", choices=["off", "minimal", "low", "medium", "high"], help="how much the model reasons")
     add("--approve", choices=["auto", "ask", "review", "read-only"], help="what may run unasked (auto)")
+    add_place(parser, "work in")
+
+
+def add_place(parser: argparse.ArgumentParser, doing: str) -> None:
+    """In which folder, of this machine or of a host."""
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--cwd", metavar="DIR", help="work in this folder")
+    where.add_argument("--cwd", metavar="DIR", help=f"{doing} this folder")
     where.add_argument(
         "--host",
         metavar="PLACE",
-        help="work on a host, over ssh: user@host:/path, or a name of `newel hosts`",
+        help=f"{doing} a folder of a host, over ssh: user@host:/path, or a name of `newel hosts`",
     )
 
 

@@ -9,7 +9,6 @@ import stat
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import NamedTuple
 
 import anyio
 import msgspec
@@ -17,19 +16,9 @@ import msgspec
 from newel import config
 from newel.agent.errors import NewelError, ProviderError
 from newel.app import parts
+from newel.commands.findings import BAD, GOOD, NOTE, Finding, Findings
 from newel.config import Endpoint, Flags, Settings
 from newel.providers.urls import without_secrets
-from newel.terminal.safe import safe
-
-GOOD, BAD, NOTE = "ok", "!!", "  "
-
-
-class Finding(NamedTuple):
-    """One line: how it stands, what is looked at, and what was found."""
-
-    mark: str
-    subject: str
-    words: str
 
 
 def command_doctor(arguments: Sequence[str]) -> int:
@@ -44,15 +33,9 @@ def command_doctor(arguments: Sequence[str]) -> int:
     print(
         f"newel {version('newel')} · Python {platform.python_version()} · {platform.system()} {platform.release()}"
     )
-    problems = 0
-    for mark, subject, words in _findings(flags):
-        problems += mark == BAD
-        first, *rest = safe(words).split("\n")
-        print(f"{mark} {subject:<12} {first}")
-        for line in rest:
-            print(f"{'':16}{line}")
-    print("Nothing is wrong." if not problems else f"{problems} of these need you.")
-    return 1 if problems else 0
+    findings = Findings()
+    findings.show(_findings(flags))
+    return findings.close()
 
 
 def _findings(flags: Flags) -> Iterator[Finding]:

@@ -7,17 +7,18 @@ import os
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import anyio
 
 from newel import config
 from newel.agent.errors import UsageError
-from newel.commands.arguments import folder
+from newel.commands.arguments import add_place
+from newel.commands.places import ground_of
 from newel.review.recording import ledger_folder
 
 if TYPE_CHECKING:
+    from newel.app.ground import Ground
     from newel.review.runs import Project
     from newel.terminal.asking import AskLine
     from newel.terminal.renderer import Renderer
@@ -31,33 +32,31 @@ Action = Callable[["Project | None"], Awaitable[int]]
 def ledger_parser(name: str, description: str, *, epilog: str | None = None) -> argparse.ArgumentParser:
     """The parser of a command ``name``, which works on the ledger of a folder."""
     parser = argparse.ArgumentParser(prog=f"newel {name}", description=description, epilog=epilog)
-    parser.add_argument("--cwd", metavar="DIR", help="of this folder")
+    add_place(parser, "of")
     return parser
 
 
 def with_ledger(parser: argparse.ArgumentParser, given: argparse.Namespace, action: Action) -> int:
     """Open the ledger of the folder that was ``given``, and do something with it."""
-    cwd = folder(parser, given.cwd)
 
     async def run() -> int:
-        async with _opened(cwd) as project:
+        async with ground_of(parser, given) as ground, _opened(ground) as project:
             return await action(project)
 
     return anyio.run(run)
 
 
 @asynccontextmanager
-async def _opened(cwd: Path) -> AsyncGenerator[Project | None]:
-    from newel.workspace.local import LocalWorkspace
-
+async def _opened(ground: Ground) -> AsyncGenerator[Project | None]:
     home = config.newel_home(os.environ)
-    workspace = LocalWorkspace(str(cwd))
-    where = ledger_folder(home, workspace.root)
+    where = ledger_folder(home, ground.name)
     if not await anyio.Path(where).is_dir():
         yield None
         return
     from newel.review.recorder import Recorder
+    from newel.workspace.process import Limits
 
+    workspace = ground.workspace(ground.name, Limits())
     recorder = await Recorder.open(workspace, where, left_out=[str(home)])
     try:
         yield recorder.project

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from newel import config
+from newel.commands.arguments import add_place
+from newel.commands.places import project_of
 from newel.session import locate
 from newel.session.listing import SessionSummary, list_sessions
 from newel.session.store import read_session
@@ -24,8 +26,10 @@ def command_sessions(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="newel sessions", description="List sessions, the latest first.")
     parser.add_argument("--all", action="store_true", help="of all folders, not only of this one")
     parser.add_argument("-n", type=int, default=20, metavar="N", help="at most so many (20)")
+    add_place(parser, "of")
     given = parser.parse_args(arguments)
-    found = list_sessions(_directory(), None if given.all else str(Path.cwd()), limit=max(given.n, 0))
+    project = None if given.all else project_of(parser, given)
+    found = list_sessions(_directory(), project, limit=max(given.n, 0))
     for session in found:
         print(_line(session, folder=given.all))
     if not found:

@@ -14,7 +14,8 @@ import msgspec
 
 from newel import config
 from newel.agent.messages import Usage
-from newel.commands.arguments import positive_int
+from newel.commands.arguments import add_place, positive_int
+from newel.commands.places import project_of
 from newel.jobs.review.trace import (
     SUFFIX,
     BadTrace,
@@ -56,10 +57,11 @@ def command_trace(arguments: Sequence[str]) -> int:
     parser.add_argument("-n", type=positive_int, default=20, metavar="N", help="list at most so many (20)")
     parser.add_argument("--all", action="store_true", help="list those of all folders, not only of this one")
     parser.add_argument("--json", action="store_true", help="as one JSON object")
+    add_place(parser, "of")
     given = parser.parse_args(arguments)
     folder = config.newel_home(os.environ) / "traces"
     if given.job is None:
-        return _list(folder, None if given.all else str(Path.cwd()), given.n, as_json=given.json)
+        return _list(folder, None if given.all else project_of(parser, given), given.n, as_json=given.json)
     return _show(read_trace(_find(folder, given.job)), as_json=given.json)
 
 

@@ -118,7 +118,7 @@ async def session(context: Context, words: str) -> None:
         ("session", manager.get_id()),
         ("name", manager.get_name() or "none: /session name WORDS"),
         ("file", str(path) if path else "kept in memory only"),
-        ("folder", context.agent.workspace.root),
+        ("folder", context.agent.workspace.name),
         ("messages", str(len(context.agent.state.messages))),
         *(("damage", line) for line in manager.damage),
     ]
@@ -131,7 +131,7 @@ async def resume(context: Context, session_id: str) -> None:
         from newel.session.listing import list_sessions
 
         now = agent.session.get_id()
-        found = list_sessions(context.home / "sessions", agent.workspace.root, limit=LISTED)
+        found = list_sessions(context.home / "sessions", agent.workspace.name, limit=LISTED)
         others = [listed for listed in found if listed.id != now]
         if not others:
             context.say("There is no other session of this folder.")

@@ -241,7 +241,7 @@ class _JsonMode:
             waiting=len(self._turns),
             session_id=agent.session.get_id(),
             session_file=str(path) if path else None,
-            folder=agent.workspace.root,
+            folder=agent.workspace.name,
             usage=totals.usage,
             cost=totals.cost,
             context=totals.context,

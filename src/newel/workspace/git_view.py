@@ -10,9 +10,7 @@ from newel.workspace.snapshot_rules import MADE_ANEW, AskGit, Rules
 
 
 class GitView:
-    """``top_of`` gives the folder of the repository that a folder is in, ``ask_git`` asks git in a folder. Methods block: they
-    are called in a worker thread of anyio.
-    """
+    """What ``ask_git`` says in folders whose repository ``top_of`` finds. Methods block."""
 
     def __init__(self, root: str, ask_git: AskGit, top_of: Callable[[str], str | None]) -> None:
         self._root = root

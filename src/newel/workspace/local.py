@@ -112,8 +112,13 @@ class LocalWorkspace:
             on_output=on_output,
         )
 
-    @property
-    def git(self) -> GitView:
+    async def ignored(self, folder: str, names: Sequence[str], /) -> set[str]:
+        return await anyio.to_thread.run_sync(self._git().ignored, folder, names)
+
+    async def files_by_git(self) -> list[str] | None:
+        return await anyio.to_thread.run_sync(self._git().files)
+
+    def _git(self) -> GitView:
         from newel.workspace.git import ask_git, top_of
         from newel.workspace.git_view import GitView
 

@@ -8,7 +8,6 @@ from typing import Protocol
 
 import msgspec
 
-from newel.workspace.git_view import GitView
 from newel.workspace.port import Workspace
 from newel.workspace.snapshot_tree import State
 
@@ -83,9 +82,16 @@ class Snapshotter(Protocol):
 class WatchedWorkspace(Workspace, Protocol):
     """A workspace right on its host, whose files can be watched."""
 
-    @property
-    def git(self) -> GitView:
-        """What git says of the files there."""
+    async def ignored(self, folder: str, names: Sequence[str], /) -> set[str]:
+        """Those names in a folder, relative to the root ("": the root), that git ignores; without git, what is known to
+        be made anew.
+        """
+        ...
+
+    async def files_by_git(self) -> list[str] | None:
+        """The files below the root, relative to it, without those that git ignores; None where there is no git that knows
+        the project.
+        """
         ...
 
     def snapshots(

@@ -58,7 +58,7 @@ class Browser:
         )
         shown = names[:limit]
         there = [name for name, _ in shown if name in kinds]
-        ignored = await anyio.to_thread.run_sync(self._workspace.git.ignored, folder, there)
+        ignored = await self._workspace.ignored(folder, there)
         sizes = await self._sizes(where, [name for name, kind in shown if kind == "file"])
         entries: list[FolderEntry] = []
         for name, kind in shown:
@@ -94,7 +94,7 @@ class Browser:
 
     async def _all(self) -> list[str]:
         waiting = await anyio.to_thread.run_sync(self._overview.files)
-        names = await anyio.to_thread.run_sync(self._workspace.git.files)
+        names = await self._workspace.files_by_git()
         if names is None:
             walked = await walk(self._workspace, hidden=True, limit=LOOKED_AT)
             names = [path for path in walked.files if MADE_ANEW.isdisjoint(path.split("/"))]

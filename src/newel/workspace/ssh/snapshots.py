@@ -14,11 +14,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final, TypeVar
 
 from newel.agent.errors import WorkspaceError
-from newel.workspace.git import INERT
 from newel.workspace.snapshot_rules import Rules
 from newel.workspace.snapshot_source import Entries, Reading, Touched
 from newel.workspace.ssh.asking import Asking
-from newel.workspace.ssh.host import Host, quoted
+from newel.workspace.ssh.git import HostGit
+from newel.workspace.ssh.host import Host
 from newel.workspace.ssh.snapshot_contents import Contents
 from newel.workspace.ssh.snapshot_shell import Shell
 from newel.workspace.ssh.snapshot_text import PRUNED, SHUT, records
@@ -29,11 +29,6 @@ T = TypeVar("T")
 _LISTING: Final = 256 << 20
 """Bytes of a listing: more than a million names."""
 
-_GIT: Final = (
-    "unset GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE GIT_OBJECT_DIRECTORY GIT_COMMON_DIR GIT_NAMESPACE; "
-    f"GIT_OPTIONAL_LOCKS=0 GIT_TERMINAL_PROMPT=0 git {' '.join(INERT)}"
-)
-
 
 class HostFiles:
     """A ``Source``: what is below ``root``, an absolute path on a host without links in it. ``blobs`` is where contents go."""
@@ -42,9 +37,10 @@ class HostFiles:
         self.root = root
         # Paths of this machine; but the host may be this machine, and a Newel that works there has its own at the same place.
         self.left_out: Collection[str] = frozenset(posixpath.relpath(path, root) for path in left_out)
-        self.rules = Rules(root, self._ask_git, self._top_of)
         self._asking = Asking(host)
         self._shell = Shell(self._asking, root)
+        git = HostGit(self._shell)
+        self.rules = Rules(root, git.ask, git.top_of)
         self._contents = Contents(self._shell, blobs)
         self._known = ""
         """The hash of the last listing of all."""
@@ -146,18 +142,3 @@ class HostFiles:
 
     def close(self) -> None:
         """Nothing is watched."""
-
-    def _ask_git(
-        self, folder: str, *words: str, given: bytes = b"", good: Collection[int] = (0,)
-    ) -> bytes | None:
-        asked = " ".join(map(quoted, words))
-        answer = self._shell.ask_in(folder, f"{_GIT} {asked} 2>/dev/null", given)
-        return answer.data if answer.status in good else None
-
-    def _top_of(self, folder: str) -> str | None:
-        text = (
-            f'd={quoted(folder)}; while [ ! -e "$d/.git" ] && [ ! -L "$d/.git" ] && [ "$d" ]; do d=${{d%/*}}; done; '
-            '[ -e "$d/.git" ] || [ -L "$d/.git" ] && printf %s "${d:-/}"'
-        )
-        answer = self._shell.ask(f"({text})")
-        return os.fsdecode(answer.data) if answer.status == 0 else None

@@ -10,6 +10,7 @@ import stat
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from enum import IntEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Unpack
 
@@ -29,6 +30,8 @@ from newel.workspace.ssh.runner import run_on_host
 from newel.workspace.ssh.target import Target
 
 if TYPE_CHECKING:
+    from newel.workspace.git_view import GitView
+    from newel.workspace.ssh.asking import Asking
     from newel.workspace.watching import Blobs, SnapshotLimits, Snapshotter
 
 ANY: Final = "any"
@@ -172,6 +175,14 @@ class SshWorkspace:
             env=env,
         )
 
+    async def ignored(self, folder: str, names: Sequence[str], /) -> set[str]:
+        asking, git = self._git()
+        return await asking.within(partial(git.ignored, folder, names))
+
+    async def files_by_git(self) -> list[str] | None:
+        asking, git = self._git()
+        return await asking.within(git.files)
+
     def snapshots(
         self,
         blobs: Blobs,
@@ -186,6 +197,16 @@ class SshWorkspace:
 
         files = HostFiles(self.connection, self._root, blobs, left_out=left_out)
         return Snapshots(files, blobs, limits=limits, index=index)
+
+    def _git(self) -> tuple[Asking, GitView]:
+        from newel.workspace.git_view import GitView
+        from newel.workspace.ssh.asking import Asking
+        from newel.workspace.ssh.git import HostGit
+        from newel.workspace.ssh.snapshot_shell import Shell
+
+        asking = Asking(self.connection)
+        git = HostGit(Shell(asking, self._root))
+        return asking, GitView(self._root, git.ask, git.top_of)
 
     async def _ask(self, *words: str) -> Answer:
         return await self.connection.ask(_script(words))

@@ -1,0 +1,47 @@
+"""What a command that looks into things has found: a line for each, and the remedy below it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Final, NamedTuple
+
+from newel.terminal.safe import safe
+
+GOOD: Final = "ok"
+BAD: Final = "!!"
+NOTE: Final = "  "
+
+
+class Finding(NamedTuple):
+    """One line: how it stands, what is looked at, and what was found."""
+
+    mark: str
+    subject: str
+    words: str
+
+
+class Findings:
+    """Prints each as it comes, and counts those that need the user."""
+
+    def __init__(self) -> None:
+        self.problems = 0
+
+    def show(self, findings: Iterator[Finding]) -> None:
+        for each in findings:
+            self.add(each)
+
+    async def show_each(self, findings: AsyncIterator[Finding]) -> None:
+        async for each in findings:
+            self.add(each)
+
+    def add(self, finding: Finding) -> None:
+        self.problems += finding.mark == BAD
+        first, *rest = safe(finding.words).split("\n")
+        print(f"{finding.mark} {finding.subject:<12} {first}", flush=True)
+        for line in rest:
+            print(f"{'':16}{line}", flush=True)
+
+    def close(self) -> int:
+        """Say how it stands in all; returns the exit code."""
+        print("Nothing is wrong." if not self.problems else f"{self.problems} of these need you.")
+        return 1 if self.problems else 0

@@ -1,0 +1,38 @@
+"""Asking git on a host, without running anything that a repository names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from typing import Final
+
+from newel.workspace.git import INERT
+from newel.workspace.ssh.host import quoted
+from newel.workspace.ssh.snapshot_shell import Shell
+
+_GIT: Final = (
+    "unset GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE GIT_OBJECT_DIRECTORY GIT_COMMON_DIR GIT_NAMESPACE; "
+    f"GIT_OPTIONAL_LOCKS=0 GIT_TERMINAL_PROMPT=0 git {' '.join(INERT)}"
+)
+
+
+class HostGit:
+    """For work that is done within the ``Asking`` of ``shell``. Methods raise what that does."""
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+
+    def ask(self, folder: str, *words: str, given: bytes = b"", good: Collection[int] = (0,)) -> bytes | None:
+        """As ``newel.workspace.git.ask_git``."""
+        asked = " ".join(map(quoted, words))
+        answer = self._shell.ask_in(folder, f"{_GIT} {asked} 2>/dev/null", given)
+        return answer.data if answer.status in good else None
+
+    def top_of(self, folder: str) -> str | None:
+        """As ``newel.workspace.git.top_of``."""
+        text = (
+            f'd={quoted(folder)}; while [ ! -e "$d/.git" ] && [ ! -L "$d/.git" ] && [ "$d" ]; do d=${{d%/*}}; done; '
+            '[ -e "$d/.git" ] || [ -L "$d/.git" ] && printf %s "${d:-/}"'
+        )
+        answer = self._shell.ask(f"({text})")
+        return os.fsdecode(answer.data) if answer.status == 0 else None

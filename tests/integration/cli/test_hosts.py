@@ -1,0 +1,115 @@
+"""If these fail, a user cannot work on a host as they do here, or is not told why not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.sshd import Sshd
+from tests.support import Newel, bash, scenario
+
+Make = Callable[..., Newel]
+
+
+def call(name: str, **arguments: Any) -> dict[str, Any]:
+    return {"tool_calls": [{"function": {"name": name, "arguments": arguments}}]}
+
+
+STEPS = [
+    call("write", file_path="new/made.py", content="print(1)\n"),
+    call("edit", file_path="app.py", old_string="two", new_string="TWO"),
+    bash(
+        "mv old.txt 'moved \"it\".txt' && rm gone.txt && chmod +x run.sh && printf '\\000\\377\\r\\n' > blob.bin"
+    ),
+    {"content": "Done."},
+]
+
+
+@pytest.fixture
+def project(sshd: Sshd, request: pytest.FixtureRequest) -> Path:
+    """A folder of the host's user, with files in it."""
+    folder = sshd.project(request.node.name)
+    for name, content in {
+        "app.py": b"one\ntwo\nthree",
+        "old.txt": b"old\r\n",
+        "gone.txt": b"\xff\xfe\x00",
+        "run.sh": b"#!/bin/sh\n",
+    }.items():
+        path = folder / name
+        path.write_bytes(content)
+        sshd.give(path)
+    return folder
+
+
+def states(folder: Path) -> dict[str, tuple[int, bytes]]:
+    found = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {str(path.relative_to(folder)): (path.stat().st_mode & 0o777, path.read_bytes()) for path in found}
+
+
+def test_what_an_agent_did_on_a_host_is_seen_and_taken_back_to_the_byte(
+    with_model: Make, sshd: Sshd, project: Path
+) -> None:
+    newel = with_model(scenario("change it", *STEPS))
+    newel.environ["NEWEL_SSH_CONFIG"] = str(sshd.config)
+    before = states(project)
+    assert newel("hosts", "add", "shop", f"host:{project}").returncode == 0
+    done = newel("--host", "shop", "--approve", "auto", "change it")
+    assert (done.returncode, "Done." in done.stdout) == (0, True), done.stderr
+    after = states(project)
+    assert after["new/made.py"][1] == b"print(1)\n"
+    assert after["app.py"][1] == b"one\nTWO\nthree"
+    assert after['moved "it".txt'] == before["old.txt"]
+    assert list(newel.project.iterdir()) == []
+    shown = newel("review", "--host", "shop").stdout
+    assert "+TWO" in shown
+    assert "gone.txt" in shown
+    assert newel("undo", "--host", "shop", "--yes").returncode == 0
+    assert states(project) == before
+    assert newel("undo", "--host", "shop", "--yes").returncode == 0
+    assert states(project) == after
+    assert "change it" in newel("sessions", "--host", "shop").stdout
+    assert "the host 127.0.0.1, reached over ssh" in newel.requests[0]["messages"][0]["content"]
+
+
+def test_on_a_host_nothing_runs_unasked_unless_that_is_said(
+    with_model: Make, sshd: Sshd, project: Path
+) -> None:
+    """Nobody can be asked here, so what needs an answer is refused."""
+    newel = with_model(scenario("change it", *STEPS))
+    newel.environ["NEWEL_SSH_CONFIG"] = str(sshd.config)
+    before = states(project)
+    newel("--host", f"host:{project}", "change it")
+    assert states(project) == before
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("-oProxyCommand=touch${IFS}pwned", "begins with a dash"),
+        ("a;touch pwned", "holds characters that no name has"),
+        ("host:/no/such/folder", "is no directory to work in"),
+        ("nobody.invalid", "No host is called"),
+    ],
+)
+def test_a_place_where_no_work_is_possible_is_refused_with_the_reason(
+    with_model: Make, sshd: Sshd, place: str, words: str
+) -> None:
+    newel = with_model()
+    newel.environ["NEWEL_SSH_CONFIG"] = str(sshd.config)
+    for command in (["hosts", "test", "--", place], [f"--host={place}", "hello"]):
+        done = newel(*command)
+        assert done.returncode != 0
+        assert words in done.stdout + done.stderr
+    assert list(newel.project.iterdir()) == []
+
+
+def test_a_test_of_a_host_tells_what_there_is(with_model: Make, sshd: Sshd, project: Path) -> None:
+    newel = with_model()
+    newel.environ["NEWEL_SSH_CONFIG"] = str(sshd.config)
+    done = newel("hosts", "test", f"host:{project}")
+    assert done.returncode == 0
+    for words in (f"{sshd.user}@127.0.0.1, port {sshd.port}", str(project), "Nothing is wrong."):
+        assert words in done.stdout
