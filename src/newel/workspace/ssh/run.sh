@@ -62,9 +62,10 @@ find_by_ps() {
         END {
             own = group[main]
             for (pid in group) {
-                for (up = pid; up in parent && up != main; up = parent[up]) ;
+                up = pid
+                for (steps = 0; up in parent && up != main && steps < 1000; steps++) up = parent[up]
                 if (group[pid] == own) { if (pid in named) print pid }
-                else if (pid in named || up == main || -group[pid] in known) print -group[pid]
+                else if (pid in named || up == main || (-group[pid]) in known) print -group[pid]
             }
         }')
     for each in $targets; do case $each in -*) sessions="$sessions $each" ;; esac; done
@@ -74,7 +75,7 @@ find_by_ps() {
 end_all() {
     trap '' USR1
     trap 'over=1' TERM
-    over= told= sessions= tick=0 rounds=0 blind=1 LC_ALL=C
+    over= told= own= sessions= tick=0 rounds=0 blind=1 LC_ALL=C
     printf 'a\0b\n' | grep -q b && blind= # some greps see no further than the first NUL
     while [ $rounds -lt 20 ]; do
         if [ -r /proc/$$/environ ]; then find_in_proc; else find_by_ps; fi
@@ -100,19 +101,25 @@ end_all() {
 read_beats() {
     while IFS= read -r beat <&3; do kill -s USR1 $timer; done
     end_all
+    kill $timer # in case that nobody else is left to do it
+}
+
+# Ends the sleep of `keep_time`. Before there is one, some shells name process 0, which would be everybody here.
+wake() {
+    [ "$!" = 0 ] || kill $!
 }
 
 # Waits until there has been none for too long: from a connection that has vanished no end comes. Each one ends a sleep.
 keep_time() {
     exec 3<&- 4>&- >/dev/null
-    trap 'kill $!' USR1
-    trap 'kill $!; exit' TERM
+    trap wake USR1
+    trap 'wake; exit' TERM
     silent=
     while
         sleep $silence &
         [ ! "$silent" ]
     do wait $! && silent=1; done
-    kill $!
+    wake
     end_all
 }
 

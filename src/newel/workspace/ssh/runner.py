@@ -12,6 +12,7 @@ import errno
 import os
 import re
 import shlex
+import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -125,8 +126,9 @@ async def run_program_on_host(
 ) -> Ended:
     """Run a program with ``given`` as its standard input and pass on what it prints as it comes, whole.
 
-    Without a ``root`` it runs in the user's home. While ``on_stdout`` waits, no more is read; what it raises ends the
-    program, as a cancellation does. Raises as ``run_on_host`` does.
+    Without a ``root`` it runs in the user's home. While ``on_stdout`` waits, no more is read, and no sign of life is sent:
+    it must not wait for as long as a silence. What it raises ends the program, as a cancellation does. Raises as
+    ``run_on_host`` does.
     """
     passed = _PassedOn(on_stdout, stderr_limit)
     order = _Order(words=argv, by_shell=False, root=root, env=env or {}, given=given)
@@ -176,6 +178,8 @@ def _checked(client: Client, order: _Order, ending: Ending) -> Ending:
     if reason := _NOT_ENTERED.get(ending.exit_code):
         raise not_started(order.root, _system_error(reason), order.words)
     if ending.exit_code == _NOT_RECEIVED:
+        if ending.timed_out:  # before all was there
+            return ending._replace(exit_code=128 + signal.SIGTERM)
         raise WorkspaceError(f"The folder for temporary files on {client.host} could not take the input.")
     return ending
 

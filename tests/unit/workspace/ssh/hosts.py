@@ -31,7 +31,7 @@ sleep 1000 & echo $! > child
 setsid sh -c 'echo $$ > escapee; exec sleep 1000' &
 (setsid sh -c 'echo $$ > daemon; exec sleep 1000' >/dev/null 2>&1 &)
 env -i PATH="$PATH" sh -c 'echo $$ > bare; exec sleep 1000' &
-sh -c 'trap "" TERM; echo $$ > deaf; while :; do sleep 1000; done' &
+sh -c 'trap "" TERM; echo $$ > deaf; exec sleep 1000' &
 echo $$ > shell
 exec sleep 1000
 """

@@ -42,8 +42,8 @@ def altered(edit: str) -> Client:
 WITHOUT_PROC = "s,/proc,/none,g"
 """As on a BSD: it goes by what ps says."""
 
-WITHOUT_ENVIRONMENTS = f"{WITHOUT_PROC}; s/-AEww/-Aww/; s/axeww/axww/"
-"""As on macOS, which shows nothing of the environments of its own programs."""
+WITHOUT_ENVIRONMENTS = f"{WITHOUT_PROC}; s/^ps -AEww/echo 0 0 0 S kernel; ps -Aww/; s/axeww/axww/"
+"""As on macOS, which shows nothing of the environments of its own programs; and a process is its own parent."""
 
 SLOW_TO_BEGIN = "s/^dress$/sleep 0.5; dress/"
 
@@ -144,6 +144,15 @@ async def test_a_program_that_waits_for_more_ends_when_it_is_cancelled(tmp_path:
     async with anyio.create_task_group() as group:
         group.start_soon(run)
     assert not any(map(lives, numbers(tmp_path / "pid")))
+
+
+async def test_a_timeout_ends_a_program_whose_input_is_still_on_its_way() -> None:
+    async def on_stdout(_: bytes) -> None:
+        raise AssertionError
+
+    host = client("sh", "-c", '{ head -c 10000; sleep 0.6; } | sh -c "$0"')
+    done = await run_program_on_host(host, ["cat"], given=b"x" * 100_000, on_stdout=on_stdout, timeout=0.3)
+    assert done.timed_out
 
 
 async def test_what_a_command_leaves_in_the_background_stays(tmp_path: Path) -> None:
