@@ -128,7 +128,7 @@ class Workbench:
         page = _window(context or self.context(**options))
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("console", lambda message: self._note(message.type, message.text))
-        page.goto(self.url)
+        page.goto(self.url, wait_until="commit")
         expect(page.get_by_role("button", name="New chat", exact=True).first).to_be_visible()
         return page
 
