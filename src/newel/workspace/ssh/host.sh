@@ -119,15 +119,14 @@ newel_may_write() { # name: nothing is there, or a regular file that may be writ
   fi
 }
 
-newel_is() { # name, SHA-256 or absent or any: whether it is that; if not, what it is
-  [ "$2" = any ] && return
+newel_is() { # SHA-256 or absent, name: whether it is that; if not, what it is
   newel_s=absent
-  if [ -e "$1" ] || [ -L "$1" ]; then
-    newel_s=$(newel_sums "$1")
+  if [ -e "$2" ] || [ -L "$2" ]; then
+    newel_s=$(newel_sums "$2")
     newel_s=${newel_s#\\}
     newel_s=${newel_s%%[!0-9a-f]*}
   fi
-  [ "$newel_s" = "$2" ] && return
+  [ "$newel_s" = "$1" ] && return
   printf %s "$newel_s"
   return 13
 }
@@ -158,15 +157,14 @@ newel_write() ( # name, name beside it, how many bytes are given, their SHA-256,
     newel_take "$size" >/dev/null
     exit $status
   fi
-  { newel_take "$size" >"$t"; } 2>&1 || exit 15
+  newel_fill "$size" "$t" || exit 15
   if [ "$mode" != - ]; then
     chmod -- "$mode" "$t" 2>&1 || exit 1
   elif [ -u "$t" ] || [ -g "$t" ]; then
     chmod -- u-s,g-s "$t" 2>&1 || exit 1
   fi
-  newel_sync "$t"
-  newel_is "$t" "$sum" >/dev/null || exit 15
-  newel_is "$f" "$expect" || exit
+  newel_is "$sum" "$t" >/dev/null || exit 15
+  [ "$expect" = any ] || newel_is "$expect" "$f" || exit
   if [ "$expect" = absent ]; then
     if ln -- "$t" "$f"; then
       newel_sync .
@@ -182,7 +180,8 @@ newel_write() ( # name, name beside it, how many bytes are given, their SHA-256,
 newel_remove() ( # name, what is expected, folder, parts
   f=./$1 expect=$2 resolved=1 make=
   shift 2
-  newel_enter "$@" && newel_may_write "$f" && newel_is "$f" "$expect" || exit
+  newel_enter "$@" && newel_may_write "$f" || exit
+  [ "$expect" = any ] || newel_is "$expect" "$f" || exit
   if ! [ -e "$f" ]; then
     newel_why "$f"
     exit 1
@@ -228,19 +227,24 @@ newel_stats() { # paths: which of them are there, as a row of 0 and 1, then a li
   [ $# -eq 0 ] || newel_stat "$@"
 }
 
-newel_sync() { :; }
-case $(uname -s) in
-  Linux)
-    case $(sync --version) in *coreutils*)
-      newel_sync() { sync -- "$1"; } # others would flush all that the host holds
-      ;;
-    esac
+newel_fill() { # how many bytes, file: puts what is given there, and flushes it where that can be done
+  { newel_take "$1" >"$2"; } 2>&1
+}
+newel_sync() { :; } # folder: makes its names durable, where that can be done
+newel_system=$(uname -s)
+if [ "$newel_system" = Linux ]; then
+  case $(sync --version) in *coreutils*) # others would flush all that the host holds
+    newel_fill() {
+      dd bs=65536 count="$1" iflag=fullblock,count_bytes of="$2" conv=notrunc,fsync status=none 2>&1
+    }
+    newel_sync() { sync -- "$1"; }
     ;;
-esac
+  esac
+fi
 
 newel_facts() { # the path to work in
   cd -P -- "${HOME:-/}" || cd /
-  printf 'system=%s\0user=%s\0home=%s\0' "$(uname -s)" "$(id -un)" "$PWD"
+  printf 'system=%s\0user=%s\0home=%s\0' "$newel_system" "$(id -un)" "$PWD"
   if cd -P -- "$1"; then
     printf 'root=%s\0' "$PWD"
   else

@@ -135,7 +135,7 @@ class SshWorkspace:
         except ConnectionLost as lost:
             # Without the file beside it nothing can take the file's place any more: what is there now, stays.
             removed = _script(("rm", "-f", "--", posixpath.join(folder, beside)))
-            if await self._came_true(f"{removed}; {_script(('newel_is', path, sha256))}"):
+            if await self._came_true(f"{removed}; {_script(('newel_is', sha256, path))}"):
                 return sha256
             raise self._undone("written", path) from lost
         self._check("write", path, answer, expect)
@@ -147,7 +147,7 @@ class SshWorkspace:
         try:
             answer = await self.connection.change(_script(words))
         except ConnectionLost as lost:
-            if await self._came_true(_script(("newel_is", path, ABSENT))):
+            if await self._came_true(_script(("newel_is", ABSENT, path))):
                 return
             raise self._undone("removed", path) from lost
         self._check("remove", path, answer, expect)
