@@ -15,7 +15,7 @@ from newel.agent.errors import ConnectionLost, WorkspaceError
 from newel.workspace.ssh.facts import Facts
 from newel.workspace.ssh.host import Answer
 from newel.workspace.ssh.options import Ssh
-from newel.workspace.ssh.problems import Problem, explain, no_answer
+from newel.workspace.ssh.problems import Problem, explain, no_answer, no_ssh
 from newel.workspace.ssh.runner import Client
 from newel.workspace.ssh.shell import COMMAND, Shell, ShellEnded
 from newel.workspace.ssh.target import Target
@@ -216,13 +216,18 @@ class Connection:
     async def _watch(self, shell: Shell) -> None:
         await shell.watch()
         if shell is self._master and self.state.name == "up":
-            self._tell(State("lost", "the connection ended"))
+            self._tell(State("lost", self._explained(shell.said).what))
 
     async def _look_up(self) -> None:
         """Have ssh's configuration say whom and where the target's words mean, so that it has one name."""
-        asked = await anyio.run_process(
-            [*self._ssh.asks(), *self._asked.words], env=self._ssh.environ, check=False, cwd="/"
-        )
+        command = [*self._ssh.asks(), *self._asked.words]
+        try:
+            with anyio.fail_after(LOGIN):
+                asked = await anyio.run_process(command, env=self._ssh.environ, check=False, cwd="/")
+        except TimeoutError as error:  # a program that the configuration asks
+            raise no_answer(self._asked, "ssh reads its configuration for too long.").error() from error
+        except OSError as error:
+            raise no_ssh(error).error() from error
         if asked.returncode != 0:
             raise self._explained(asked.stderr.decode(errors="replace")).error()
         pairs = [line.partition(" ") for line in asked.stdout.decode(errors="replace").splitlines()]

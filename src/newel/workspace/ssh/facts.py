@@ -39,7 +39,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
                 f"{target.host} has no {', '.join(missing)}.",
                 "Newel works with what POSIX systems bring along, and with stat and sha256sum (or shasum, sha256, openssl).",
             ).error()
-        if "root" not in said:
+        if not said.get("root", "").startswith("/"):
             reason = said.get("problem", "").rpartition(": ")[2] or "it cannot be entered"
             raise Problem(
                 "path",

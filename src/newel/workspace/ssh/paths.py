@@ -9,6 +9,7 @@ from itertools import accumulate
 from typing import Final
 
 from newel.workspace.refusals import cannot
+from newel.workspace.ssh import answers
 from newel.workspace.ssh.host import Host, quoted
 
 MOST_LINKS: Final = 40
@@ -60,10 +61,9 @@ async def _followed(host: Host, found: str, sought: list[str]) -> tuple[str, lis
         plain = sought[: sought.index("..")] if ".." in sought else sought
         paths = [found + below for below in accumulate(f"/{part}" for part in plain[:AT_ONCE])]
         words = " ".join(map(quoted, paths))
-        number, _, target = (await host.ask(f"newel_link {words}")).data.partition(b"/")
-        if number:
-            leads_to = os.fsdecode(target[:-1])
-            before = "" if leads_to.startswith("/") else paths[int(number) - 1].rpartition("/")[0]
-            return before, parts(leads_to) + sought[int(number) :]
+        if link := answers.link((await host.ask(f"newel_link {words}")).data, paths):
+            number, leads_to = link
+            before = "" if leads_to.startswith("/") else paths[number].rpartition("/")[0]
+            return before, parts(leads_to) + sought[number + 1 :]
         found, sought = paths[-1], sought[len(paths) :]
     return found, []

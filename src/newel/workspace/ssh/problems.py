@@ -161,6 +161,10 @@ def no_answer(target: Target, what: str) -> Problem:
     )
 
 
+def no_ssh(error: OSError) -> Problem:
+    return Problem("config", f"ssh could not be started: {error.strerror}.", "Install OpenSSH's client.")
+
+
 def _fingerprint(words: str) -> str:
     found = re.search(r"SHA256:[A-Za-z0-9+/]{43}", words)
     return f" It showed {found[0]}." if found else ""

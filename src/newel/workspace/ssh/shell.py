@@ -17,9 +17,10 @@ from typing import IO, Final
 
 import anyio
 
-from newel.agent.errors import HostUnreachable, WorkspaceError
+from newel.agent.errors import WorkspaceError
 from newel.workspace.descendants import Descendants
 from newel.workspace.ssh.host import Answer, quoted
+from newel.workspace.ssh.problems import no_ssh
 
 COMMAND: Final = 'exec env LC_ALL=C sh -c \'read -r n && eval "$(head -c "$n")"\''
 """All that a login shell gets to see, whichever it is, and all that a list of processes shows."""
@@ -35,6 +36,9 @@ LARGEST_ANSWER: Final = 512 << 20
 
 _END_GRACE: Final = 1.0
 """Seconds that a process is given to end by itself."""
+
+SETTLE_GRACE: Final = 5.0
+"""Seconds that a change which is cancelled is waited for; a host that is gone takes longer to notice."""
 
 _KEPT_WORDS: Final = 8192
 
@@ -62,9 +66,7 @@ class Shell:
                 argv, cwd="/", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
             )
         except OSError as error:
-            raise HostUnreachable(
-                f"ssh could not be started: {error.strerror}. Install OpenSSH's client.", kind="config"
-            ) from error
+            raise no_ssh(error).error() from error
         self._stdin, self._stdout, self._stderr = map(
             _unblocked, (self._process.stdin, self._process.stdout, self._process.stderr)
         )
@@ -73,6 +75,11 @@ class Shell:
         self._watched: anyio.Event | None = None
         self._in_step = True
         self.facts = b""
+
+    @property
+    def said(self) -> str:
+        """The last that its ssh said."""
+        return self._words.decode(errors="replace")
 
     @property
     def lives(self) -> bool:
@@ -101,7 +108,7 @@ class Shell:
     ) -> Answer:
         """See ``Host.ask``. Raises ``ShellEnded``; after that, or if cancelled, the shell is not usable.
 
-        ``settle``: once all is sent the answer is waited for, cancelled or not, so that then what was asked is over.
+        ``settle``: once all is sent the answer is waited for, also if cancelled, so that then what was asked is over.
         """
         if "\n" in script:
             raise ValueError("a request is one line: quote its words")
@@ -163,8 +170,11 @@ class Shell:
         at = -1
         if settle:
             await self._send(rest)
-            with anyio.CancelScope(shield=True):
-                at = await self._receive(received, end, limit)
+            async with anyio.create_task_group() as tasks:
+                with anyio.CancelScope(shield=True) as settling:
+                    tasks.start_soon(_hurry, settling)
+                    at = await self._receive(received, end, limit)
+                tasks.cancel_scope.cancel()
         else:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._send, rest)
@@ -176,10 +186,12 @@ class Shell:
                     f"The host's answer is longer than {limit:,} bytes. Ask for a part of it."
                 )
             raise ShellEnded(await self._last_words())
+        status = bytes(received[at + len(end) : -1])
+        if not status.isdigit():
+            raise ShellEnded("its sh does not answer as one")
         self._in_step = True
-        status = int(received[at + len(end) : -1])
         del received[at:]
-        return Answer(status, bytes(received))
+        return Answer(int(status), bytes(received))
 
     def _write(self, data: bytes | memoryview) -> int:
         try:
@@ -215,7 +227,15 @@ class Shell:
         with anyio.move_on_after(_END_GRACE):
             await self._until_ended()
         self._hear()
-        return self._words.decode(errors="replace")
+        return self.said
+
+
+async def _hurry(settling: anyio.CancelScope) -> None:
+    """Once it is cancelled, leave what is shielded no more than the grace."""
+    try:
+        await anyio.sleep_forever()
+    finally:
+        settling.deadline = anyio.current_time() + SETTLE_GRACE
 
 
 def _unblocked(pipe: IO[bytes] | None) -> IO[bytes]:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import posixpath
-import re
-import stat
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from enum import IntEnum
@@ -17,13 +14,12 @@ from typing import TYPE_CHECKING, Final, Unpack
 import msgspec
 
 from newel.agent.errors import ConnectionLost, WorkspaceError
-from newel.workspace.files import kind_of
 from newel.workspace.handles import beside_name
 from newel.workspace.naming import check_path
-from newel.workspace.port import ABSENT, Completed, Entry, FileInfo, Kind, OnOutput
+from newel.workspace.port import ABSENT, Completed, Entry, FileInfo, OnOutput
 from newel.workspace.process import Limits
 from newel.workspace.refusals import Doing, cannot, leads_elsewhere, not_regular, stale
-from newel.workspace.ssh import paths
+from newel.workspace.ssh import answers, paths
 from newel.workspace.ssh.connection import Connection, ConnectionOptions, connected
 from newel.workspace.ssh.host import Answer, quoted
 from newel.workspace.ssh.runner import run_on_host
@@ -42,8 +38,6 @@ AT_ONCE: Final = 256
 
 _NO_FILE: Final = "No such file or directory"
 _NOT_THERE: Final = frozenset({_NO_FILE, "Not a directory"})
-_KINDS: Final[dict[str, Kind]] = {"d": "directory", "f": "file", "o": "other"}
-_LONGEST_REASON: Final = 4096
 
 
 class Refused(IntEnum):
@@ -87,32 +81,23 @@ class SshWorkspace:
     async def stat(self, path: str, /) -> FileInfo | None:
         answer = await self._ask("newel_stat", path)
         if answer.status == 0:
-            return _info(answer.data)
-        if _reason(answer) in _NOT_THERE:
+            return answers.info(answer.data)
+        if answers.reason(answer) in _NOT_THERE:
             return None
-        raise cannot("look at", path, _reason(answer))
+        raise cannot("look at", path, answers.reason(answer))
 
     async def stats(self, sought: Sequence[str], /) -> list[FileInfo | None]:
         found: list[FileInfo | None] = []
         for start in range(0, len(sought), AT_ONCE):
             some = sought[start : start + AT_ONCE]
-            there, *lines = (await self._ask("newel_stats", *some)).data.splitlines()
-            if len(lines) == there.count(b"1"):
-                following = iter(lines)
-                found += [_info(next(following)) if each == ord("1") else None for each in there]
-            else:  # one went away meanwhile: ask for each by itself
-                found += [await self._stat_or_none(path) for path in some]
+            together = answers.infos((await self._ask("newel_stats", *some)).data)
+            found += together or [await self._stat_or_none(path) for path in some]
         return found
 
     async def list(self, path: str, /, *, limit: int = 10_000) -> list[Entry]:
         answer = await self._ask("newel_list", path, str(limit))
         self._check("list", path, answer)
-        words = os.fsdecode(answer.data).split("/")
-        entries = [
-            Entry(name, _KINDS[kind[-1]], kind.startswith("l"))
-            for kind, name in zip(words[::2], words[1::2], strict=False)
-        ]
-        return sorted(entries[:limit], key=lambda entry: entry.name)
+        return sorted(answers.entries(answer.data)[:limit], key=lambda entry: entry.name)
 
     async def read_bytes(self, path: str, /, *, start: int = 0, size: int | None = None) -> bytes:
         # Not every `head` can be asked for nothing.
@@ -242,7 +227,7 @@ class SshWorkspace:
             case Refused.NOT_PERMITTED:
                 raise cannot(doing, path, "Permission denied")
             case _:
-                reason = _reason(answer)
+                reason = answers.reason(answer)
                 if expect not in {None, ABSENT} and reason == _NO_FILE:  # its folder is gone
                     raise stale(path, ABSENT, expect or ANY)
                 raise cannot(doing, path, reason)
@@ -250,24 +235,6 @@ class SshWorkspace:
 
 def _script(words: Iterable[str]) -> str:
     return " ".join(map(quoted, words))
-
-
-def _info(line: bytes) -> FileInfo:
-    """Read a line of ``newel_stat``: mode in hexadecimal, size, seconds, and the time again in more detail."""
-    mode, size, seconds, *detail = line.decode().split()
-    fraction = re.search(r"\.([0-9]{1,9})", " ".join(detail))
-    return FileInfo(
-        kind=kind_of(int(mode, 16)),
-        size=int(size),
-        mode=stat.S_IMODE(int(mode, 16)),
-        modified_ns=int(seconds) * 10**9 + (int(fraction[1].ljust(9, "0")) if fraction else 0),
-    )
-
-
-def _reason(answer: Answer) -> str:
-    """The system's words, with which what a program on the host complains of ends."""
-    words = answer.data[-_LONGEST_REASON:].decode(errors="replace").strip().rpartition(": ")[2]
-    return "".join(sign for sign in words if sign.isprintable()) or "it failed on the host"
 
 
 @asynccontextmanager

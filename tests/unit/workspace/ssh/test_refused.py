@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from newel.agent.errors import HostUnreachable
+from newel.agent.errors import HostUnreachable, WorkspaceError
+from newel.workspace.port import Entry
 from newel.workspace.ssh.problems import explain
 from newel.workspace.ssh.target import Target
 from newel.workspace.ssh.workspace import open_host
@@ -111,9 +112,37 @@ class TestReasons:
         assert "sha256sum" in str(error)
         assert "readlink" in str(error)
 
+    async def test_no_ssh_on_this_machine(
+        self, sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("PATH", str(tmp_path))
+        error = await refused(sshd.config)
+        assert error.kind == "config"
+        assert "OpenSSH" in str(error)
+
     async def test_a_login_shell_that_prints_for_ever(self, sshd: Sshd) -> None:
         error = await refused(sshd.config, sshd.login("endless", "exec yes"))
         assert error.kind == "shell"
+
+
+async def test_programs_there_that_answer_nonsense_are_an_error_and_no_crash(sshd: Sshd) -> None:
+    folder = sshd.folder / "bin-nonsense"
+    folder.mkdir()
+    for name, answer in {"stat": "non sense", "readlink": "", "sha256sum": "none"}.items():
+        (folder / name).write_text(f"#!/bin/sh\necho {answer}\n")
+        (folder / name).chmod(0o755)
+    host = sshd.login("nonsense", f'PATH={folder}:$PATH; export PATH; eval "$SSH_ORIGINAL_COMMAND"')
+    project = sshd.project("nonsense")
+    (project / "link").symlink_to("f")
+    async with open_host(Target(host, path=str(project)), config=str(sshd.config)) as workspace:
+        with pytest.raises(WorkspaceError, match="makes no sense"):
+            await workspace.stat(str(project))
+        with pytest.raises(WorkspaceError, match="makes no sense"):
+            await workspace.stats([str(project)])
+        with pytest.raises(WorkspaceError):
+            await workspace.write_bytes(f"{project}/f", b"x", expect="0" * 64)
+        assert await workspace.resolve("link/x") == f"{project}/x"
+        assert await workspace.list(str(project)) == [Entry("link", "other", is_link=True)]
 
 
 @pytest.mark.parametrize(
