@@ -11,7 +11,10 @@ BOOT: Final = """exec sh -c 'IFS= read -r s && eval "$(printf %b "$s")"'"""
 Half a line, from a connection that broke, is not evaluated.
 """
 
-_ESCAPED: Final = {byte: f"\\0{byte:03o}" for byte in range(256) if not 32 <= byte < 127 or chr(byte) == "\\"}
+_ESCAPED: Final = {byte: f"\\0{byte:03o}" for byte in range(256) if not 32 <= byte < 127} | {
+    ord("\n"): r"\n",
+    ord("\\"): r"\\",
+}
 
 
 def one_line(script: str) -> bytes:

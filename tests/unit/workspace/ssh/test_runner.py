@@ -19,6 +19,7 @@ from tests.unit.workspace.ssh.hosts import (
     SHELLS,
     client,
     printed,
+    program,
     until,
     with_programs,
     with_shell,
@@ -45,6 +46,11 @@ async def test_outputs_and_the_exit_code_come_back_from_any_shell(shell: str, tm
     for number in (2, 9, 15):
         done = await run_on_host(host, f"kill -{number} $$", root="/", limits=LIMITS)
         assert (done.stdout, done.stderr, done.exit_code) == ("", "", 128 + number)
+
+
+@pytest.mark.parametrize("login", ["bash", "zsh", "fish", "tcsh"])
+async def test_whatever_the_users_login_shell_sh_runs_the_command(login: str) -> None:
+    assert await printed(client(program(login), "-c"), 'echo "it\'s $((6 * 7))!"') == "it's 42!\n"
 
 
 @settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
