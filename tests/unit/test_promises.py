@@ -20,6 +20,7 @@ from newel.agent.messages import (
     ToolResultMessage,
     UserMessage,
 )
+from newel.app.ground import SSH_CONFIG
 from newel.cli import agent_parser
 from newel.commands import HIDDEN, MODULES
 from newel.terminal.commands import COMMANDS
@@ -86,7 +87,7 @@ def test_the_readme_names_every_environment_variable_and_key_of_the_settings() -
     assert rows is not None
     told = set(re.findall(r"`([A-Z_]+)`", rows[0]))
     known = {name for variables in config.NAMES.values() for name in variables}
-    assert known <= told <= known | {"NEWEL_HOME"}
+    assert known <= told <= known | {"NEWEL_HOME", SSH_CONFIG}
     for key in names(config.File, "limits", "models") | names(config.ModelFacts):
         assert key in rows[0], key
     for key in names(config.Limits):

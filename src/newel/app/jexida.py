@@ -12,6 +12,7 @@ import msgspec
 
 from newel import config
 from newel.agent.errors import ConfigError
+from newel.app.ground import SSH_CONFIG
 from newel.config import Flags, Settings
 from newel.config_jexida import NAME, ModelChoice, RemoteSettings, Through, load_remote
 
@@ -59,7 +60,9 @@ async def _run(newel: Settings, remote: RemoteSettings, warnings: list[str], ask
     target = Target(there.host, there.user, there.port, there.directory)
     routines = {name: Routine(each.description, each.cmd) for name, each in remote.routines.items()}
     async with AsyncExitStack() as stack:
-        host = await stack.enter_async_context(remote_host(target, config=asked.ssh_config))
+        host = await stack.enter_async_context(
+            remote_host(target, config=asked.ssh_config or os.environ.get(SSH_CONFIG))
+        )
         path = await _model(stack, newel, remote.model, host, asked)
         session = stack.enter_context(
             SessionManager(

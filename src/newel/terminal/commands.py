@@ -12,6 +12,7 @@ from newel.session.coding_agent import CodingAgent
 from newel.terminal.desk import Desk
 from newel.terminal.review import decide, keep, reject, rollback, show_review, undo
 from newel.terminal.words import count, describe_call, listing, meter, one_line, plural
+from newel.workspace.port import Workspace
 
 LISTED = 20
 """Sessions that ``/resume`` offers."""
@@ -196,12 +197,15 @@ async def export(context: Context, target: str) -> None:
         context.say("Nothing has been said yet.")
         return
     name = target or f"newel-{context.agent.session.get_id()[:8]}.md"
-    path = Path(await context.agent.workspace.resolve(name))
-    if await context.agent.workspace.stat(str(path)) is not None:
-        context.say(f"{path} exists already. /export NAME takes another name (.md or .html).")
-        return
+    path = _here(context.agent.workspace, name)
     export_session(data, path)
     context.say(f"Written: {path}")
+
+
+def _here(workspace: Workspace, name: str) -> Path:
+    """A file of this machine, also where the work is done on another one: what was said belongs to who said it."""
+    here = Path(workspace.root) if workspace.name == workspace.root else Path.cwd()
+    return (here / Path(name).expanduser()).resolve()
 
 
 async def cost(context: Context, _: str) -> None:

@@ -113,3 +113,6 @@ def test_a_test_of_a_host_tells_what_there_is(with_model: Make, sshd: Sshd, proj
     assert done.returncode == 0
     for words in (f"{sshd.user}@127.0.0.1, port {sshd.port}", str(project), "Nothing is wrong."):
         assert words in done.stdout
+    done = newel("hosts", "test", f"host:{project}", "--model", "phi3")
+    assert done.returncode == 1
+    assert "no program 'ollama'" in done.stdout
