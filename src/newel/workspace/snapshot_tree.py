@@ -15,8 +15,10 @@ import msgspec
 
 from newel.agent.errors import WorkspaceError
 
-_SIGNATURE: Final = struct.Struct("<qqqQI")
+_SIGNATURE: Final = struct.Struct("<QQQQI")
 _SIGNED: Final = _SIGNATURE.size
+_TIMES: Final = 16
+_WORD: Final = (1 << 64) - 1
 
 _INDEX: Final = 1
 """The version of the index's form."""
@@ -127,7 +129,11 @@ def signature(found: Stat) -> bytes:
     A program can set a file's time of modification, but not ``ctime``.
     """
     return _SIGNATURE.pack(
-        found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_mode & 0xFFFFFFFF
+        found.st_mtime_ns & _WORD,  # a file may be of any year, if somebody says so
+        found.st_ctime_ns & _WORD,
+        found.st_size & _WORD,
+        found.st_ino & _WORD,
+        found.st_mode & 0xFFFFFFFF,
     )
 
 
@@ -140,18 +146,22 @@ def signed(made: bytes) -> bytes:
     return made[:_SIGNED]
 
 
+def without_times(made: bytes) -> bytes:
+    """A record with a signature that no file has."""
+    return bytes(_TIMES) + made[_TIMES:]
+
+
 def state_of(made: bytes) -> State:
     mode: int = _SIGNATURE.unpack_from(made)[4]
     return State(made[_SIGNED:].hex(), mode & 0o777)
 
 
-def save(index: Path, root: str, tree: Tree, without: set[str]) -> None:
-    """Keep the records for the next process, except those of the files ``without``. Raises ``WorkspaceError``."""
+def save(index: Path, root: str, tree: Tree, fresh: set[str]) -> None:
+    """Keep the records for the next process, which is to read the ``fresh`` files again. Raises ``WorkspaceError``."""
     folders = {
         os.fsencode(path): {
-            os.fsencode(name): made
+            os.fsencode(name): without_times(made) if fresh and join(path, name) in fresh else made
             for name, made in folder.files.items()
-            if not without or join(path, name) not in without
         }
         for path, folder in tree.folders.items()
     }

@@ -122,8 +122,9 @@ def probe() -> str:
 
 def time_of(facts: bytes) -> int | None:
     """The time that facts tell, in nanoseconds since 1970; it may be up to a second later. None if they do not."""
-    said, _, seconds = facts.partition(b" ")
-    return int(seconds) * 1_000_000_000 if said == b"now" else None
+    said, _, time = facts.partition(b" ")
+    seconds, _, part = time.partition(b".")
+    return _nanoseconds(time if part.isdigit() else seconds) if said == b"now" else None
 
 
 def means(answer: bytes, root: str) -> Means:
@@ -235,8 +236,8 @@ SHUT: Final = (
 )
 """Which of the folders ``"$@"`` are none, or cannot be read."""
 
-CLOCK: Final = "date '+now %s .//'"
-"""The host's time."""
+CLOCK: Final = "date '+now %s.%N .//'"
+"""The host's time; not every ``date`` knows parts of a second, and what it says then is no number."""
 
 
 def _pattern(path: bytes) -> bytes:

@@ -1,0 +1,197 @@
+"""If these fail, what an agent did to files on a host cannot be taken back, or taking it back loses what was there."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from newel.agent.agent import ProviderTransport
+from newel.agent.messages import AssistantMessage
+from newel.agent.ports import AllowAll, Model, RunConfig
+from newel.agent.transform import Transformer
+from newel.providers.scripted import Scripted
+from newel.review.recorder import Recorder
+from newel.review.recording import Recorders, RecordingWorkspace
+from newel.review.runs import look_back
+from newel.session.coding_agent import CodingAgent
+from newel.session.manager import SessionManager
+from newel.tools import coding_tools
+from newel.workspace.ssh.target import Target
+from newel.workspace.ssh.workspace import open_host
+from tests.review_place import calls, says
+from tests.sshd import Sshd
+
+pytestmark = pytest.mark.anyio
+
+ROOT = Path(__file__).resolve().parents[3]
+Tree = dict[str, tuple[bytes, int]]
+
+
+@asynccontextmanager
+async def agent_on(
+    config: str, root: Path, home: Path, script: Sequence[AssistantMessage]
+) -> AsyncGenerator[CodingAgent]:
+    """An agent that works in a folder of the host, and what it does is recorded."""
+    recorders = Recorders(home)
+
+    def open_session(session: str | None) -> SessionManager:
+        return SessionManager(directory=home / "sessions", cwd=str(root), session=session)
+
+    async def list_models() -> list[str]:
+        return ["m"]
+
+    async with open_host(Target("own", path=str(root)), config=config) as host:
+        workspace = RecordingWorkspace(host, recorders)
+        agent = CodingAgent(
+            transport=ProviderTransport(Scripted(script)),
+            config=RunConfig(
+                model=Model("m", "script", 128_000),
+                transform=Transformer(),
+                tools=coding_tools(workspace),
+                policy=AllowAll(),
+            ),
+            workspace=workspace,
+            session=open_session(None),
+            open_session=open_session,
+            list_models=list_models,
+            describe_model=lambda name: Model(name, "script"),
+            templates={},
+        )
+        workspace.attend(agent)
+        try:
+            yield agent
+        finally:
+            recorders.close()
+
+
+@asynccontextmanager
+async def recorder_on(sshd: Sshd, root: Path, home: Path) -> AsyncGenerator[Recorder]:
+    """Another process, so to speak: it knows what the ledger and the host know."""
+    recorders = Recorders(home)
+    async with open_host(Target("own", path=str(root)), config=str(sshd.config)) as host:
+        try:
+            yield await recorders.of(host)
+        finally:
+            recorders.close()
+
+
+def tree(root: Path) -> Tree:
+    return {
+        str(path.relative_to(root)): (path.read_bytes(), path.stat().st_mode & 0o777)
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+    }
+
+
+def filled(root: Path) -> Path:
+    (root / "src/deep").mkdir(parents=True)
+    (root / "src/a.py").write_bytes(b"one\r\ntwo\nthree")
+    (root / "src/deep/b").write_bytes(bytes(range(256)) * 40)
+    (root / "src/deep/-rf it's").write_bytes(b"kept\n")
+    (root / "run.sh").write_bytes(b"#!/bin/sh\n")
+    (root / "run.sh").chmod(0o700)
+    (root / "gone.txt").write_bytes(b"a\nb\nc\n")
+    return root
+
+
+COMMAND = (
+    "printf 'ONE\\n' > src/a.py; printf '\\0x' >> src/deep/b; rm gone.txt; mv src/deep/-rf* moved; chmod 644 run.sh; "
+    "mkdir -p new/deeper; echo n > new/deeper/file; echo é > 'new/\"quoted\" ü'"
+)
+
+
+async def test_all_that_a_command_on_a_host_did_is_taken_back_to_the_byte(sshd: Sshd, tmp_path: Path) -> None:
+    root, home = filled(tmp_path / "project"), tmp_path / "home"
+    before = tree(root)
+    script = [
+        calls("bash", command=COMMAND),
+        calls("write", file_path="src/written.py", content="w\n"),
+        calls("bash", command="echo more >> src/written.py; echo last >> moved"),
+        says("Done."),
+    ]
+    async with agent_on(str(sshd.config), root, home, script) as agent:
+        await agent.prompt("Change all")
+    after = tree(root)
+    assert "src/written.py" in after
+    async with recorder_on(sshd, root, home) as recorder:
+        (run,) = await look_back(recorder.project, limit=5)
+        assert run.title == "Change all"
+        assert {file.file_path for file in run.files} == set(before) ^ set(after) | {
+            "src/a.py",
+            "src/deep/b",
+            "run.sh",
+        }
+        await recorder.project.carry_out(await recorder.project.undo())
+        assert tree(root) == before
+        assert not (root / "new").exists()
+        await recorder.project.carry_out(await recorder.project.undo())
+        assert tree(root) == after
+
+
+async def test_what_a_person_wrote_on_the_host_before_the_command_stays(sshd: Sshd, tmp_path: Path) -> None:
+    root, home = filled(tmp_path / "project"), tmp_path / "home"
+    script = [
+        calls("bash", command="echo 1 > one"),
+        says("One."),
+        calls("bash", command="rm gone.txt"),
+        says("Two."),
+    ]
+    async with agent_on(str(sshd.config), root, home, script) as agent:
+        await agent.prompt("First")
+        (root / "gone.txt").write_bytes(b"by hand\n")
+        await agent.prompt("Second")
+        (root / "later").write_bytes(b"by hand, too\n")
+    async with recorder_on(sshd, root, home) as recorder:
+        await recorder.project.carry_out(await recorder.project.undo())
+    assert (root / "gone.txt").read_bytes() == b"by hand\n"
+    assert (root / "later").read_bytes() == b"by hand, too\n"
+    assert (root / "one").exists()
+
+
+KILLED = """
+import sys
+from pathlib import Path
+
+import anyio
+
+from tests.integration.review.test_remote import agent_on
+from tests.review_place import calls
+
+
+async def main():
+    config, root, home, command = sys.argv[1:]
+    script = [calls("bash", command="echo early > early"), calls("bash", command=command)]
+    async with agent_on(config, Path(root), Path(home), script) as agent:
+        await agent.prompt("Killed")
+
+
+anyio.run(main)
+"""
+
+
+async def test_what_a_command_on_a_host_did_when_newel_was_killed_can_be_taken_back(
+    sshd: Sshd, tmp_path: Path
+) -> None:
+    root, home = filled(tmp_path / "project"), tmp_path / "home"
+    for path in root.rglob("*"):
+        os.utime(path, (1, 1))
+    before = tree(root)
+    ready = tmp_path / "ready"
+    os.mkfifo(ready)
+    command = f"{COMMAND}; echo ready > {ready}; sleep 1000"
+    words = [sys.executable, "-c", KILLED, str(sshd.config), str(root), str(home), command]
+    async with await anyio.open_process(words, cwd=ROOT, stderr=None) as process:
+        with anyio.fail_after(20):
+            await anyio.to_thread.run_sync(ready.read_bytes, abandon_on_cancel=True)
+        process.kill()
+    async with recorder_on(sshd, root, home) as recorder:
+        (run,) = await look_back(recorder.project, limit=5)
+        assert run.title == "Killed"
+        await recorder.project.carry_out(await recorder.project.undo())
+    assert tree(root) == before
