@@ -292,7 +292,10 @@ def _lost(client: Client, noise: bytes, timeout: float | None) -> ConnectionLost
             f"The command was to end after {timeout:g} seconds, but {client.host} did not answer any more."
         )
     elif noise:
-        happened = f"The connection to {client.host} failed: {noise.decode(errors='replace').strip()}."
+        lines = noise.decode(errors="replace").split("\n")
+        happened = (
+            f"The connection to {client.host} failed: {'; '.join(filter(None, map(str.strip, lines)))}."
+        )
     else:
         happened = f"The connection to {client.host} was lost while the command ran."
     return ConnectionLost(
