@@ -134,11 +134,13 @@ class TestWriting:
         assert names(path.parent) == ["c.txt"]
 
     async def test_an_executable_stays_executable(self, workspace: Workspace) -> None:
+        """But not one that runs with its owner's rights, whatever is in it now."""
         path = root(workspace) / "run.sh"
         path.write_bytes(b"old")
-        path.chmod(0o751)
-        await workspace.write_bytes(str(path), b"new")
-        assert path.stat().st_mode & 0o777 == 0o751
+        for mode in (0o751, 0o6751):
+            path.chmod(mode)
+            await workspace.write_bytes(str(path), b"new")
+            assert path.stat().st_mode & 0o7777 == 0o751
 
     async def test_another_owner_stays_the_owner(self, workspace: Workspace) -> None:
         """Where it is permitted, which is as root; anyone else's new file is their own."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -15,7 +16,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from newel.agent.errors import ConnectionLost, HostUnreachable, WorkspaceError
+from newel.agent.errors import ConnectionLost, HostUnreachable, StaleFile, WorkspaceError
+from newel.workspace.port import ABSENT
 from newel.workspace.ssh.connection import State
 from newel.workspace.ssh.target import Target
 from newel.workspace.ssh.workspace import SshWorkspace, open_host
@@ -320,3 +322,22 @@ async def test_two_hosts_at_once_are_two_places(sshd: Sshd) -> None:
             other.drop()
             assert await here.list(here.root) is not None
             assert await there.read_bytes(f"{there.root}/f") == b"there"
+
+
+async def test_of_two_who_create_one_file_at_once_one_is_told_that_it_is_there(sshd: Sshd) -> None:
+    project = sshd.project("created")
+    async with on(sshd) as one, on(sshd) as other:
+        for number in range(15):
+            created: list[str] = []
+
+            async def create(
+                workspace: SshWorkspace, text: str, name: str, created: list[str] = created
+            ) -> None:
+                with contextlib.suppress(StaleFile):
+                    await workspace.write_bytes(f"{project}/{name}", text.encode(), expect=ABSENT)
+                    created.append(text)
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(create, one, "one", str(number))
+                tasks.start_soon(create, other, "other", str(number))
+            assert created == [(project / str(number)).read_text()]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import socket
-from collections.abc import Callable
+import subprocess
+import tempfile
+from collections.abc import Callable, Generator
 from pathlib import Path
 
+import anyio
 import pytest
 
 from newel.agent.errors import HostUnreachable, WorkspaceError
@@ -182,8 +186,20 @@ async def test_each_login_shell_passes_on_what_is_needed_however_it_chatters(ssh
         assert (await workspace.run("echo out; exit 3")).exit_code == 3
 
 
+@pytest.fixture
+def agent() -> Generator[Path]:
+    """The socket of a user's agent."""
+    with tempfile.TemporaryDirectory(prefix="newel-agent-", dir="/tmp") as folder:
+        socket = Path(folder) / "socket"
+        with subprocess.Popen(["ssh-agent", "-D", "-a", str(socket)], stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            process.stdout.readline()  # it listens
+            yield socket
+            process.terminate()
+
+
 async def test_a_configuration_made_for_other_sessions_does_no_harm(
-    configured: Callable[..., Path], tmp_path: Path
+    configured: Callable[..., Path], tmp_path: Path, agent: Path
 ) -> None:
     """Terminals, commands, ports and agents of the user's own sessions."""
     hostile = (
@@ -196,6 +212,7 @@ async def test_a_configuration_made_for_other_sessions_does_no_harm(
         f"ControlPath {tmp_path}/theirs",
         "ControlPersist yes",
         "ForwardAgent yes",
+        f"IdentityAgent {agent}",
         "ForwardX11 yes",
         "ExitOnForwardFailure yes",
         "LocalForward 1 localhost:1",
@@ -211,3 +228,5 @@ async def test_a_configuration_made_for_other_sessions_does_no_harm(
         assert await workspace.read_bytes(f"{tmp_path}/f") == b"a.\na.\r\n~.\n"
         assert (await workspace.run("echo $SSH_AUTH_SOCK$DISPLAY; tty")).stdout == "\nnot a tty\n"
         assert [entry.name for entry in await workspace.list(str(tmp_path))] == ["f", "ssh_config"]
+    running = (await anyio.run_process(["ps", "-A", "-o", "args"])).stdout.decode()
+    assert f"/newel-ssh-{os.getpid()}-" not in running
