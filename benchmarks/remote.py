@@ -1,6 +1,6 @@
 """What work on a host costs, on loopback: only processes and encryption, no way between.
 
-``./run python benchmarks/remote.py [--runs 40]`` needs OpenSSH's server. Each figure stands beside the least that the same
+``./run python -m benchmarks.remote [--runs 40]`` needs OpenSSH's server. Each figure stands beside the least that the same
 work can cost with the system's ``ssh``; all are medians, in milliseconds.
 
 - read, edit, search: as the tools do it, with all that they ask of the host. The floor is one channel of the same
@@ -88,8 +88,13 @@ async def measured(server: Sshd, workspace: SshWorkspace, project: Path, runs: i
     await timed(
         f"search of {FILES:,} files", few, lambda: search(workspace, Query(text="needle", seconds=60))
     )
-    rg = "rg --no-config --no-ignore --encoding=none --files-with-matches"
-    await timed("  floor: rg on a channel", few, lambda: on_channel(workspace, f"{rg} needle {project}"))
+    letters = "".join(
+        f"[{letter}{letter.upper()}]" for letter in "needle"
+    )  # as a search does, which ignores case
+    rg = (
+        f"cd {project}; rg --no-config --no-ignore --encoding=none --glob='!.git' --files-with-matches --null"
+    )
+    await timed("  floor: rg on a channel", few, lambda: on_channel(workspace, f"{rg} '{letters}' ./"))
 
 
 async def main(runs: int) -> None:
