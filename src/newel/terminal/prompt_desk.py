@@ -229,7 +229,7 @@ class PromptDesk:
                 Window(),  # takes what is left when the live part shrinks
             ]
         )
-        app: Application[None] = Application(
+        app = _App(
             Layout(layout, focused_element=typed),
             key_bindings=self._keys(),
             style=STYLE,
@@ -347,6 +347,13 @@ class PromptDesk:
 
     def _on_suspend(self) -> None:
         self._app.suspend_to_background()
+
+
+class _App(Application[None]):
+    def _on_resize(self) -> None:
+        """Not while another program has the terminal: what is erased then would be its own."""
+        if not self._running_in_terminal:
+            super()._on_resize()
 
 
 class _Output(Vt100_Output):

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
+from newel.terminal.jexida.interactive import RESET
+
 Open = Callable[..., Any]
 
 MARK = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
@@ -185,6 +187,21 @@ def test_the_terminal_is_sane_after_a_shell_however_it_ended(open_terminal: Open
     terminal.send(END)
     assert terminal.end() == 0
     assert termios.tcgetattr(terminal.slave) == terminal.before
+
+
+def test_a_terminal_that_changes_its_size_during_a_shell_is_left_to_the_shell(
+    open_terminal: Open, tmp_path: Path
+) -> None:
+    terminal = open_terminal(PROGRAM_SHELL="echo inside; until [ -e go ]; do sleep 0.05; done; echo left")
+    terminal.wait_for(READY)
+    terminal.send("/shell\r")
+    terminal.wait_for(lambda: "inside\r\n" in terminal.raw)
+    before = len(terminal.raw)
+    terminal.resize(60, 40)
+    terminal.process.send_signal(signal.SIGWINCH)
+    (tmp_path / "project" / "go").touch()
+    terminal.wait_for("exit code 0.")
+    assert terminal.raw[before:].partition(RESET)[0] == "left\r\n"
 
 
 def test_ctrl_c_stops_then_leaves_and_ctrl_d_leaves(open_terminal: Open) -> None:

@@ -13,7 +13,7 @@ from newel.terminal.jexida.dress import Tone
 from newel.terminal.paint import MAX_WIDTH, Painter, wrapped
 
 BORDER: Final = "dim cyan"
-TITLE: Final = "bold cyan"
+TITLE: Final = "not dim bold cyan"
 STYLES: Final[dict[Tone, str]] = {
     "plain": "",
     "strong": "bold",
@@ -56,7 +56,7 @@ class Boxes:
         return lines[filled[0] : filled[-1] + 1] if filled else []  # blocks come with empty lines around them
 
     def bottom(self, note: str, width: int, tone: Tone = "dim") -> list[str]:
-        return self._panel("", width, note=Text(note, style=STYLES[tone]) if note else None)[-1:]
+        return self._panel("", width, note=Text(note, style=f"not dim {STYLES[tone]}") if note else None)[-1:]
 
     def bare(self, text: str, width: int, tone: Tone = "plain") -> list[str]:
         return self._painter.paint(Text(text, style=STYLES[tone]), min(width, MAX_WIDTH)).split("\n")

@@ -18,7 +18,7 @@ from newel.terminal.jexida.renderer import PanelRenderer
 from newel.terminal.renderer import Audience, animate, forget_stdout, text_stdout
 from newel.terminal.screen import Screen
 from newel.terminal.signals import exit_code, on_signals
-from newel.terminal.words import one_line
+from newel.terminal.words import one_line, plural
 from newel.terminal.worklist import Worklist
 
 FAILED = 1
@@ -41,6 +41,8 @@ async def run_jexida(talk: Conversation, *, title: str, history: Path, warnings:
         for warning in warnings:
             renderer.note(f"Warning: {warning}")
         repl.context.header()
+        if said := talk.agent.state.messages:
+            renderer.note(f"Going on with a conversation of {plural(len(said), 'message')}.")
         talk.host.watch(desk.refresh)
         async with on_signals(repl.on_signal) as group:
             group.start_soon(animate, renderer)
