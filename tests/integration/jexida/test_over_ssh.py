@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from mock_llm_server import running
 from newel.providers.answer_or_shell import Answer, Shell, render
+from tests.forked import start
 from tests.integration.terminal.conftest import Terminal
 from tests.sshd import Sshd, served
 from tests.standins.ollama_program import OllamaProgram
 from tests.standins.ollama_server import OllamaServer
-from tests.support import BIN
+from tests.support import BIN, scenario
 from tests.tmux import Tmux
 
 LOOK = render(Shell("echo looked > seen; cat seen", "To look."))
@@ -25,6 +27,7 @@ SCRIPT = [
     {"trigger": "Look around", "answer": LOOK, "constrained": LOOK},
     {"trigger": "Output:\nlooked", "answer": SEEN, "constrained": SEEN},
 ]
+KEY = "sk-test-0123456789abcdef"
 PHI3 = {"phi3:latest": {"capabilities": ["completion"], "context_length": 131_072}}
 CONFIG = """\
 [model]
@@ -220,3 +223,38 @@ def test_the_terminal_is_sane_after_the_ssh_of_a_shell_was_killed(
     terminal.send("/exit\r")
     assert terminal.end() == 0
     assert termios.tcgetattr(terminal.slave) == terminal.before
+
+
+def test_a_model_elsewhere_may_drive_a_host_that_never_sees_its_key(sshd: Sshd, tmp_path: Path) -> None:
+    reply = render(Shell("env | sort", "To see."))
+    first = scenario("the environment", {"content": reply})
+    then = scenario("SSH_CONNECTION", {"content": render(Answer("Nothing secret."))})
+    with running({"scenarios": first["scenarios"] + then["scenarios"]}) as server:
+        llm = {"LLM_BASE_URL": f"{server.url}/v1", "LLM_AUTH_TOKEN": KEY, "LLM_DEFAULT_MODEL": "mock-model"}
+        asked = command(sshd, "--through", "api")
+        with Tmux(asked, tmp_path, environ(tmp_path, **llm)) as screen:
+            screen.wait_for("mock-model · up")
+            screen.type("What is the environment?", "Enter")
+            screen.wait_for("Run it? y yes")
+            screen.type("y", "Enter")
+            screen.wait_for("Nothing secret.")
+            screen.wait_for("mock-model · API of 127.0.0.1")
+            assert "│ SSH_CONNECTION=" in screen.text
+            assert KEY not in screen.text
+        assert "SSH_CONNECTION=" in server.requests[-1]["body"]["messages"][-1]["content"]
+
+
+def test_a_conversation_goes_on_where_it_was_left(sshd: Sshd, program: OllamaProgram, tmp_path: Path) -> None:
+    def talk(words: str, *options: str) -> str:
+        whole = command(sshd, "--through", "run", *options)
+        process = start(whole, cwd=tmp_path, env=environ(tmp_path), stdin=subprocess.PIPE)
+        with process:
+            try:
+                return process.communicate(words, timeout=20)[0]
+            finally:
+                process.kill()
+
+    assert "[AGENT RESPONSE]\nHello." in talk("My name is Ada.\n/cmd echo $((6 * 7))\n")
+    assert "Going on with a conversation of 2 messages." in talk("Who am I?\n", "--continue")
+    assert "My name is Ada." in program.prompts[-1]
+    assert "42" not in program.prompts[-1]  # the user's own commands are the user's own
