@@ -1,8 +1,8 @@
 r"""The remote agent around a host that is this machine: a scripted model, real commands, a real session.
 
-Run as ``python -m tests.integration.jexida.program``. The model does what the prompt says: ``run CMD`` proposes it, ``then CMD
-&& CMD`` one after the other, ``raw WORDS`` replies with just these (``\n`` is a line's end), ``fail`` refuses; anything else it
-repeats. Of a result it says the exit code.
+Run as ``python -m tests.integration.jexida.program``. The model does what the prompt says: ``run CMD`` proposes it, ``raw
+WORDS`` replies with just these (``\n`` is a line's end), ``fail`` refuses, ``count`` tells how many prompts it was shown;
+anything else it repeats. Of a result it says the exit code.
 """
 
 from __future__ import annotations
@@ -73,6 +73,8 @@ class Obedient:
                 return render(Shell(rest, "You asked for it."))
             case "raw":
                 return rest.replace("\\n", "\n")
+            case "count":
+                return render(Answer(f"I was shown {len(said)} prompts."))
             case "fail":
                 raise RequestRejected("phi3 is not on me@here. Pull it there: ollama pull phi3")
             case _ if verb == "Command:":

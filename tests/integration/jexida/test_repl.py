@@ -189,6 +189,19 @@ def test_the_terminal_is_sane_after_a_shell_however_it_ended(open_terminal: Open
     assert termios.tcgetattr(terminal.slave) == terminal.before
 
 
+def test_a_terminal_that_cannot_move_its_cursor_is_sane_after_a_shell_too(open_terminal: Open) -> None:
+    terminal = open_terminal(TERM="dumb")
+    terminal.wait_for("phi3")
+    terminal.send("/shell\r")
+    terminal.wait_for("ended with exit code 137.")
+    assert termios.tcgetattr(terminal.slave) == terminal.before
+    terminal.send("run echo asked\r")
+    terminal.wait_for("Run it? y yes")
+    terminal.send("y\r")
+    terminal.wait_for("last   exit code 0")
+    assert "\nasked\n" in terminal.screen.text
+
+
 def test_a_terminal_that_changes_its_size_during_a_shell_is_left_to_the_shell(
     open_terminal: Open, tmp_path: Path
 ) -> None:
@@ -272,6 +285,26 @@ def test_what_model_and_host_say_moves_nothing_on_the_screen(open_terminal: Open
     ]
     assert "\x1b[2J" not in terminal.raw
     assert "\x1b]0;" not in terminal.raw
+
+
+def test_what_hides_in_a_proposed_command_is_written_out(open_terminal: Open) -> None:
+    terminal = open_terminal()
+    terminal.wait_for(READY)
+    terminal.send(
+        r'raw {"type":"shell","command":"echo a\u200bb\u202ec\u001b[8m; id","reason":"\u001b[2Jsafe"}' + "\r"
+    )
+    terminal.wait_for("Run it? y yes")
+    assert panels(terminal.screen.text)[-1][1] == ["$ echo a<U+200B>b<U+202E>c␛[8m; id", "", "safe"]
+
+
+def test_a_long_conversation_is_shown_to_the_model_in_part(open_terminal: Open) -> None:
+    terminal = open_terminal()
+    terminal.wait_for(READY)
+    for number in range(4):
+        terminal.send(f"number {number}\r")
+        terminal.wait_for(f"You said: number {number}")
+    terminal.send("count\r")
+    terminal.wait_for("I was shown 2 prompts.")
 
 
 def test_a_pasted_prompt_of_several_lines_is_one_prompt(open_terminal: Open) -> None:
