@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from newel.config_jexida import Connection, History, ModelChoice, RemoteSettings, RoutineEntry, load_remote
+from tests.properties import examples
 
 WHOLE = """\
 [connection]
@@ -104,7 +105,7 @@ def test_what_is_no_file_or_too_long_is_not_read(tmp_path: Path) -> None:
         assert "is no file of settings" in load_remote(path).warnings[0]
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.one_of(st.binary(max_size=80), st.text(max_size=80).map(lambda text: f"[routines]\n{text}".encode()))
 )

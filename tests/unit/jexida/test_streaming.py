@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from newel.providers.answer_or_shell import Answer, Shell, read, render
 from newel.terminal.jexida.streaming import AnswerStream
+from tests.properties import examples
 
 TEXTS = st.text(
     st.one_of(st.sampled_from("`{}\"\\\n '<>thinkype: "), st.characters(exclude_categories=["Cs"])),
@@ -24,13 +25,13 @@ def shown(text: str, cuts: list[int]) -> str:
     return given
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(100))
 @given(TEXTS, st.lists(st.integers(0, 200), max_size=8))
 def test_the_text_of_an_answer_is_seen_whole_however_it_is_cut(text: str, cuts: list[int]) -> None:
     assert shown(render(Answer(text)), cuts) == text
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(100))
 @given(TEXTS, st.lists(st.integers(0, 200), max_size=8))
 def test_whatever_a_model_writes_something_of_it_is_seen_and_nothing_fails(
     text: str, cuts: list[int]

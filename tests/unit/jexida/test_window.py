@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from newel.agent.messages import AppMessage, AssistantMessage, TextContent, ToolResultMessage, UserMessage
 from newel.terminal.jexida.window import window
+from tests.properties import examples
 
 LETTERS = {"u": UserMessage, "a": AssistantMessage, "t": ToolResultMessage}
 
@@ -41,7 +42,7 @@ def test_a_response_older_than_the_prompts_brings_its_results_along() -> None:
     assert seen("uatauuu", 3) == "t2 a3 u6"
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(75))
 @given(st.text("uat", max_size=40), st.integers(1, 12))
 def test_what_is_shown_is_what_the_rule_says(letters: str, turns: int) -> None:
     messages = conversation(letters)

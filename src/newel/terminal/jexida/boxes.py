@@ -22,6 +22,9 @@ STYLES: Final[dict[Tone, str]] = {
     "bad": "red",
     "warn": "yellow",
 }
+LONG: Final = 1_000
+"""Characters of a line from which on it is cut anywhere: to look for the ends of words costs the square of its length."""
+
 FRAME: Final = 4
 """Columns that a panel takes from its text."""
 
@@ -41,13 +44,9 @@ class Boxes:
         left, right = self._sides()
         done: list[str] = []
         for line in text.split("\n"):
-            for part in wrapped(line.expandtabs(8), room):
-                painted = (
-                    self._painter.paint(Text(part, style=STYLES[tone], no_wrap=True), room)
-                    if tone != "plain"
-                    else part
-                )
-                done.append(left + painted + " " * max(room - cell_len(part), 0) + right)
+            for part in map(str.rstrip, _fitted(line.expandtabs(8), room)):
+                painted = self._styled(part, room, tone) if STYLES[tone] else part
+                done.append(left + painted + " " * (room - cell_len(part)) + right)
         return done
 
     def prose(self, markdown: str, width: int) -> list[str]:
@@ -60,6 +59,9 @@ class Boxes:
 
     def bare(self, text: str, width: int, tone: Tone = "plain") -> list[str]:
         return self._painter.paint(Text(text, style=STYLES[tone]), min(width, MAX_WIDTH)).split("\n")
+
+    def _styled(self, text: str, width: int, tone: Tone) -> str:
+        return self._painter.paint(Text(text, style=STYLES[tone], no_wrap=True), width)
 
     def _room(self, width: int) -> int:
         return max(min(width, MAX_WIDTH) - FRAME, 4)
@@ -85,3 +87,17 @@ class Boxes:
             width=width,
         )
         return self._painter.paint(panel, width).split("\n")
+
+
+def _fitted(line: str, width: int) -> list[str]:
+    """A line as lines of at most so many columns."""
+    if len(line) <= LONG:
+        return wrapped(line, width)
+    parts: list[str] = []
+    begin = columns = 0
+    for at, char in enumerate(line):
+        columns += cell_len(char)
+        if columns > width:
+            parts.append(line[begin:at])
+            begin, columns = at, cell_len(char)
+    return [*parts, line[begin:]]
