@@ -11,7 +11,7 @@ import anyio
 import anyio.abc
 import msgspec
 
-from newel.agent.errors import ConnectionLost, WorkspaceError
+from newel.agent.errors import ConnectionLost, HostUnreachable, WorkspaceError
 from newel.workspace.ssh.facts import Facts
 from newel.workspace.ssh.host import Answer
 from newel.workspace.ssh.options import Ssh
@@ -74,15 +74,16 @@ class Connection:
     async def ask(self, script: str, /, *, given: bytes = b"") -> Answer:
         """See ``Host``. What is asked must change nothing: it is asked again if the connection was lost meanwhile."""
         until = anyio.current_time() + self._patience
-        for left in reversed(range(TRIES)):
+        tries = 0
+        while True:
+            tries += 1
             try:
                 return await self._once(script, given, until, settle=False)
             except ShellEnded as ended:
-                if not left:
+                if tries == TRIES:
                     raise ConnectionLost(
-                        f"The connection to {self.target.host} broke {TRIES} times over one request: {ended.words}"
+                        f"The connection to {self.target.host} broke {tries} times over one request. {ended.words}"
                     ) from ended
-        raise AssertionError
 
     async def change(self, script: str, /, *, given: bytes = b"") -> Answer:
         """As ``ask``, but never twice: raises ``ConnectionLost`` if it is not known whether the host did it."""
@@ -173,22 +174,29 @@ class Connection:
         return shell
 
     async def _reconnect(self, until: float) -> Shell:
+        reason = self.state.reason
         if self._master is not None:
-            self._tell(State("lost", self.state.reason))
+            reason = self._explained(self._master.said).what
+            self._tell(State("lost", reason))
         await self.close()
         pause = FIRST_PAUSE
         while True:
-            self._tell(State("connecting", self.state.reason))
+            self._tell(State("connecting", reason))
             try:
                 return await self._connect()
             except ShellEnded as ended:
                 problem = self._explained(ended.words)
-            except TimeoutError:
-                problem = no_answer(self._asked, f"{self._asked.host} let us in, but no shell answered.")
+            except HostUnreachable as error:
+                self._tell(State("failed", str(error)))
+                raise
+            except anyio.get_cancelled_exc_class():
+                self._tell(State("lost", reason))
+                raise
+            reason = problem.what
             if not problem.passing or anyio.current_time() + pause > until:
-                self._tell(State("failed", problem.what))
+                self._tell(State("failed", reason))
                 raise problem.error()
-            self._tell(State("lost", problem.what))
+            self._tell(State("lost", reason))
             await anyio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
@@ -208,7 +216,10 @@ class Connection:
         self._tasks.start_soon(self._watch, shell)
         try:
             with anyio.fail_after(LOGIN):
-                await shell.begin(self._asked.path or ".")
+                await shell.begin(self._asked.from_home)
+        except TimeoutError as error:
+            await shell.close()
+            raise ShellEnded(f"it took more than {LOGIN:.0f} seconds") from error
         except BaseException:
             await shell.close()
             raise

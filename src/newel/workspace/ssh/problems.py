@@ -152,7 +152,7 @@ def explain(words: str, target: Target, *, keys: Sequence[str] = ()) -> Problem:
                 remedy=problem.remedy.format_map(names) + _fingerprint(words),
             )
     said = f": {names['words']}" if names["words"] else "."
-    return no_answer(target, f"The connection to {target.host} ended before a shell answered{said}")
+    return no_answer(target, f"No shell of {target.host} answered{said}")
 
 
 def no_answer(target: Target, what: str) -> Problem:

@@ -70,6 +70,12 @@ class Target(msgspec.Struct, frozen=True):
         ]
 
     @property
+    def from_home(self) -> str:
+        """The path as the host's ``cd`` takes it, in the home there."""
+        home, slash, rest = (self.path or ".").partition("/")
+        return f".{slash}{rest}" if home == "~" else self.path or "."
+
+    @property
     def by_hand(self) -> str:
         """What a user types to get there without Newel."""
         port = ["-p", str(self.port)] if self.port else []

@@ -341,3 +341,14 @@ async def test_of_two_who_create_one_file_at_once_one_is_told_that_it_is_there(s
                 tasks.start_soon(create, one, "one", str(number))
                 tasks.start_soon(create, other, "other", str(number))
             assert created == [(project / str(number)).read_text()]
+
+
+@pytest.mark.parametrize("path", ["", "~", "~/named", "named", "./named/../named", "{home}/named"])
+async def test_a_path_is_taken_from_the_home_there(sshd: Sshd, path: str) -> None:
+    named = sshd.home / "named"
+    named.mkdir(exist_ok=True)
+    named.chmod(0o755)
+    target = Target.parse(f"host:{path.format(home=sshd.home)}")
+    async with open_host(target, config=str(sshd.config)) as workspace:
+        assert workspace.root == str(named if "named" in path else sshd.home)
+        assert workspace.name == f"ssh://{sshd.user}@127.0.0.1:{sshd.port}{workspace.root}"
