@@ -34,7 +34,7 @@ pytestmark = [
 
 LIMITS = Limits()
 COUNTED = f"echo begun; echo ran >> runs\n{FAMILY}"
-TIMING = Timing(beat=0.05, silence=1, grace=0.2, answer=0.5)
+TIMING = Timing(beat=0.05, grace=0.2, answer=0.5)
 
 PROGRAM = """
 import sys
@@ -67,12 +67,12 @@ class Family(NamedTuple):
 
 
 @asynccontextmanager
-async def started(connection: Connection, project: Path) -> AsyncGenerator[Family]:
+async def started(connection: Connection, project: Path, timing: Timing = TIMING) -> AsyncGenerator[Family]:
     """A command whose family is up."""
     errors: list[ConnectionLost] = []
 
     async def run() -> None:
-        client = msgspec.structs.replace(await connection.client(), timing=TIMING)
+        client = msgspec.structs.replace(await connection.client(), timing=timing)
         try:
             await run_on_host(client, COUNTED, root=str(project), limits=LIMITS)
         except ConnectionLost as lost:
@@ -128,7 +128,8 @@ async def test_a_command_ends_behind_a_wire_that_swallows_all(
         config = tmp_path / "config"
         config.write_text(sshd.client_config(port=relay.port))
         async with connected(Target("host"), config=str(config)) as connection:
-            async with started(connection, project) as family:
+            brief = msgspec.structs.replace(TIMING, silence=1.5)
+            async with started(connection, project, brief) as family:
                 silence.enter_context(relay.swallowing())
                 await family.ended()
             assert (
