@@ -104,12 +104,12 @@ class Contents:
     def _without_bringing(self, path: bytes, found: _Found, limit: int) -> Reading | OSError | None:
         """What can be said of a file as it is; None if its content is needed."""
         seen = found.seen.get(path)
+        if path in found.shut and (seen is None or stat.S_ISREG(seen.st_mode)):
+            return _error(errno.EACCES, path)
         if seen is None or stat.S_ISLNK(seen.st_mode):
             return _error(errno.ENOENT, path)
         if not stat.S_ISREG(seen.st_mode) or seen.st_size > limit:
             return Reading(None, seen, fresh=False)
-        if path in found.shut:
-            return _error(errno.EACCES, path)
         if path in found.sums:
             try:
                 data = self._blobs.blob(found.sums[path])

@@ -7,7 +7,6 @@ newline, so that whatever a file is called, the records can be told apart.
 from __future__ import annotations
 
 import os
-import re
 import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -19,7 +18,7 @@ from newel.workspace.ssh.host import quoted
 
 ROOT: Final = b"."
 PRUNED: Final = frozenset(os.fsencode(name) for name in NEVER | MADE_ANEW)
-"""Directories of such names are listed without what is in them: mostly nobody asks for that."""
+"""Names of directories in which mostly nobody wants to look."""
 
 NO_FOLDER: Final = 66
 """The status of a request about a root that is not there."""
@@ -173,26 +172,28 @@ class Words(NamedTuple):
         except ValueError as error:
             raise WorkspaceError("The host's answer about its files cannot be understood.") from error
 
-    def listing(self, left_out: Iterable[bytes]) -> str:
-        """All that is below the folders ``"$@"``, but not what is in the folders ``left_out``, nor in those of certain names."""
-        names = [f"-name {name.decode()}" for name in sorted(PRUNED)]
-        paths = [f"-path {quoted(os.fsdecode(_pattern(path)))}" for path in left_out]
-        folders = f"-type d {self._way.folders} \\( {' -o '.join(names + paths)} \\) -prune"
+    def listing(self, pruned: Iterable[bytes]) -> str:
+        """All that is below the folders ``"$@"``, but not what is in folders of the names ``pruned``."""
+        names = " -o ".join(f"-name {quoted(os.fsdecode(name))}" for name in sorted(pruned))
+        folders = f"-type d {self._way.folders} \\( {names} \\) -prune"
         find = f'find "$@" -mindepth 1 {folders} -o ! -type d {self._way.files} 2>/dev/null'
         return f"{find}; printf '? %s .//\\n' \"$?\""
 
-    def listing_unless(self, known: str, left_out: Iterable[bytes]) -> str:
+    def listing_unless(self, known: str, pruned: Iterable[bytes]) -> str:
         """All that is below the root, or nothing if that has the hash ``known``."""
-        text = self.listing(left_out)
+        text = self.listing(pruned)
         if not known:
             return f"set -- .//.; {text}"
         return f'set -- .//.; l() {{ {text}; }}; case $(l "$@" | {self.means.sums}) in {known}*) ;; *) l "$@";; esac'
 
     def facts(self) -> str:
-        """The time, how the files ``"$@"`` are, and their sums unless one of them may not be read."""
+        """The time, how the files ``"$@"`` are, which may not be looked at or read, and unless there are any, all sums."""
         return (
             f"{CLOCK}; {self._way.named} 2>/dev/null; b=; "
-            'for f do [ -f "$f" ] && [ -r "$f" ] || { printf \'! %s\\n\' "$f"; b=1; }; done; '
+            'for f do [ -f "$f" ] && [ -r "$f" ] && continue; b=1; d=${f%/*}; '
+            'while [ ! -d "$d" ] && [ "$d" != . ]; do d=${d%/*}; done; '
+            # What is not seen is gone if one may look into the innermost folder that is there.
+            '[ ! -e "$f" ] && [ -x "$d" ] || printf \'! %s\\n\' "$f"; done; '
             f'[ "$b" ] || {self.means.sums} "$@" 2>/dev/null; :'
         )
 
@@ -238,7 +239,3 @@ SHUT: Final = (
 
 CLOCK: Final = "date '+now %s.%N .//'"
 """The host's time; not every ``date`` knows parts of a second, and what it says then is no number."""
-
-
-def _pattern(path: bytes) -> bytes:
-    return b".//./" + re.sub(rb"([*?[\\])", rb"\\\1", path)

@@ -48,6 +48,8 @@ class HostFiles:
         """What was listed and not asked for yet, by directory: names, with facts that are empty for a directory."""
         self._shut: dict[bytes, int] = {}
         """Directories that could not be listed, and why: a number of ``errno``."""
+        self._pruned = set(PRUNED)
+        """Names of directories that are listed without what is in them, as nobody has asked for that yet."""
 
     async def within(self, work: Callable[[], T]) -> T:
         return await self._asking.within(work)
@@ -71,7 +73,9 @@ class HostFiles:
         if missing == [b""]:
             self._list_all("")
         elif missing:
-            text = self._shell.words.listing(())
+            # What is in there is to be compared, too, from now on.
+            self._pruned.difference_update(path.rpartition(b"/")[2] for path in missing)
+            text = self._shell.words.listing(self._pruned)
             self._list(missing, self._shell.ask_of((path or b"." for path in missing), text, _LISTING))
 
     def entries(self, path: str, names: Collection[str] | None) -> Entries:
@@ -94,7 +98,7 @@ class HostFiles:
 
     def _list_all(self, known: str) -> bool:
         """List all that is below the root, unless that is what is known."""
-        listing = self._shell.ask_here(self._shell.words.listing_unless(known, ()), _LISTING)
+        listing = self._shell.ask_here(self._shell.words.listing_unless(known, self._pruned), _LISTING)
         if listing:
             self._list([b""], listing)
             self._known = hashlib.sha256(listing).hexdigest()
@@ -114,7 +118,7 @@ class HostFiles:
             folder, _, name = path.rpartition(b"/")
             is_folder = facts == b"d"
             listed.setdefault(folder, []).append((name, b"" if is_folder else facts))
-            if is_folder and name not in PRUNED:
+            if is_folder and name not in self._pruned:
                 listed.setdefault(path, [])
         if not is_whole:
             raise WorkspaceError(f"The host's answer about the files in {self.root} broke off.")

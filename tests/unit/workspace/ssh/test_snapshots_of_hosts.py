@@ -1,0 +1,306 @@
+"""If these fail, a host that is slow, bare or in trouble makes changes there unknown, or files seem to be gone that are not."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from newel.agent.errors import ConnectionLost, WorkspaceError
+from newel.review.store import Ledger
+from newel.workspace.snapshots import Snapshots
+from newel.workspace.ssh.host import Answer
+from newel.workspace.ssh.snapshot_text import FLAVOURS, means, records
+from newel.workspace.ssh.snapshots import HostFiles
+from newel.workspace.ssh.target import Target
+from newel.workspace.ssh.workspace import open_host
+from newel.workspace.watching import Changes
+from tests.shell_host import ShellHost, link_busybox
+from tests.sshd import Sshd
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def ledger() -> Iterator[Ledger]:
+    with Ledger.open(None) as opened:
+        yield opened
+
+
+@pytest.fixture
+def host() -> Iterator[ShellHost]:
+    host = ShellHost()
+    yield host
+    host.close()
+
+
+def paths(changes: Changes) -> set[str]:
+    return {change.path for change in changes.files}
+
+
+class Watched:
+    """A host that asks a question before, or in the place of, what it is asked."""
+
+    def __init__(self, host: ShellHost) -> None:
+        self.host = host
+        self.before: dict[str, str] = {}
+        self.answers: dict[str, bytes] = {}
+        self.is_gone_at = ""
+
+    async def ask(self, script: str, /, *, given: bytes = b"") -> Answer:
+        for part, done in list(self.before.items()):
+            if part in script:
+                del self.before[part]
+                await anyio.run_process(["sh", "-c", done])
+        if self.is_gone_at and self.is_gone_at in script:
+            raise ConnectionLost("gone")
+        for part, data in self.answers.items():
+            if part in script:
+                return Answer(0, data)
+        return await self.host.ask(script, given=given)
+
+
+async def test_a_quiet_look_asks_once_and_brings_nothing(root: Path, ledger: Ledger, host: ShellHost) -> None:
+    (root / "f").write_bytes(b"x")
+    looked = Snapshots(HostFiles(host, str(root), ledger), ledger)
+    await looked.take()
+    asked = len(host.asked)
+    await anyio.sleep(2.1)  # until then the file may be written again with the same times
+    await looked.take()
+    host.asked.clear()
+    assert await looked.changes() == Changes([], [], [])
+    assert (len(host.asked), asked > 1) == (1, True)
+
+
+async def test_a_content_that_is_known_is_not_brought_again(
+    root: Path, ledger: Ledger, host: ShellHost
+) -> None:
+    (root / "f").write_bytes(b"x" * 5000)
+    looked = Snapshots(HostFiles(host, str(root), ledger), ledger)
+    await looked.take()
+    host.asked.clear()
+    (root / "f").rename(root / "g")
+    assert paths(await looked.changes()) == {"f", "g"}
+    assert not any("cat " in each.replace("cat >/dev/null", "") for each in host.asked)
+
+
+async def test_a_file_that_is_written_while_it_is_read_is_whole_in_the_store(
+    root: Path, ledger: Ledger, host: ShellHost
+) -> None:
+    """Else the files behind it in the same answer would be other files' halves."""
+    for name in ("a", "b", "c"):
+        (root / name).write_bytes(name.encode() * 1000)
+    watched = Watched(host)
+    watched.before['cat "$@"'] = f"printf longer >> '{root}/b'"
+    looked = Snapshots(HostFiles(watched, str(root), ledger), ledger)
+    await looked.take()
+    for name in ("a", "b", "c"):
+        (root / name).unlink()
+    before = {
+        each.path: ledger.blob(each.before.blob) for each in (await looked.changes()).files if each.before
+    }
+    assert before == {"a": b"a" * 1000, "b": b"b" * 1000 + b"longer", "c": b"c" * 1000}
+    assert not watched.before
+
+
+async def test_a_link_put_in_the_place_of_a_file_is_not_followed(
+    root: Path, ledger: Ledger, host: ShellHost, tmp_path: Path
+) -> None:
+    (tmp_path / "secret").write_bytes(b"key!")
+    (root / "f").write_bytes(b"mine")
+    watched = Watched(host)
+    watched.before['cat "$@"'] = f"ln -sf '{tmp_path}/secret' '{root}/f'"
+    looked = Snapshots(HostFiles(watched, str(root), ledger), ledger)
+    await looked.take()
+    (root / "f").unlink()
+    for change in (await looked.changes()).files:
+        assert change.before is None or ledger.blob(change.before.blob) != b"key!"
+
+
+async def test_a_folder_of_a_name_that_is_mostly_made_anew_is_covered_if_git_has_it(
+    root: Path, ledger: Ledger, host: ShellHost
+) -> None:
+    """The host lists such folders without what is in them, unless somebody asks."""
+    (root / "target/deep/venv").mkdir(parents=True)
+    (root / "target/deep/venv/f").write_bytes(b"1")
+    await anyio.run_process(["git", "init", "-q"], cwd=root)
+    looked = Snapshots(HostFiles(host, str(root), ledger), ledger)
+    assert await looked.take() == []
+    (root / "target/deep/venv/f").write_bytes(b"2")
+    (root / "target/g").write_bytes(b"2")
+    assert paths(await looked.changes()) == {"target/deep/venv/f", "target/g"}
+
+
+async def test_without_git_on_the_host_its_rules_are_not_known_and_that_is_said_once(
+    root: Path, ledger: Ledger, tmp_path: Path
+) -> None:
+    if not shutil.which("busybox"):
+        pytest.skip("needs busybox: `apt-get install busybox`")
+    (programs := tmp_path / "programs").mkdir()
+    link_busybox(programs)
+    await anyio.run_process(["git", "init", "-q"], cwd=root)
+    (root / ".gitignore").write_text("*.o\n")
+    (root / "venv").mkdir()
+    for name in ("a.o", "venv/x", "b"):
+        (root / name).write_bytes(b"1")
+    host = ShellHost(("busybox", "sh"), path=str(programs))
+    looked = Snapshots(HostFiles(host, str(root), ledger), ledger)
+    notices = await looked.take()
+    assert any("Git does not answer" in notice for notice in notices)
+    for name in ("a.o", "venv/x", "b", "c"):
+        (root / name).write_bytes(b"2")
+    changes = await looked.changes()
+    assert (paths(changes), changes.notices) == ({"a.o", "b", "c"}, [])
+    host.close()
+
+
+async def test_a_host_without_what_it_takes_is_told_what_that_is(
+    root: Path, ledger: Ledger, tmp_path: Path
+) -> None:
+    (tmp_path / "none").mkdir()
+    host = ShellHost(("/bin/sh",), path=str(tmp_path / "none"))
+    with pytest.raises(WorkspaceError, match="the host needs"):
+        await Snapshots(HostFiles(host, str(root), ledger), ledger).take()
+    host.close()
+
+
+@pytest.mark.parametrize("cut", [0, 1, 30, -30, -1])
+async def test_half_an_answer_is_an_error_and_not_a_project_without_files(
+    root: Path, ledger: Ledger, host: ShellHost, cut: int
+) -> None:
+    for n in range(5):
+        (root / f"f{n}").write_bytes(b"x")
+    watched = Watched(host)
+    looked = Snapshots(HostFiles(watched, str(root), ledger), ledger)
+    await looked.take()
+    listing = next(each for each in host.asked if "-mindepth" in each)
+    data = (await host.ask(listing)).data
+    watched.answers["-mindepth"] = data[:cut]
+    if cut:
+        with pytest.raises(WorkspaceError):
+            await looked.changes()
+    watched.answers.clear()
+    assert await looked.changes() == Changes([], [], [])
+
+
+async def test_what_cannot_be_looked_into_on_a_host_is_not_taken_for_empty(
+    sshd: Sshd, ledger: Ledger
+) -> None:
+    """As the host's ordinary user, for root can read everything."""
+    project = sshd.project("shut")
+    async with open_host(Target("host", path=str(project)), config=str(sshd.config)) as workspace:
+        await workspace.run("mkdir -p a/b c; echo 1 > a/b/f; echo 1 > c/f; echo 1 > g")
+        looked = workspace.snapshots(ledger)
+        await looked.take()
+        await workspace.run("chmod 000 a; chmod 400 c; chmod 000 g; echo 1 > h")
+        changes = await looked.changes()
+        assert paths(changes) == {"h"}
+        assert {notice.split()[0] for notice in changes.notices} >= {"a/", "c/", "g"}
+        await workspace.run("chmod 755 a c; chmod 644 g")
+        assert await looked.changes() == Changes([], [], [])
+        looked.close()
+
+
+async def test_files_written_since_a_moment_are_found_by_the_hosts_clock(
+    root: Path, ledger: Ledger, host: ShellHost
+) -> None:
+    (root / "sub").mkdir()
+    for name in ("old", "sub/old"):
+        (root / name).write_bytes(b"x")
+    await anyio.sleep(0.05)  # the clock of files has steps
+    since = time.time_ns()
+    await anyio.sleep(0.05)
+    for name in ("sub/new", "mode"):
+        (root / name).write_bytes(b"x")
+    looked = Snapshots(HostFiles(host, str(root), ledger), ledger)
+    assert sorted(await looked.touched(since)) == ["mode", "sub/new"]
+
+
+async def test_whoever_closes_while_a_host_does_not_answer_is_not_held(
+    root: Path, ledger: Ledger, host: ShellHost
+) -> None:
+    """All front ends run in the thread that would wait."""
+
+    class Silent(Watched):
+        async def ask(self, script: str, /, *, given: bytes = b"") -> Answer:
+            asked.set()
+            await anyio.sleep_forever()
+            return await super().ask(script, given=given)
+
+    asked = anyio.Event()
+    looked = Snapshots(HostFiles(Silent(host), str(root), ledger), ledger)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(looked.take)
+        await asked.wait()
+        looked.close()
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_host_that_went_away_in_a_look_costs_no_change(
+    root: Path, ledger: Ledger, host: ShellHost
+) -> None:
+    (root / "f").write_bytes(b"1")
+    watched = Watched(host)
+    looked = Snapshots(HostFiles(watched, str(root), ledger), ledger)
+    await looked.take()
+    (root / "f").write_bytes(b"2")
+    for watched.is_gone_at in ("-mindepth", 'sha256sum "$@"', 'cat "$@"'):
+        with pytest.raises(ConnectionLost):
+            await looked.changes()
+    watched.is_gone_at = ""
+    [change] = (await looked.changes()).files
+    assert change.before is not None
+    assert ledger.blob(change.before.blob) == b"1"
+
+
+names = st.binary(min_size=1, max_size=12).map(
+    lambda name: name.replace(b"/", b"f644 1 ").replace(b"\0", b"\n")
+)
+
+
+@given(st.lists(st.tuples(names, names), max_size=6))
+def test_no_name_can_pass_for_another_files_record(parts: list[tuple[bytes, bytes]]) -> None:
+    listed = [(b"f644 5 1.5 2.5 3 1", folder + b"/" + name) for folder, name in parts]
+    answer = b"".join(facts + b" .//" + path + b"\n" for facts, path in listed)
+    assert list(records(answer)) == listed
+
+
+def test_the_facts_of_each_kind_of_stat_are_read_to_the_nanosecond() -> None:
+    """Those of macOS as its manual has them: %Xp %z %Fm %Fc %i %l."""
+    of = {
+        "find": b"f755 5 1700000000.1234567890 1700000001.5000000000 77 2",
+        "stat": b"81ed 5 1700000000 1700000001 77 2",
+        "bsd": b"81ED 5 1700000000.123456789 1700000001.500000000 77 2",
+    }
+    seen = {name: FLAVOURS[name].seen(facts) for name, facts in of.items()}
+    assert {each.st_mode for each in seen.values()} == {0o100755}
+    assert seen["find"] == seen["bsd"]
+    assert seen["bsd"].st_mtime_ns == 1_700_000_000_123_456_789
+    assert seen["stat"].st_ctime_ns == 1_700_000_001_000_000_000
+    said = b"41ed 5 1 1 1 2 .//.\nbsd .//\nsums shasum -a 256 .//\ngzip .//\nxargs a .//\n"
+    assert means(said, "/") == ("bsd", "shasum -a 256", True)
+
+
+async def test_a_file_of_an_impossible_year_is_a_file_like_others(
+    root: Path, ledger: Ledger, host: ShellHost
+) -> None:
+    (root / "f").write_bytes(b"1")
+    os.utime(root / "f", (13_000_000_000, 13_000_000_000))  # 2381: more than 63 bits of nanoseconds
+    looked = Snapshots(HostFiles(host, str(root), ledger), ledger)
+    await looked.take()
+    (root / "f").write_bytes(b"2")
+    assert paths(await looked.changes()) == {"f"}
