@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 import anyio
@@ -69,15 +69,16 @@ class RemoteHost:
 
     async def connect(self) -> None:
         """Raises ``WorkspaceError``."""
-        connection = await self.connection()
-        self.latency = 1000 * await connection.ping()
+        await self._measure(await self.connection())
 
     async def run(self, command: str, /, *, on_output: OnOutput | None = None) -> Completed:
-        client = await (await self.connection()).client()
+        connection = await self.connection()
         completed = await run_on_host(
-            client, command, root=self.directory, limits=Limits(), on_output=on_output
+            await connection.client(), command, root=self.directory, limits=Limits(), on_output=on_output
         )
-        self.latency = 1000 * await (await self.connection()).ping()
+        if connection.state.name == "up":
+            with suppress(WorkspaceError):  # the command has ended, whatever becomes of the connection
+                await self._measure(connection)
         return completed
 
     async def run_program(
@@ -115,6 +116,9 @@ class RemoteHost:
                 self._settle(error)
             finally:
                 self._connection = None
+
+    async def _measure(self, connection: Connection) -> None:
+        self.latency = 1000 * await connection.ping()
 
     def _settle(self, failure: WorkspaceError | None) -> None:
         """Those who wait go on; who comes now wants it anew."""

@@ -51,7 +51,7 @@ SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 class PanelRenderer:
     """Draws on ``screen``. Nothing that is printed is taken back; below it, what still grows and a line of state are live
-    where the screen is ``animated``. ``model`` and ``host`` are names for people.
+    where the screen is ``animated``. ``host`` is its name for people.
     """
 
     def __init__(
@@ -91,11 +91,6 @@ class PanelRenderer:
 
     def echo(self, text: str) -> None:
         self._say(f"{MARK} {text}", "strong")
-        self._draw()
-
-    def panel(self, title: str, text: str, note: str = "") -> None:
-        """A panel whose text is all there."""
-        self._panel(title, [(text, "plain")], note)
         self._draw()
 
     def status(self, status: Status) -> None:

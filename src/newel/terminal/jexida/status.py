@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from newel.terminal.jexida.dress import Tone
 from newel.terminal.jexida.ports import Host, ModelPath
 from newel.terminal.words import duration, one_line
+
+TONES: Final[dict[str, Tone]] = {"up": "good", "connecting": "warn"}
+"""How the states of a connection are told; others are trouble."""
 
 
 class Status(NamedTuple):
@@ -22,7 +25,7 @@ class Status(NamedTuple):
         where = f":{one_line(host.directory)}" if host.directory else ""
         lines: list[tuple[str, Tone]] = [
             (f"host   {one_line(host.name)}{where}", "plain"),
-            (f"link   {one_line(host.state)}{latency}", _tone(host.state)),
+            (f"link   {one_line(host.state)}{latency}", TONES.get(host.state, "bad")),
             (f"model  {one_line(path.model)} · {one_line(path.words)}", "plain"),
         ]
         if self.exit_code is not None:
@@ -34,7 +37,3 @@ class Status(NamedTuple):
         return " · ".join(
             [one_line(self.host.name, 60), one_line(self.path.model, 40), one_line(self.host.state, 60)]
         )
-
-
-def _tone(state: str) -> Tone:
-    return {"up": "good", "connecting": "warn", "not connected": "dim"}.get(state, "bad")  # type: ignore[return-value]
