@@ -61,6 +61,7 @@ class HostFiles:
 
     def touched(self, _linked: Iterable[str], /, *, everywhere: bool) -> Touched | None:
         """The times of a file tell of a write under whatever name it has."""
+        self.end()  # a look that failed may have left half of a listing
         if everywhere or not self._known:
             return None
         return None if self._list_all(self._known) else {}
