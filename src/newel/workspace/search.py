@@ -1,6 +1,6 @@
 """Searching a workspace's files for a text.
 
-``rg``, where the workspace's host has it, tells which files may hold the text; without it all files may. What
+``rg``, where the workspace's host has it, or else ``grep``, tells which files may hold the text; without both all may. What
 is in a file is then told by looking into it here, through the port, so that the answer is the same either way,
 and is about the content that the port reads.
 """
@@ -8,6 +8,7 @@ and is about the content that the port reads.
 from __future__ import annotations
 
 import io
+import posixpath
 import re
 import shlex
 from collections.abc import Collection, Iterator, Sequence
@@ -33,10 +34,17 @@ LONGEST_TEXT: Final = 500
 """Characters that can be searched for."""
 
 MOST_FILES: Final = 100_000
-"""Files that are looked into where there is no ``rg``."""
+"""Files that are looked into where there is neither ``rg`` nor ``grep``."""
 
 CONTEXT: Final = 4
 """Lines that are shown before a match, and behind it."""
+
+_GREP: Final = (
+    "command -v grep >/dev/null && command -v find >/dev/null || exit 127; cd -- {base} 2>/dev/null || exit 0; "
+    "export LC_ALL=C; z=--null; grep -q $z -e . /dev/null 2>/dev/null; [ $? -le 1 ] || z=; "
+    "find . {left_out} -prune -o -type f -exec grep -l $z -F {words} -- {{}} + 2>/dev/null; exit 0"
+)
+"""Looks into files as ``rg`` does. Names end with a NUL where ``grep`` can do that."""
 
 _INLINE: Final = 64 * 1024
 """Bytes up to which looking through a file is cheaper than handing it to a thread."""
@@ -99,7 +107,8 @@ async def search(workspace: Workspace, query: Query, *, staged: Collection[str] 
 
 
 class _Wanted:
-    """A text as an expression that finds it: ``regex`` in bytes, ``for_rg`` in the language of ``rg``.
+    """A text as an expression that finds it: ``regex`` in bytes, ``for_rg`` in the language of ``rg``, ``for_grep`` as options
+    with which any ``grep -F`` finds at least the files that hold it.
 
     A letter stands there in its forms and not under a flag: engines differ in what they take for one letter.
     """
@@ -119,6 +128,7 @@ class _Wanted:
             b"".join(b"(?:%b)" % b"|".join(re.escape(form.encode()) for form in forms) for forms in letters)
         )
         self.for_rg = "".join(f"[{''.join(map(_code_point, forms))}]" for forms in letters)
+        self.for_grep = ["-i", "-e", text] if small and text.isascii() else None if small else ["-e", text]
 
 
 def _code_point(letter: str) -> str:
@@ -129,9 +139,9 @@ async def _candidates(workspace: Workspace, wanted: _Wanted, glob: Glob) -> Walk
     """The files that may hold the text."""
     if not await is_plain(workspace, below(workspace, glob.base)):
         return Walked([], complete=True)
-    named = await _named_by_rg(workspace, wanted, glob)
-    if named is not None:
-        return Walked(named, complete=True)
+    for named in (_named_by_rg, _named_by_grep):
+        if (found := await named(workspace, wanted, glob)) is not None:
+            return Walked(found, complete=True)
     return await walk(workspace, glob.base, hidden=glob.names_hidden, limit=MOST_FILES)
 
 
@@ -148,6 +158,20 @@ async def _named_by_rg(workspace: Workspace, wanted: _Wanted, glob: Glob) -> lis
     if done.exit_code not in {0, 1} or done.truncated:
         return None
     return [path.removeprefix("./") for path in done.stdout.split("\0")[:-1]]
+
+
+async def _named_by_grep(workspace: Workspace, wanted: _Wanted, glob: Glob) -> list[str] | None:
+    """None as for ``rg``, and for a text that not every ``grep`` finds in all its forms."""
+    if wanted.for_grep is None:
+        return None
+    left_out = "-name .git" if glob.names_hidden else "-name '.?*'"
+    done = await workspace.run(
+        _GREP.format(base=shlex.quote(f"./{glob.base}"), left_out=left_out, words=shlex.join(wanted.for_grep))
+    )
+    if done.exit_code != 0 or done.truncated:
+        return None
+    named = done.stdout.split("\0" if "\0" in done.stdout else "\n")[:-1]
+    return [posixpath.join(glob.base, path.removeprefix("./")) for path in named]
 
 
 async def _look_into(workspace: Workspace, path: str, wanted: _Wanted, query: Query) -> list[Match]:

@@ -24,26 +24,32 @@ from tests.properties import examples
 pytestmark = pytest.mark.anyio
 
 RG = shutil.which("rg", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-MAY_SKIP = RG is None and "NEWEL_TESTS_NEED_ALL" not in os.environ
-needs_rg = pytest.mark.skipif(MAY_SKIP, reason="rg is not installed")
 
 Engine = Callable[[Path], LocalWorkspace]
 
 
-@pytest.fixture(params=["rg", "python"])
+@pytest.fixture(params=["rg", "grep", "busybox", "python"])
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Engine:
-    """Makes a workspace whose commands find ``rg``, or find nothing but a shell."""
-    if request.param == "rg" and MAY_SKIP:
-        pytest.skip("rg is not installed")
-    return lambda folder: LocalWorkspace(str(folder), environ=environ(tmp_path, rg=request.param == "rg"))
+    """Makes a workspace whose commands find ``rg``, or only ``grep``, or nothing but a shell."""
+    environment = environ(tmp_path, request.param)
+    return lambda folder: LocalWorkspace(str(folder), environ=environment)
 
 
-def environ(tmp_path: Path, *, rg: bool) -> dict[str, str]:
-    """An environment whose path has a shell and, if wanted, ``rg``."""
-    folder = tmp_path / f"programs-{rg}"
+def environ(tmp_path: Path, engine: str) -> dict[str, str]:
+    """An environment whose path has a shell and what an engine needs. Skips what cannot be had here."""
+    folder = tmp_path / f"programs-{engine}"
     folder.mkdir(exist_ok=True)
-    for name, program in (("bash", shutil.which("bash")), ("rg", RG if rg else None)):
-        if program and not (folder / name).exists():
+    named = {
+        "rg": {"rg": RG},
+        "grep": {name: shutil.which(name) for name in ("grep", "find")},
+        "busybox": {name: shutil.which("busybox") for name in ("grep", "find")},
+        "python": {},
+    }[engine]
+    for name, program in ({"bash": shutil.which("bash")} | named).items():
+        if program is None:
+            assert "NEWEL_TESTS_NEED_ALL" not in os.environ, f"{engine} is not installed"
+            pytest.skip(f"{engine} is not installed")
+        if not (folder / name).exists():
             (folder / name).symlink_to(program)
     return {"PATH": str(folder)}
 
@@ -211,10 +217,10 @@ class Staged(LocalWorkspace):
         return content.replace(b"straw", b"needle").replace(b"nail", b"-")
 
 
-@pytest.mark.parametrize("rg", [pytest.param(True, marks=needs_rg), False])
-async def test_what_is_staged_is_searched_and_not_what_the_disk_has(tmp_path: Path, rg: bool) -> None:
+@pytest.mark.parametrize("engine", ["rg", "grep", "python"])
+async def test_what_is_staged_is_searched_and_not_what_the_disk_has(tmp_path: Path, engine: str) -> None:
     folder = project(tmp_path, a="straw", b="needle", c="nail")
-    workspace = Staged(str(folder), environ=environ(tmp_path, rg=rg))
+    workspace = Staged(str(folder), environ=environ(tmp_path, engine))
     found = await search(workspace, Query(text="needle"), staged=["a", "c"])
     assert [match.path for match in found.matches] == ["a", "b"]
     assert (await search(workspace, Query(text="nail"), staged=["a", "c"])).matches == []
@@ -297,21 +303,20 @@ QUERIES = st.builds(
 )
 
 
-@needs_rg
 @given(TREES, QUERIES)
 @settings(
     max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-async def test_rg_and_python_answer_alike(tmp_path: Path, tree: dict[str, bytes], query: Query) -> None:
+async def test_all_answer_alike(tmp_path: Path, tree: dict[str, bytes], query: Query) -> None:
     with tempfile.TemporaryDirectory(dir=tmp_path) as root:
         for name, content in tree.items():
             with contextlib.suppress(FileExistsError, NotADirectoryError, IsADirectoryError):
                 put(Path(root), name, content)
-        with_rg, without = [
-            await search(LocalWorkspace(root, environ=environ(tmp_path, rg=rg)), query)
-            for rg in (True, False)
+        with_rg, with_grep, without = [
+            await search(LocalWorkspace(root, environ=environ(tmp_path, engine)), query)
+            for engine in ("rg", "grep", "python")
         ]
-    assert with_rg == without
+    assert with_rg == with_grep == without
     small = query.text == query.text.lower()
     for match in with_rg.matches:
         assert any(query.text in (line.lower() if small else line) for line in match.lines)
