@@ -20,6 +20,7 @@ import msgspec
 
 from newel.agent.events import MessageEnd, MessageUpdate, TextDelta
 from newel.agent.messages import AssistantMessage, TextContent, Usage, UserMessage
+from newel.jobs.host import HostState
 from newel.jobs.tabs import Contract, Question, Snapshot, SoFar, Tab, Totals
 from newel.mcp.status import ServerStatus, ToolStatus
 from newel.web import protocol as p
@@ -34,6 +35,9 @@ SERVER = ServerStatus(
     origin="~/.newel/mcp_config.json",
     target="mcp-server-git",
     tools=[ToolStatus(name="git_status", description="Shows the working tree status")],
+)
+HOST = HostState(
+    user="me", host="example.org", folder="/srv/shop", state="lost", reason="the connection ended"
 )
 ASKED = UserMessage("Fix the bug in auth.py", id="u1", timestamp="2026-01-31T09:30:00.125Z")
 SAID = AssistantMessage(
@@ -77,6 +81,7 @@ EXAMPLES: list[p.Request | p.FromServer] = [
         review=True,
         tabs=[TAB],
         servers=[SERVER],
+        host=None,
     ),
     p.Tabs(tabs=[TAB]),
     p.SnapshotMessage(
@@ -92,6 +97,7 @@ EXAMPLES: list[p.Request | p.FromServer] = [
     p.TotalsMessage(tab="7f3a", totals=Totals(input=900, output=12, context=912, window=32768)),
     p.Questions(tab="7f3a", questions=[QUESTION]),
     p.Servers(servers=[SERVER]),
+    p.Host(host=HOST),
     p.ReviewChanged(revs={"src/auth.py": 7}),
     p.Reply(re="8", tab="7f3a", run="9e04"),
     p.ErrorMessage(re="8", tab="7f3a", code="board_error", message="This tab was closed."),

@@ -198,8 +198,12 @@ class Sshd:
     def stop(self) -> None:
         """Listen no more, and end all connections."""
         if self._process is not None:
+            _signal(
+                self._process.pid, signal.SIGSTOP
+            )  # who was dropped must not be let in again before the end
             self.drop()
             self._process.terminate()
+            _signal(self._process.pid, signal.SIGCONT)
             self._process.wait(SECONDS)
             self._process = None
 

@@ -45,6 +45,10 @@ ONLY_DOTENV = "a server that only .env names"
 """The origin of ``approve`` where such a server made it ``ask``."""
 ON_A_HOST = "work on a host"
 """The origin of ``approve`` where that made it ``ask``."""
+NO_REVIEW_RUN = (
+    "--approve review is not possible on a host yet: it works on a copy of the project, and copies are made on this machine"
+    " only. Use ask or auto; what is done there can be taken back with newel undo --host {host}."
+)
 NAMES = {
     "base_url": ("LLM_BASE_URL", "OPENAI_BASE_URL"),
     "api_key": ("LLM_AUTH_TOKEN", "OPENAI_API_KEY"),
@@ -206,6 +210,8 @@ def load(flags: Flags, *, cwd: Path, environ: Mapping[str, str]) -> Settings:
     if endpoint and endpoint.origin.startswith(str(dotenv)) and not is_loopback(endpoint.base_url):
         places.insert(1, (ONLY_DOTENV, {"approve": "ask"}))
     if flags.host is not None:
+        if flags.approve == "review":
+            raise ConfigError(NO_REVIEW_RUN.format(host=flags.host))
         places.insert(1, (ON_A_HOST, {"approve": "ask"}))
     return Settings(
         home=home,

@@ -155,15 +155,18 @@ def opened(
     *words: str,
     servers: dict[str, Any] | None = None,
     own: dict[str, Any] | None = None,
+    environ: dict[str, str] | None = None,
 ) -> Generator[Workbench]:
     """A workbench with its home and its project in ``folder``, whose model follows the given scenarios. Further words
     go to ``newel web``; ``servers`` are MCP servers of the project, ``own`` those of the user.
+    ``environ`` is added to the server's environment.
     """
     with running(scenarios, strict=True) as server:
         bench = Workbench(Newel(folder, server), browser)
         try:
             write_servers(bench.newel.project, servers)
             write_servers(bench.newel.home / ".newel", own)
+            bench.newel.environ |= environ or {}
             bench.start(*words)
             yield bench
         finally:

@@ -2,11 +2,13 @@
 
 import { fill, h, icon, iconButton, say, set } from "./dom.js";
 import { plain } from "./format.js";
+import { HostSign } from "./host.js";
 import { counts } from "./tools.js";
 import { nextTheme, theme } from "./theme.js";
 
 export class Header {
   constructor({ actions, columns }) {
+    this.host = new HostSign();
     this.project = h("span", { class: "project" });
     this.modelName = h("span", { class: "model-name" });
     this.model = h("button", { type: "button", class: "quiet model", title: "Choose a model", onclick: actions.chooseModel }, this.modelName, icon("down"));
@@ -24,7 +26,7 @@ export class Header {
     const adding = (words, label, onclick) =>
       h("button", { type: "button", "aria-label": label, onclick }, icon("plus"), h("span", {}, words));
     this.el = h("div", { class: "head" },
-      h("h1", {}, "newel"), this.project, this.model, this.flags,
+      h("h1", {}, "newel"), this.host.el, this.project, this.model, this.flags,
       h("span", { class: "spacer" }),
       columns.files, columns.review,
       this.tools,
@@ -37,7 +39,8 @@ export class Header {
   }
 
   update({ hello, tab, servers, toolsOpen }) {
-    say(this.project, plain(hello.project));
+    this.host.update(hello);
+    say(this.project, plain(hello.host?.folder ?? hello.project));
     set(this.project, "title", hello.project);
     const model = plain(tab?.model ?? hello.model);
     say(this.modelName, model);

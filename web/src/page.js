@@ -6,6 +6,7 @@ import { ChatView } from "./chat.js";
 import { askText, confirm } from "./dialog.js";
 import { fill, h, icon, say, set } from "./dom.js";
 import { Header } from "./header.js";
+import { awayWords } from "./host.js";
 import { forgetTabs, kept } from "./kept.js";
 import { isAllowed, showDenied } from "./login.js";
 import { listen, openPalette, showKeys } from "./palette.js";
@@ -207,8 +208,10 @@ export class Page {
     const characters = added(frame);
     if (characters !== null) this.pace.note(characters, performance.now());
     this.mayWait = characters !== null;
+    const wasAway = awayWords(this.store.get().hello?.host);
     this.store.dispatch(frame);
     this.mayWait = false;
+    if (frame.type === "host" && wasAway && !awayWords(frame.host)) this.shell.hostBack();
   }
 
   /** Render with the next frame; later, if what changed is no more than a piece of a text, and its pace says so. */
@@ -328,8 +331,9 @@ export class Page {
 
   #connectionBanner({ link, hello }) {
     const lost = link === "lost" || (link === "connecting" && hello !== null);
-    this.banner.hidden = !lost;
-    if (lost) say(this.banner, "Reconnecting… Runs go on meanwhile; what you send waits here.");
+    const words = lost ? "Reconnecting… Runs go on meanwhile; what you send waits here." : awayWords(hello?.host);
+    this.banner.hidden = !words;
+    if (words) say(this.banner, words);
   }
 
   /** Questions that wait, in this tab and in others: in the title, and as a way there. */

@@ -1,7 +1,7 @@
 // The state of the page: a pure fold of the server's frames and of what the user does here.
 //
 //   link       "connecting" | "open" | "lost" | "denied"
-//   hello      the welcome: project, model, approve, ephemeral, newel, server
+//   hello      the welcome: project, model, approve, ephemeral, newel, server, and the host as it is now
 //   tabs       as the server has them, with every field set
 //   talks      by tab id, for the tabs that are read
 //   pending    by tab id: what was said here and is not part of the conversation yet: {id, text, state, before}
@@ -56,6 +56,7 @@ const STEPS = {
     return withTabs(next, frame.tabs ?? []);
   },
   tabs: (state, frame) => withTabs(state, frame.tabs ?? []),
+  host: (state, { host }) => ({ ...state, hello: { ...state.hello, host } }),
   servers: (state, frame) => ({ ...state, servers: (frame.servers ?? []).map(serverOf) }),
   snapshot(state, frame) {
     return settled(withTalk(state, frame.tab, () => fromSnapshot(frame.snapshot)), frame.tab);

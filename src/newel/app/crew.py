@@ -7,6 +7,7 @@ import weakref
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -18,6 +19,7 @@ from newel.config import Settings
 from newel.jobs.conversation import Seat
 from newel.jobs.questions import PutQuestion, approval_by
 from newel.jobs.tabs import Contract, Question
+from newel.jobs.worktree import WorktreeError
 from newel.mcp.manager import McpManager
 from newel.mcp.questions import Elicit, ElicitAnswer, ElicitRequest
 from newel.providers.openai_chat import OpenAIChat
@@ -28,6 +30,8 @@ from newel.session.coding_agent import CodingAgent
 from newel.session.listing import SessionSummary, list_sessions
 from newel.session.manager import SessionManager
 from newel.terminal.safe import safe
+
+NO_WORKTREE: Final = "Agents on a host work in the project's own folder: start without a worktree."
 
 
 @asynccontextmanager
@@ -117,6 +121,8 @@ class AppCrew:
         agent.agent.set_tools([*self._own_tools[agent], *self.servers.tools(elicit_by(seat.put))])
 
     def capped(self, contract: Contract) -> Contract:
+        if contract.worktree and self.ground.line is not None:
+            raise WorktreeError(NO_WORKTREE)
         limits = self._settings.limits
         return msgspec.structs.replace(
             contract,

@@ -13,6 +13,7 @@ from newel.agent.errors import WorkspaceError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from newel.jobs.host import HostLine
     from newel.workspace.process import Limits
     from newel.workspace.ssh.connection import Connection
     from newel.workspace.ssh.target import Target
@@ -34,6 +35,11 @@ class Ground(Protocol):
 
     @property
     def system(self) -> str: ...
+
+    @property
+    def line(self) -> HostLine | None:
+        """The way to the host; None for this machine."""
+        ...
 
     def workspace(self, folder: str, limits: Limits) -> WatchedWorkspace:
         """The workspace of a folder: the project's own by its ``name``, or another one by its path. Raises
@@ -70,6 +76,7 @@ class LocalGround:
 
     def __init__(self, folder: str) -> None:
         self.name = folder
+        self.line = None
 
     @property
     def system(self) -> str:
@@ -90,9 +97,11 @@ class HostGround:
     """One folder of a host."""
 
     def __init__(self, connection: Connection) -> None:
+        from newel.app.host_line import AppHostLine
         from newel.workspace.process import Limits
 
         self._connection = connection
+        self.line = AppHostLine(connection)
         self.name = self._open(Limits()).name
 
     @property

@@ -129,7 +129,9 @@ async def open_workbench(
         folder=ground.name,
         home=settings.home,
         open_desk=partial(open_desk, settings, crew, engine, limits, ephemeral=ephemeral),
+        line=ground.line,
     )
+    await stack.enter_async_context(ground.telling(workbench.note))
     crew.servers_changed = lambda: workbench.tell("servers")
     return workbench
 

@@ -60,7 +60,9 @@ class Crew(Protocol):
         ...
 
     def capped(self, contract: Contract) -> Contract:
-        """A contract with the user's own caps where it sets none."""
+        """A contract with the user's own caps where it sets none. Raises ``WorktreeError`` where it asks for a worktree and
+        there can be none.
+        """
         ...
 
     def judge(self, agent: CodingAgent, *, small: bool) -> Model:

@@ -21,7 +21,7 @@ from newel.session.coding_agent import totals
 PAGE = 100
 """Messages that a reader gets to begin with."""
 
-What = Literal["tabs", "questions", "totals", "servers"]
+What = Literal["tabs", "questions", "totals", "servers", "host"]
 Tell = Callable[[What, str], None]
 """Says what has changed: the list of tabs, or something of the tab that is named."""
 

@@ -4,8 +4,9 @@ reviewed.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from functools import cached_property
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, nullcontext, suppress
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -15,7 +16,9 @@ from newel.agent.errors import NewelError
 from newel.jobs.board import Board
 from newel.jobs.conversation import Crew
 from newel.jobs.engine import Engine
+from newel.jobs.events import Notice
 from newel.jobs.feed import Feed
+from newel.jobs.host import HostLine, HostState
 from newel.mcp.status import ServerStatus
 
 if TYPE_CHECKING:
@@ -44,6 +47,8 @@ class Workbench(Board):
     servers: ToolServers
     open_desk: OpenDesk | None
     """Is called as soon as the workbench runs."""
+    line: HostLine | None
+    """The way to the host that is worked on; None on this machine."""
     _desk: ReviewDesk
 
     @classmethod
@@ -57,11 +62,13 @@ class Workbench(Board):
         folder: str,
         home: Path,
         open_desk: OpenDesk | None = None,
+        line: HostLine | None = None,
     ) -> Self:
         """Raises ``EngineError``."""
         workbench = await cls.open(engine, feed, crew, folder=folder, home=home)
         workbench.servers = servers
         workbench.open_desk = open_desk
+        workbench.line = line
         return workbench
 
     async def run(self, *, slots: int = 300) -> None:
@@ -77,6 +84,8 @@ class Workbench(Board):
         failures: list[NewelError] = []  # so that they leave this as what they are, and not as a group
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(watch, self._desk, self.tell_reviewed)
+            if self.line is not None:
+                tasks.start_soon(self.line.keep, partial(self.tell, "host"), lambda: bool(self._watchers))
             try:
                 await super().run(slots=slots)
             except NewelError as error:
@@ -89,10 +98,29 @@ class Workbench(Board):
     def _is_desk_open(self) -> anyio.Event:
         return anyio.Event()
 
-    async def desk(self) -> ReviewDesk:
-        """The review desk, as soon as it is open."""
+    @asynccontextmanager
+    async def desk(self) -> AsyncGenerator[ReviewDesk]:
+        """The review desk for a person's request, as soon as it is open. Raises ``HostUnreachable`` where that request would
+        have to wait for the host.
+        """
         await self._is_desk_open.wait()
-        return self._desk
+        with self.line.patience() if self.line is not None else nullcontext():
+            yield self._desk
+
+    # -- the host -----------------------------------------------------------------------------------
+
+    @property
+    def host(self) -> HostState | None:
+        """The host that is worked on, and the way there; None on this machine."""
+        return self.line.state if self.line is not None else None
+
+    async def note(self, words: str) -> None:
+        """Tell in the transcript of each run under way what concerns them all."""
+        for each in list(self._open.values()):
+            with suppress(NewelError):  # the run learns of that by itself
+                await each.conversation.record(Notice(level="warning", message=words))
+
+    # -- models and tool servers --------------------------------------------------------------------
 
     async def models(self) -> list[str]:
         """The models that the server offers. Raises ``ProviderError``."""

@@ -98,8 +98,17 @@ async def _looked(desk: Desk, look: Callable[[ReviewDesk], Awaitable[object]]) -
 
 
 async def _answered(desk: Desk, answer: Callable[[ReviewDesk], Awaitable[Response]]) -> Response:
+    async def ask() -> Response:
+        async with desk() as opened:
+            return await answer(opened)
+
+    return await _told(ask)
+
+
+async def _told(answer: Callable[[], Awaitable[Response]]) -> Response:
+    """An answer, or what was wrong with the request."""
     try:
-        return await answer(await desk())
+        return await answer()
     except NewelError as error:
         status, told = problem(error)
         return failed(status, told.code, told.message)
@@ -209,15 +218,16 @@ def _add_events(router: APIRouter, desk: Desk, closing: anyio.Event) -> None:
         the last.
         """
 
-        async def page(desk: ReviewDesk) -> p.EventsPage:
-            found = await desk.events(job_id, cursor, limit=limit)
+        async def page() -> Response:
+            opened = await _opened(desk)
+            found = await opened.events(job_id, cursor, limit=limit)
             if wait and not found.events:
                 async with until(closing.wait):
-                    found = await desk.events(job_id, found.next_cursor, limit=limit, wait=wait)
-            return found
+                    found = await opened.events(job_id, found.next_cursor, limit=limit, wait=wait)
+            return Json(found)
 
         if "text/event-stream" not in request.headers.get("accept", ""):
-            return await _looked(desk, page)
+            return await _told(page)
         known = await _looked(desk, lambda desk: desk.job(job_id))
         start = resumed(last_event_id, cursor)
         if known.status_code != 200:
@@ -225,8 +235,14 @@ def _add_events(router: APIRouter, desk: Desk, closing: anyio.Event) -> None:
         return EventStream(lambda send: _stream(desk, job_id, start, send), closing)
 
 
+async def _opened(desk: Desk) -> ReviewDesk:
+    """For what waits for something to happen, whatever becomes of the host meanwhile."""
+    async with desk() as opened:
+        return opened
+
+
 async def _stream(desk: Desk, job_id: str, cursor: int, send: Events) -> None:
-    opened = await desk()
+    opened = await _opened(desk)
     try:
         while True:
             page = await opened.events(job_id, cursor, wait=MAX_WAIT)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -11,6 +12,7 @@ from newel.agent.messages import AppMessage, UserMessage
 from newel.jobs.board import Change, Frame
 from newel.jobs.engine import Engine
 from newel.jobs.feed import Feed
+from newel.jobs.host import HostState
 from newel.jobs.tabs import Contract, Question, Tab, Totals
 from newel.mcp.status import ServerStatus
 from newel.session.listing import SessionSummary
@@ -18,8 +20,8 @@ from newel.session.listing import SessionSummary
 if TYPE_CHECKING:
     from newel.jobs.review.desk import ReviewDesk
 
-Desk = Callable[[], Awaitable["ReviewDesk"]]
-"""Gives the review desk, as soon as it is open."""
+Desk = Callable[[], AbstractAsyncContextManager["ReviewDesk"]]
+"""Gives the review desk, as soon as it is open, for one request."""
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,6 +91,11 @@ class Workbench(Protocol):
     async def sessions(self) -> list[SessionSummary]: ...
 
     async def models(self) -> list[str]: ...
+
+    @property
+    def host(self) -> HostState | None:
+        """The host that is worked on, and the way there; None on this machine."""
+        ...
 
     # -- MCP servers ------------------------------------------------------------------------------
 

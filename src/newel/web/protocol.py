@@ -18,6 +18,7 @@ import msgspec
 
 from newel.agent.messages import AppMessage, Attachment, Wire
 from newel.jobs.events import RunEvent
+from newel.jobs.host import HostState
 from newel.jobs.tabs import Contract, Question, Snapshot, SoFar, Tab, Totals
 from newel.mcp.status import ServerStatus
 
@@ -217,6 +218,8 @@ class Welcome(FromServer, frozen=True, kw_only=True, tag="welcome"):
     """Whether there are reviews: docs/review-api.md."""
     tabs: list[Tab]
     servers: list[ServerStatus]
+    host: HostState | None
+    """Where the agents work; null for the server's own machine."""
 
 
 class Tabs(FromServer, frozen=True, kw_only=True, tag="tabs"):
@@ -257,6 +260,12 @@ class Servers(FromServer, frozen=True, kw_only=True, tag="servers"):
     servers: list[ServerStatus]
 
 
+class Host(FromServer, frozen=True, kw_only=True, tag="host"):
+    """The way to the host that is worked on, whenever it changes."""
+
+    host: HostState
+
+
 class ReviewChanged(FromServer, frozen=True, kw_only=True, tag="review"):
     """The reviews of files have changed, by whoever it was: read what waits anew, and those files that you do not have at the
     revision that stands behind them. No files at all stand for any file, as they do where more than 200 changed at once.
@@ -293,6 +302,7 @@ ServerMessage = (
     | TotalsMessage
     | Questions
     | Servers
+    | Host
     | ReviewChanged
     | Reply
     | ErrorMessage

@@ -136,7 +136,7 @@ _REFUSALS = {
     422: "A value has the wrong shape.",
     500: "A file could not be written.",
     502: "The model's server gave no answer.",
-    503: "There is no model to ask, or what Newel keeps cannot be used.",
+    503: "There is no model to ask, no way to the host, or what Newel keeps cannot be used.",
 }
 WRITES = (408, 413, 415, 422)
 """What every route that reads a body may answer, too."""

@@ -28,6 +28,7 @@ from newel.web.protocol import (
     ErrorMessage,
     EventMessage,
     FromServer,
+    Host,
     Questions,
     Reply,
     Request,
@@ -140,6 +141,7 @@ class _Socket:
                     review=review,
                     tabs=self._board.tabs,
                     servers=self._board.statuses(),
+                    host=self._board.host,
                 )
             )
             async with anyio.create_task_group() as tasks:
@@ -261,6 +263,8 @@ class _Socket:
             return Tabs(tabs=self._board.tabs)
         if change.kind == "servers":
             return Servers(servers=self._board.statuses())
+        if change.kind == "host":
+            return Host(host=host) if (host := self._board.host) is not None else None
         if change.tab not in self._watched:
             return None
         try:

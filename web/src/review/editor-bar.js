@@ -7,7 +7,7 @@ const KEPT = "What you type and decide waits here, over a reload too, and is sen
 const UNKEPT = "What you type and decide waits here, but your browser does not keep it: leave this page open.";
 
 /** "3 hunks to decide · 1 accepted, not saved"; what a file without hunks is, too. */
-export function summaryOf({ tally, isTyped, isAbsent, hasHunks, isUp }) {
+export function summaryOf({ tally, isTyped, isAbsent, hasHunks, isUp, typedError }) {
   const parts = [
     isAbsent && (hasHunks ? "The file is removed here" : "There is no such file"),
     tally.undecided > 0 && `${plural(tally.undecided, "hunk")} to decide`,
@@ -15,7 +15,7 @@ export function summaryOf({ tally, isTyped, isAbsent, hasHunks, isUp }) {
     tally.accepted > 0 && `${tally.accepted} accepted, not saved`,
     tally.mine > 0 && `${tally.mine} of yours, not saved`,
     tally.rejected > 0 && `${tally.rejected} rejected`,
-    isTyped && (isUp ? "sending…" : "typed, not sent"),
+    isTyped && (isUp && !typedError ? "sending…" : "typed, not sent"),
   ].filter(Boolean);
   return parts.join(" · ") || "Saved, nothing to decide";
 }

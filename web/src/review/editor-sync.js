@@ -29,6 +29,7 @@ export class EditorSync {
     this.mayBeThere = false; // whether the server may have some of what is unsent: an answer was lost
     this.isOver = false;
     this.isWaiting = false; // for a connection
+    this.refusal = null; // why what was typed is not taken
     this.last = Promise.resolve();
   }
 
@@ -152,11 +153,18 @@ export class EditorSync {
           await this.#reconcile(error.sent);
         }
       }
-      this.onTyped(null);
+      this.#taken(null);
     } catch (error) {
-      if (error.code !== "connection") this.onTyped(error);
+      if (error.code !== "connection") this.#taken(error);
       throw error;
     }
+  }
+
+  #taken(error) {
+    if (error === this.refusal) return;
+    this.refusal = error;
+    this.onTyped(error);
+    this.onChange();
   }
 
   async #sendSome() {

@@ -55,6 +55,8 @@ export class FileEditor {
     }
   }
 
+  again = () => (this.sync ? this.sync.send() : this.load());
+
   shown() {
     document.addEventListener("keydown", this.onKey);
     this.view?.requestMeasure();

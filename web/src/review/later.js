@@ -49,6 +49,7 @@ export class Later {
   }
 
   focus = () => this.#when((view) => this.isShown && view.focus());
+  again = () => this.view?.again?.();
   reveal = (place) => this.#when((view) => view.reveal?.(place));
   onState = (reader) => this.#when((view) => view.onState?.(reader));
 

@@ -139,6 +139,13 @@ export class Shell {
     this.queue.resume();
   }
 
+  /** The host that is worked on is there again: so is what it was asked for in vain. */
+  hostBack() {
+    this.review.touch();
+    this.tree.again();
+    for (const view of this.views.values()) view.again?.();
+  }
+
   // -- the places -----------------------------------------------------------------------------------
 
   has = (id) => this.places.includes(id);

@@ -43,7 +43,7 @@ export class Tree {
       find();
     });
     review.subscribe((state) => this.#changed(state));
-    addEventListener("focus", () => this.#again());
+    addEventListener("focus", () => this.again());
   }
 
   /** Show what is there, and read what is not known yet; called when the tree comes into sight. */
@@ -71,12 +71,12 @@ export class Tree {
     const disk = JSON.stringify((pending ?? []).map((file) => [file.file_path, file.base_file_hash]));
     const isOther = this.disk !== undefined && this.disk !== disk;
     this.disk = disk;
-    if (isOther) this.#again();
+    if (isOther) this.again();
     this.#draw();
   }
 
   /** Read again what is unfolded. */
-  #again() {
+  again() {
     if (this.el.offsetParent === null || this.timer) return;
     this.timer = setTimeout(() => (this.timer = null), READ_AGAIN);
     for (const folder of ["", ...this.open]) if (this.#isInSight(folder)) this.#read(folder);

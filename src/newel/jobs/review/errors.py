@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from newel.agent.errors import NewelError, StaleFile, WorkspaceError
+from newel.agent.errors import ConnectionLost, HostUnreachable, NewelError, StaleFile, WorkspaceError
 from newel.jobs.engine import EngineError
 from newel.review.ledger import BadRange, ReviewError, UnknownHunk
 from newel.review.store import LedgerError
@@ -73,6 +73,8 @@ _STATUS: Final[tuple[tuple[type[NewelError], int], ...]] = (
     (BadRange, 422),
     (StaleFile, 409),
     (ReviewError, 409),
+    (HostUnreachable, 503),
+    (ConnectionLost, 503),
     (WorkspaceError, 422),
 )
 _BY_CODE: Final = {

@@ -65,6 +65,16 @@ class Connection:
         self._master: Shell | None = None
         self._shell: Shell | None = None
         self._listeners: list[OnState] = []
+        self._hurried = anyio.Event()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request is under way, or what it takes to connect."""
+        return self._lock.locked()
+
+    def hurry(self) -> None:
+        """If a lost connection is to be tried again later, try it now."""
+        self._hurried.set()
 
     def on_state(self, listener: OnState) -> Callable[[], None]:
         """Be told of each change; returns what ends that. The listener must not raise."""
@@ -197,7 +207,9 @@ class Connection:
                 self._tell(State("failed", reason))
                 raise problem.error()
             self._tell(State("lost", reason))
-            await anyio.sleep(pause)
+            self._hurried = anyio.Event()
+            with anyio.move_on_after(pause):
+                await self._hurried.wait()
             pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _connect(self) -> Shell:

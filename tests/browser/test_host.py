@@ -1,0 +1,113 @@
+"""The workbench on a host: where it is, what is done there, and what is seen when the way there breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.bench import Workbench, flaws, open_agent, open_chat, say
+from tests.browser.review_scenarios import NOTES, PLAN, file, files, hunks, propose, story
+from tests.browser.scenarios import WAIT, answering
+from tests.sshd import Sshd, served
+from tests.support import bash
+
+Make = Callable[..., Workbench]
+
+
+@pytest.fixture
+def host() -> Iterator[Sshd]:
+    """One that can be stopped."""
+    with served() as server:
+        yield server
+
+
+@pytest.fixture
+def project(host: Sshd) -> Path:
+    folder = host.project("shop")
+    for name, content in {"notes.md": NOTES, "plan.md": PLAN}.items():
+        path = folder / name
+        path.write_bytes(content.encode())
+        host.give(path)
+    return folder
+
+
+@pytest.fixture
+def bench(workbench: Make, host: Sshd, project: Path) -> Workbench:
+    given = story()
+    given["scenarios"].append(answering("wait", bash(f"echo begun; {WAIT}"), {"content": "I waited."}))
+    words = ("--host", f"host:{project}", "--approve", "auto")
+    return workbench(given, *words, environ={"NEWEL_SSH_CONFIG": str(host.config)})
+
+
+def sign(page: Page) -> Locator:
+    return page.get_by_role("banner").locator(".host")
+
+
+def test_the_page_says_which_host_it_works_on_and_what_is_kept_is_written_there(
+    bench: Workbench, host: Sshd, project: Path
+) -> None:
+    page = bench.page()
+    expect(sign(page)).to_contain_text(f"{host.user}@127.0.0.1")
+    expect(sign(page)).to_contain_text(" ms")
+    assert f":{host.port}{project}" in (sign(page).get_attribute("title") or "")
+    propose(page)
+    file(page, "notes.md").get_by_role("button", name="Accept file notes.md").click()
+    hunks(page, "plan.md").get_by_role("button", name="Reject", exact=True).click()
+    expect(files(page)).to_have_count(2)
+    page.keyboard.press("Control+s")
+    expect(files(page)).to_have_count(1)
+    assert (project / "notes.md").read_text() == NOTES.replace("# Notes", "# NOTES").replace(
+        "second", "SECOND"
+    )
+    assert (project / "plan.md").read_bytes() == PLAN.encode()
+    assert list(bench.newel.project.iterdir()) == []
+
+
+def test_a_host_that_is_gone_is_named_with_the_reason_and_nothing_typed_meanwhile_is_lost(
+    bench: Workbench, host: Sshd, project: Path
+) -> None:
+    page = bench.page()
+    open_chat(page)
+    say(page, "wait")
+    expect(page.get_by_text("begun").first).to_be_attached()
+    page.get_by_role("button", name="Files", exact=True).click()
+    page.get_by_role("treeitem", name="plan.md").click()
+    text = page.locator(".cm-content")
+    expect(text).to_be_visible()
+    page.get_by_role("tab", name="wait").click()
+
+    host.stop()
+    expect(sign(page)).to_contain_text("lost, trying again")
+    expect(page.get_by_text("The connection to 127.0.0.1 is lost").first).to_be_visible()
+    assert flaws(page) == []
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.get_by_role("tab", name="plan.md").click()
+    text.press("Control+End")
+    page.keyboard.type("3. sew")
+    refused = page.get_by_text("What you typed was not taken: 127.0.0.1 cannot be reached now")
+    expect(refused).to_be_visible()
+
+    host.start()
+    page.get_by_role("button", name="Try again").click()
+    expect(sign(page)).to_contain_text(" ms")
+    expect(refused).to_be_hidden()
+    page.keyboard.press("Control+s")
+    expect(page.get_by_text("not saved")).to_have_count(0)
+    assert (project / "plan.md").read_bytes() == PLAN.encode() + b"3. sew"
+    page.get_by_role("tab", name="wait").click()
+    for words in ("The connection to 127.0.0.1 is lost", "The connection to 127.0.0.1 is back", "I waited."):
+        expect(page.locator("main").get_by_text(words)).to_be_visible()
+    bench.complaints.clear()  # the browser's own, of what could not be done
+
+
+def test_an_agent_is_checked_on_the_host_and_what_cannot_be_there_yet_is_said(
+    bench: Workbench, project: Path
+) -> None:
+    page = bench.page()
+    open_agent(page, "Put nothing in order")
+    page.get_by_label("A git worktree of its own").check()
+    page.get_by_role("button", name="Start").click()
+    expect(page.get_by_text("Agents on a host work in the project's own folder")).to_be_visible()
