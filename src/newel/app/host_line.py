@@ -78,12 +78,12 @@ class AppHostLine:
 
     async def _pause(self, is_watched: Callable[[], bool]) -> None:
         """Until it is time to look again, or somebody wants the host back."""
+        self._wanted = anyio.Event()  # what was wanted until now was just tried
         while True:
             pause = LOOK_AFTER_FAILURE if self._connection.state.name == "failed" else LOOK_AGAIN
             with anyio.move_on_after(pause):
                 await self._wanted.wait()
             if self._wanted.is_set() or is_watched():
-                self._wanted = anyio.Event()
                 return
 
     async def _look(self) -> None:

@@ -116,3 +116,15 @@ def test_a_test_of_a_host_tells_what_there_is(with_model: Make, sshd: Sshd, proj
     done = newel("hosts", "test", f"host:{project}", "--model", "phi3")
     assert done.returncode == 1
     assert "no program 'ollama'" in done.stdout
+
+
+@pytest.mark.parametrize("words", [["hello"], ["web"], ["agent", "Put it in order"]])
+def test_a_review_of_each_change_is_refused_on_a_host_with_what_to_do_instead(
+    with_model: Make, words: list[str]
+) -> None:
+    newel = with_model()
+    done = newel(*words, "--host", "nobody.invalid:/shop", "--approve", "review")
+    assert done.returncode != 0
+    assert "--approve review is not possible on a host yet" in done.stderr
+    assert "newel undo --host nobody.invalid:/shop" in done.stderr
+    assert newel.requests == []
