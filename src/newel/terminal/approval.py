@@ -10,6 +10,7 @@ from newel.mcp.questions import ElicitAnswer, ElicitRequest
 from newel.permissions.policy import Approval, ApprovalRequest
 from newel.terminal.safe import reveal
 from newel.terminal.words import one_line
+from newel.workspace.naming import SCHEME
 
 if TYPE_CHECKING:
     from newel.permissions.policy import Ask
@@ -62,14 +63,24 @@ def _approval_by(ask: AskLine) -> Ask:
     return approve
 
 
-def present(request: ApprovalRequest, host: str = "this machine") -> str:
+def present(request: ApprovalRequest) -> str:
     """The request as text: what, where, and on lines of its own the exact command or diff. Whatever
     could hide something is written out.
     """
     lines = reveal(request.preview).split("\n")
     exact = "\n".join(f"    {line}" for line in lines)
-    folder = reveal(request.folder).replace("\n", "␊")
-    return f"{one_line(request.label)} in {folder} on {host}:\n\n{exact}\n"
+    return f"{one_line(request.label)} in {_place(request.folder)}:\n\n{exact}\n"
+
+
+def _place(folder: str) -> str:
+    """A folder and its machine, by the name that a workspace has."""
+    host = "this machine"
+    if folder.startswith(SCHEME):
+        from newel.workspace.ssh.target import Target
+
+        target = Target.parse(folder)
+        folder, host = target.path or "", f"{target.user}@{target.host}"
+    return f"{reveal(folder)} on {host}".replace("\n", "␊")
 
 
 def understand(answer: str | None) -> Approval:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from newel.agent.errors import WorkspaceError
+
+SCHEME: Final = "ssh://"
+"""Begins the name of a workspace on a host."""
 
 
 def check_path(path: str) -> None:

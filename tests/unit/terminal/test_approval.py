@@ -44,6 +44,13 @@ def test_the_request_hides_nothing() -> None:
     )
 
 
+def test_the_request_says_on_which_machine() -> None:
+    """Else a person takes a command for one of their own machine that runs on a server, or the other way round."""
+    there = "ssh://deploy@shop.example:2222/srv/a%20b"
+    text = present(ApprovalRequest(ToolCall("1", "bash", {}), "Run a command", "ls", there))
+    assert text == "Run a command in /srv/a b on deploy@shop.example:\n\n    ls\n"
+
+
 @pytest.mark.anyio
 async def test_without_a_front_end_nothing_is_allowed() -> None:
     request = ApprovalRequest(ToolCall("1", "bash", {}), "Run a command", "ls", "/")

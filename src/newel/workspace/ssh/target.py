@@ -11,8 +11,8 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from newel.agent.errors import WorkspaceError
+from newel.workspace.naming import SCHEME
 
-_SCHEME: Final = "ssh://"
 _PORTS: Final = range(1, 65_536)
 _LONGEST: Final = 255
 
@@ -47,8 +47,8 @@ class Target(msgspec.Struct, frozen=True):
     @classmethod
     def parse(cls, text: str) -> Target:
         """Read what a user wrote; see ``FORMS``. Raises ``WorkspaceError`` for what cannot be meant, saying why."""
-        if text.startswith(_SCHEME):
-            where, slash, path = text.removeprefix(_SCHEME).partition("/")
+        if text.startswith(SCHEME):
+            where, slash, path = text.removeprefix(SCHEME).partition("/")
             user, host, rest = _split(where)
             port = _port(rest, text) if rest else None
             return cls(
@@ -88,7 +88,7 @@ class Target(msgspec.Struct, frozen=True):
         host = f"[{self.host}]" if ":" in self.host else self.host
         port = f":{self.port}" if self.port else ""
         path = quote(self.path.encode(errors="surrogateescape")) if self.path else ""
-        return f"{_SCHEME}{user}{host}{port}{posixpath.join('/', path) if path else ''}"
+        return f"{SCHEME}{user}{host}{port}{posixpath.join('/', path) if path else ''}"
 
 
 def _split(text: str) -> tuple[str | None, str, str]:
