@@ -36,6 +36,6 @@ export class HostSign {
     set(this.el, "title", [plain(project), awayWords(host) || (words && `A request takes ${words}.`)].filter(Boolean).join("\n"));
     fill(this.el,
       h("span", { class: "host-name" }, host.user && h("span", { class: "host-user" }, `${plain(host.user)}@`), plain(host.host)),
-      h("span", { class: `host-state ${host.state}` }, host.state !== "up" && icon("warn"), words));
+      h("span", { class: `host-state ${host.state}` }, host.state !== "up" && icon("warn"), h("span", { class: "host-words" }, words)));
   }
 }

@@ -49,8 +49,8 @@ class Browser:
         waiting = await anyio.to_thread.run_sync(self._overview.files)
         inside = _inside(folder, waiting)
         where = below(self._workspace, folder)
-        is_there = await self._workspace.stat(where) is not None
-        found = await self._workspace.list(where, limit=MOST_NAMES) if is_there or not inside else []
+        is_only_proposed = bool(inside) and await self._workspace.stat(where) is None
+        found = [] if is_only_proposed else await self._workspace.list(where, limit=MOST_NAMES)
         kinds = {each.name: each.kind for each in found if _is_shown(each)}
         proposed = {name: ("directory" if part.is_folder else "file") for name, part in inside.items()}
         names = sorted(
