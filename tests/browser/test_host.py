@@ -103,9 +103,7 @@ def test_a_host_that_is_gone_is_named_with_the_reason_and_nothing_typed_meanwhil
     bench.complaints.clear()  # the browser's own, of what could not be done
 
 
-def test_an_agent_is_checked_on_the_host_and_what_cannot_be_there_yet_is_said(
-    bench: Workbench, project: Path
-) -> None:
+def test_an_agent_that_is_to_have_a_worktree_on_a_host_is_told_to_start_without(bench: Workbench) -> None:
     page = bench.page()
     open_agent(page, "Put nothing in order")
     page.get_by_label("A git worktree of its own").check()
