@@ -119,7 +119,7 @@ def test_what_is_typed_in_two_windows_at_once_is_in_both(workbench: Make) -> Non
     bench, page, _, text = proposed(workbench)
     other = bench.page()
     windows = ((page, text), (other, open_file(bench, other)))
-    words = [f"<{number}>" for number in range(20)]
+    words = [f"<{number}>" for number in range(12)]
     chance = Random(5)  # noqa: S311 — the same on each day
 
     def write(window: Page, text: Locator, line: int, word: str) -> None:
