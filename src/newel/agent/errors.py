@@ -14,8 +14,9 @@
     │   └── InvalidArguments      the call's arguments do not fit the tool's schema
     ├── WorkspaceError            the workspace refused or failed
     │   ├── StaleFile             the file is not what the caller last saw
-    │   ├── HostUnreachable       there is no connection to the host; nothing was begun there
-    │   └── ConnectionLost        it broke meanwhile; whether the host did what it was asked is unknown
+    │   └── HostGone              no request of that host fares better at the moment
+    │       ├── HostUnreachable   there is no connection to it; nothing was begun there
+    │       └── ConnectionLost    it broke meanwhile; whether the host did what it was asked is unknown
     └── SessionError              a session cannot be found, read, locked or written
 
 Errors that the model can mend travel to it as tool results; every other one propagates.
@@ -94,7 +95,11 @@ class StaleFile(WorkspaceError):
     pass
 
 
-class HostUnreachable(WorkspaceError):
+class HostGone(WorkspaceError):
+    """To go on with another file of that host would only wait once more."""
+
+
+class HostUnreachable(HostGone):
     """``kind`` says what is in the way, for programs: the name, the port, the key…"""
 
     def __init__(self, message: str, *, kind: str = "") -> None:
@@ -102,7 +107,7 @@ class HostUnreachable(WorkspaceError):
         self.kind = kind
 
 
-class ConnectionLost(WorkspaceError):
+class ConnectionLost(HostGone):
     pass
 
 

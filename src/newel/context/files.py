@@ -7,11 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from newel.agent.errors import ConnectionLost, HostUnreachable
 from newel.workspace.port import Workspace
-
-HOST_IS_GONE = (HostUnreachable, ConnectionLost)
-"""A file's error that is every file's: to go on with the next one would only wait once more."""
 
 
 class Folder(NamedTuple):
@@ -47,7 +43,7 @@ class Head(msgspec.Struct, frozen=True):
 async def read_head(workspace: Workspace, path: str, limit: int) -> Head:
     """The first ``limit`` bytes of a regular file; ``path`` is absolute, links are followed. One request, and a
     second one where there is more. Raises ``WorkspaceError`` for all that is no file which can be read, and if it is
-    one of ``HOST_IS_GONE`` no other file of that host can.
+    ``HostGone`` no other file of that host can.
     """
     data = await workspace.read_bytes(path, size=limit + 1)
     if len(data) <= limit:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-from newel.agent.errors import WorkspaceError
+from newel.agent.errors import HostGone, WorkspaceError
 from newel.agent.messages import Wire
-from newel.context.files import HOST_IS_GONE, Folder, Head, read_head
+from newel.context.files import Folder, Head, read_head
 from newel.workspace.port import FileInfo, Workspace
 
 FILE_NAME = "AGENTS.md"
@@ -35,7 +35,7 @@ async def find_instructions(
     The project's root is the nearest folder upwards that holds ``.git``; without one it is the workspace's. What
     stands in two files counts once. A project's file may not be a link out of the project: who clones a repository
     does not mean to send a file of their own to a model. Never waits for what is no file; raises
-    ``HostUnreachable`` and ``ConnectionLost``, for an agent must not begin without a project's rules.
+    ``HostGone``, for an agent must not begin without a project's rules.
     """
     files: list[tuple[Workspace, str, str | None]] = []
     if home is not None:
@@ -50,7 +50,7 @@ async def find_instructions(
     for host, path, bounds in files:
         try:
             head = await _read(host, path, max_bytes, bounds)
-        except HOST_IS_GONE:
+        except HostGone:
             raise
         except WorkspaceError as error:
             found.append(Instructions(path, "", problem=str(error)))
@@ -103,7 +103,7 @@ async def _leads_nowhere(workspace: Workspace, path: str) -> bool:
     """Whether what seems not to be there is a link after all, in a loop or to what is not there."""
     try:
         return await workspace.stat(path) is None and await workspace.resolve(path) != path
-    except HOST_IS_GONE:
+    except HostGone:
         raise
     except WorkspaceError:
         return True

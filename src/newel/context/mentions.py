@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from newel.agent.errors import WorkspaceError
+from newel.agent.errors import HostGone, WorkspaceError
 from newel.agent.messages import Attachment
 from newel.context.attachments import attachment_from
-from newel.context.files import HOST_IS_GONE
 from newel.workspace.naming import check_path
 from newel.workspace.port import Kind, Workspace
 
@@ -137,7 +136,7 @@ class _Collector:
             return True
         try:
             attachment = await attachment_from(self._workspace, path, name=name)
-        except HOST_IS_GONE:
+        except HostGone:
             raise
         except WorkspaceError as error:
             self.notes.append(str(error))

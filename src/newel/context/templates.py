@@ -16,9 +16,9 @@ import re
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-from newel.agent.errors import WorkspaceError
+from newel.agent.errors import HostGone, WorkspaceError
 from newel.agent.messages import Wire
-from newel.context.files import HOST_IS_GONE, Folder, read_head
+from newel.context.files import Folder, read_head
 from newel.workspace.port import Workspace
 
 MAX_BYTES = 256 * 1024
@@ -69,8 +69,7 @@ async def load(folders: Sequence[Folder]) -> dict[str, Template]:
     """The templates of all folders by name, in alphabetical order; a later folder's template hides an
     earlier one's of the same name: first the user's folder, then the project's. A folder that is not there has
     none. A file that cannot be read, is not text, is larger than 256 KiB or has a name that cannot be typed as a
-    command is left out, and so is what a folder has beyond its first 200. Raises ``HostUnreachable`` and
-    ``ConnectionLost``.
+    command is left out, and so is what a folder has beyond its first 200. Raises ``HostGone``.
     """
     found = {
         template.name: template
@@ -86,7 +85,7 @@ async def _files(folder: Folder) -> list[PurePosixPath]:
         if await folder.workspace.stat(folder.path) is None:
             return []
         entries = await folder.workspace.list(folder.path)
-    except HOST_IS_GONE:
+    except HostGone:
         raise
     except WorkspaceError:
         return []
@@ -98,7 +97,7 @@ async def _files(folder: Folder) -> list[PurePosixPath]:
 async def _load(workspace: Workspace, path: PurePosixPath) -> Template | None:
     try:
         head = await read_head(workspace, str(path), MAX_BYTES)
-    except HOST_IS_GONE:
+    except HostGone:
         raise
     except WorkspaceError:
         return None

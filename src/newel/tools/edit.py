@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, cast
 import msgspec
 from msgspec import Meta
 
-from newel.agent.errors import StaleFile, ToolError
+from newel.agent.errors import HostGone, StaleFile, ToolError, WorkspaceError
 from newel.agent.ports import OnOutput, ToolResult
 from newel.tools.aliases import REPLACEMENT_ALIASES
 from newel.tools.base import Parameters, renamed
@@ -17,6 +17,9 @@ from newel.tools.file_tool import FileParameters, FileTool, aside
 from newel.tools.paths import not_found
 from newel.tools.text import DIFF_SHOWN, encoded, plural
 from newel.workspace.port import ABSENT
+
+SHORT: Final = 1 << 20
+"""Bytes of a file of which nothing is looked up before it is read."""
 
 LARGEST: Final = 32 * 1024 * 1024
 """Bytes of a file that can be edited."""
@@ -146,18 +149,12 @@ class EditTool(FileTool[EditParameters]):
 
         name, wanted = arguments.file_path, _replacements(arguments)
         path = await self._workspace.resolve(name)
-        info = await self._workspace.stat(path)
         creates = len(wanted) == 1 and not wanted[0].old
-        if info is None and creates:
-            return _Plan(path, ABSENT, None, _created(wanted[0].new))
-        if info is None:
+        content = await self._content(path, name)
+        if content is None:
+            if creates:
+                return _Plan(path, ABSENT, None, _created(wanted[0].new))
             raise await not_found(self._workspace, path, name)
-        # A file in /proc says that it is empty, and may have no end.
-        content = b"" if info.size > LARGEST else await self._workspace.read_bytes(path, size=LARGEST + 1)
-        if (size := max(info.size, len(content))) > LARGEST:
-            raise ToolError(
-                f"{name} has {size:,} bytes; `edit` takes files up to {LARGEST:,}. Use sed with bash."
-            )
         sha256 = hashlib.sha256(content).hexdigest()
         if self._tracker.last_seen(path) not in {None, sha256}:
             raise StaleFile(
@@ -167,6 +164,28 @@ class EditTool(FileTool[EditParameters]):
         if not content and creates:
             return _Plan(path, sha256, content, _created(wanted[0].new))
         return _Plan(path, sha256, content, await aside(len(content), edit, content, wanted, name))
+
+    async def _content(self, path: str, name: str) -> bytes | None:
+        """All of a file; None if there is none. One that is short is asked for once: it may be far away."""
+        try:
+            content = await self._workspace.read_bytes(path, size=SHORT + 1)
+        except HostGone:
+            raise
+        except WorkspaceError:
+            if await self._workspace.stat(path) is None:
+                return None
+            raise
+        if len(content) <= SHORT:
+            return content
+        info = await self._workspace.stat(path)
+        size = info.size if info else 0
+        if size <= LARGEST:  # a file in /proc says that it is empty, and may have no end
+            content = await self._workspace.read_bytes(path, size=LARGEST + 1)
+        if (size := max(size, len(content))) > LARGEST:
+            raise ToolError(
+                f"{name} has {size:,} bytes; `edit` takes files up to {LARGEST:,}. Use sed with bash."
+            )
+        return content
 
 
 def _replacements(arguments: EditParameters) -> list[Replacement]:

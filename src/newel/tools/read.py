@@ -9,7 +9,7 @@ import anyio.lowlevel
 import anyio.to_thread
 from msgspec import Meta
 
-from newel.agent.errors import ToolError
+from newel.agent.errors import HostGone, ToolError, WorkspaceError
 from newel.agent.ports import OnOutput, ToolResult
 from newel.tools.file_tool import FileParameters, FileTool
 from newel.tools.images import LARGEST_FILE, mime_type, picture
@@ -65,14 +65,19 @@ class ReadTool(FileTool[ReadParameters]):
 
     async def execute(self, arguments: ReadParameters, _: OnOutput, /) -> ToolResult:
         path = await self._workspace.resolve(arguments.file_path)
-        info = await self._workspace.stat(path)
-        if info is None:
-            raise await not_found(self._workspace, path, arguments.file_path)
-        if info.kind == "directory":
-            return await self._directory(path, arguments.file_path)
-        head = await self._workspace.read_bytes(path, size=BLOCK)
+        try:  # a file, mostly, which is asked for once: it may be far away
+            head = await self._workspace.read_bytes(path, size=BLOCK)
+        except HostGone:
+            raise
+        except WorkspaceError as error:
+            info = await self._workspace.stat(path)
+            if info is None:
+                raise await not_found(self._workspace, path, arguments.file_path) from error
+            if info.kind == "directory":
+                return await self._directory(path, arguments.file_path)
+            raise
         if kind := mime_type(head):
-            return await self._image(path, arguments.file_path, kind, info.size)
+            return await self._image(path, arguments.file_path, kind)
         if b"\0" in head[:LOOKED_AT]:
             name = shlex.quote(arguments.file_path)
             raise ToolError(
@@ -117,10 +122,12 @@ class ReadTool(FileTool[ReadParameters]):
             },
         )
 
-    async def _image(self, path: str, name: str, kind: str, size: int) -> ToolResult:
-        if size > LARGEST_FILE:
-            raise ToolError(f"{name} is an image of {size:,} bytes; at most {LARGEST_FILE:,} can be read.")
-        data = await self._workspace.read_bytes(path, size=LARGEST_FILE)
+    async def _image(self, path: str, name: str, kind: str) -> ToolResult:
+        data = await self._workspace.read_bytes(path, size=LARGEST_FILE + 1)
+        if len(data) > LARGEST_FILE:
+            raise ToolError(
+                f"{name} is an image of more than {LARGEST_FILE:,} bytes, which are the most that can be read."
+            )
         image = await anyio.to_thread.run_sync(picture, data, kind, name)
         text = f"{name}: {kind}, {image.width} x {image.height} pixels, {plural(len(data), 'byte')}"
         if image.scaled:

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 from PIL import Image
 
-from newel.context.files import HOST_IS_GONE, Folder
+from newel.agent.errors import HostGone
+from newel.context.files import Folder
 from newel.context.instructions import find_instructions
 from newel.context.mentions import Expansion, expand
 from newel.context.templates import load
@@ -91,9 +92,9 @@ async def test_a_host_that_is_gone_is_told_and_no_rule_of_the_project_is_passed_
         async with open_host(target, config=str(server.config), patience=0.2) as far:
             server.stop()
             expanded = await expand(PROMPT, far)
-            with pytest.raises(HOST_IS_GONE):
+            with pytest.raises(HostGone):
                 await find_instructions(far, home=None)
-            with pytest.raises(HOST_IS_GONE):
+            with pytest.raises(HostGone):
                 await load([Folder(far, far.root)])
     assert (expanded.text, expanded.attachments) == (PROMPT, [])
     [note] = expanded.notes
