@@ -62,11 +62,15 @@ async def test_a_large_file_is_read_no_further(tmp_path: Path) -> None:
     assert await stopped(tmp_path, 4, "read", file_path="large") == 4
 
 
-@pytest.mark.parametrize("at", [1, 2])
-async def test_an_edit_that_is_stopped_before_it_writes_changes_nothing(tmp_path: Path, at: int) -> None:
-    (tmp_path / "f").write_text("one\n")
+@pytest.mark.parametrize(("more", "at"), [(0, 1), (300_000, 1), (300_000, 2), (300_000, 3)])
+async def test_an_edit_that_is_stopped_before_it_writes_changes_nothing(
+    tmp_path: Path, more: int, at: int
+) -> None:
+    """A short file is looked at once, a longer one three times."""
+    before = "one\n" + "more\n" * more
+    (tmp_path / "f").write_text(before)
     await stopped(tmp_path, at, "edit", file_path="f", old_string="one", new_string="two")
-    assert contents(tmp_path) == {"f": "one\n"}
+    assert contents(tmp_path) == {"f": before}
 
 
 async def test_a_write_that_is_stopped_before_it_writes_leaves_nothing(tmp_path: Path) -> None:
