@@ -94,6 +94,8 @@ def test_everything_can_be_done_with_the_keyboard(workbench: Make) -> None:
     keys.press("Enter")
     expect(answers(page)).to_be_visible()
     keys.press("Alt+2")
+    # The way into a tab ends in what is written there: only then another focus stays.
+    expect(page.get_by_role("textbox", name="Contract", exact=True)).to_be_focused()
     page.get_by_role("tab", name="Agent-1").focus()
     keys.press("Delete")
     expect(page.get_by_role("tab")).to_have_count(1)
