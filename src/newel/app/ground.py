@@ -6,9 +6,11 @@ import math
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from newel.agent.errors import WorkspaceError
+from newel.app.beside import beside
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -113,14 +115,8 @@ class HostGround:
             raise WorkspaceError(f"{folder} is not what this is connected to: that is {self.name}.")
         return self._open(limits)
 
-    @asynccontextmanager
-    async def telling(self, tell: Tell) -> AsyncGenerator[None]:
-        import anyio
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._watch, tell)
-            yield
-            tasks.cancel_scope.cancel()
+    def telling(self, tell: Tell) -> AbstractAsyncContextManager[object]:
+        return beside(partial(self._watch, tell))
 
     async def _watch(self, tell: Tell) -> None:
         import anyio

@@ -21,12 +21,15 @@ if TYPE_CHECKING:
     from newel.agent.ports import Emit, Model, Policy, Provider, Tool
     from newel.app.ground import Ground
     from newel.app.workspaces import Workspaces
+    from newel.context.instructions import Instructions
+    from newel.context.templates import Template
     from newel.mcp.questions import Elicit
     from newel.permissions.policy import Ask
     from newel.providers.openai_chat import OpenAIChat
     from newel.review.recording import Recorders
     from newel.session.coding_agent import CodingAgent
     from newel.session.manager import SessionManager
+    from newel.workspace.port import Workspace
 
 NOTHING_CONFIGURED = """\
 No model is configured, and none was found on this machine
@@ -221,24 +224,16 @@ async def build_agent(
     from newel.agent.transform import Transformer
     from newel.app.workspaces import open_workspaces
     from newel.context.compaction import Compactor
-    from newel.context.files import Folder
-    from newel.context.instructions import describe, find_instructions
-    from newel.context.templates import load as load_templates
+    from newel.context.instructions import describe
     from newel.providers.windows import find_window
     from newel.session.coding_agent import CodingAgent
     from newel.tools import coding_tools
-    from newel.workspace.local import LocalWorkspace
 
     describe_model = model_describer(settings, client.name)
     model = describe_model(model_name)
     places = open_workspaces(settings, model, place.recorders, partial(place.ground.workspace, place.folder))
     tools = coding_tools(places.works_in, timeout=settings.bash_timeout)
-    home = LocalWorkspace("/", environ={})  # Newel's own folder may not be there yet
-    project = places.workspace
-    instructions = await find_instructions(project, home=Folder(home, str(settings.home)))
-    templates = await load_templates(
-        [Folder(home, f"{settings.home}/prompts"), Folder(project, f"{project.root}/.newel/prompts")]
-    )
+    instructions, templates = await _what_is_said(settings, places.workspace)
     small = describe_model(settings.small_model) if settings.small_model else model
     compactor = Compactor(provider, small, context_window=None, find_window=partial(find_window, client))
     compactor.follow(model)
@@ -271,6 +266,20 @@ async def build_agent(
         if each is not None:
             each.attend(agent)
     return agent
+
+
+async def _what_is_said(
+    settings: Settings, project: Workspace
+) -> tuple[list[Instructions], dict[str, Template]]:
+    """The instructions and templates of the user, who is here, and of the project, which may be elsewhere."""
+    from newel.context.files import Folder
+    from newel.context.instructions import find_instructions
+    from newel.context.templates import load
+    from newel.workspace.local import LocalWorkspace
+
+    home = LocalWorkspace("/", environ={})  # Newel's own folder may not be there yet
+    prompts = [Folder(home, f"{settings.home}/prompts"), Folder(project, f"{project.root}/.newel/prompts")]
+    return await find_instructions(project, home=Folder(home, str(settings.home))), await load(prompts)
 
 
 def _policy(settings: Settings, place: Place, reviewed: list[Tool]) -> Policy:

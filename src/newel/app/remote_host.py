@@ -10,6 +10,7 @@ from typing import Final
 import anyio
 
 from newel.agent.errors import WorkspaceError
+from newel.app.beside import beside
 from newel.providers.ollama_run import Ended
 from newel.workspace.port import Completed, OnOutput
 from newel.workspace.process import Limits
@@ -136,9 +137,5 @@ class RemoteHost:
 async def remote_host(target: Target, *, config: str | None = None) -> AsyncGenerator[RemoteHost]:
     """A host, and its connection let go of at the end. ``config`` is a file that ssh reads instead of the user's."""
     host = RemoteHost(target, config)
-    async with anyio.create_task_group() as group:
-        group.start_soon(host.keep)
-        try:
-            yield host
-        finally:
-            group.cancel_scope.cancel()
+    async with beside(host.keep):
+        yield host

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from newel.agent.errors import ConfigError
+from newel.app.ground import SSH_CONFIG, open_ground
 from tests.sshd import Sshd
 from tests.support import Newel, bash, scenario
 
@@ -128,3 +130,18 @@ def test_a_review_of_each_change_is_refused_on_a_host_with_what_to_do_instead(
     assert "--approve review is not possible on a host yet" in done.stderr
     assert "newel undo --host nobody.invalid:/shop" in done.stderr
     assert newel.requests == []
+
+
+@pytest.mark.anyio
+async def test_what_goes_wrong_during_work_on_a_host_is_told_as_what_it_is(
+    sshd: Sshd, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group of errors would reach a user as a page of code, and no command knows what to do with one."""
+
+    async def tell(_: str) -> None:
+        pass
+
+    monkeypatch.setenv(SSH_CONFIG, str(sshd.config))
+    with pytest.raises(ConfigError, match="mend this"):
+        async with open_ground(project, f"host:{project}") as ground, ground.telling(tell):
+            raise ConfigError("mend this")
