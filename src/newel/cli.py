@@ -15,6 +15,10 @@ from newel.commands import MODULES
 
 USAGE_ERROR, FAILED, INTERRUPTED = 2, 1, 130
 
+NOT_HERE = """\
+Newel runs on Linux and macOS, and on Windows in WSL: its process groups, file locks and shared SSH connections are not
+Windows' own. Run `wsl --install`, and then Newel in there, best in Windows Terminal."""
+
 EPILOG = """\
 commands:
   newel demo                   the main job at once, with a scripted model: no key, nothing to set up
@@ -88,6 +92,8 @@ def _guarded(body: Callable[[], int]) -> int:
         if getattr(sys, name) is None:
             # Closed by who started us (`<&-`). This takes the free number, so that no file of ours does.
             setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 — open to the end
+    if sys.platform == "win32":
+        return _say(NOT_HERE, FAILED)
     try:
         code = body()
         sys.stdout.flush()
@@ -104,7 +110,7 @@ def _guarded(body: Callable[[], int]) -> int:
         return FAILED if isinstance(error, BrokenPipeError) else _say(error, FAILED)
 
 
-def _say(error: Exception, code: int) -> int:
+def _say(error: Exception | str, code: int) -> int:
     from newel.terminal.safe import safe
 
     with contextlib.suppress(OSError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -135,3 +136,11 @@ def test_json_lines_that_make_no_sense_are_named_and_the_rest_is_served(with_mod
     assert [error for error in errors if "line 1" in error.lower()]
     assert [error for error in errors if "line 2" in error.lower()]
     assert events[-1]["type"] == "agent_end"
+
+
+def test_where_newel_cannot_run_it_says_where_it_can() -> None:
+    program = "import sys, newel.cli; sys.platform = 'win32'; sys.exit(newel.cli.jexida())"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "Linux and macOS, and on Windows in WSL" in done.stderr
+    assert "Traceback" not in done.stderr
