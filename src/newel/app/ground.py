@@ -108,7 +108,7 @@ class HostGround:
 
     @property
     def system(self) -> str:
-        return f"{self._connection.facts.system}, the host {self._connection.target.host}, reached over ssh"
+        return f"{self._connection.facts.system}, the host {self._connection.host}, reached over ssh"
 
     def workspace(self, folder: str, limits: Limits) -> WatchedWorkspace:
         if folder != self.name:
@@ -123,7 +123,7 @@ class HostGround:
 
         from newel.workspace.ssh.connection import State
 
-        host = self._connection.target.host
+        host = self._connection.host
         send, states = anyio.create_memory_object_stream[State](math.inf)
         end = self._connection.on_state(send.send_nowait)
         was_lost = False

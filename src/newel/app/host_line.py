@@ -45,7 +45,7 @@ class AppHostLine:
         is_up = now.name == "up"
         return HostState(
             user=target.user or "",
-            host=target.host,
+            host=self._connection.host,
             folder=self._connection.facts.root,
             state="lost" if now.name == "connecting" else now.name,
             reason="" if is_up else now.reason,

@@ -73,7 +73,7 @@ def test_what_an_agent_did_on_a_host_is_seen_and_taken_back_to_the_byte(
     assert newel("undo", "--host", "shop", "--yes").returncode == 0
     assert states(project) == after
     assert "change it" in newel("sessions", "--host", "shop").stdout
-    assert "the host 127.0.0.1, reached over ssh" in newel.requests[0]["messages"][0]["content"]
+    assert "the host host, reached over ssh" in newel.requests[0]["messages"][0]["content"]
 
 
 def test_on_a_host_nothing_runs_unasked_unless_that_is_said(

@@ -68,6 +68,11 @@ class Connection:
         self._hurried = anyio.Event()
 
     @property
+    def host(self) -> str:
+        """What the user calls the host, an alias of theirs perhaps; ``target`` says which machine that is."""
+        return self._asked.host
+
+    @property
     def is_busy(self) -> bool:
         """Whether a request is under way, or what it takes to connect."""
         return self._lock.locked()
@@ -92,7 +97,7 @@ class Connection:
             except ShellEnded as ended:
                 if tries == TRIES:
                     raise ConnectionLost(
-                        f"The connection to {self.target.host} broke {tries} times over one request. {ended.words}"
+                        f"The connection to {self.host} broke {tries} times over one request. {ended.words}"
                     ) from ended
 
     async def change(self, script: str, /, *, given: bytes = b"") -> Answer:
@@ -101,7 +106,7 @@ class Connection:
             return await self._once(script, given, anyio.current_time() + self._patience, settle=True)
         except ShellEnded as ended:
             raise ConnectionLost(
-                f"The connection to {self.target.host} was lost meanwhile. Whether the change was made there is unknown;"
+                f"The connection to {self.host} was lost meanwhile. Whether the change was made there is unknown;"
                 " it was not tried again. Look before you repeat it."
             ) from ended
 
@@ -122,7 +127,7 @@ class Connection:
             async with self._lock:
                 await self._ready(anyio.current_time() + self._patience)
         argv = [*self._ssh.uses(), *self._asked.words]
-        return Client(argv=argv, environ=self._ssh.environ, host=self.target.host)
+        return Client(argv=argv, environ=self._ssh.environ, host=self.host)
 
     async def tunnel(self, port: int) -> str:
         """The path of a Unix socket that leads to a port which listens on the host's loopback; only this user can use it.
@@ -138,9 +143,7 @@ class Connection:
                 asked = await anyio.run_process(words, env=self._ssh.environ, check=False, cwd="/")
                 if asked.returncode != 0:
                     said = asked.stderr.decode(errors="replace").strip()
-                    raise WorkspaceError(
-                        f"The connection to {self.target.host} leads to no port there: {said}"
-                    )
+                    raise WorkspaceError(f"The connection to {self.host} leads to no port there: {said}")
         return path
 
     async def open(self) -> None:

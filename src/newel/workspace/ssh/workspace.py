@@ -202,7 +202,7 @@ class SshWorkspace:
 
     def _undone(self, done: str, path: str) -> WorkspaceError:
         return WorkspaceError(
-            f"The connection to {self.connection.target.host} was lost meanwhile: {path} was not {done}. Try it again."
+            f"The connection to {self.connection.host} was lost meanwhile: {path} was not {done}. Try it again."
         )
 
     async def _stat_or_none(self, path: str) -> FileInfo | None:
