@@ -15,8 +15,6 @@ from newel.jobs.tabs import Contract
 from newel.permissions.policy import Preset
 from newel.providers.encode import to_json
 
-NOBODY = "Nobody can be asked in this run. Do what is possible without it; `--approve auto` allows it."
-
 
 async def submit(
     engine: Engine, contract: Contract, *, project: str, home: Path, name: str, approve: Preset
@@ -62,6 +60,6 @@ class Solo:
         questions = self._conversation.questions
         for question in questions.waiting if what == "questions" else []:
             if question.kind == "approval":
-                questions.answer(question.id, {"decision": "no", "word": NOBODY})
+                questions.answer(question.id, {"decision": "nobody"})
             else:
                 questions.answer(question.id, {"action": "decline"})

@@ -35,10 +35,10 @@ class ApprovalRequest(Wire, frozen=True):
 
 class Approval(Wire, frozen=True):
     """The answer. ``always`` allows this tool with these very arguments as long as the policy lives;
-    ``word`` is told to the model along with a ``no``.
+    ``word`` is told to the model along with a ``no``. ``nobody`` says that no person could answer.
     """
 
-    decision: Literal["once", "always", "no"]
+    decision: Literal["once", "always", "no", "nobody"]
     word: str = ""
 
 
@@ -106,9 +106,17 @@ class _AskFirst:
             # could yet make it succeed, and then it would run with nobody having seen what it does.
             return Verdict(allow=False, reason=f"Not run: {error}")
         answer = await self._ask(ApprovalRequest(call, tool.label, preview, self._folder))
-        if answer.decision == "no":
-            word = answer.word.strip()
-            return Verdict(allow=False, reason=DECLINED_WITH_WORD.format(word=word) if word else DECLINED)
         if answer.decision == "always":
             self._always.add(exactly)
-        return Verdict(allow=True)
+        return _verdict(answer)
+
+
+def _verdict(answer: Approval) -> Verdict:
+    match answer.decision:
+        case "once" | "always":
+            return Verdict(allow=True)
+        case "no":
+            word = answer.word.strip()
+            return Verdict(allow=False, reason=DECLINED_WITH_WORD.format(word=word) if word else DECLINED)
+        case "nobody":
+            return Verdict(allow=False, reason=NOBODY_TO_ASK)

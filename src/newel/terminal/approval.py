@@ -37,7 +37,7 @@ class Approver:
 
     async def __call__(self, request: ApprovalRequest) -> Approval:
         if self.handler is None:
-            return Approval("no", "Nobody can be asked at the moment.")
+            return Approval("nobody")
         return await self.handler(request)
 
     async def elicit(self, request: ElicitRequest) -> ElicitAnswer:

@@ -310,7 +310,7 @@ class _JsonMode:
         question.answer(Approval(request.decision, request.word))
 
 
-_NOBODY = Approval("no", "The input has ended, so nobody can be asked.")
+_NOBODY = Approval("nobody")
 
 
 class _Question:

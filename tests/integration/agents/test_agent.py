@@ -138,7 +138,9 @@ def test_nobody_is_waited_for_where_nobody_can_be_asked(with_agent: WithAgent) -
     done = newel("agent", "Make a file", "--approve", "ask")
     assert done.returncode == 1
     assert not (newel.project / "a").exists()
-    assert "Nobody can be asked" in newel.requests[-1]["messages"][3]["content"]
+    told = newel.requests[-1]["messages"][3]["content"]
+    assert "nobody can be asked" in told
+    assert "declined" not in told
 
 
 def test_an_agent_with_a_worktree_leaves_the_project_alone(with_agent: WithAgent) -> None:
