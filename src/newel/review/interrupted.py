@@ -2,28 +2,37 @@
 
 The notes of a process are lines of one file beside the ledger, which it holds locked: what it began, and what of that is
 recorded. Whoever finds such a file that nobody holds records what happened in the place of its process: of a command, all
-files that were touched since it began. That holds when a process dies, and not when the machine does: notes are not flushed.
+files that were touched since it began. How they were stands in a second file of the process, to which is added before each command
+what became another since the last. That holds when a process dies, and not when the machine does: nothing is flushed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
 
 from newel.agent.messages import Wire, new_id
-from newel.workspace.snapshot_tree import State, join, load, state_of
+from newel.review.store import Ledger
+from newel.review.text import content_of
+from newel.workspace.snapshot_index import load
+from newel.workspace.snapshot_tree import State, join, state_of
 
 INDEX: Final = "files.index"
-_NOTES, _KNOWN, _LEFT_OUT = ".running", ".known", "left_out.json"
+_NOTES, _KNOWN, _KNOWN_NEXT, _LEFT_OUT = ".running", ".known", ".known-next", "left_out.json"
 
 
 MAX_NOTES: Final = 1 << 20
+
+_SPARE: Final = 1 << 20
+"""Bytes that may be added to what is known of few files, until it is kept anew."""
 
 
 class Note(Wire, frozen=True, kw_only=True):
@@ -39,10 +48,23 @@ class Note(Wire, frozen=True, kw_only=True):
 
 
 class Known(NamedTuple):
-    """How files were when they were last looked at all together, ``at`` seconds since 1970."""
+    """How files were before the last command that was begun, ``at`` seconds since 1970."""
 
     states: dict[str, State]
     at: float
+
+
+def states_before(ledger: Ledger, known: Known) -> dict[str, State]:
+    """How files were, by what was known of them or by what was recorded since. Blocks."""
+    states = dict(known.states)
+    for path in ledger.paths():
+        last = ledger.entries(path=path)[-1]
+        if datetime.fromisoformat(last.ts).timestamp() >= known.at:
+            states.pop(path, None)
+            if content := content_of(ledger.get(path).base):
+                blob = content.blob or ledger.put_blobs([content.data])[0]
+                states[path] = State(blob, content.mode)
+    return states
 
 
 class Notes:
@@ -57,8 +79,9 @@ class Notes:
         self._file = -1
         self._size = 0
         self._held: dict[str, bytes] = {}
-        self._commands: set[str] = set()
-        self._known: os.stat_result | None = None
+        self._known = -1
+        self._known_size = 0
+        self._known_most = 0
 
     def put(self, note: Note) -> str:
         """Leave a note before an effect; returns its name."""
@@ -67,10 +90,6 @@ class Notes:
             line = msgspec.json.encode(_Line(name=name, note=note)) + b"\n"
             if self._file < 0:
                 self._begin(self._folder)
-            if note.path is None:
-                if not self._commands:
-                    self._keep_known(self._folder)
-                self._commands.add(name)
             self._append(line)
             self._held[name] = line
         return name
@@ -79,7 +98,6 @@ class Notes:
         """The effect is recorded."""
         if self._folder is None or self._held.pop(name, None) is None:
             return
-        self._commands.discard(name)
         if not self._held:
             os.ftruncate(self._file, 0)
             self._size = 0
@@ -88,7 +106,7 @@ class Notes:
         else:
             old, old_name = self._file, self._name
             self._begin(self._folder)
-            with contextlib.suppress(OSError):
+            if self._known >= 0:
                 (self._folder / f"{old_name}{_KNOWN}").rename(self._folder / f"{self._name}{_KNOWN}")
             _let_go(self._folder, old_name, old)
 
@@ -100,6 +118,7 @@ class Notes:
             else:
                 _let_go(self._folder, self._name, self._file)
             self._file = -1
+            self._close_known()
 
     def _begin(self, folder: Path) -> None:
         """Begin a file, with the notes that are held."""
@@ -115,15 +134,55 @@ class Notes:
     def _append(self, data: bytes) -> None:
         self._size += os.write(self._file, data)
 
-    def _keep_known(self, folder: Path) -> None:
-        """Have the index stay as it is now, whoever replaces it while a command runs."""
-        with contextlib.suppress(OSError):  # without it, less is known of what was before
-            now = (folder / INDEX).stat()
-            if self._known is None or not os.path.samestat(now, self._known):
-                beside = folder / f".{new_id()}.tmp"
-                os.link(folder / INDEX, beside)
-                beside.rename(folder / f"{self._name}{_KNOWN}")
-                self._known = now
+    # -- what is known of all files -------------------------------------------------------------------
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether anybody will ever find them."""
+        return self._folder is not None
+
+    @property
+    def wants_all(self) -> bool:
+        """Whether all that is known is to be kept anew: there is nothing to add to, or too much was added."""
+        return self._known < 0 or self._known_size > self._known_most
+
+    def know(self, block: bytes) -> None:
+        """Keep what is known of all files, as ``snapshot_index`` packs it, for whoever finds the notes that follow; or what
+        became another since, unless that ``wants_all``. Blocks for as long as the disk takes.
+        """
+        if self._folder is None:
+            return
+        if self._file < 0:
+            self._begin(self._folder)
+        if self.wants_all:
+            self._close_known()
+            self._known = self._known_anew(self._folder, block)
+            self._known_most = 2 * len(block) + _SPARE
+            self._known_size = 0
+        elif os.write(self._known, block) < len(block):
+            self._close_known()
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._folder))
+        self._known_size += len(block)
+
+    def _known_anew(self, folder: Path, block: bytes) -> int:
+        """Put a file in the place of what is known, at once: notes of commands under way rely on it."""
+        beside = folder / f"{self._name}{_KNOWN_NEXT}"
+        descriptor = os.open(
+            beside, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600
+        )
+        try:
+            with os.fdopen(descriptor, "wb", closefd=False) as file:
+                file.write(block)
+            beside.rename(folder / f"{self._name}{_KNOWN}")
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def _close_known(self) -> None:
+        if self._known >= 0:
+            os.close(self._known)
+            self._known = -1
 
     def left(self, root: str) -> Iterator[tuple[Note, Known]]:
         """The notes of processes that are gone, each with the files that were known then. Those of a process are removed
@@ -133,7 +192,7 @@ class Notes:
             with contextlib.suppress(OSError), path.open("rb") as file:  # another may be faster
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 notes = _left(file.read())
-                known = _known(path.with_suffix(_KNOWN), root) if notes else Known({}, 0.0)
+                known = _known(path.with_suffix(_KNOWN), root, notes) if notes else Known({}, 0.0)
                 for note in notes:
                     yield note, known
                 _remove(path.parent, path.stem)
@@ -182,14 +241,14 @@ def _left(data: bytes) -> list[Note]:
 
 
 def _remove(folder: Path, name: str) -> None:
-    for suffix in (_KNOWN, _NOTES):
+    for suffix in (_KNOWN_NEXT, _KNOWN, _NOTES):
         (folder / f"{name}{suffix}").unlink(missing_ok=True)
 
 
-def _known(index: Path, root: str) -> Known:
+def _known(index: Path, root: str, notes: Sequence[Note]) -> Known:
     states = {
         join(folder, name): state_of(made)
         for folder, files in load(index, root).items()
         for name, made in files.items()
     }
-    return Known(states, index.stat().st_mtime if states else 0.0)
+    return Known(states, max((note.began_ns for note in notes if note.path is None), default=0) / 1e9)

@@ -27,7 +27,7 @@ from newel.review.ledger import Applied, FileReview, StaleRevision
 from newel.review.store import LOCK, Checkpoint, Ledger
 from newel.review.tables import FILE, HASH, LEDGER, hashes_in, pack, read_entry, unpack
 from newel.session.database import connect
-from newel.workspace.snapshot_tree import promised
+from newel.workspace.snapshot_index import promised
 
 EVERY: Final = 24 * 3600.0
 """Seconds from one purge to the next."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
@@ -22,14 +21,14 @@ from newel.agent.errors import WorkspaceError
 from newel.agent.messages import now
 from newel.review.bases import rebased
 from newel.review.folders import grown, missing
-from newel.review.interrupted import INDEX, Known, Note, Notes
+from newel.review.interrupted import INDEX, Known, Note, Notes, states_before
 from newel.review.ledger import Applied, FileReview, Hunk, Layer, Lines, ReviewError, new_hunk_id, render
 from newel.review.paths import OutsideProject, check_name, checked_path
 from newel.review.purging import in_background
 from newel.review.runs import Project
 from newel.review.saving import LARGEST
 from newel.review.store import Before, Checkpoint, Ledger
-from newel.review.text import content_of, lines_of, text_hash
+from newel.review.text import lines_of, text_hash
 from newel.tools.patience import diff
 from newel.workspace.port import Workspace
 from newel.workspace.snapshot_tree import State
@@ -145,6 +144,7 @@ class Recorder:
         if path is None:
             async with self._lock:
                 await self._look()
+                await self._keep_known()
                 self._put_note(effect)
                 self._running.append(effect)
             return effect
@@ -196,6 +196,13 @@ class Recorder:
             await anyio.to_thread.run_sync(self._notes.keep_left_out, project.left_out)
         self._is_taken = True
 
+    async def _keep_known(self) -> None:
+        """Have it outlive this process how the files are. What was found until now is recorded."""
+        if self._notes.is_kept:
+            known = await self._snapshots.known(whole=self._notes.wants_all)
+            if known:
+                await anyio.to_thread.run_sync(self._notes.know, known)
+
     async def _record_found(self, effect: Effect) -> None:
         found = await self._snapshots.changes()
         effect.notices += map(self._meaning.not_covered, found.notices)
@@ -236,25 +243,13 @@ class Recorder:
 
     async def _found_since(self, note: Note, known: Known) -> list[FileChange]:
         found = await self._snapshots.touched(note.began_ns)
-        before = await anyio.to_thread.run_sync(self._known, known)
+        before = await anyio.to_thread.run_sync(states_before, self._ledger, known)
         there = await self._workspace.stats([self._where(path) for path in before])
         gone = [path for path, info in zip(before, there, strict=True) if info is None]
         return [
             FileChange(path, before.get(path), None if path in gone else await self._now(path))
             for path in sorted({*found, *gone})
         ]
-
-    def _known(self, known: Known) -> dict[str, State]:
-        """How files were, by what was known of them or by what was recorded since."""
-        states = dict(known.states)
-        for path in self._ledger.paths():
-            last = self._ledger.entries(path=path)[-1]
-            if datetime.fromisoformat(last.ts).timestamp() >= known.at:
-                states.pop(path, None)
-                if content := content_of(self._ledger.get(path).base):
-                    blob = content.blob or self._ledger.put_blobs([content.data])[0]
-                    states[path] = State(blob, content.mode)
-        return states
 
     async def _now(self, path: str) -> State | None:
         try:

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import os
 import struct
 from collections.abc import Iterator
 from enum import Enum
-from pathlib import Path
 from typing import Final, Protocol
 
 import msgspec
-
-from newel.agent.errors import WorkspaceError
 
 _SIGNATURE: Final = struct.Struct("<QQQQI")
 _SIGNED: Final = _SIGNATURE.size
 _TIMES: Final = 16
 _WORD: Final = (1 << 64) - 1
-
-_INDEX: Final = 1
-"""The version of the index's form."""
 
 
 class Stat(Protocol):
@@ -83,6 +74,8 @@ class Tree:
         self.folders: dict[str, Folder] = {}
         self.count = 0
         """Of files."""
+        self.news: set[str] | None = None
+        """The files whose records became others, if somebody wants to know."""
 
     def state(self, path: str) -> State | None:
         folder, name = split(path)
@@ -96,12 +89,16 @@ class Tree:
         self.count += name not in there.files
         there.files[name] = made
         there.left_out.pop(name, None)
+        if self.news is not None:
+            self.news.add(path)
 
     def drop(self, path: str) -> None:
         folder, name = split(path)
         there = self.folders.get(folder)
         if there and there.files.pop(name, None):
             self.count -= 1
+            if self.news is not None:
+                self.news.add(path)
 
     def below(self, path: str) -> Iterator[str]:
         """The directory and all below it, those deepest last."""
@@ -154,55 +151,3 @@ def without_times(made: bytes) -> bytes:
 def state_of(made: bytes) -> State:
     mode: int = _SIGNATURE.unpack_from(made)[4]
     return State(made[_SIGNED:].hex(), mode & 0o777)
-
-
-def save(index: Path, root: str, tree: Tree, fresh: set[str]) -> None:
-    """Keep the records for the next process, which is to read the ``fresh`` files again. Raises ``WorkspaceError``."""
-    folders = {
-        os.fsencode(path): {
-            os.fsencode(name): without_times(made) if fresh and join(path, name) in fresh else made
-            for name, made in folder.files.items()
-        }
-        for path, folder in tree.folders.items()
-    }
-    data = msgspec.msgpack.encode((_INDEX, os.fsencode(root), folders))
-    beside = index.with_name(f".{index.name}-{os.urandom(8).hex()}.tmp")
-    try:
-        try:
-            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(hashlib.sha256(data).digest() + data)
-            beside.rename(index)
-        finally:
-            beside.unlink(missing_ok=True)
-    except OSError as error:
-        raise WorkspaceError(f"Cannot write {index}: {error.strerror or error}.") from error
-
-
-def load(index: Path, root: str) -> dict[str, dict[str, bytes]]:
-    """The records that ``save`` kept, by directory and name; none if there are none for this root, or none whole."""
-    with contextlib.suppress(OSError):
-        of, folders = _read(index.read_bytes())
-        if of == os.fsencode(root):
-            return {
-                os.fsdecode(path): {os.fsdecode(name): made for name, made in files.items()}
-                for path, files in folders.items()
-            }
-    return {}
-
-
-def promised(index: Path) -> set[str]:
-    """The contents that whoever reads an index takes to be in the store, by their hashes. Raises ``OSError``."""
-    return {state_of(made).blob for files in _read(index.read_bytes())[1].values() for made in files.values()}
-
-
-def _read(data: bytes) -> tuple[bytes, dict[bytes, dict[bytes, bytes]]]:
-    """Whose an index is, and its records; none if it is not whole."""
-    with contextlib.suppress(msgspec.MsgspecError):
-        if hashlib.sha256(data[32:]).digest() == data[:32]:
-            version, of, folders = msgspec.msgpack.decode(
-                data[32:], type=tuple[int, bytes, dict[bytes, dict[bytes, bytes]]]
-            )
-            if version == _INDEX:
-                return of, folders
-    return b"", {}

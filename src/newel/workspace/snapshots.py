@@ -23,13 +23,15 @@ from pathlib import Path
 from typing import Final
 
 import anyio
+import anyio.to_thread
 
 from newel.agent.errors import WorkspaceError
+from newel.workspace.snapshot_index import load, packed, packed_some, save
 from newel.workspace.snapshot_look import Look, Visit
 from newel.workspace.snapshot_project import Project
 from newel.workspace.snapshot_source import Source, Stopped
 from newel.workspace.snapshot_touched import touched
-from newel.workspace.snapshot_tree import Folder, State, load, save
+from newel.workspace.snapshot_tree import Folder, State
 from newel.workspace.watching import Blobs, Changes, FileChange, SnapshotLimits
 
 _EXAMPLES: Final = 5
@@ -99,6 +101,21 @@ class Snapshots:
         like that, it is no change.
         """
         self._noted[path] = state
+
+    async def known(self, *, whole: bool) -> bytes:
+        """See ``Snapshotter``."""
+        async with self._turn:
+            if not whole and not self._project.tree.news:
+                return b""
+            return await anyio.to_thread.run_sync(self._known, whole)
+
+    def _known(self, whole: bool) -> bytes:
+        project = self._project
+        with self._working:
+            news, project.tree.news = project.tree.news, set()
+            if whole or news is None:
+                return packed(self._source.root, project.tree, project.fresh)
+            return packed_some(self._source.root, project.tree, news)
 
     async def touched(self, since_ns: int) -> list[str]:
         """See ``Snapshotter``."""

@@ -70,6 +70,12 @@ class Snapshotter(Protocol):
         """
         ...
 
+    async def known(self, *, whole: bool) -> bytes:
+        """What the last look knew of all files, as ``snapshot_index`` packs it, or what of that became another since this was
+        last asked: nothing if nothing did. It is ``whole`` that must be asked for first.
+        """
+        ...
+
     async def touched(self, since_ns: int, /) -> list[str]:
         """The covered files that were written, or given other permission bits, since a moment on this machine's clock."""
         ...

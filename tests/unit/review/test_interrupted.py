@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from newel.review.interrupted import INDEX, Note, Notes
-from newel.workspace.snapshot_tree import Folder, Tree, promised, save
+from newel.review.interrupted import Note, Notes
+from newel.workspace.snapshot_index import packed
+from newel.workspace.snapshot_tree import Folder, State, Tree
 
 
 def note(title: str, path: str | None = "f") -> Note:
@@ -22,20 +23,20 @@ def titles(folder: Path) -> list[str]:
     return [each.title for each, _ in Notes(folder).left("/")]
 
 
-def index(folder: Path, content: bytes) -> None:
-    """An index that knows one file."""
+def known(name: str, content: bytes) -> bytes:
+    """What knows one file."""
     tree = Tree()
     tree.folders[""] = Folder(None)
-    tree.put("f", bytes(36) + content)
-    save(folder / INDEX, "/", tree, set())
+    tree.put(name, bytes(36) + content)
+    return packed("/", tree, set())
 
 
 def _killed(folder: Path, size: int, is_ready: Event) -> None:
     notes = Notes(folder, size=size)
-    index(folder, b"1" * 32)
+    notes.know(known("f", b"1" * 32))
     first = notes.put(note("begun and recorded"))
     notes.put(note("begun first", None))
-    index(folder, b"2" * 32)
+    notes.know(known("g", b"2" * 32))
     for number in range(50):
         notes.drop(notes.put(note(f"recorded {number}", None)))
     notes.put(note("begun second", None))
@@ -59,11 +60,10 @@ def test_what_a_killed_process_had_begun_is_left_and_nothing_else(tmp_path: Path
     child.join(30)
     found = list(Notes(tmp_path).left("/"))
     assert [each.title for each, _ in found] == ["begun first", "begun second"]
-    # How files were when the first of them began, whoever has looked since.
-    assert {known.states["f"].blob for _, known in found} == {(b"1" * 32).hex()}
-    assert promised(tmp_path / INDEX) == {(b"2" * 32).hex()}
+    before = {"f": State((b"1" * 32).hex(), 0), "g": State((b"2" * 32).hex(), 0)}
+    assert all(known.states == before for _, known in found)
     assert titles(tmp_path) == []
-    assert [path.name for path in tmp_path.iterdir()] == [INDEX]
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_note_that_was_cut_off_is_of_nothing_that_began(tmp_path: Path) -> None:
@@ -77,8 +77,25 @@ def test_a_note_that_was_cut_off_is_of_nothing_that_began(tmp_path: Path) -> Non
 
 
 def test_a_process_that_ends_leaves_nothing_behind(tmp_path: Path) -> None:
-    index(tmp_path, b"1" * 32)
     notes = Notes(tmp_path)
+    notes.know(known("f", b"1" * 32))
     notes.drop(notes.put(note("done", None)))
     notes.close()
-    assert [path.name for path in tmp_path.iterdir()] == [INDEX]
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_known_is_there_whole_however_often_it_is_added_to(tmp_path: Path) -> None:
+    """And takes no more room than a few times what it tells of."""
+    notes = Notes(tmp_path)
+    notes.put(note("begun", None))
+    contents = [b"%032d" % number for number in range(20_000)]
+    for content in contents:
+        notes.know(known("f", content))
+    (path,) = tmp_path.glob("*.known")
+    size = path.stat().st_size
+    assert len(contents) * len(known("f", contents[0])) > 2 * size
+    notes.know(known("g", contents[0]))
+    os.truncate(path, path.stat().st_size - 1)  # it was killed before that command began
+    notes.close()
+    [(_, left)] = Notes(tmp_path).left("/")
+    assert left.states == {"f": State(contents[-1].hex(), 0)}

@@ -227,6 +227,53 @@ async def test_what_a_killed_process_did_is_recorded_by_the_next(
     recorder.close()
 
 
+def _killed_later(project: Path, home: Path) -> None:
+    async def main() -> None:
+        recorder = await opened(project, home)
+        early = Run("s", title="early")
+        await recorder.end(await recorder.begin(early, None))
+        # A person, between two commands.
+        (project / "mine").write_text("mine\n")
+        (project / "edited").write_text("edited by me\n")
+        (project / "deleted").unlink()
+        begun = await recorder.begin(early, None)
+        (project / "by a command").write_text("early\n")
+        await recorder.end(begun)
+        await recorder.begin(Run("s", title="killed"), None)
+        for name in ("mine", "edited", "by a command", "new"):
+            (project / name).write_text("after\n")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    anyio.run(main)
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+async def test_what_a_person_did_between_commands_is_not_taken_back_with_what_a_killed_one_did(
+    project: Path, tmp_path: Path
+) -> None:
+    """Also where all was known to a process before that one."""
+    home = tmp_path / "home"
+    for name in ("edited", "deleted", "deleted earlier"):
+        (project / name).write_text("before\n")
+    first = await opened(project, home)
+    await first.end(await first.begin(Run("s"), None))
+    first.close()
+    (project / "deleted earlier").unlink()
+    child = multiprocessing.get_context("spawn").Process(target=_killed_later, args=(project, home))
+    child.start()
+    await anyio.to_thread.run_sync(child.join)
+    assert child.exitcode == -signal.SIGKILL
+    recorder = await opened(project, home)
+    run = (await look_back(recorder.project, limit=1))[0]
+    assert {file.file_path for file in run.files} == {"mine", "edited", "by a command", "new"}
+    await recorder.project.carry_out(await recorder.project.undo())
+    assert contents(project) == {"mine": "mine\n", "edited": "edited by me\n", "by a command": "early\n"}
+    recorder.close()
+
+
 def test_a_title_is_one_line_that_can_be_kept() -> None:
     assert title_of("do\n\tthis \udcff") == "do this ?"
     assert len(title_of("word " * 100)) == 80

@@ -1,0 +1,130 @@
+"""What is known of a project's files, kept in a file: for the next process, and for whoever finds out what a killed one did.
+
+It is a block with the records of all files, perhaps followed by blocks with those that became others. Each begins with its
+length and its sum, so that one that was cut off is found out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import struct
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from newel.agent.errors import WorkspaceError
+from newel.workspace.snapshot_tree import Tree, join, split, state_of, without_times
+
+_VERSION: Final = 2
+_HEAD: Final = struct.Struct("<Q32s")
+_GONE: Final = b""
+"""In the place of a record."""
+
+Records = dict[str, dict[str, bytes]]
+"""By directory and name."""
+
+_Packed = dict[bytes, dict[bytes, bytes]]
+"""Names may be no UTF-8."""
+
+
+def packed(root: str, tree: Tree, fresh: set[str]) -> bytes:
+    """A block with the records of all files; those of ``fresh`` ones with a signature that no file has."""
+    return _block(
+        root,
+        {
+            path: {
+                name: without_times(made) if fresh and join(path, name) in fresh else made
+                for name, made in folder.files.items()
+            }
+            for path, folder in tree.folders.items()
+        },
+    )
+
+
+def packed_some(root: str, tree: Tree, paths: Iterable[str]) -> bytes:
+    """A block with the records of some files, to be put behind others."""
+    some: Records = {}
+    for path in paths:
+        folder, name = split(path)
+        there = tree.folders.get(folder)
+        some.setdefault(folder, {})[name] = there.files.get(name, _GONE) if there else _GONE
+    return _block(root, some)
+
+
+def save(index: Path, root: str, tree: Tree, fresh: set[str]) -> None:
+    """Keep the records for the next process, which is to read the ``fresh`` files again. Raises ``WorkspaceError``."""
+    data = packed(root, tree, fresh)
+    beside = index.with_name(f".{index.name}-{os.urandom(8).hex()}.tmp")
+    try:
+        try:
+            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+            beside.rename(index)
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as error:
+        raise WorkspaceError(f"Cannot write {index}: {error.strerror or error}.") from error
+
+
+def load(index: Path, root: str) -> Records:
+    """The records that were kept; none if there are none for this root, or none whole."""
+    with contextlib.suppress(OSError):
+        return {
+            os.fsdecode(folder): {os.fsdecode(name): made for name, made in files.items()}
+            for folder, files in _read(index.read_bytes(), os.fsencode(root)).items()
+        }
+    return {}
+
+
+def promised(index: Path) -> set[str]:
+    """The contents that whoever reads an index takes to be in the store, by their hashes. Raises ``OSError``."""
+    return {
+        state_of(made).blob
+        for _, folders in _blocks(index.read_bytes())
+        for files in folders.values()
+        for made in files.values()
+        if made != _GONE
+    }
+
+
+def _block(root: str, folders: Mapping[str, Mapping[str, bytes]]) -> bytes:
+    raw = {
+        os.fsencode(folder): {os.fsencode(name): made for name, made in files.items()}
+        for folder, files in folders.items()
+    }
+    data = msgspec.msgpack.encode((_VERSION, os.fsencode(root), raw))
+    return _HEAD.pack(len(data), hashlib.sha256(data).digest()) + data
+
+
+def _blocks(data: bytes) -> Iterable[tuple[bytes, _Packed]]:
+    """Whose records they are, and the records; up to what is not whole."""
+    at = 0
+    with contextlib.suppress(struct.error, msgspec.MsgspecError):
+        while at < len(data):
+            size, sum_ = _HEAD.unpack_from(data, at)
+            at += _HEAD.size + size
+            block = data[at - size : at]
+            if hashlib.sha256(block).digest() != sum_:
+                return
+            version, root, folders = msgspec.msgpack.decode(block, type=tuple[int, bytes, _Packed])
+            if version != _VERSION:
+                return
+            yield root, folders
+
+
+def _read(data: bytes, root: bytes) -> _Packed:
+    found: _Packed = {}
+    for of, folders in _blocks(data):
+        if of != root:
+            return {}
+        for folder, files in folders.items():
+            found.setdefault(folder, {}).update(files)
+    return {
+        folder: {name: made for name, made in files.items() if made != _GONE}
+        for folder, files in found.items()
+    }
