@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import codecs
+from collections.abc import Sequence
+from pathlib import PurePosixPath
 from typing import NamedTuple
 
 import msgspec
 
-from newel.workspace.port import Workspace
+from newel.agent.errors import WorkspaceError
+from newel.workspace.port import FileInfo, Workspace
 
 
 class Folder(NamedTuple):
@@ -50,3 +53,28 @@ async def read_head(workspace: Workspace, path: str, limit: int) -> Head:
         return Head(data, len(data))
     info = await workspace.stat(path)
     return Head(data[:limit], max(info.size if info else 0, len(data)))
+
+
+def upwards(root: str) -> tuple[list[str], list[str]]:
+    """The folders from a workspace's root upwards, and for each what says that a project begins there."""
+    here = PurePosixPath(root)
+    folders = [here, *here.parents]
+    return [str(folder) for folder in folders], [str(folder / ".git") for folder in folders]
+
+
+def nearest(marks: Sequence[FileInfo | None]) -> int:
+    """Which of the folders upwards is the project's root: the first that is marked; without one, the first."""
+    return next((depth for depth, mark in enumerate(marks) if mark is not None), 0)
+
+
+async def followed(workspace: Workspace, path: str, bounds: str | None = None) -> str:
+    """The file that one of a project's leads to, ``bounds`` being the project's root if it is known. Raises ``WorkspaceError``
+    if it leads out of the project: who clones a repository does not mean to send a file of their own to a model.
+    """
+    resolved = await workspace.resolve(path)
+    if not PurePosixPath(resolved).is_relative_to(bounds or workspace.root):
+        if bounds is None:
+            folders, marks = upwards(workspace.root)
+            return await followed(workspace, path, folders[nearest(await workspace.stats(marks))])
+        raise WorkspaceError(f"{path} is a link to a file outside the project and is not followed.")
+    return resolved

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 from newel.agent.errors import HostGone, WorkspaceError
 from newel.agent.messages import Wire
-from newel.context.files import Folder, Head, read_head
+from newel.context.files import Folder, Head, followed, nearest, read_head, upwards
 from newel.workspace.port import FileInfo, Workspace
 
 FILE_NAME = "AGENTS.md"
@@ -33,9 +33,8 @@ async def find_instructions(
     """The AGENTS.md in ``home`` (the user's own), then those from the project's root down to the workspace's.
 
     The project's root is the nearest folder upwards that holds ``.git``; without one it is the workspace's. What
-    stands in two files counts once. A project's file may not be a link out of the project: who clones a repository
-    does not mean to send a file of their own to a model. Never waits for what is no file; raises
-    ``HostGone``, for an agent must not begin without a project's rules.
+    stands in two files counts once. A project's file may not be a link out of the project. Never waits for what is no
+    file; raises ``HostGone``, for an agent must not begin without a project's rules.
     """
     files: list[tuple[Workspace, str, str | None]] = []
     if home is not None:
@@ -80,14 +79,11 @@ def describe(instructions: Sequence[Instructions]) -> str:
 
 async def _of_project(workspace: Workspace) -> tuple[str, list[str]]:
     """The project's root, and what is called AGENTS.md from there down to the workspace's."""
-    here = PurePosixPath(workspace.root)
-    upwards = [here, *here.parents]
-    marks = [str(folder / ".git") for folder in upwards]
-    paths = [str(folder / FILE_NAME) for folder in upwards]
+    folders, marks = upwards(workspace.root)
+    paths = [str(PurePosixPath(folder, FILE_NAME)) for folder in folders]
     infos = await workspace.stats(marks + paths)  # of both at once: a host may be far away
-    is_marked = [info is not None for info in infos[: len(marks)]]
-    depth = is_marked.index(True) if any(is_marked) else 0
-    return str(upwards[depth]), await _to_read(workspace, paths[depth::-1], infos[len(marks) :][depth::-1])
+    depth = nearest(infos[: len(marks)])
+    return folders[depth], await _to_read(workspace, paths[depth::-1], infos[len(marks) :][depth::-1])
 
 
 async def _to_read(workspace: Workspace, paths: Sequence[str], infos: Sequence[FileInfo | None]) -> list[str]:
@@ -110,9 +106,7 @@ async def _leads_nowhere(workspace: Workspace, path: str) -> bool:
 
 
 async def _read(workspace: Workspace, path: str, limit: int, bounds: str | None) -> Head:
-    resolved = await workspace.resolve(path)
-    if bounds is not None and not PurePosixPath(resolved).is_relative_to(bounds):
-        raise WorkspaceError(f"{path} is a link to a file outside the project and is not followed.")
+    resolved = await (workspace.resolve(path) if bounds is None else followed(workspace, path, bounds))
     head = await read_head(workspace, resolved, limit)
     if not head.is_text:
         raise WorkspaceError(f"{path} is not a text file.")

@@ -15,10 +15,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 from newel.agent.errors import HostGone, WorkspaceError
 from newel.agent.messages import Wire
-from newel.context.files import Folder, read_head
+from newel.context.files import Folder, followed, read_head
 from newel.workspace.port import Workspace
 
 MAX_BYTES = 256 * 1024
@@ -33,17 +34,20 @@ _PLACEHOLDER = re.compile(r"(?P<escaped>\\)?\$(?P<what>[1-9][0-9]?(?![0-9])|@|AR
 
 
 class Template(Wire, frozen=True):
-    """A prompt with places for arguments."""
+    """A prompt with places for arguments. ``problem`` says why a file that is there is not used."""
 
     name: str
     description: str
     body: str
     path: str
+    problem: str | None = None
 
     def expand(self, arguments: str = "") -> str:
         """The prompt with the arguments in their places. They are split as a shell would; where a quote
-        is left open, at white space.
+        is left open, at white space. Raises ``WorkspaceError`` with the ``problem``.
         """
+        if self.problem is not None:
+            raise WorkspaceError(self.problem)
         arguments = arguments.strip()
         words = _split(arguments)
         used = False
@@ -69,34 +73,54 @@ async def load(folders: Sequence[Folder]) -> dict[str, Template]:
     """The templates of all folders by name, in alphabetical order; a later folder's template hides an
     earlier one's of the same name: first the user's folder, then the project's. A folder that is not there has
     none. A file that cannot be read, is not text, is larger than 256 KiB or has a name that cannot be typed as a
-    command is left out, and so is what a folder has beyond its first 200. Raises ``HostGone``.
+    command is left out, and so is what a folder has beyond its first 200. A link that leads out of the folder's
+    project is not followed; the user's folder, whose workspace is all of this machine, may have any. Raises ``HostGone``.
     """
     found = {
         template.name: template
         for folder in folders
-        for path in await _files(folder)
-        if (template := await _load(folder.workspace, path)) is not None
+        for file in await _files(folder)
+        if (template := await _load(folder.workspace, file)) is not None
     }
     return dict(sorted(found.items()))
 
 
-async def _files(folder: Folder) -> list[PurePosixPath]:
+class _File(NamedTuple):
+    path: PurePosixPath
+    is_link: bool
+
+
+async def _files(folder: Folder) -> list[_File]:
+    workspace, path = folder
     try:
-        if await folder.workspace.stat(folder.path) is None:
+        if await workspace.stat(path) is None:
             return []
-        entries = await folder.workspace.list(folder.path)
+        is_link = await workspace.resolve(path) != path
+        entries = await workspace.list(path)
     except HostGone:
         raise
     except WorkspaceError:
         return []
-    paths = [PurePosixPath(folder.path, entry.name) for entry in entries if entry.kind == "file"]
-    named = [path for path in paths if path.suffix == ".md" and _NAME.fullmatch(path.stem)]
+    files = [
+        _File(PurePosixPath(path, each.name), is_link or each.is_link)
+        for each in entries
+        if each.kind == "file"
+    ]
+    named = [file for file in files if file.path.suffix == ".md" and _NAME.fullmatch(file.path.stem)]
     return named[:MAX_TEMPLATES]
 
 
-async def _load(workspace: Workspace, path: PurePosixPath) -> Template | None:
+async def _load(workspace: Workspace, file: _File) -> Template | None:
+    path = str(file.path)
+    name = file.path.stem
     try:
-        head = await read_head(workspace, str(path), MAX_BYTES)
+        place = await followed(workspace, path) if file.is_link else path
+    except HostGone:
+        raise
+    except WorkspaceError as error:
+        return Template(name, "not used: a link out of the project", "", path, problem=str(error))
+    try:
+        head = await read_head(workspace, place, MAX_BYTES)
     except HostGone:
         raise
     except WorkspaceError:
@@ -112,7 +136,7 @@ async def _load(workspace: Workspace, path: PurePosixPath) -> Template | None:
             description = given["words"]
     body = text.strip()
     first_line = body.split("\n", 1)[0].lstrip("# ")
-    return Template(path.stem, (description or first_line)[:MAX_DESCRIPTION].strip(), body, str(path))
+    return Template(name, (description or first_line)[:MAX_DESCRIPTION].strip(), body, path)
 
 
 def _split(arguments: str) -> list[str]:

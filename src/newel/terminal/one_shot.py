@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from newel.agent.errors import WorkspaceError
 from newel.agent.events import AgentEnd
 from newel.review.recording import RecordingWorkspace
 from newel.session.coding_agent import CodingAgent
@@ -106,7 +107,10 @@ async def _answer(
     """How the run ended; None if it raised, which its events have told, or if ``preparing`` was cancelled before it."""
     prepared: Prepared | None = None
     with preparing:
-        prepared = await prepare(agent, prompt)
+        try:
+            prepared = await prepare(agent, prompt)
+        except WorkspaceError as error:
+            renderer.note(str(error), "workspace_error")
     if prepared is None or preparing.cancel_called:
         return None
     for note in prepared.notes:

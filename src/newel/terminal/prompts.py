@@ -38,7 +38,8 @@ def parse_command(text: str) -> tuple[str, str] | None:
 async def prepare(agent: CodingAgent, prompt: Prompt) -> Prepared:
     """Attach the files that are mentioned, and expand a template if one is named.
 
-    Only what was typed can mention files: a template may be a stranger's, and must not attach the user's.
+    Only what was typed can mention files: a template may be a stranger's, and must not attach the user's. Raises
+    ``WorkspaceError`` for a template that is not used.
     """
     command = parse_command(prompt.typed)
     template = agent.templates.get(command[0]) if command else None

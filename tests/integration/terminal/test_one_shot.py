@@ -32,6 +32,21 @@ def test_a_failed_run_exits_1_and_the_next_prompt_does_not_begin(run_program: Ru
     assert "Traceback" not in done.stdout + done.stderr
 
 
+def test_a_command_of_the_project_that_is_a_link_out_of_it_is_told_and_not_sent(
+    run_program: Run, tmp_path: Path
+) -> None:
+    """Neither the file behind it nor the word that was typed."""
+    prompts = tmp_path / "project" / ".newel" / "prompts"
+    prompts.mkdir(parents=True)
+    (tmp_path / "id_rsa").write_text("write key.txt")
+    (prompts / "review.md").symlink_to(tmp_path / "id_rsa")
+    done = run_program("one-shot-console", "/review", "never said")
+    assert done.returncode == 1
+    assert "review.md is a link to a file outside the project and is not followed." in done.stdout
+    assert "never said" not in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+
+
 def test_a_reader_that_goes_away_is_no_traceback(open_program: Callable[..., Any]) -> None:
     process = open_program("one-shot-console", "slow words", "slow again")
     assert process.stdout.readline() == "# A plan\n"

@@ -59,6 +59,7 @@ def project(tmp_path: Path) -> Path:
     (prompts / "review.md").write_text("---\ndescription: Look closely\n---\nReview $1.\n")
     (prompts / "linked.md").symlink_to("review.md")
     (prompts / "loop.md").symlink_to("loop.md")
+    (prompts / "stolen.md").symlink_to(tmp_path / "secret")
     (prompts / "folder.md").mkdir()
     (prompts / "huge.md").write_text("x" * 300_000)
     return here
@@ -81,7 +82,8 @@ async def test_a_project_says_the_same_from_afar(project: Path, tmp_path: Path, 
         ("", False, True),
         ("", False, True),
     ]
-    assert list(templates) == ["linked", "review"]
+    problems = {name: bool(template.problem) for name, template in templates.items()}
+    assert problems == {"linked": False, "review": False, "stolen": True}
     names = [attachment.file_name for attachment in expanded.attachments]
     assert names == ["app.py", "two words.txt", "src", "README.md", "shot.png"]
 

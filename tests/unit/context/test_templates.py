@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from newel.agent.errors import WorkspaceError
 from newel.context.files import Folder
 from newel.context.templates import MAX_TEMPLATES, Template, load
 from newel.workspace.local import LocalWorkspace
@@ -66,6 +67,42 @@ def test_what_is_no_template_is_left_out_and_stops_nothing(tmp_path: Path) -> No
     (tmp_path / "loop.md").symlink_to(tmp_path / "loop.md")
     os.mkfifo(tmp_path / "pipe.md")
     assert list(load_from(tmp_path)) == ["good"]
+
+
+def test_a_cloned_project_cannot_send_a_file_of_the_user_by_a_link(tmp_path: Path) -> None:
+    """Also where all of its folder is one. Within a repository links may lead anywhere."""
+    key, shop = tmp_path / "id_rsa", tmp_path / "shop"
+    key.write_text("PRIVATE KEY")
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "diary.md").write_text("DEAR DIARY")
+    for folder in ("api/.newel/prompts", "web/.newel", ".git"):
+        (shop / folder).mkdir(parents=True)
+    (shop / "review.md").write_text("Review.")
+    (shop / "api/.newel/prompts/inside.md").symlink_to("../../../review.md")
+    (shop / "api/.newel/prompts/outside.md").symlink_to(key)
+    (shop / "web/.newel/prompts").symlink_to(tmp_path / "notes")
+
+    def loaded(name: str) -> dict[str, Template]:
+        project = LocalWorkspace(str(shop / name))
+        return anyio.run(load, [Folder(project, f"{project.root}/.newel/prompts")])
+
+    api, web = loaded("api"), loaded("web")
+    assert api["inside"].expand() == "Review."
+    for refused in (api["outside"], web["diary"]):
+        assert refused.body == ""
+        assert "out of the project" in refused.description
+        with pytest.raises(
+            WorkspaceError, match=f"{refused.name}.md is a link to a file outside the project"
+        ):
+            refused.expand("now")
+
+
+def test_the_users_own_templates_may_be_links(tmp_path: Path) -> None:
+    """As they are for whoever keeps them with other settings."""
+    (tmp_path / "settings").mkdir()
+    (tmp_path / "settings" / "mine.md").write_text("Mine.")
+    (tmp_path / "prompts").symlink_to("settings")
+    assert load_from(tmp_path / "prompts")["mine"].expand() == "Mine."
 
 
 def test_a_project_with_a_great_many_templates_does_not_hold_up_the_start(tmp_path: Path) -> None:
