@@ -13,6 +13,8 @@ from typing import Annotated, Any, Literal, TypeVar, cast, get_type_hints
 
 import msgspec
 
+from newel.workspace.shell_template import ShellTemplate
+
 MAX_FILE = 1024 * 1024
 NAME = Path(".jexida", "config.toml")
 """Below the user's home."""
@@ -45,8 +47,18 @@ class ModelChoice(Section, frozen=True):
 
 
 class RoutineEntry(Section, frozen=True):
+    """``variables`` are those of ``cmd``, as ``ShellTemplate`` takes them."""
+
     cmd: Annotated[str, msgspec.Meta(min_length=1)]
     description: str = ""
+    variables: list[str] = []
+
+    def __post_init__(self) -> None:
+        """A routine that cannot be run is no setting. Raises ``ValueError``."""
+        self.template()
+
+    def template(self) -> ShellTemplate:
+        return ShellTemplate(self.cmd, self.variables)
 
 
 class History(Section, frozen=True):

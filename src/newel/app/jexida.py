@@ -52,13 +52,15 @@ async def _run(newel: Settings, remote: RemoteSettings, warnings: list[str], ask
     from newel.app.remote_host import remote_host
     from newel.session.manager import SessionManager
     from newel.terminal.jexida.conversation import Conversation
-    from newel.terminal.jexida.ports import Routine
     from newel.terminal.jexida.repl import run_jexida
+    from newel.terminal.jexida.routines import Routine
     from newel.workspace.ssh.target import Target
 
     there = remote.connection
     target = Target(there.host, there.user, there.port, there.directory)
-    routines = {name: Routine(each.description, each.cmd) for name, each in remote.routines.items()}
+    routines = {
+        name: Routine(name, each.description, each.template()) for name, each in remote.routines.items()
+    }
     async with AsyncExitStack() as stack:
         host = await stack.enter_async_context(
             remote_host(target, config=asked.ssh_config or os.environ.get(SSH_CONFIG))

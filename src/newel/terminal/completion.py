@@ -11,6 +11,7 @@ from prompt_toolkit.document import Document
 
 from newel.agent.errors import NewelError
 from newel.terminal.safe import safe
+from newel.terminal.words import one_line
 from newel.workspace.port import Workspace
 
 MAX_FILES = 20_000
@@ -59,6 +60,13 @@ def best(names: Iterable[str], part: str) -> list[str]:
     return [name for _, _, name in ranked[:MAX_OFFERED]]
 
 
+def offered(begun: str, found: Mapping[str, str]) -> Iterable[Completion]:
+    """Those of the texts ``found`` that go on as was ``begun``, each with the words that explain it."""
+    for text, words in found.items():
+        if text.startswith(begun):
+            yield Completion(text, -len(begun), display=one_line(text, 40), display_meta=one_line(words, 80))
+
+
 class ReplCompleter(Completer):
     """``commands`` gives each command's help by its name, without the slash."""
 
@@ -74,9 +82,7 @@ class ReplCompleter(Completer):
         """Commands only: files are listed asynchronously."""
         typed = document.text_before_cursor
         if _COMMAND.fullmatch(typed):
-            for name, words in self._commands().items():
-                if name.startswith(typed[1:]):
-                    yield Completion(f"/{name}", -len(typed), display_meta=safe(words, keep_newlines=False))
+            yield from offered(typed, {f"/{name}": words for name, words in self._commands().items()})
 
     async def get_completions_async(
         self, document: Document, complete_event: CompleteEvent

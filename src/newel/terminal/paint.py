@@ -16,13 +16,11 @@ from newel.terminal.calls import Outcome
 from newel.terminal.diffs import MINUS, changes
 from newel.terminal.markdown import STYLES, Prose
 from newel.terminal.safe import safe
-from newel.terminal.words import describe_call, duration
+from newel.terminal.words import PROMPT, describe_call, duration
 
 ACCENT, DIM, BAD, GOOD = "cyan", "dim", "red", "green"
 ADDED, REMOVED = "color(33)", "color(172)"
 """Blue and orange: told apart by everybody, on dark and on light."""
-
-PROMPT = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
 
 MAX_WIDTH = 100
 """Columns that a line of text or a tool's line is spread over, however wide the terminal is."""

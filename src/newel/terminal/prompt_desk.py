@@ -40,9 +40,9 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 
 from newel.terminal.desk import Person
-from newel.terminal.paint import PROMPT
 from newel.terminal.renderer import Renderer
 from newel.terminal.screen import BEGIN_UPDATE, END_UPDATE, Screen
+from newel.terminal.words import PROMPT
 
 AGAIN = 2.0
 """Seconds in which a second Ctrl+C means to leave."""

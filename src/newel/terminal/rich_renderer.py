@@ -43,12 +43,20 @@ from newel.terminal.console import milliseconds_between
 from newel.terminal.paint import Painter
 from newel.terminal.safe import SafeStream, safe
 from newel.terminal.screen import LiveScreen, Screen
-from newel.terminal.words import ENDINGS, count, describe_call, duration, meter, one_line, retry
+from newel.terminal.words import (
+    ENDINGS,
+    count,
+    describe_call,
+    going_on_for,
+    meter,
+    one_line,
+    retry,
+    spinner,
+)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 LIVE_TEXT = 4_000
 """Characters of an unfinished block that are painted while it grows."""
 OUTPUT_LINES = 3
@@ -165,10 +173,10 @@ class RichRenderer:
         return self._previewed[2]
 
     def _status(self, width: int) -> paint.Text:
-        spin = SPINNER[self._frame % len(SPINNER)]
-        elapsed = duration(int(self.clock() - self._since) * 1000).replace(".0 s", " s")
-        line = paint.Text(no_wrap=True, overflow="ellipsis").append(f"{spin} ", style=paint.ACCENT)
-        rest = f" · {elapsed} · {self.hint}" if elapsed != "0 ms" else f" · {self.hint}"
+        line = paint.Text(no_wrap=True, overflow="ellipsis").append(
+            f"{spinner(self._frame)} ", style=paint.ACCENT
+        )
+        rest = f"{going_on_for(self.clock() - self._since)} · {self.hint}"
         return line.append(paint.fit(self._doing, max(width - 2 - len(rest), 8)) + rest, style=paint.DIM)
 
     # -- events -------------------------------------------------------------------------------------

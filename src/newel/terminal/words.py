@@ -10,6 +10,11 @@ from newel.agent.messages import Usage
 from newel.providers.encode import to_json
 from newel.terminal.safe import safe
 
+PROMPT = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
+"""Stands before what a person types, and typed."""
+
+_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+
 SUBJECT = {"read": "file_path", "write": "file_path", "edit": "file_path", "bash": "command"}
 """The argument that says what a call is about."""
 
@@ -79,6 +84,16 @@ def duration(milliseconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def spinner(frame: int) -> str:
+    """One character, another with each frame: something goes on."""
+    return _SPINNER[frame % len(_SPINNER)]
+
+
+def going_on_for(seconds: float) -> str:
+    """`` · 12 s``, whole seconds; nothing in the first one."""
+    return f" · {duration(int(seconds) * 1000).replace('.0 s', ' s')}" if seconds >= 1 else ""
 
 
 def count(number: float) -> str:

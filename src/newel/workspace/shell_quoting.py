@@ -15,14 +15,14 @@ from typing import Final, NamedTuple
 
 class _Construct(NamedTuple):
     """``inside``: why a place in it is unsafe, empty if it is not. ``marks`` finds the next mark: one that ``ends`` the
-    construct, or ``begins`` those named, each inside of the one before. An escaped character means nothing. A mark of which
-    nothing is said leaves everything behind it unsafe.
+    construct, or ``begins`` another in it. What else is found leaves everything behind it unsafe, but for what
+    ``_means_nothing``.
     """
 
     inside: str
     ends: str
     marks: re.Pattern[str]
-    begins: Mapping[str, Sequence[str]] = {}
+    begins: Mapping[str, str] = {}
 
 
 def _marks(*patterns: str) -> re.Pattern[str]:
@@ -30,49 +30,48 @@ def _marks(*patterns: str) -> re.Pattern[str]:
 
 
 _ESCAPED: Final = r"\\."
-_SPACE: Final = "\\ \t\n"
 _COMMENT: Final = r"(?<![^\s;&|()<>])#"
+_PERHAPS: Final = r"(?P<unclear>(?<=\\[\s;&|()<>])#|(?<=\))#)"
+"""Behind an escaped blank and ``$(…)`` it is no comment, behind ``(…)`` it is one."""
+
 _CASE: Final = r"(?<!\w)case(?!\w)"
 """The patterns of ``case`` end with a parenthesis that nothing has opened."""
 
-_SUM: Final = ("arithmetic", "arithmetic")  # it ends with two parentheses
-_ANYWHERE: Final = {"$((": _SUM, "$(": ("code",), "${": ("parameter",), "`": ("backquotes",)}
+_IN_QUOTES: Final = {"$((": "arithmetic", "$(": "code", "${": "parameter", "`": "backquotes"}
 _IN_CODE: Final = {
-    "((": _SUM,
-    "(": ("code",),
-    '"': ("quotes",),
-    "'": ("plain",),
-    "#": ("comment",),
-    "<<<": (),
+    "((": "arithmetic",
+    "(": "code",
+    '"': "quotes",
+    '$"': "quotes",
+    "'": "plain",
+    "#": "comment",
 }
+_IN_ARITHMETIC: Final = {"(": "parentheses", "${": "parameter"}
+_ARITHMETIC: Final = (_ESCAPED, r"\$[({\[]|['\"`(]", _COMMENT, _CASE)
 
 _CONSTRUCTS: Final[dict[str, _Construct]] = {
     "code": _Construct(
         "",
         ")",
-        # After an escaped blank, a # is a part of the word.
         _marks(
-            r"\\[\s;&|()<>]#",
             _ESCAPED,
             r"\$\(\(|\(\(|\$\(|\(|\)",
             r"\$[{\['\"]|['\"`]",
             "<<<?",
+            _PERHAPS,
             _COMMENT,
             _CASE,
         ),
-        {**_ANYWHERE, **_IN_CODE, '$"': ("quotes",)},
+        _IN_QUOTES | _IN_CODE,
     ),
-    "quotes": _Construct("inside quotes", '"', _marks(_ESCAPED, r"\$\(\(|\$[({\[]|[\"`]"), _ANYWHERE),
+    "quotes": _Construct("inside quotes", '"', _marks(_ESCAPED, r"\$\(\(|\$[({\[]|[\"`]"), _IN_QUOTES),
     "plain": _Construct("inside quotes", "'", _marks("'")),
     "comment": _Construct("in a comment", "\n", _marks("\n")),
     "backquotes": _Construct("inside backquotes, not $(…)", "`", _marks(_ESCAPED, r"[`'\"(#<]")),
     "parameter": _Construct("inside ${…}", "}", _marks(_ESCAPED, r"[}'\"`(<]|\$\{")),
-    "arithmetic": _Construct(
-        "inside arithmetic",
-        ")",
-        _marks(_ESCAPED, r"\$[({\[]|[()'\"`]", _COMMENT, _CASE),
-        {"(": ("arithmetic",), "${": ("parameter",)},
-    ),
+    # With one parenthesis at its end it may have been a group inside of $(…), or not: shells differ.
+    "arithmetic": _Construct("inside arithmetic", "))", _marks(r"\)\)?", *_ARITHMETIC), _IN_ARITHMETIC),
+    "parentheses": _Construct("inside arithmetic", ")", _marks(r"\)", *_ARITHMETIC), _IN_ARITHMETIC),
 }
 
 
@@ -91,16 +90,18 @@ def _spans(text: str) -> Iterator[tuple[int, str]]:
     at = 0
     while mark := _CONSTRUCTS[nest[-1]].marks.search(text, at):
         construct, word, at = _CONSTRUCTS[nest[-1]], mark[0], mark.end()
-        if word == construct.ends:
+        is_clear = mark.lastgroup is None
+        if is_clear and word == construct.ends:
             nest[1:] = nest[1:-1]  # a ) that nothing has opened is a pattern of case
-        elif word in construct.begins:
-            nest += construct.begins[word]
+        elif is_clear and word in construct.begins:
+            nest.append(construct.begins[word])
         elif not _means_nothing(word, nest):
-            yield mark.start(), f"behind {word.lstrip(_SPACE)}"
+            yield mark.start(), f"behind {word}"
             return
         yield at, _CONSTRUCTS[nest[-1]].inside
 
 
 def _means_nothing(mark: str, nest: Sequence[str]) -> bool:
-    """An escaped character; or ``case`` where it does no harm to take the end of a pattern for that of a group: all is code."""
-    return (mark[0] == "\\" and len(mark) == 2) or (mark == "case" and "quotes" not in nest)
+    """An escaped character, ``<<<``, and ``case`` where it does no harm to take the end of a pattern for that of a group."""
+    is_escape = mark[0] == "\\" and len(mark) == 2
+    return is_escape or mark == "<<<" or (mark == "case" and set(nest) == {"code"})

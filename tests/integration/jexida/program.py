@@ -21,10 +21,11 @@ from newel.providers.answer_or_shell import Answer, Shell, render
 from newel.providers.scripted import deltas
 from newel.session.manager import SessionManager
 from newel.terminal.jexida.conversation import Conversation
-from newel.terminal.jexida.ports import Routine
 from newel.terminal.jexida.repl import run_jexida
+from newel.terminal.jexida.routines import Routine
 from newel.workspace.local import LocalWorkspace
 from newel.workspace.port import Completed, OnOutput
+from newel.workspace.shell_template import ShellTemplate
 
 
 class Here:
@@ -92,15 +93,16 @@ class Path3:
 
 async def main() -> int:
     home = Path(os.environ["NEWEL_HOME"])
-    routines = {
-        "greet": Routine("Say hello", "echo hello from a routine"),
-        "grow": Routine("", "echo 1; echo 2"),
-    }
+    routines = [
+        Routine("greet", "Say hello", ShellTemplate("echo hello from a routine")),
+        Routine("grow", "", ShellTemplate("echo 1; echo 2")),
+        Routine("logs", "", ShellTemplate("printf '<%s>' -{lines} {name}", ["name", "lines=100"])),
+    ]
     talk = Conversation(
         Here(LocalWorkspace(".")),
         Path3(),
         user="me",
-        routines=routines,
+        routines={each.name: each for each in routines},
         turns=4,
         session=SessionManager(directory=home / "sessions", cwd="ssh://me@here/"),
     )

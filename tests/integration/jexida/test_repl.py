@@ -125,7 +125,7 @@ def test_routines_are_listed_completed_and_run(open_terminal: Open) -> None:
     terminal = open_terminal()
     terminal.wait_for(READY)
     terminal.send("/routines\r")
-    terminal.wait_for("/run greet  Say hello · echo hello from a routine")
+    terminal.wait_for("Say hello · echo hello from a routine")
     terminal.send("/rout" + TAB)
     terminal.wait_for(f"{MARK} /routines")
     terminal.send("\x15/run gre" + TAB)

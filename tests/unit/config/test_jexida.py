@@ -56,6 +56,25 @@ def test_every_setting_of_a_file_is_taken(tmp_path: Path) -> None:
     )
 
 
+def test_a_routine_whose_variables_are_wrong_is_left_out_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(
+        '[routines]\nlogs = { cmd = "docker logs -n {lines} {name}", variables = ["name", "lines=100"] }\n'
+        "quoted = { cmd = \"echo '{name}'\", variables = ['name'] }\n"
+        "[routines.unused]\ncmd = 'echo'\nvariables = ['name']\n"
+    )
+    loaded = load_remote(path)
+    assert list(loaded.settings.routines) == ["logs"]
+    filled = loaded.settings.routines["logs"].template().filled({"name": "web"})
+    assert filled == "docker logs -n '100' 'web'"
+    quoted, unused = loaded.warnings
+    assert quoted == (
+        f"{path}, line 3: routines.quoted: {{name}} stands inside quotes, where a value cannot be quoted safely. "
+        "It is left out."
+    )
+    assert unused.startswith(f"{path}, line 4: routines.unused: the variable name does not occur")
+
+
 @pytest.mark.parametrize(
     ("content", "line", "words"),
     [

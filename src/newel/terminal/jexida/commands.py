@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple
 
+from newel.agent.errors import UsageError
 from newel.terminal.desk import Desk
 from newel.terminal.jexida.conversation import Conversation
 from newel.terminal.jexida.renderer import PanelRenderer
+from newel.terminal.jexida.routines import Routine, Routines, split
 from newel.terminal.jexida.status import Status
 from newel.terminal.words import listing, one_line
 
@@ -71,25 +73,45 @@ async def list_routines(context: Context, _: str) -> None:
         return
     rows = [
         (
-            f"/run {one_line(name)}",
-            " · ".join(part for part in (one_line(routine.description), one_line(routine.command)) if part),
+            routine.usage,
+            " · ".join(part for part in map(one_line, (routine.description, routine.template.text)) if part),
         )
-        for name, routine in routines.items()
+        for routine in routines.values()
     ]
     context.renderer.note(listing(rows, context.desk.columns()))
 
 
-async def run_routine(context: Context, name: str) -> None:
-    routine = context.talk.routines.get(name)
-    if routine is not None:
-        await _remote(context, routine.command)
-    elif name:
-        near = closest(name, context.talk.routines)
-        context.renderer.note(
-            f"Error: there is no routine {one_line(name, 60)}.{_meant('/run ', near)} /routines lists them."
-        )
-    else:
-        context.renderer.note("Error: /run needs the name of a routine; /routines lists them.")
+async def run_routine(context: Context, typed: str) -> None:
+    found = split(typed, context.talk.routines)
+    if found is None:
+        raise UsageError(_no_routine(typed, context.talk.routines))
+    routine, rest = found
+    values = routine.values(rest)
+    for name in routine.missing(values):
+        values[name] = await _asked_for(context, routine, name)
+    try:
+        command = routine.template.filled(values)
+    except ValueError as error:
+        raise UsageError(f"Nothing was run: {error}.") from error
+    await _remote(context, command)
+
+
+def _no_routine(typed: str, routines: Routines) -> str:
+    if not typed:
+        return "/run needs the name of a routine; /routines lists them."
+    near = closest(typed, routines) or closest(typed.split(maxsplit=1)[0], routines)
+    return f"there is no routine {one_line(typed, 60)}.{_meant('/run ', near)} /routines lists them."
+
+
+async def _asked_for(context: Context, routine: Routine, name: str) -> str:
+    """The value of a variable, from the person. Raises ``UsageError`` where there is none."""
+    ask = context.talk.confirmation.ask
+    if ask is None:
+        raise UsageError(f"Nothing was run: {name} has no value. Usage: {routine.usage}")
+    value = await ask(f"{name} of {one_line(routine.name, 40)}: ")
+    if not value:
+        raise UsageError(f'Nothing was run: {name} has no value. One that is empty is written {name}="".')
+    return value
 
 
 async def clear(context: Context, _: str) -> None:
@@ -125,7 +147,12 @@ COMMANDS = (
     Command("shell", "", "open an interactive shell on the host", shell),
     Command("cmd", "COMMAND", "run a command on the host, at once", run_remote),
     Command("routines", "", "list the routines", list_routines),
-    Command("run", "ROUTINE", "run a routine on the host, at once", run_routine),
+    Command(
+        "run",
+        "ROUTINE",
+        "run a routine on the host, at once; VALUES of its variables may follow",
+        run_routine,
+    ),
     Command("clear", "", "clear the screen", clear),
 )
 BY_NAME = {command.name: command for command in COMMANDS}

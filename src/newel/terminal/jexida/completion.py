@@ -1,4 +1,4 @@
-"""Completion of meta commands and of the names of routines while they are typed."""
+"""Completion of meta commands and of what follows them, while they are typed."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-from newel.terminal.jexida.ports import Routines
-from newel.terminal.words import one_line
+from newel.terminal.completion import offered
+from newel.terminal.jexida.routines import Routines, split
 
 RUN = "/run "
 
@@ -17,7 +17,7 @@ class MetaCompleter(Completer):
     """``commands`` has each command's help by its name, without the slash."""
 
     def __init__(self, commands: Mapping[str, str], routines: Routines) -> None:
-        self._commands = commands
+        self._commands = {f"/{name}": words for name, words in commands.items()}
         self._routines = routines
 
     def get_completions(
@@ -27,14 +27,21 @@ class MetaCompleter(Completer):
     ) -> Iterable[Completion]:
         typed = document.text_before_cursor
         if typed.startswith(RUN):
-            begun = typed.removeprefix(RUN)
-            found = {name: routine.description or routine.command for name, routine in self._routines.items()}
+            yield from self._after_run(typed.removeprefix(RUN))
         elif typed.startswith("/"):
-            begun, found = typed, {f"/{name}": words for name, words in self._commands.items()}
-        else:
+            yield from offered(typed, self._commands)
+
+    def _after_run(self, typed: str) -> Iterable[Completion]:
+        """Names of routines, and behind a whole one the variables that have no value yet."""
+        names = {name: each.description or each.template.text for name, each in self._routines.items()}
+        yield from offered(typed, names)
+        found = split(typed, self._routines)
+        if found is None or not (rest := found[1]):
             return
-        for name, words in found.items():
-            if name.startswith(begun):
-                yield Completion(
-                    name, -len(begun), display=one_line(name, 40), display_meta=one_line(words, 80)
-                )
+        *before, begun = rest.split(" ")
+        free = {
+            f"{name}=": "" if default is None else f"{default} if it is not said"
+            for name, default in found[0].template.variables
+            if not any(word.startswith(f"{name}=") for word in before)
+        }
+        yield from offered(begun, free)

@@ -11,9 +11,10 @@ from newel.agent.ports import Limits, Model, RunConfig
 from newel.agent.transform import Transformer
 from newel.session.manager import SessionManager
 from newel.terminal.jexida.instructions import system_prompt
-from newel.terminal.jexida.ports import Host, ModelPath, Routines
+from newel.terminal.jexida.ports import Host, ModelPath
 from newel.terminal.jexida.proposals import Confirmation, ShellTool
 from newel.terminal.jexida.reply import AnswerOrShell
+from newel.terminal.jexida.routines import Routines
 from newel.terminal.jexida.window import window
 from newel.workspace.port import Completed
 

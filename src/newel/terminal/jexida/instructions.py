@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from newel.terminal.jexida.ports import Host, Routines
+from newel.terminal.jexida.ports import Host
+from newel.terminal.jexida.routines import Routines
 
 _TEMPLATE = """\
 You assist a person at a terminal in looking after one computer: {host}. You cannot touch it yourself. You can propose \
@@ -28,7 +29,7 @@ def system_prompt(host: Host, user: str, routines: Routines) -> str:
     """``user`` is who commands run as. The conversation itself follows as messages."""
     directory = f"\nCommands run in {host.directory}.\n" if host.directory else ""
     named = "\n".join(
-        f"- {name}: {routine.description} (`{routine.command}`)" for name, routine in routines.items()
+        f"- {each.usage}: {each.description} (`{each.template.text}`)" for each in routines.values()
     )
-    listed = f"\nThe person's own routines, which they start with /run NAME:\n{named}\n" if named else ""
+    listed = f"\nThe person's own routines, which they start by typing:\n{named}\n" if named else ""
     return _TEMPLATE.format(host=host.name, user=user, directory=directory, routines=listed)

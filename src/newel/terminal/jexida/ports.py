@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
 
 from newel.agent.ports import Provider
 from newel.workspace.port import Completed, OnOutput
@@ -75,13 +75,3 @@ class ModelPath(Protocol):
         Raises ``ProviderError``.
         """
         ...
-
-
-class Routine(NamedTuple):
-    """A command with a name, from the user's own settings."""
-
-    description: str
-    command: str
-
-
-Routines = Mapping[str, Routine]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Final, assert_never
+from typing import assert_never
 
 from newel.agent.events import (
     AgentEnd,
@@ -42,11 +42,8 @@ from newel.terminal.jexida.proposals import errors_apart
 from newel.terminal.jexida.status import Status
 from newel.terminal.safe import reveal, safe
 from newel.terminal.screen import Screen
-from newel.terminal.words import ENDINGS, duration, one_line, retry
+from newel.terminal.words import ENDINGS, PROMPT, duration, going_on_for, one_line, retry, spinner
 from newel.workspace.port import Completed
-
-MARK: Final = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
-SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
 class PanelRenderer:
@@ -90,7 +87,7 @@ class PanelRenderer:
         self._draw()
 
     def echo(self, text: str) -> None:
-        self._say(f"{MARK} {text}", "strong")
+        self._say(f"{PROMPT} {text}", "strong")
         self._draw()
 
     def status(self, status: Status) -> None:
@@ -303,10 +300,8 @@ class PanelRenderer:
             lines = self._answer.growing(columns - 1)
         elif self._output is not None and (text := self._output.growing()):
             lines = self._dress.lines(text, columns - 1)
-        elapsed = duration(int(self._clock() - self._since) * 1000).replace(".0 s", " s")
-        words = f"{SPINNER[self._frame % len(SPINNER)]} {self._doing} · {elapsed} · Esc stops".replace(
-            " · 0 ms", ""
-        )
+        elapsed = going_on_for(self._clock() - self._since)
+        words = f"{spinner(self._frame)} {self._doing}{elapsed} · Esc stops"
         room = max(rows // 2 - 2, 1)
         inside = self._answer is not None or self._output is not None
         spaced = lines[-room:] if inside else [""]
