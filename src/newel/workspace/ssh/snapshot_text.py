@@ -26,6 +26,10 @@ NO_FOLDER: Final = 66
 _EMPTY: Final = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 
+class TooMuch(WorkspaceError):
+    """More than was asked for came."""
+
+
 class Seen(NamedTuple):
     """A ``Stat`` of a file on a host."""
 
@@ -209,7 +213,7 @@ class Words(NamedTuple):
         return f"{{ {text}; }} | gzip -1c" if self._packs(most) else text
 
     def unpacked(self, data: bytes, most: int) -> bytes:
-        """Raises ``WorkspaceError`` if that is not all, or too much."""
+        """Raises ``WorkspaceError`` if that is not all, and ``TooMuch``."""
         whole = True
         if self._packs(most):
             unpacking = zlib.decompressobj(wbits=31)
@@ -219,7 +223,7 @@ class Words(NamedTuple):
                 raise WorkspaceError("The host's answer about its files cannot be understood.") from error
             whole = unpacking.eof or len(data) > most
         if len(data) > most:
-            raise WorkspaceError(f"The host says more about its files than {most >> 20} MiB.")
+            raise TooMuch(f"The host says more about its files than {most >> 20} MiB.")
         if not whole:
             raise WorkspaceError(_BROKE_OFF)
         return data

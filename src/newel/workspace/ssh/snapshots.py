@@ -6,11 +6,12 @@ are hashed there, and only those that are not in the store are brought here, man
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
 import posixpath
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from typing import Final, TypeVar
 
 from newel.agent.errors import WorkspaceError
@@ -19,22 +20,28 @@ from newel.workspace.snapshot_source import Entries, Reading, Touched
 from newel.workspace.ssh.asking import Asking
 from newel.workspace.ssh.git import HostGit
 from newel.workspace.ssh.host import Host
+from newel.workspace.ssh.shell import AnswerTooLong
 from newel.workspace.ssh.snapshot_contents import Contents
 from newel.workspace.ssh.snapshot_shell import Shell
-from newel.workspace.ssh.snapshot_text import PRUNED, SHUT, records
+from newel.workspace.ssh.snapshot_text import PRUNED, SHUT, TooMuch, records
 from newel.workspace.watching import Blobs
 
 T = TypeVar("T")
 
-_LISTING: Final = 256 << 20
+LISTING: Final = 256 << 20
 """Bytes of a listing: more than a million names."""
 
 
 class HostFiles:
-    """A ``Source``: what is below ``root``, an absolute path on a host without links in it. ``blobs`` is where contents go."""
+    """A ``Source``: what is below ``root``, an absolute path on a host without links in it. ``blobs`` is where contents go;
+    ``listing`` is how many bytes a listing may have.
+    """
 
-    def __init__(self, host: Host, root: str, blobs: Blobs, *, left_out: Iterable[str] = ()) -> None:
+    def __init__(
+        self, host: Host, root: str, blobs: Blobs, *, left_out: Iterable[str] = (), listing: int = LISTING
+    ) -> None:
         self.root = root
+        self._most = listing
         # Paths of this machine; but the host may be this machine, and a Newel that works there has its own at the same place.
         self.left_out: Collection[str] = frozenset(posixpath.relpath(path, root) for path in left_out)
         self._asking = Asking(host)
@@ -77,7 +84,9 @@ class HostFiles:
             # What is in there is to be compared, too, from now on.
             self._pruned.difference_update(path.rpartition(b"/")[2] for path in missing)
             text = self._shell.words.listing(self._pruned)
-            self._list(missing, self._shell.ask_of((path or b"." for path in missing), text, _LISTING))
+            with self._told():
+                listing = self._shell.ask_of((path or b"." for path in missing), text, self._most)
+            self._list(missing, listing)
 
     def entries(self, path: str, names: Collection[str] | None) -> Entries:
         folder = os.fsencode(path)
@@ -99,11 +108,23 @@ class HostFiles:
 
     def _list_all(self, known: str) -> bool:
         """List all that is below the root, unless that is what is known."""
-        listing = self._shell.ask_here(self._shell.words.listing_unless(known, self._pruned), _LISTING)
+        with self._told():
+            text = self._shell.words.listing_unless(known, self._pruned)
+            listing = self._shell.ask_here(text, self._most)
         if listing:
             self._list([b""], listing)
             self._known = hashlib.sha256(listing).hexdigest()
         return bool(listing)
+
+    @contextlib.contextmanager
+    def _told(self) -> Generator[None]:
+        try:
+            yield
+        except (TooMuch, AnswerTooLong) as error:
+            raise WorkspaceError(
+                f"There are too many files below {self.root} to compare them: a list takes more than "
+                f"{self._most >> 20} MiB. Work in a folder further down; what changes there is recorded again."
+            ) from error
 
     def _list(self, folders: Iterable[bytes], listing: bytes) -> None:
         listed = self._listed

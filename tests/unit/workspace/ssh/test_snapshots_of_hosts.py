@@ -86,6 +86,24 @@ async def test_a_quiet_look_asks_once_and_brings_nothing(root: Path, ledger: Led
     assert (len(host.asked), asked > 1) == (1, True)
 
 
+@pytest.mark.parametrize("folders", ["", "node_modules/"])
+async def test_who_works_over_too_many_files_is_told_what_to_do(
+    folders: str, root: Path, ledger: Ledger, host: ShellHost
+) -> None:
+    """Also where they are in a folder that is listed for itself. Further down all is recorded."""
+    (root / "deep" / folders).mkdir(parents=True)
+    for number in range(200):
+        (root / "deep" / f"{folders}{number:0200}").touch()
+    (root / "shop").mkdir()
+    await anyio.run_process(["git", "init", "-q", str(root)])  # so that nothing is left out for its name
+    with pytest.raises(WorkspaceError, match=f"too many files below {root} .* Work in a folder further down"):
+        await Snapshots(HostFiles(host, str(root), ledger, listing=8192), ledger).take()
+    looked = Snapshots(HostFiles(host, str(root / "shop"), ledger, listing=8192), ledger)
+    await looked.take()
+    (root / "shop" / "f").write_bytes(b"x")
+    assert paths(await looked.changes()) == {"f"}
+
+
 async def test_a_content_that_is_known_is_not_brought_again(
     root: Path, ledger: Ledger, host: ShellHost
 ) -> None:
