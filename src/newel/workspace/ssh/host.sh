@@ -81,10 +81,11 @@ newel_take() { # how many: that many bytes of what is given
   [ "$1" = 0 ] || head -c "$1"
 }
 
-newel_sweep() { # removes what killed processes left in this folder more than a day ago
+newel_sweep() { # removes what killed processes of this user left here: half a file to which nothing came for ten minutes
+  # If the process of one of them lives after all, its write fails, whole: nobody can tell.
   newel_x='[0-9a-f][0-9a-f][0-9a-f][0-9a-f]'
   for newel_f in .newel-$newel_x$newel_x$newel_x$newel_x.tmp; do
-    [ -f "$newel_f" ] && find "./$newel_f" -prune -type f -mtime +0 -exec rm -f -- {} \;
+    [ -f "$newel_f" ] && find "./$newel_f" -prune -type f -user "$(id -u)" -mmin +10 -exec rm -f -- {} \;
   done
   return 0
 }
@@ -143,7 +144,8 @@ newel_write() ( # name, name beside it, how many bytes are given, their SHA-256,
     if [ -f "$f" ]; then
       umask 077
       { true >"$t"; } 2>&1 || return 1
-      cp --attributes-only --preserve=all -- "$f" "$t" || cp -p -- "$f" "$t" 2>&1 || return 1
+      # Its time stays now: it is not one that was left.
+      cp --attributes-only --preserve=all --no-preserve=timestamps -- "$f" "$t" || cp -p -- "$f" "$t" 2>&1 || return 1
     else
       { true >"$t"; } 2>&1 || return 1
     fi
@@ -235,7 +237,7 @@ newel_system=$(uname -s)
 if [ "$newel_system" = Linux ]; then
   case $(sync --version) in *coreutils*) # others would flush all that the host holds
     newel_fill() {
-      dd bs=65536 count="$1" iflag=fullblock,count_bytes of="$2" conv=notrunc,fsync status=none 2>&1
+      dd bs=65536 count="$1" iflag=fullblock,count_bytes of="$2" conv=notrunc,nocreat,fsync status=none 2>&1
     }
     newel_sync() { sync -- "$1"; }
     ;;
