@@ -65,7 +65,7 @@ async def _run(newel: Settings, remote: RemoteSettings, warnings: list[str], ask
         host = await stack.enter_async_context(
             remote_host(target, config=asked.ssh_config or os.environ.get(SSH_CONFIG))
         )
-        path = await _model(stack, newel, remote.model, host, asked)
+        model, path = await _model(stack, newel, remote.model, host, asked)
         session = stack.enter_context(
             SessionManager(
                 directory=newel.home / "sessions",
@@ -76,11 +76,17 @@ async def _run(newel: Settings, remote: RemoteSettings, warnings: list[str], ask
             )
         )
         talk = Conversation(
-            host, path, user=there.user, routines=routines, turns=remote.history.turns, session=session
+            host,
+            path,
+            model=model,
+            user=there.user,
+            routines=routines,
+            turns=remote.history.turns,
+            session=session,
         )
         return await run_jexida(
             talk,
-            title=f"jexida {version('newel')} · {host.name} · {path.model} · /help",
+            title=f"jexida {version('newel')}",
             history=Path.home() / NAME.parent / "history",
             warnings=[*warnings, *session.damage],
         )
@@ -88,7 +94,7 @@ async def _run(newel: Settings, remote: RemoteSettings, warnings: list[str], ask
 
 async def _model(
     stack: AsyncExitStack, newel: Settings, choice: ModelChoice, host: RemoteHost, asked: Asked
-) -> ModelPath:
+) -> tuple[str, ModelPath]:
     from newel.app.remote_model import api_model, host_model
 
     if choice.through == "api":

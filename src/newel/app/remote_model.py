@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from newel.app.remote_host import RemoteHost
     from newel.config import Settings
     from newel.config_jexida import ModelChoice
-    from newel.terminal.jexida.ports import Tell
+    from newel.providers.openai_chat import OpenAIChat
+    from newel.terminal.jexida.ports import ModelPath, Tell
 
 RUN: Final = "ollama run"
 
 
-class HostModel:
-    """A ``ModelPath`` to a model on the host, and the ``Provider`` behind it. Where the host cannot be reached nothing is tried
-    again: why that is has been said already.
+class HostModels:
+    """A ``ModelPath`` to the models of the host, and the ``Provider`` behind it. Where the host cannot be reached nothing is
+    tried again: why that is has been said already.
     """
 
-    def __init__(self, host: RemoteHost, model: str, there: OllamaThere | OllamaRun) -> None:
-        self.model = model
+    def __init__(self, host: RemoteHost, there: OllamaThere | OllamaRun) -> None:
         self._host = host
         self._there = there
         self._retrying = Retrying(there)
@@ -39,9 +39,19 @@ class HostModel:
     def provider(self) -> Provider:
         return self
 
-    async def pull(self, tell: Tell) -> None:
-        """Have the host download the model. Raises ``ProviderError``."""
-        await self._there.pull(self.model, tell)
+    async def pull(self, model: str, tell: Tell) -> None:
+        """Have the host download a model. Raises ``ProviderError``."""
+        await self._there.pull(model, tell)
+
+    async def models(self) -> list[str]:
+        """The names of the host's models. Raises ``ProviderError`` and ``WorkspaceError``."""
+        await self._host.connection()
+        return await self._there.models()
+
+    async def check(self, model: str) -> None:
+        """Raises ``ModelMissing`` for a model that the host does not have, and what ``models`` does."""
+        await self._host.connection()
+        await self._there.window(model)  # only a model that is there has one
 
     async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
         """See ``Provider``. Raises ``WorkspaceError`` too."""
@@ -57,33 +67,36 @@ class HostModel:
         return f"{self._there.way} ({clause(self._there.reason)})" if self._there.reason else self._there.way
 
 
-class ApiModel:
+class ApiModels:
     """A ``ModelPath`` to a server that this machine reaches by itself; its key stays here."""
 
     pull = None
 
-    def __init__(self, model: str, provider: Provider, server: str) -> None:
-        self.model = model
-        self.provider = provider
-        self.words = f"API of {server}"
+    def __init__(self, client: OpenAIChat) -> None:
+        self.provider = Retrying(client)
+        self.words = f"API of {client.name}"
+        self.models = client.models
+
+    async def check(self, model: str) -> None:
+        """Servers know models that they do not list: what is wrong with a name is said when it is asked."""
 
 
 @asynccontextmanager
-async def host_model(host: RemoteHost, choice: ModelChoice) -> AsyncGenerator[HostModel]:
-    """The model of the host that the settings choose."""
+async def host_model(host: RemoteHost, choice: ModelChoice) -> AsyncGenerator[tuple[str, ModelPath]]:
+    """The model of the host that the settings choose, and the way to it."""
     if choice.through == "run":
-        yield HostModel(host, choice.name, OllamaRun(host, schema=SCHEMA))
+        yield choice.name, HostModels(host, OllamaRun(host, schema=SCHEMA))
         return
     async with aclosing(OllamaThere(partial(host.tunnel, choice.port), host, schema=SCHEMA)) as there:
-        yield HostModel(host, choice.name, there)
+        yield choice.name, HostModels(host, there)
 
 
 @asynccontextmanager
-async def api_model(settings: Settings, model: str | None) -> AsyncGenerator[ApiModel]:
-    """The model of Newel's own settings. Raises ``ConfigError`` and ``ProviderError``."""
+async def api_model(settings: Settings, model: str | None) -> AsyncGenerator[tuple[str, ModelPath]]:
+    """The model of Newel's own settings, and the way to it. Raises ``ConfigError`` and ``ProviderError``."""
     from newel.app.parts import connect, find_endpoint, find_model
 
     endpoint = await find_endpoint(settings)
     async with aclosing(connect(endpoint)) as client:
         name = model or await find_model(settings, endpoint, client)
-        yield ApiModel(name, Retrying(client), client.name)
+        yield name, ApiModels(client)

@@ -55,9 +55,9 @@ _CONSTRUCTS: Final[dict[str, _Construct]] = {
         ")",
         _marks(
             _ESCAPED,
-            r"\$\(\(|\(\(|\$\(|\(|\)",
+            r"=\(|\$\(\(|\(\(|\$\(|\(|\)",
             r"\$[{\['\"]|['\"`]",
-            "<<<?",
+            "<<",
             _PERHAPS,
             _COMMENT,
             _CASE,
@@ -102,6 +102,6 @@ def _spans(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _means_nothing(mark: str, nest: Sequence[str]) -> bool:
-    """An escaped character, ``<<<``, and ``case`` where it does no harm to take the end of a pattern for that of a group."""
+    """An escaped character, and ``case`` where it does no harm to take the end of a pattern for that of a group."""
     is_escape = mark[0] == "\\" and len(mark) == 2
-    return is_escape or mark == "<<<" or (mark == "case" and set(nest) == {"code"})
+    return is_escape or (mark == "case" and set(nest) == {"code"})

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.forked import start
+from tests.integration.jexida.there import Begin, command, environ
 from tests.integration.terminal.conftest import Terminal, environment
+from tests.sshd import Sshd
 
 PROGRAM = [sys.executable, "-m", "tests.integration.jexida.program"]
 
@@ -27,6 +29,22 @@ def open_terminal(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
         return opened[-1]
 
     yield begin
+    for terminal in opened:
+        terminal.close()
+
+
+@pytest.fixture
+def begin(tmp_path: Path) -> Iterator[Begin]:
+    """Starts ``jexida`` on a host, with ``tmp_path`` as its user's home."""
+    opened: list[Terminal] = []
+    (tmp_path / "project").mkdir()
+
+    def start(host: Sshd, *more: str, **env: str) -> Terminal:
+        whole = command(host, *more)
+        opened.append(Terminal(whole, tmp_path / "project", 100, 50, environ(tmp_path, **env)))
+        return opened[-1]
+
+    yield start
     for terminal in opened:
         terminal.close()
 

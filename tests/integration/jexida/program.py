@@ -85,10 +85,15 @@ class Obedient:
 
 
 class Path3:
-    model = "phi3"
     words = "scripted"
     pull = None
     provider: Provider = Obedient()
+
+    async def models(self) -> list[str]:
+        return ["phi3", "llama3.2"]
+
+    async def check(self, model: str, /) -> None:
+        pass
 
 
 async def main() -> int:
@@ -101,12 +106,13 @@ async def main() -> int:
     talk = Conversation(
         Here(LocalWorkspace(".")),
         Path3(),
+        model="phi3",
         user="me",
         routines={each.name: each for each in routines},
         turns=4,
         session=SessionManager(directory=home / "sessions", cwd="ssh://me@here/"),
     )
-    return await run_jexida(talk, title="jexida test · /help", history=home / "history")
+    return await run_jexida(talk, title="jexida test", history=home / "history")
 
 
 if __name__ == "__main__":

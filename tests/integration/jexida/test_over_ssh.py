@@ -6,19 +6,18 @@ import os
 import signal
 import subprocess
 import termios
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
 from mock_llm_server import running
 from newel.providers.answer_or_shell import Answer, Shell, render
-from tests.forked import start
-from tests.integration.terminal.conftest import Terminal
+from tests.integration.jexida.there import Begin, command, configure, environ, piped
 from tests.sshd import Sshd, served
 from tests.standins.ollama_program import OllamaProgram
 from tests.standins.ollama_server import OllamaServer
-from tests.support import BIN, scenario
+from tests.support import scenario
 from tests.tmux import Tmux
 
 LOOK = render(Shell("echo looked > seen; cat seen", "To look."))
@@ -29,15 +28,6 @@ SCRIPT = [
 ]
 KEY = "sk-test-0123456789abcdef"
 PHI3 = {"phi3:latest": {"capabilities": ["completion"], "context_length": 131_072}}
-CONFIG = """\
-[model]
-port = {port}
-
-[routines]
-greet = {{ description = "Say hello", cmd = "echo hello from $(whoami)" }}
-"""
-
-Begin = Callable[..., Terminal]
 
 
 @pytest.fixture
@@ -52,46 +42,11 @@ def program(sshd: Sshd) -> OllamaProgram:
     return OllamaProgram(sshd.bin, models=PHI3, script=SCRIPT, default=render(Answer("Hello.")))
 
 
-def command(host: Sshd, *more: str) -> list[str]:
-    there = ["--host", "host", "--user", host.user, "--ssh-config", str(host.config)]
-    return [str(BIN / "jexida"), *there, *more]
-
-
-def environ(home: Path, **more: str) -> dict[str, str]:
-    return {
-        "PATH": os.environ["PATH"],
-        "HOME": str(home),
-        "TERM": "xterm-256color",
-        "LANG": "C.UTF-8",
-        **more,
-    }
-
-
-def configure(home: Path, port: int) -> None:
-    (home / ".jexida").mkdir()
-    (home / ".jexida" / "config.toml").write_text(CONFIG.format(port=port))
-
-
 @pytest.fixture
 def closed_port() -> int:
     server = OllamaServer()
     server.close()
     return server.port
-
-
-@pytest.fixture
-def begin(tmp_path: Path) -> Generator[Begin]:
-    opened: list[Terminal] = []
-    (tmp_path / "project").mkdir()
-
-    def start(host: Sshd, *more: str, **env: str) -> Terminal:
-        whole = command(host, *more)
-        opened.append(Terminal(whole, tmp_path / "project", 100, 50, environ(tmp_path, **env)))
-        return opened[-1]
-
-    yield start
-    for terminal in opened:
-        terminal.close()
 
 
 def test_every_command_of_the_conversation_works_on_a_host(
@@ -246,13 +201,7 @@ def test_a_model_elsewhere_may_drive_a_host_that_never_sees_its_key(sshd: Sshd, 
 
 def test_a_conversation_goes_on_where_it_was_left(sshd: Sshd, program: OllamaProgram, tmp_path: Path) -> None:
     def talk(words: str, *options: str) -> str:
-        whole = command(sshd, "--through", "run", *options)
-        process = start(whole, cwd=tmp_path, env=environ(tmp_path), stdin=subprocess.PIPE)
-        with process:
-            try:
-                return process.communicate(words, timeout=20)[0]
-            finally:
-                process.kill()
+        return piped(command(sshd, "--through", "run", *options), tmp_path, words)
 
     assert "[AGENT RESPONSE]\nHello." in talk("My name is Ada.\n/cmd echo $((6 * 7))\n")
     assert "Going on with a conversation of 2 messages." in talk("Who am I?\n", "--continue")

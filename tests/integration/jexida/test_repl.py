@@ -157,7 +157,7 @@ def test_help_names_every_command(open_terminal: Open) -> None:
     terminal.wait_for(READY)
     terminal.send("/help\r")
     terminal.wait_for("/clear")
-    for name in ("/exit", "/help", "/shell", "/cmd COMMAND", "/routines", "/run ROUTINE", "/clear"):
+    for name in ("/exit", "/help", "/shell", "/cmd COMMAND", "/routines", "/run ROUTINE [VALUES]", "/clear"):
         assert f"\n{name}  " in terminal.screen.text
 
 

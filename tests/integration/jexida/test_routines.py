@@ -48,7 +48,7 @@ def test_values_are_taken_by_their_names_or_their_order(typed: str, values: dict
 @pytest.mark.parametrize(
     ("typed", "words"),
     [
-        ("web 20 more", "more is too much."),
+        ("web 20 more", "There is no variable for more."),
         ("name=a name=b", "name is given twice."),
         ("'web", "No closing quotation in 'web."),
     ],
@@ -66,7 +66,7 @@ def test_a_name_with_spaces_is_no_name_with_values() -> None:
 
 
 def test_what_can_follow_is_completed_while_it_is_typed() -> None:
-    completer = MetaCompleter({"run": "run a routine"}, ROUTINES)
+    completer = MetaCompleter({"run": "run a routine"}, ROUTINES, [])
 
     def offers(typed: str) -> list[str]:
         return [each.text for each in completer.get_completions(Document(typed), CompleteEvent())]
@@ -121,4 +121,4 @@ def test_with_pipes_a_missing_value_is_an_error_with_the_usage(run_program: Call
     said = run_program("/run logs\n/run logs web\n/run greet you\n").stdout
     assert "Error: Nothing was run: name has no value. Usage: /run logs NAME [LINES=100]" in said
     assert "[REMOTE COMMAND]\n$ printf '<%s>' -'100' 'web'\n<-100><web>" in said
-    assert "Error: you is too much. Usage: /run greet" in said
+    assert "Error: There is no variable for you. Usage: /run greet" in said

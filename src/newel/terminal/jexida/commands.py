@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from newel.agent.errors import UsageError
+from newel.providers.ollama_model import ModelMissing, full_name
 from newel.terminal.desk import Desk
 from newel.terminal.jexida.conversation import Conversation
 from newel.terminal.jexida.renderer import PanelRenderer
@@ -15,7 +16,7 @@ from newel.terminal.words import listing, one_line
 
 
 class Context(NamedTuple):
-    """What commands work with."""
+    """What commands work with. ``title`` is the program's name and version."""
 
     talk: Conversation
     desk: Desk
@@ -23,10 +24,12 @@ class Context(NamedTuple):
     title: str
 
     def status(self) -> Status:
-        return Status(self.talk.host, self.talk.path, self.talk.exit_code)
+        talk = self.talk
+        return Status(talk.host, talk.model, talk.path, talk.exit_code)
 
     def header(self) -> None:
-        self.renderer.note(self.title)
+        facts = [self.title, one_line(self.talk.host.name), one_line(self.talk.model), "/help"]
+        self.renderer.note(" · ".join(facts))
         self.renderer.status(self.status())
 
 
@@ -114,6 +117,29 @@ async def _asked_for(context: Context, routine: Routine, name: str) -> str:
     return value
 
 
+async def choose_model(context: Context, name: str) -> None:
+    talk = context.talk
+    if not name:
+        context.renderer.note(_models(await talk.list_models(), talk.model, context.desk.columns()))
+        return
+    try:
+        await talk.path.check(name)
+    except ModelMissing as missing:
+        if not await pull(context, name):
+            context.renderer.note(f"{missing}\n{one_line(talk.model)} stays in use.")
+            return
+    talk.set_model(name)
+    context.renderer.note(f"{one_line(name)} answers from the next prompt on.")
+    context.renderer.status(context.status())
+
+
+def _models(names: Sequence[str], used: str, columns: int) -> str:
+    rows = [(one_line(name), "in use" if name in {used, full_name(used)} else "") for name in names]
+    if not any(words for _, words in rows):
+        rows.append((one_line(used), "in use, but not listed"))
+    return listing(rows, columns)
+
+
 async def clear(context: Context, _: str) -> None:
     context.desk.clear()
     context.renderer.begin_anew()
@@ -134,7 +160,7 @@ async def pull(context: Context, model: str) -> bool:
 
     try:
         await tell("downloading")
-        await download(tell)
+        await download(model, tell)
     finally:
         context.renderer.do("")
     context.renderer.note(f"{one_line(model, 60)} is there now.")
@@ -153,6 +179,7 @@ COMMANDS = (
         "run a routine on the host, at once; VALUES of its variables may follow",
         run_routine,
     ),
+    Command("model", "[NAME]", "list the models, or have another one answer", choose_model),
     Command("clear", "", "clear the screen", clear),
 )
 BY_NAME = {command.name: command for command in COMMANDS}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
@@ -10,15 +10,16 @@ from prompt_toolkit.document import Document
 from newel.terminal.completion import offered
 from newel.terminal.jexida.routines import Routines, split
 
-RUN = "/run "
+RUN, MODEL = "/run ", "/model "
 
 
 class MetaCompleter(Completer):
-    """``commands`` has each command's help by its name, without the slash."""
+    """``commands`` has each command's help by its name, without the slash. ``models`` may be known later."""
 
-    def __init__(self, commands: Mapping[str, str], routines: Routines) -> None:
+    def __init__(self, commands: Mapping[str, str], routines: Routines, models: Sequence[str]) -> None:
         self._commands = {f"/{name}": words for name, words in commands.items()}
         self._routines = routines
+        self._models = models
 
     def get_completions(
         self,
@@ -28,6 +29,8 @@ class MetaCompleter(Completer):
         typed = document.text_before_cursor
         if typed.startswith(RUN):
             yield from self._after_run(typed.removeprefix(RUN))
+        elif typed.startswith(MODEL):
+            yield from offered(typed.removeprefix(MODEL), dict.fromkeys(self._models, ""))
         elif typed.startswith("/"):
             yield from offered(typed, self._commands)
 

@@ -25,7 +25,7 @@ MAX_REQUESTS = 12
 class Conversation:
     """One conversation about one host. ``turns`` is how many of its turns the model is shown; see ``window``.
 
-    ``commands_run`` counts the commands that ran on the host, whoever wanted them; ``exit_code`` is that of the last.
+    ``models`` are those that can be chosen, as far as somebody has asked for them. ``commands_run`` counts the commands that ran on the host, whoever wanted them; ``exit_code`` is that of the last.
     """
 
     def __init__(
@@ -33,6 +33,7 @@ class Conversation:
         host: Host,
         path: ModelPath,
         *,
+        model: str,
         user: str,
         routines: Routines,
         turns: int,
@@ -42,6 +43,7 @@ class Conversation:
         self.path = path
         self.routines = routines
         self.session = session
+        self.models: list[str] = []
         self.exit_code: int | None = None
         self.commands_run = 0
         self.confirmation = Confirmation(self._stop)
@@ -51,7 +53,7 @@ class Conversation:
         self.agent = Agent(
             ProviderTransport(AnswerOrShell(path.provider)),
             RunConfig(
-                model=Model(path.model, "ollama"),
+                model=Model(model, "ollama"),
                 transform=self._seen,
                 tools=[ShellTool(host, self.note)],
                 policy=self.confirmation,
@@ -63,6 +65,20 @@ class Conversation:
 
     def _stop(self) -> None:
         self.agent.stop()
+
+    @property
+    def model(self) -> str:
+        """The name of the model that answers."""
+        return self.agent.state.model.id
+
+    def set_model(self, name: str) -> None:
+        """Have another model answer, from the next prompt on."""
+        self.agent.set_model(Model(name, self.agent.state.model.provider))
+
+    async def list_models(self) -> list[str]:
+        """Raises what ``ModelPath.models`` does."""
+        self.models[:] = await self.path.models()
+        return self.models
 
     async def prompt(self, text: str) -> AgentEnd:
         """Say something to the model, see its commands through, and return how it ended. Raises what ``Agent.prompt`` does."""
@@ -84,5 +100,5 @@ class Conversation:
     async def _record(self, event: AgentEvent) -> None:
         if isinstance(event, MessageEnd):
             if not self.session.is_started():
-                self.session.start_session({"model": self.path.model, "host": self.host.name})
+                self.session.start_session({"model": self.model, "host": self.host.name})
             self.session.append_message(event.message)

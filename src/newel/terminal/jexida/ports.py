@@ -50,16 +50,11 @@ class Host(Protocol):
 
 
 Tell = Callable[[str], Awaitable[None]]
-Pull = Callable[[Tell], Awaitable[None]]
+Pull = Callable[[str, Tell], Awaitable[None]]
 
 
 class ModelPath(Protocol):
-    """A way to a model."""
-
-    @property
-    def model(self) -> str:
-        """The model's name."""
-        ...
+    """A way to models."""
 
     @property
     def words(self) -> str:
@@ -71,7 +66,17 @@ class ModelPath(Protocol):
 
     @property
     def pull(self) -> Pull | None:
-        """Has the host download the model, and tells what it does, in words; None where there is nothing to download to.
+        """Has the host download a model, and tells what it does, in words; None where there is nothing to download to.
         Raises ``ProviderError``.
+        """
+        ...
+
+    async def models(self) -> list[str]:
+        """The names of the models that are there. Raises ``ProviderError`` and ``WorkspaceError``."""
+        ...
+
+    async def check(self, model: str, /) -> None:
+        """Raises ``ModelMissing`` for a model that would have to be downloaded, and what ``models`` does. A model of which nothing
+        can be known before it is asked passes.
         """
         ...

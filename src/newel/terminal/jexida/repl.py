@@ -26,8 +26,8 @@ _NAME = re.compile(r"/(?P<name>\S*)\s*(?P<arguments>.*)", re.DOTALL)
 
 
 async def run_jexida(talk: Conversation, *, title: str, history: Path, warnings: Sequence[str] = ()) -> int:
-    """Talk with the person at the terminal until they leave. ``title`` is the first line shown, ``history`` the file that
-    keeps what was typed, ``warnings`` are shown first of all.
+    """Talk with the person at the terminal until they leave. ``title`` begins the first line shown, ``history`` is the file
+    that keeps what was typed, ``warnings`` are shown first of all.
 
     Returns 0, 1 if the terminal went away, 128 + N if signal N ended it.
     """
@@ -85,7 +85,8 @@ def open_desk(talk: Conversation, history: Path) -> tuple[Desk, PanelRenderer]:
         return made[0]
 
     names = {command.name: command.help for command in COMMANDS}
-    desk = PromptDesk(sys.stdout, draw, completer=MetaCompleter(names, talk.routines), history=history)
+    completer = MetaCompleter(names, talk.routines, talk.models)
+    desk = PromptDesk(sys.stdout, draw, completer=completer, history=history)
     return desk, made[0]
 
 

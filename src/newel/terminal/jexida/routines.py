@@ -48,7 +48,9 @@ class Routine(NamedTuple):
                 given[name] = value
         free = [name for name in names if name not in given]
         if len(others) > len(free):
-            raise UsageError(f"{one_line(others[len(free)], 60)} is too much. Usage: {self.usage}")
+            raise UsageError(
+                f"There is no variable for {one_line(others[len(free)], 60)}. Usage: {self.usage}"
+            )
         return given | dict(zip(free, others, strict=False))
 
     def missing(self, values: Mapping[str, str]) -> list[str]:

@@ -16,6 +16,7 @@ class Status(NamedTuple):
     """``exit_code`` is that of the last command, None if none has run."""
 
     host: Host
+    model: str
     path: ModelPath
     exit_code: int | None
 
@@ -26,7 +27,7 @@ class Status(NamedTuple):
         lines: list[tuple[str, Tone]] = [
             (f"host   {one_line(host.name)}{where}", "plain"),
             (f"link   {one_line(host.state)}{latency}", TONES.get(host.state, "bad")),
-            (f"model  {one_line(path.model)} · {one_line(path.words)}", "plain"),
+            (f"model  {one_line(self.model)} · {one_line(path.words)}", "plain"),
         ]
         if self.exit_code is not None:
             lines.append((f"last   exit code {self.exit_code}", "bad" if self.exit_code else "good"))
@@ -35,5 +36,5 @@ class Status(NamedTuple):
     def one_line(self) -> str:
         """The same in short, for beside the input."""
         return " · ".join(
-            [one_line(self.host.name, 60), one_line(self.path.model, 40), one_line(self.host.state, 60)]
+            [one_line(self.host.name, 60), one_line(self.model, 40), one_line(self.host.state, 60)]
         )
