@@ -113,6 +113,7 @@ def test_a_missing_model_is_downloaded_only_after_a_yes(
     sshd: Sshd, program: OllamaProgram, tmp_path: Path, closed_port: int, begin: Begin
 ) -> None:
     program.set(models={}, registry=["phi3"], default=render(Answer("Hello.")))
+    before = len(program.calls)
     configure(tmp_path, closed_port)
     terminal = begin(sshd)
     terminal.wait_for("phi3 · up")
@@ -120,7 +121,7 @@ def test_a_missing_model_is_downloaded_only_after_a_yes(
     terminal.wait_for("Download phi3 there now?")
     terminal.send("\r")
     terminal.wait_for(lambda: terminal.screen.text.count("STATUS") == 2)
-    assert not [call for call in program.calls if call["argv"][0] == "pull"]
+    assert not [call for call in program.calls[before:] if call["argv"][0] == "pull"]
     terminal.send("hi again\r")
     terminal.wait_for("Download phi3 there now?")
     terminal.send("y\r")

@@ -157,7 +157,16 @@ def test_help_names_every_command(open_terminal: Open) -> None:
     terminal.wait_for(READY)
     terminal.send("/help\r")
     terminal.wait_for("/clear")
-    for name in ("/exit", "/help", "/shell", "/cmd COMMAND", "/routines", "/run ROUTINE [VALUES]", "/clear"):
+    names = (
+        "/exit",
+        "/help",
+        "/shell",
+        "/cmd COMMAND",
+        "/routines",
+        "/run ROUTINE [VALUES]",
+        "/model [NAME]",
+    )
+    for name in (*names, "/clear"):
         assert f"\n{name}  " in terminal.screen.text
 
 

@@ -173,12 +173,7 @@ COMMANDS = (
     Command("shell", "", "open an interactive shell on the host", shell),
     Command("cmd", "COMMAND", "run a command on the host, at once", run_remote),
     Command("routines", "", "list the routines", list_routines),
-    Command(
-        "run",
-        "ROUTINE",
-        "run a routine on the host, at once; VALUES of its variables may follow",
-        run_routine,
-    ),
+    Command("run", "ROUTINE [VALUES]", "run a routine on the host, at once", run_routine),
     Command("model", "[NAME]", "list the models, or have another one answer", choose_model),
     Command("clear", "", "clear the screen", clear),
 )
