@@ -46,6 +46,9 @@ _GREP: Final = (
 )
 """Looks into files as ``rg`` does. Names end with a NUL where ``grep`` can do that."""
 
+_AT_ONCE: Final = 32
+"""Files that are looked at together: as many as are mostly looked into, for a host may be far away."""
+
 _INLINE: Final = 64 * 1024
 """Bytes up to which looking through a file is cheaper than handing it to a thread."""
 
@@ -94,14 +97,14 @@ async def search(workspace: Workspace, query: Query, *, staged: Collection[str] 
     room = query.room
     with anyio.move_on_after(query.seconds):
         candidates = await _candidates(workspace, wanted, glob)
-        for path in sorted({*candidates.files, *staged}, key=in_order):
-            if not glob.matches(path):
-                continue
-            for match in await _look_into(workspace, path, wanted, query):
-                room -= len(match.snippet.encode())
-                if len(matches) == query.limit or (room < 0 and matches):
-                    return Found(matches, "limit" if len(matches) == query.limit else "room")
-                matches.append(match)
+        paths = [path for path in sorted({*candidates.files, *staged}, key=in_order) if glob.matches(path)]
+        for start in range(0, len(paths), _AT_ONCE):
+            for path in await _fitting(workspace, paths[start : start + _AT_ONCE]):
+                for match in await _look_into(workspace, path, wanted, query):
+                    room -= len(match.snippet.encode())
+                    if len(matches) == query.limit or (room < 0 and matches):
+                        return Found(matches, "limit" if len(matches) == query.limit else "room")
+                    matches.append(match)
         return Found(matches, "" if candidates.complete else "files")
     return Found(matches, "seconds")
 
@@ -174,13 +177,22 @@ async def _named_by_grep(workspace: Workspace, wanted: _Wanted, glob: Glob) -> l
     return [posixpath.join(glob.base, path.removeprefix("./")) for path in named]
 
 
+async def _fitting(workspace: Workspace, paths: Sequence[str]) -> list[str]:
+    """Those that are files which are not too long."""
+    infos = await workspace.stats([below(workspace, path) for path in paths])
+    return [
+        path
+        for path, info in zip(paths, infos, strict=True)
+        if info is not None and info.kind == "file" and info.size <= LARGEST_FILE
+    ]
+
+
 async def _look_into(workspace: Workspace, path: str, wanted: _Wanted, query: Query) -> list[Match]:
     """What a file has, one match more than wanted at most; nothing if it is gone, no text or not readable."""
     absolute = below(workspace, path)
     await anyio.lowlevel.checkpoint()  # reading a short file is none
     try:
-        info = await workspace.stat(absolute) if await is_plain(workspace, absolute) else None
-        if info is None or info.kind != "file" or info.size > LARGEST_FILE:
+        if not await is_plain(workspace, absolute):
             return []
         data = await workspace.read_bytes(absolute, size=LARGEST_FILE)
     except WorkspaceError:

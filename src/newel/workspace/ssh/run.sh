@@ -137,7 +137,9 @@ receive() {
 }
 
 run() (
-    unset $dropped $(env | awk -F = '$1 ~ /^[A-Za-z_][A-Za-z0-9_]*$/ && toupper($1) ~ /'"$sensitive"'/ { print $1 }')
+    unset $dropped $(
+        awk 'BEGIN { for (n in ENVIRON) if (n ~ /^[A-Za-z_][A-Za-z0-9_]*$/ && toupper(n) ~ /'"$sensitive"'/) print n }'
+    )
     dress
     export NEWEL_RUN="${NEWEL_RUN:+$NEWEL_RUN }$mark"
     exec "$@" 2>&4 3<&- 4>&-
