@@ -16,7 +16,8 @@ name another server, but it never gets your key.
 this machine, ``approve`` is ``ask`` unless the command line says otherwise.
 
 **Work on a host is asked for.** With ``--host``, ``approve`` is ``ask`` unless the command line says otherwise: what is done
-there is often not yours alone.
+there is often not yours alone. Its model is the server's that is set here, else one of the host; ``[remote.model]``, which is
+about hosts alone, says which of them before that, and the command line before all.
 
 **How much a review may use is yours to say.** Its limits (``ReviewSettings``) come from the environment
 (``NEWEL_REVIEW_MAX_SESSIONS`` is ``max_sessions`` of ``[review]``) and your ``config.toml``, never from a project's ``.env``.
@@ -30,11 +31,11 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import msgspec
 
-from newel.agent.errors import ConfigError
+from newel.agent.errors import ConfigError, UsageError
 from newel.agent.ports import Limits, ThinkingLevel
-from newel.config_hosts import named
-from newel.config_jexida import RemoteSettings
-from newel.providers.urls import is_loopback
+from newel.config_hosts import HostModel, choose_model, host_places
+from newel.config_jexida import RemoteSettings, Through
+from newel.providers.urls import HTTP, OLLAMA, is_loopback
 
 Approve = Literal["auto", "ask", "review", "read-only"]
 RendererName = Literal["rich", "console", "json"]
@@ -151,13 +152,14 @@ class Flags(msgspec.Struct, frozen=True):
     max_turns: int | None = None
     max_cost: float | None = None
     host: str | None = None
+    through: Through | None = None
 
 
 class Settings(msgspec.Struct, frozen=True):
     """``record`` is whether what agents do to files is recorded, ``review`` what the user says of the limits of reviews;
-    ``host`` is where agents work if not in ``cwd``: a place that ssh can reach; ``remote`` is what ``[remote]`` says of the
-    host of ``jexida``. ``origins`` names the place of each value
-    that is not a default.
+    ``host`` is where agents work if not in ``cwd``: a place that ssh can reach, with ``host_model`` if they have one of that
+    host; ``remote`` is what ``[remote]`` says of the host of ``jexida``. ``origins`` names the place of each value that is
+    not a default.
     """
 
     home: Path
@@ -175,6 +177,7 @@ class Settings(msgspec.Struct, frozen=True):
     record: bool = True
     review: ReviewSettings = ReviewSettings()
     host: str | None = None
+    host_model: HostModel | None = None
     remote: RemoteSettings = RemoteSettings()
 
 
@@ -182,7 +185,7 @@ def load(flags: Flags, *, cwd: Path, environ: Mapping[str, str]) -> Settings:
     """Gather the settings. Raises ``ConfigError`` naming the file, the line or name, and what is wrong."""
     home = newel_home(environ)
     path = home / "config.toml"
-    file = _read_toml(path)
+    file, remote_written = _read_toml(path)
     dotenv = cwd / ".env"
     origins: dict[str, str] = {}
     places: list[tuple[str, Mapping[str, object]]] = [
@@ -209,10 +212,16 @@ def load(flags: Flags, *, cwd: Path, environ: Mapping[str, str]) -> Settings:
     endpoint = _endpoint(places)
     if endpoint and endpoint.origin.startswith(str(dotenv)) and not is_loopback(endpoint.base_url):
         places.insert(1, (ONLY_DOTENV, {"approve": "ask"}))
-    if flags.host is not None:
+    host, host_model = flags.host, None
+    if host is not None:
         if flags.approve == "review":
-            raise ConfigError(NO_REVIEW_RUN.format(host=flags.host))
+            raise ConfigError(NO_REVIEW_RUN.format(host=host))
         places.insert(1, (ON_A_HOST, {"approve": "ask"}))
+        host = host_places(home, file.remote, remote_written).get(host, host)
+        typed = (flags.through, flags.base_url, flags.model)
+        host_model = choose_model(typed, file.remote, remote_written, has_endpoint=endpoint is not None)
+    elif flags.through is not None:
+        raise UsageError("--through says how a model of a host is reached: give the host too, with --host.")
     return Settings(
         home=home,
         cwd=cwd,
@@ -228,9 +237,16 @@ def load(flags: Flags, *, cwd: Path, environ: Mapping[str, str]) -> Settings:
         origins=origins,
         record=file.review.record,
         review=_review_limits(environ, file.review, str(path), origins),
-        host=None if flags.host is None else named(home, flags.host),
+        host=host,
+        host_model=host_model,
         remote=file.remote,
     )
+
+
+def known_places(home: Path) -> dict[str, str]:
+    """The names that hosts have, each with its place. Raises ``ConfigError``."""
+    file, remote_written = _read_toml(home / "config.toml")
+    return host_places(home, file.remote, remote_written)
 
 
 def newel_home(environ: Mapping[str, str]) -> Path:
@@ -303,9 +319,11 @@ def _endpoint(places: list[tuple[str, Mapping[str, object]]]) -> Endpoint | None
         if not (url := values.get("base_url")):
             continue
         base_url = str(url).strip().rstrip("/")
-        if not base_url.lower().startswith(("http://", "https://")):
+        if not base_url.lower().startswith(tuple(f"{scheme}://" for scheme in (*HTTP, *OLLAMA))):
             shown = base_url.rpartition("@")[2]
-            raise ConfigError(f"The base URL '{shown}' ({place}) must begin with http:// or https://.")
+            raise ConfigError(
+                f"The base URL '{shown}' ({place}) must begin with http://, https:// or ollama://."
+            )
         for key_place, candidates in _key_places(places, place):
             if key := candidates.get("api_key"):
                 return Endpoint(base_url, place, str(key), key_place)
@@ -325,14 +343,16 @@ def _key_places(
     return [typed, *(each for each in places if each[0] == place)]
 
 
-def _read_toml(path: Path) -> File:
+def _read_toml(path: Path) -> tuple[File, dict[str, Any]]:
+    """The settings of the file, and what it says under ``[remote]``: a default is no wish."""
     data = _small_file(path)
     if data is None:
-        return File()
+        return File(), {}
     import msgspec.toml
 
     try:
-        return msgspec.toml.decode(data, type=File)
+        written = msgspec.toml.decode(data)
+        return msgspec.convert(written, File), written.get("remote", {})
     except (msgspec.DecodeError, ValueError) as error:
         raise ConfigError(
             f"{path}: {error}. Correct the file, or move it away to use the defaults."

@@ -7,12 +7,19 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from newel.agent.errors import ConfigError
+import msgspec
+
+from newel.agent.errors import ConfigError, UsageError
+from newel.config_jexida import RemoteSettings, Through
 
 FILE: Final = "hosts.toml"
+REMOTE: Final = "remote"
+"""The name of the host of ``[remote.connection]``, unless the file gives it to another one."""
+
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
@@ -33,9 +40,54 @@ def known_hosts(home: Path) -> dict[str, str]:
         raise ConfigError(f'{path}: {error}. Each line is NAME = "user@host:/path".') from error
 
 
-def named(home: Path, text: str) -> str:
-    """The place that a name stands for; what is no name of a known host stands for itself. Raises ``ConfigError``."""
-    return known_hosts(home).get(text, text)
+class HostModel(msgspec.Struct, frozen=True):
+    """A model of the host where agents work; ``name`` is None for its only one. Where nobody asked for one of the host and it
+    has none (``is_asked_for``), one that this machine reaches is as good.
+    """
+
+    through: Through
+    name: str | None
+    port: int
+    is_asked_for: bool
+
+
+def host_places(home: Path, remote: RemoteSettings, written: Mapping[str, Any]) -> dict[str, str]:
+    """Each name with its place; ``written`` is what stands under ``[remote]``. Raises ``ConfigError``."""
+    if "connection" not in written:
+        return known_hosts(home)
+    from newel.workspace.ssh.target import Target
+
+    there = remote.connection
+    return {REMOTE: Target(there.host, there.user, there.port, there.directory).url} | known_hosts(home)
+
+
+def choose_model(
+    typed: tuple[Through | None, str | None, str | None],
+    remote: RemoteSettings,
+    written: Mapping[str, Any],
+    *,
+    has_endpoint: bool,
+) -> HostModel | None:
+    """Which model agents on a host have; None for the one that they have on this machine too.
+
+    ``typed`` is what the command line says: the way, the address of a server, the name of a model. ``written`` is what
+    stands under ``[remote]``. Raises ``UsageError``.
+    """
+    through, base_url, name = typed
+    if base_url:
+        if through not in {None, "api"}:
+            raise UsageError(
+                f"--base-url names a server, and --through {through} wants a model of the host. Give one of them."
+            )
+        through = "api"
+    is_written = "model" in written
+    if through is None and not is_written and has_endpoint:
+        through = "api"
+    wanted = through or remote.model.through
+    if wanted == "api":
+        return None
+    named = remote.model.name if "name" in written.get("model", {}) else None
+    return HostModel(wanted, name or named, remote.model.port, is_asked_for=bool(through) or is_written)
 
 
 def keep(home: Path, name: str, place: str | None) -> None:

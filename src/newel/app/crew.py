@@ -11,9 +11,10 @@ from typing import Final
 
 import msgspec
 
-from newel.agent.ports import Model, Provider, Tool
+from newel.agent.ports import Model, Tool
 from newel.app.ground import Ground
-from newel.app.parts import Place, build_agent, connect, find_endpoint, find_model, model_describer
+from newel.app.model import ModelInUse, open_model
+from newel.app.parts import Place, build_agent
 from newel.app.servers import sampler, tool_servers
 from newel.config import Settings
 from newel.jobs.conversation import Seat
@@ -22,8 +23,6 @@ from newel.jobs.tabs import Contract, Question
 from newel.jobs.worktree import WorktreeError
 from newel.mcp.manager import McpManager
 from newel.mcp.questions import Elicit, ElicitAnswer, ElicitRequest
-from newel.providers.openai_chat import OpenAIChat
-from newel.providers.retry import Retrying
 from newel.review.recording import Recorders
 from newel.session import locate
 from newel.session.coding_agent import CodingAgent
@@ -37,20 +36,16 @@ NO_WORKTREE: Final = "Agents on a host work in the project's own folder: start w
 @asynccontextmanager
 async def open_crew(settings: Settings, ground: Ground, *, ephemeral: bool) -> AsyncGenerator[AppCrew]:
     """The crew of a ground, its model server and its tool servers. Raises ``ConfigError`` and ``ProviderError``."""
-    endpoint = await find_endpoint(settings)
-    client = connect(endpoint)
     async with AsyncExitStack() as stack:
-        stack.push_async_callback(client.aclose)
-        model = await find_model(settings, endpoint, client)
-        provider = Retrying(client)
+        in_use = await stack.enter_async_context(open_model(settings, ground))
         servers, problems = tool_servers(
             settings,
             on_change=lambda: crew.servers_changed(),  # noqa: PLW0108 — it is set to something else later
-            sample=sampler(settings, provider, Model(model, client.name)),
+            sample=sampler(settings, in_use.provider, in_use.model),
         )
         for problem in problems:
             print(f"newel: {safe(problem)}", file=sys.stderr)  # noqa: T201 — a person must know
-        crew = AppCrew(settings, ground, client, provider, model, servers=servers, ephemeral=ephemeral)
+        crew = AppCrew(settings, ground, in_use, servers=servers, ephemeral=ephemeral)
         stack.callback(crew.recorders.close)
         await stack.enter_async_context(servers)
         yield crew
@@ -65,23 +60,20 @@ class AppCrew:
         self,
         settings: Settings,
         ground: Ground,
-        client: OpenAIChat,
-        provider: Provider,
-        model: str,
+        in_use: ModelInUse,
         *,
         servers: McpManager,
         ephemeral: bool,
     ) -> None:
         self._settings = settings
         self.ground = ground
-        self._client = client
-        self.provider = provider
-        self.model = model
+        self.in_use = in_use
+        self.provider = in_use.provider
+        self.model = in_use.name
         self.servers = servers
         self.servers_changed: Callable[[], None] = lambda: None
         self._ephemeral = ephemeral
         self.recorders = Recorders(None if ephemeral else settings.home)
-        self._describe = model_describer(settings, client.name)
         self._own_tools: weakref.WeakKeyDictionary[CodingAgent, Sequence[Tool]] = weakref.WeakKeyDictionary()
 
     @property
@@ -111,8 +103,8 @@ class AppCrew:
                 journal=seat.journal,
                 recorders=self.recorders,
             )
-            model = seat.model or self.model
-            agent = await build_agent(settings, self._client, self.provider, model, place)
+            in_use = msgspec.structs.replace(self.in_use, name=seat.model or self.model)
+            agent = await build_agent(settings, in_use, place)
             undo.pop_all()
         self._own_tools[agent] = agent.state.tools
         return agent
@@ -131,11 +123,11 @@ class AppCrew:
         )
 
     def judge(self, agent: CodingAgent, *, small: bool) -> Model:
-        name = self._settings.small_model if small else None
-        return self._describe(name) if name else agent.state.model
+        name = self.in_use.small_name if small else None
+        return self.in_use.describe(name) if name else agent.state.model
 
     async def models(self) -> list[str]:
-        return await self._client.models()
+        return await self.in_use.server.models()
 
     def sessions(self) -> list[SessionSummary]:
         return list_sessions(self._settings.home / "sessions", self.ground.name, limit=200)

@@ -15,6 +15,7 @@ from newel.app.beside import beside
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from newel.app.host_programs import HostPrograms
     from newel.jobs.host import HostLine
     from newel.workspace.process import Limits
     from newel.workspace.ssh.connection import Connection
@@ -29,7 +30,7 @@ Tell = Callable[[str], Awaitable[None]]
 
 class Ground(Protocol):
     """``name`` is the project's, by which its sessions, journals and ledger are found; ``system`` tells a model what it
-    works on.
+    works on, and ``shell`` which one runs its commands.
     """
 
     @property
@@ -37,6 +38,14 @@ class Ground(Protocol):
 
     @property
     def system(self) -> str: ...
+
+    @property
+    def shell(self) -> str: ...
+
+    @property
+    def programs(self) -> HostPrograms | None:
+        """What can be asked of the host beside its folder; None for this machine."""
+        ...
 
     @property
     def line(self) -> HostLine | None:
@@ -79,6 +88,13 @@ class LocalGround:
     def __init__(self, folder: str) -> None:
         self.name = folder
         self.line = None
+        self.programs = None
+
+    @property
+    def shell(self) -> str:
+        import shutil
+
+        return "bash" if shutil.which("bash") else "sh"
 
     @property
     def system(self) -> str:
@@ -100,15 +116,21 @@ class HostGround:
 
     def __init__(self, connection: Connection) -> None:
         from newel.app.host_line import AppHostLine
+        from newel.app.host_programs import HostPrograms
         from newel.workspace.process import Limits
 
         self._connection = connection
         self.line = AppHostLine(connection)
+        self.programs = HostPrograms(connection)
         self.name = self._open(Limits()).name
 
     @property
     def system(self) -> str:
         return f"{self._connection.facts.system}, the host {self._connection.host}, reached over ssh"
+
+    @property
+    def shell(self) -> str:
+        return "bash" if self._connection.facts.bash else "sh"
 
     def workspace(self, folder: str, limits: Limits) -> WatchedWorkspace:
         if folder != self.name:

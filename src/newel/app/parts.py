@@ -1,8 +1,7 @@
-"""The parts of an agent: settings → server, model, tools, session."""
+"""The parts of an agent: settings → ground, model, tools, session."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -11,32 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from newel import config
-from newel.agent.errors import ConfigError
-from newel.config import Endpoint, Flags, Settings
-from newel.providers.urls import without_secrets
-from newel.terminal.safe import safe
+from newel.config import Flags, Settings
 
 if TYPE_CHECKING:
-    from newel.agent.ports import Emit, Model, Policy, Provider, Tool
+    from newel.agent.ports import Emit, Policy, Tool
     from newel.app.ground import Ground
+    from newel.app.model import ModelInUse
     from newel.app.workspaces import Workspaces
     from newel.context.instructions import Instructions
     from newel.context.templates import Template
     from newel.mcp.questions import Elicit
     from newel.permissions.policy import Ask
-    from newel.providers.openai_chat import OpenAIChat
     from newel.review.recording import Recorders
     from newel.session.coding_agent import CodingAgent
     from newel.session.manager import SessionManager
     from newel.workspace.port import Workspace
-
-NOTHING_CONFIGURED = """\
-No model is configured, and none was found on this machine
-(Ollama 11434, LM Studio 1234, llama.cpp 8080, vLLM 8000). One of these mends it:
-  export LLM_BASE_URL=… LLM_AUTH_TOKEN=… LLM_DEFAULT_MODEL=…      any OpenAI-compatible server
-  export OPENAI_API_KEY=…                                          OpenAI
-  newel demo                                                       a first look without a model"""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,73 +40,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     simple: bool = False
     echo: bool = False
     """Whether a plain screen repeats the prompts, for a reader who did not type them."""
-
-
-def connect(endpoint: Endpoint) -> OpenAIChat:
-    """The client of a server."""
-    from newel.providers.openai_chat import OpenAIChat
-    from newel.providers.pricing import pricer
-
-    return OpenAIChat(
-        base_url=endpoint.base_url,
-        api_key=endpoint.api_key,
-        name=provider_name(endpoint.base_url),
-        price=pricer(base_url=endpoint.base_url),
-    )
-
-
-def provider_name(base_url: str) -> str:
-    """A server by its host, as sessions name it."""
-    from urllib.parse import urlsplit
-
-    try:
-        host = urlsplit(base_url).hostname or "unknown"
-    except ValueError:  # what is wrong with the URL is said where it is used
-        host = "unknown"
-    return "openai" if host == "api.openai.com" else host
-
-
-def warn_of_strangers(settings: Settings) -> None:
-    """Tell a person that a server which they may not know of makes calls need their approval."""
-    if settings.origins.get("approve") == config.ONLY_DOTENV and settings.endpoint:
-        shown = without_secrets(settings.endpoint.base_url)
-        words = f"only the .env of this folder names the server {shown}, so calls need your approval"
-        print(f"newel: {safe(words)} (--approve auto lifts that)", file=sys.stderr)  # noqa: T201 — a person must know
-
-
-async def find_endpoint(settings: Settings) -> Endpoint:
-    """What is configured, else the first local server that answers. Raises ``ConfigError``."""
-    if settings.endpoint is not None:
-        return settings.endpoint
-    from newel.providers.local import discover
-
-    for server in await discover():
-        return Endpoint(server.base_url, f"{server.name}, found on this machine")
-    raise ConfigError(NOTHING_CONFIGURED)
-
-
-async def find_model(settings: Settings, endpoint: Endpoint, client: OpenAIChat) -> str:
-    """The model that is configured, else the only one that the server has, or a local server's first."""
-    if settings.model:
-        return settings.model
-    names = await client.models()
-    if len(names) == 1 or (names and settings.endpoint is None):
-        return names[0]
-    offer = ", ".join(names[:8]) + (" …" if len(names) > 8 else "") if names else "it names none"
-    raise ConfigError(
-        f"No model is chosen. Set LLM_DEFAULT_MODEL or use --model. {without_secrets(endpoint.base_url)} has: {offer}."
-    )
-
-
-def model_describer(settings: Settings, provider: str) -> Callable[[str], Model]:
-    """From a model's name to what the settings say of it."""
-    from newel.agent.ports import Model
-
-    def describe(name: str) -> Model:
-        facts = settings.models.get(name, config.ModelFacts())
-        return Model(name, provider, facts.context_window, facts.max_output)
-
-    return describe
 
 
 def open_sessions(
@@ -155,18 +76,15 @@ async def opened(
     from newel.agent.events import ErrorEvent
     from newel.app import servers
     from newel.app.ground import open_ground
-    from newel.providers.retry import Retrying
+    from newel.app.model import open_model
     from newel.review.recording import Recorders
     from newel.session.manager import SessionManager
 
-    endpoint = await find_endpoint(settings)
-    client = connect(endpoint)
     recorders = Recorders(None if options.ephemeral else settings.home)
     async with AsyncExitStack() as stack:
-        stack.push_async_callback(client.aclose)
         ground = await stack.enter_async_context(open_ground(settings.cwd, settings.host))
         stack.callback(recorders.close)
-        model = await find_model(settings, endpoint, client)
+        model = await stack.enter_async_context(open_model(settings, ground))
         place = Place(
             ground=ground,
             folder=ground.name,
@@ -181,8 +99,7 @@ async def opened(
             ask=ask,
             recorders=recorders,
         )
-        provider = Retrying(client)
-        agent = await build_agent(settings, client, provider, model, place, manner=options.system_prompt)
+        agent = await build_agent(settings, model, place, manner=options.system_prompt)
         stack.callback(agent.session.close)
 
         async def tell(words: str) -> None:
@@ -190,7 +107,7 @@ async def opened(
 
         await stack.enter_async_context(ground.telling(tell))
         if servers.are_named(settings):
-            tools = servers.joined_tools(settings, agent, provider, elicit, wait=wait_for_tools)
+            tools = servers.joined_tools(settings, agent, model.provider, elicit, wait=wait_for_tools)
             await stack.enter_async_context(tools)
         yield agent
 
@@ -210,15 +127,9 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def build_agent(
-    settings: Settings,
-    client: OpenAIChat,
-    provider: Provider,
-    model_name: str,
-    place: Place,
-    *,
-    manner: str | None = None,
+    settings: Settings, in_use: ModelInUse, place: Place, *, manner: str | None = None
 ) -> CodingAgent:
-    """Put the parts together. ``provider`` asks the server of ``client``. ``manner`` stands in for what Newel tells the model about its manner."""
+    """Put the parts together. ``manner`` stands in for what Newel tells the model about its manner."""
     from newel.agent.agent import ProviderTransport
     from newel.agent.ports import RunConfig
     from newel.agent.transform import Transformer
@@ -229,18 +140,17 @@ async def build_agent(
     from newel.session.coding_agent import CodingAgent
     from newel.tools import coding_tools
 
-    describe_model = model_describer(settings, client.name)
-    model = describe_model(model_name)
+    model = in_use.model
     places = open_workspaces(settings, model, place.recorders, partial(place.ground.workspace, place.folder))
     tools = coding_tools(places.works_in, timeout=settings.bash_timeout)
     instructions, templates = await _what_is_said(settings, places.workspace)
-    small = describe_model(settings.small_model) if settings.small_model else model
-    compactor = Compactor(provider, small, context_window=None, find_window=partial(find_window, client))
+    window = partial(find_window, in_use.server)
+    compactor = Compactor(in_use.provider, in_use.small, context_window=None, find_window=window)
     compactor.follow(model)
     run_config = RunConfig(
         model=model,
         transform=Transformer(),
-        system_prompt=_system_prompt(manner, tools, instructions, places, place.ground.system),
+        system_prompt=_system_prompt(manner, tools, instructions, places, place.ground),
         tools=tools,
         thinking=settings.thinking,
         policy=_policy(settings, place, tools if places.isolated else []),
@@ -248,15 +158,16 @@ async def build_agent(
         compact=compactor,
     )
     agent = CodingAgent(
-        transport=ProviderTransport(provider),
+        transport=ProviderTransport(in_use.provider),
         config=run_config,
         workspace=places.workspace,
         works_in=places.works_in,
         session=place.session,
         open_session=place.open_session,
         journal=place.journal,
-        list_models=client.models,
-        describe_model=describe_model,
+        list_models=in_use.server.models,
+        describe_model=in_use.describe,
+        where=in_use.where,
         templates=templates,
         compactor=compactor,
         approve=settings.approve,
@@ -290,19 +201,19 @@ def _policy(settings: Settings, place: Place, reviewed: list[Tool]) -> Policy:
 
 
 def _system_prompt(
-    manner: str | None, tools: list[Any], instructions: list[Any], places: Workspaces, system: str
+    manner: str | None, tools: list[Any], instructions: list[Any], places: Workspaces, ground: Ground
 ) -> str:
     import time
 
     from newel.context.system_prompt import system_prompt
 
-    return system_prompt(  # noqa: S604 — `shell` is a name to tell, nothing is run
+    return system_prompt(
         cwd=places.works_in.root,
         copy_of=places.workspace.root if places.isolated else None,
         tools=[tool.spec for tool in tools],
         instructions=instructions,
-        os_name=system,
-        shell="bash",
+        os_name=ground.system,
+        shell=ground.shell,
         date=time.strftime("%Y-%m-%d"),
         manner=manner,
     )

@@ -27,7 +27,7 @@ def chat(
     """
     import httpx2
 
-    from newel.providers.urls import is_loopback
+    from newel.providers.urls import is_loopback, of_chat_completions
 
     settings = config.load(Flags(model=model), cwd=Path.cwd(), environ=os.environ)
     if settings.endpoint is None:
@@ -38,12 +38,13 @@ def chat(
     if tools:
         payload["tools"] = tools
     key = settings.endpoint.api_key
+    base_url = of_chat_completions(settings.endpoint.base_url)
     answer = httpx2.post(
-        f"{settings.endpoint.base_url}/chat/completions",
+        f"{base_url}/chat/completions",
         json=payload,
         headers={"Authorization": f"Bearer {key}"} if key else {},
         timeout=120.0,
-        trust_env=not is_loopback(settings.endpoint.base_url),  # no proxy stands before this machine itself
+        trust_env=not is_loopback(base_url),  # no proxy stands before this machine itself
     )
     answer.raise_for_status()
     return answer.json()

@@ -11,11 +11,12 @@ import anyio
 
 from newel.agent.errors import WorkspaceError
 from newel.app.beside import beside
+from newel.app.host_programs import HostPrograms
 from newel.providers.ollama_run import Ended
 from newel.workspace.port import Completed, OnOutput
 from newel.workspace.process import Limits
 from newel.workspace.ssh.connection import Connection, State, connected
-from newel.workspace.ssh.runner import run_on_host, run_program_on_host
+from newel.workspace.ssh.runner import run_on_host
 from newel.workspace.ssh.target import Target
 
 PATIENCE: Final = 20.0
@@ -85,9 +86,8 @@ class RemoteHost:
     async def run_program(
         self, argv: Sequence[str], /, *, given: bytes, on_stdout: Callable[[bytes], Awaitable[None]]
     ) -> Ended:
-        client = await (await self.connection()).client()
-        ended = await run_program_on_host(client, argv, given=given, on_stdout=on_stdout)
-        return Ended(ended.exit_code, ended.stderr.encode())
+        there = HostPrograms(await self.connection())
+        return await there.run_program(argv, given=given, on_stdout=on_stdout)
 
     async def tunnel(self, port: int) -> str:
         """A socket here that leads to a port there. Raises ``WorkspaceError``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from newel.providers.answer_or_shell import SCHEMA
 from newel.providers.ollama_run import OllamaRun
@@ -19,10 +19,8 @@ if TYPE_CHECKING:
     from newel.app.remote_host import RemoteHost
     from newel.config import Settings
     from newel.config_jexida import ModelChoice
-    from newel.providers.openai_chat import OpenAIChat
+    from newel.providers.model_server import ModelServer
     from newel.terminal.jexida.ports import ModelPath, Tell
-
-RUN: Final = "ollama run"
 
 
 class HostModels:
@@ -60,8 +58,6 @@ class HostModels:
 
     @property
     def words(self) -> str:
-        if isinstance(self._there, OllamaRun):
-            return RUN
         if self._there.way is None:
             return "not asked yet"
         return f"{self._there.way} ({clause(self._there.reason)})" if self._there.reason else self._there.way
@@ -72,7 +68,7 @@ class ApiModels:
 
     pull = None
 
-    def __init__(self, client: OpenAIChat) -> None:
+    def __init__(self, client: ModelServer) -> None:
         self.provider = Retrying(client)
         self.words = f"API of {client.name}"
         self.models = client.models
@@ -94,9 +90,9 @@ async def host_model(host: RemoteHost, choice: ModelChoice) -> AsyncGenerator[tu
 @asynccontextmanager
 async def api_model(settings: Settings, model: str | None) -> AsyncGenerator[tuple[str, ModelPath]]:
     """The model of Newel's own settings, and the way to it. Raises ``ConfigError`` and ``ProviderError``."""
-    from newel.app.parts import connect, find_endpoint, find_model
+    from newel.app.model import connect, find_endpoint, find_model
 
     endpoint = await find_endpoint(settings)
-    async with aclosing(connect(endpoint)) as client:
+    async with aclosing(connect(endpoint.base_url, endpoint.api_key)) as client:
         name = model or await find_model(settings, endpoint, client)
         yield name, ApiModels(client)

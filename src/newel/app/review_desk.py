@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from newel.app.parts import model_describer, provider_name
-
 if TYPE_CHECKING:
     from newel.app.crew import AppCrew
     from newel.config import Settings
@@ -29,8 +27,6 @@ async def open_desk(
 
     own = crew.ground.workspace(crew.ground.name, Limits())
     project = (await crew.recorders.of(own)).project
-    provider = provider_name(settings.endpoint.base_url) if settings.endpoint else "local"
-    model = model_describer(settings, provider)(crew.model)
     traces = (
         None if ephemeral else Traces(engine, settings.home / "traces", project.workspace.name, crew.secrets)
     )
@@ -42,7 +38,7 @@ async def open_desk(
             saver=project.saver,
             checkpoints=project.checkpoints,
             provider=crew.provider,
-            config=RunConfig(model=model, transform=Transformer(), thinking=settings.thinking),
+            config=RunConfig(model=crew.in_use.model, transform=Transformer(), thinking=settings.thinking),
             limits=limits,
             traces=traces,
         )

@@ -37,10 +37,14 @@ def tool_servers(
 
     configs, problems = load_servers(home=settings.home, cwd=settings.cwd)
     trust = Trust(settings.home)
-    if waiting := [each.name for each in configs if not (each.disabled or trust.is_trusted(each))]:
+    enabled = [each for each in configs if not each.disabled]
+    if waiting := [each.name for each in enabled if not trust.is_trusted(each)]:
         problems.append(
             f"MCP servers of this project wait for your trust: {', '.join(waiting)}. See `newel mcp list`."
         )
+    started = [each.name for each in enabled if each.name not in waiting]
+    if started and settings.host is not None:
+        problems.append(f"MCP servers run on this machine, not on the host: {', '.join(started)}.")
     manager = McpManager(
         configs,
         trust=trust,

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from newel import config
 from newel.agent.errors import ConfigError, UsageError
-from newel.app.parts import Options, opened, warn_of_strangers
+from newel.app.model import warn_of_strangers
+from newel.app.parts import Options, opened
 from newel.config import Settings
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def header(agent: CodingAgent) -> str:
     facts = [
         f"newel {version('newel')}",
         folder,
-        agent.state.model.id,
+        " ".join(filter(None, (agent.state.model.id, agent.where))),
         agent.approve,
         agent.instructions,
         recorded,

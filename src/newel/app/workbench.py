@@ -15,7 +15,7 @@ import msgspec
 
 from newel import config
 from newel.agent.errors import NewelError
-from newel.app.parts import warn_of_strangers
+from newel.app.model import warn_of_strangers
 from newel.config import Flags, Settings
 
 if TYPE_CHECKING:

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from newel.config import Flags
+from newel.config_jexida import Through
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
     """Which model, and what it may do unasked."""
     add = parser.add_argument
     add("-m", "--model", help="the model's name at the server")
-    add("--base-url", metavar="URL", help="an OpenAI-compatible server")
+    add("--base-url", metavar="URL", help="an OpenAI-compatible server, or ollama://host")
     add("--api-key", metavar="KEY", help="its key; better set LLM_AUTH_TOKEN, which other users cannot see")
     add("--thinking", choices=["off", "minimal", "low", "medium", "high"], help="how much the model reasons")
     add("--approve", choices=["auto", "ask", "review", "read-only"], help="what may run unasked (auto)")
+    add(
+        "--through",
+        choices=get_args(Through),
+        help="with --host: by what its model is asked; api: one of here",
+    )
     add_place(parser, "work in")
 
 
@@ -40,6 +46,7 @@ def flags_of(given: argparse.Namespace, **more: Any) -> Flags:
         thinking=given.thinking,
         approve=given.approve,
         host=given.host,
+        through=given.through,
         **more,
     )
 

@@ -9,16 +9,21 @@ import stat
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import Final
 
 import anyio
 import msgspec
 
 from newel import config
 from newel.agent.errors import NewelError, ProviderError
-from newel.app import parts
+from newel.app.model import connect, find_endpoint
 from newel.commands.findings import BAD, GOOD, NOTE, Finding, Findings
 from newel.config import Endpoint, Flags, Settings
+from newel.providers.ollama_model import full_name
 from newel.providers.urls import without_secrets
+
+LOAD: Final = "Load one there; with Ollama: ollama pull NAME."
+ADDRESSES: Final = "Most end in /v1; Ollama's own is ollama://host:11434."
 
 
 def command_doctor(arguments: Sequence[str]) -> int:
@@ -97,26 +102,25 @@ def _home(home: Path) -> Iterator[Finding]:
 
 
 async def _server(settings: Settings) -> list[Finding]:
-    endpoint = await parts.find_endpoint(settings)
+    endpoint = await find_endpoint(settings)
     found: list[Finding] = []
     if settings.endpoint is None:
         found.append(Finding(NOTE, "server", f"{endpoint.base_url}   ({endpoint.origin})"))
-    client = parts.connect(endpoint)
+    client = connect(endpoint.base_url, endpoint.api_key)
     try:
         names = await client.models()
     except NewelError as error:
         return [*found, Finding(BAD, "connection", f"{error}{_remedy(endpoint, error)}")]
     finally:
         await client.aclose()
-    shown = ", ".join(names[:12]) + (" …" if len(names) > 12 else "")
+    found.append(Finding(NOTE, "asked by", client.way or ""))
     if not names:
-        words = "The server answers, but it has no models. Load one there."
+        words = f"The server answers, but it has no models.\n{LOAD}"
         return [*found, Finding(BAD, "connection", words)]
+    shown = ", ".join(names[:12]) + (" …" if len(names) > 12 else "")
     found.append(Finding(GOOD, "connection", f"{len(names)} models: {shown}"))
-    if settings.model and settings.model not in names:
-        words = (
-            f"The server does not list '{settings.model}'.\nUse one of its names: --model, LLM_DEFAULT_MODEL."
-        )
+    if settings.model and full_name(settings.model) not in map(full_name, names):
+        words = f"The server does not list '{settings.model}'.\nUse one of its names (--model, LLM_DEFAULT_MODEL). {LOAD}"
         found.append(Finding(BAD, "model", words))
     elif not settings.model and len(names) != 1:
         found.append(Finding(BAD, "model", "None is chosen. Set LLM_DEFAULT_MODEL, or use --model."))
@@ -128,4 +132,4 @@ def _remedy(endpoint: Endpoint, error: NewelError) -> str:
         if endpoint.api_key is None:
             return "\nNo key goes there: set LLM_AUTH_TOKEN beside LLM_BASE_URL (or OPENAI_API_KEY)."
         return ""
-    return "\nIs the server running, and does the address end where its API begins (often /v1)?"
+    return f"\nIs the server running, and does the address begin and end as its API does? {ADDRESSES}"

@@ -6,24 +6,23 @@ import argparse
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import anyio
 
 from newel import config
-from newel.agent.errors import HostUnreachable, ProviderError, WorkspaceError
+from newel.agent.errors import ConfigError, HostUnreachable, ProviderError
 from newel.commands.findings import BAD, GOOD, NOTE, Finding, Findings
-from newel.config import Flags
-from newel.config_hosts import keep, known_hosts, named
+from newel.config import Flags, Settings
+from newel.config_hosts import keep
+from newel.providers.urls import without_secrets
 from newel.terminal.safe import safe
 from newel.workspace.ssh.facts import Facts
 from newel.workspace.ssh.target import FORMS, Target
 
 if TYPE_CHECKING:
-    from newel.app.remote_host import RemoteHost
-    from newel.config_jexida import ModelChoice
+    from newel.app.host_programs import HostPrograms
 
 FAR_OFF: Final = 5
 """Seconds by which a host's clock may differ before a user should know."""
@@ -63,7 +62,7 @@ def command_hosts(arguments: Sequence[str]) -> int:
 
 
 def _list(home: Path, _: argparse.Namespace) -> int:
-    known = known_hosts(home)
+    known = config.known_places(home)
     width = max(map(len, known), default=0)
     for name, place in known.items():
         print(safe(f"{name:<{width}}  {place}"))
@@ -84,33 +83,35 @@ def _remove(home: Path, given: argparse.Namespace) -> int:
     return 0
 
 
-def _test(home: Path, given: argparse.Namespace) -> int:
-    settings = config.load(Flags(host=given.place), cwd=Path.cwd(), environ=os.environ)
-    target = Target.parse(named(home, given.place))
+def _test(_: Path, given: argparse.Namespace) -> int:
+    through = None if given.model is None else "auto"
+    flags = Flags(host=given.place, model=given.model, through=through)
+    settings = config.load(flags, cwd=Path.cwd(), environ=os.environ)
     findings = Findings()
-    anyio.run(findings.show_each, _looked_at(target, settings.remote.model, given.model))
+    anyio.run(findings.show_each, _looked_at(settings))
     return findings.close()
 
 
-async def _looked_at(target: Target, choice: ModelChoice, wanted: str | None) -> AsyncIterator[Finding]:
-    """What there is to know of a host, each as soon as it is known. A model that is ``wanted`` has to be there."""
-    from newel.app.ground import SSH_CONFIG
-    from newel.app.remote_host import remote_host
+async def _looked_at(settings: Settings) -> AsyncIterator[Finding]:
+    """What there is to know of a host, each as soon as it is known."""
+    from newel.app.ground import connect_to
+    from newel.app.host_programs import HostPrograms
 
-    async with remote_host(target, config=os.environ.get(SSH_CONFIG)) as host:
-        try:
-            connection = await host.connection()
-        except HostUnreachable as error:
-            yield Finding(BAD, error.kind.replace("_", " "), str(error))
-            return
-        there = connection.target
-        milliseconds = min([await connection.ping() for _ in range(PINGS)]) * 1000
-        user = connection.facts.user or there.user
-        yield Finding(GOOD, "ssh", f"{user}@{there.host}, port {there.port}, {milliseconds:.1f} ms a request")
-        for finding in _facts(connection.facts):
-            yield finding
-        async for finding in _model(host, choice, wanted):
-            yield finding
+    target = Target.parse(settings.host or "")
+    try:
+        async with connect_to(target) as connection:
+            there = connection.target
+            milliseconds = min([await connection.ping() for _ in range(PINGS)]) * 1000
+            user = connection.facts.user or there.user
+            yield Finding(
+                GOOD, "ssh", f"{user}@{there.host}, port {there.port}, {milliseconds:.1f} ms a request"
+            )
+            for finding in _facts(connection.facts):
+                yield finding
+            async for finding in _model(HostPrograms(connection), settings):
+                yield finding
+    except HostUnreachable as error:
+        yield Finding(BAD, error.kind.replace("_", " "), str(error))
 
 
 def _facts(facts: Facts) -> Iterator[Finding]:
@@ -122,22 +123,47 @@ def _facts(facts: Facts) -> Iterator[Finding]:
         yield Finding(NOTE, "clock", f"{facts.clock_ahead:+} s against this machine's")
 
 
-async def _model(host: RemoteHost, choice: ModelChoice, wanted: str | None) -> AsyncIterator[Finding]:
-    """Whether a model of the host can be asked. Nobody needs one who works there with a model of elsewhere."""
-    from newel.providers.ollama_model import full_name, missing
-    from newel.providers.ollama_there import OllamaThere
+async def _model(there: HostPrograms, settings: Settings) -> AsyncIterator[Finding]:
+    """Which model agents would have there, and what the host has of its own."""
+    from newel.app.model import model_on, server_on
 
-    wrong = BAD if wanted else NOTE
-    async with aclosing(OllamaThere(partial(host.tunnel, choice.port), host)) as there:
+    wanted = settings.host_model
+    through = wanted.through if wanted else "auto"
+    names: list[str] = []
+    async with aclosing(server_on(there, through, settings.remote.model.port)) as server:
         try:
-            names = await there.models()
-        except (ProviderError, WorkspaceError) as error:
-            yield Finding(wrong, "ollama", str(error))
-            return
-        because = f": {there.reason}" if there.reason else ""
-        yield Finding(GOOD, "ollama", f"{there.way}{because}")
-    name = wanted or choice.name
-    if full_name(name) in map(full_name, names):
-        yield Finding(GOOD, "model", name)
-    else:
-        yield Finding(wrong, "model", str(missing(name, f"Ollama on {host.place}")))
+            names = await server.models()
+        except ProviderError as error:
+            yield Finding(BAD if wanted and wanted.is_asked_for else NOTE, "ollama", str(error))
+        else:
+            because = f": {server.reason}" if server.reason else ""
+            yield Finding(GOOD, "ollama", f"{server.way}{because}")
+    if wanted is None or not (names or wanted.is_asked_for):
+        yield await _model_of_here(settings)
+    elif names:
+        try:
+            yield _is_there(model_on(names, wanted, there.place), names, there.place)
+        except ConfigError as error:
+            yield Finding(BAD, "model", str(error))
+
+
+async def _model_of_here(settings: Settings) -> Finding:
+    from newel.app.model import find_endpoint
+
+    try:
+        endpoint = await find_endpoint(settings)
+    except ConfigError as error:
+        return Finding(BAD, "model", str(error))
+    return Finding(
+        NOTE,
+        "model",
+        f"{settings.model or 'that'} of {without_secrets(endpoint.base_url)} ({endpoint.origin})",
+    )
+
+
+def _is_there(model: str, names: list[str], place: str) -> Finding:
+    from newel.providers.ollama_model import full_name, missing
+
+    if full_name(model) in map(full_name, names):
+        return Finding(GOOD, "model", f"{model}, of the host")
+    return Finding(BAD, "model", str(missing(model, f"Ollama on {place}")))

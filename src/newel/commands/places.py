@@ -11,7 +11,6 @@ import anyio
 from newel import config
 from newel.app.ground import Ground, open_ground
 from newel.commands.arguments import folder
-from newel.config_hosts import named
 
 
 def ground_of(
@@ -19,7 +18,8 @@ def ground_of(
 ) -> AbstractAsyncContextManager[Ground]:
     """What ``add_place`` was given, to be opened. Opening raises ``WorkspaceError``."""
     cwd, home = folder(parser, given.cwd), config.newel_home(os.environ)
-    return open_ground(cwd, named(home, given.host) if given.host is not None else None)
+    host = given.host
+    return open_ground(cwd, None if host is None else config.known_places(home).get(host, host))
 
 
 def project_of(parser: argparse.ArgumentParser, given: argparse.Namespace) -> str:

@@ -32,9 +32,11 @@ from newel.providers.ollama_model import MOST, Served, missing, read_served
 from newel.providers.repair import NEVER_MEND
 
 URL = "http://127.0.0.1:11434"
+PATH = "/api/chat"
 TIMEOUT = 330.0
 """Seconds without a byte: a server gives a large model five minutes to load, and says nothing meanwhile."""
 
+VERSION = "/api/version"
 ASIDE = 10.0
 """Seconds that a question beside the conversation may take."""
 
@@ -43,24 +45,28 @@ PULLED = "success"
 MAX_ASIDE = 8 * 2**20
 _NOT_FOUND = r"not found"
 _NO_MEMORY = r"(?i)more system memory|out of memory"
+_SIGN_IN = b"signin_url"
 _NOTHING: dict[str, Any] = {}
 
 
 class Ollama:
-    """A ``Provider`` over Ollama's API at ``base_url``, or behind the Unix socket at the path ``socket``.
+    """A ``ModelServer`` over Ollama's API at ``base_url``, or behind the Unix socket at the path ``socket``.
 
-    ``place`` names the server in words; ``timeout`` is in seconds without a byte; ``schema``, a JSON Schema, is what
-    each answer's text must fit; ``keep_alive`` is how long the model stays loaded after a request, as ``"30m"`` or
-    seconds, None for what the server does by itself. A call of a tool in ``never_mend`` is not run on guessed
-    arguments. What a server refuses is left out from then on; a ``Retry`` without delay tells of it.
+    ``api_key`` is for Ollama's cloud, or a gateway; ``place`` names the server in words; ``timeout`` is in seconds without
+    a byte; ``schema``, a JSON Schema, is what each answer's text must fit; ``keep_alive`` is how long the model stays
+    loaded after a request, as ``"30m"`` or seconds, None for what the server does by itself. A call of a tool in
+    ``never_mend`` is not run on guessed arguments. What a server refuses is left out from then on; a ``Retry`` without delay tells of it.
 
     Raises ``ModelMissing`` for a model that the server does not have: nothing is downloaded unasked.
     """
+
+    way = PATH
 
     def __init__(
         self,
         base_url: str = URL,
         *,
+        api_key: str | None = None,
         socket: str | None = None,
         place: str = "",
         name: str = "ollama",
@@ -74,6 +80,9 @@ class Ollama:
             "Content-Type": "application/json",
             "User-Agent": "newel",
         }
+        self._secret = (api_key or "").strip()
+        if self._secret:
+            headers["Authorization"] = f"Bearer {self._secret}"
         self.name = name
         self._http = Http(base_url, headers=headers, timeout=timeout, socket=socket, place=place)
         self._schema = schema
@@ -106,8 +115,11 @@ class Ollama:
         return [name for each in as_list(fields.get("models")) if (name := as_str(as_dict(each).get("name")))]
 
     async def version(self) -> str:
-        """The server's version, which shows that it is one. Raises ``ProviderError``."""
-        return as_str((await self._aside("GET", "/api/version")).get("version"))
+        """The server's version, which shows that it is one of Ollama. Raises ``ProviderError``."""
+        told = await self._aside("GET", VERSION)
+        if version := as_str(told.get("version")):
+            return version
+        raise _foreign(msgspec.json.encode(told), self._endpoint(VERSION))
 
     async def window(self, model: str) -> int | None:
         """The size of a model's context in tokens, as far as it will be asked for. Raises ``ProviderError``."""
@@ -116,7 +128,7 @@ class Ollama:
 
     async def pull(self, model: str, tell: Callable[[str], Awaitable[None]]) -> None:
         """Have the server download a model; ``tell`` is given what it does, in words. Raises ``ProviderError``."""
-        endpoint = Endpoint(self._http.shown("/api/pull"), model)
+        endpoint = self._endpoint("/api/pull", model)
         status = ""
         async with self._http.ask("POST", "/api/pull", msgspec.json.encode({"model": model})) as reply:
             if not reply.ok:
@@ -143,7 +155,7 @@ class Ollama:
 
     async def _aside(self, method: str, path: str, sent: object = None, model: str = "") -> dict[str, Any]:
         """A short question, and the object that answers it."""
-        endpoint = Endpoint(self._http.shown(path), model)
+        endpoint = self._endpoint(path, model)
         try:
             with anyio.fail_after(ASIDE):
                 async with self._http.ask(method, path, msgspec.json.encode(sent) if sent else b"") as reply:
@@ -160,10 +172,10 @@ class Ollama:
     async def _ask(
         self, messages: bytes, request: ModelRequest, served: Served, on_delta: OnDelta
     ) -> AssistantMessage:
-        endpoint = Endpoint(self._http.shown("/api/chat"), request.model.id)
+        endpoint = self._endpoint(PATH, request.model.id)
         fold = Fold(request.tools, self._never_mend)
         sent = body(messages, request, served, schema=self._schema, keep_alive=self._keep_alive)
-        async with self._http.ask("POST", "/api/chat", sent) as reply:
+        async with self._http.ask("POST", PATH, sent) as reply:
             if not reply.ok:
                 raise await self._refused(reply, endpoint)
             async with aclosing(_objects(reply, endpoint)) as objects:
@@ -188,19 +200,22 @@ class Ollama:
     async def _refused(self, reply: Reply, endpoint: Endpoint) -> ProviderError:
         """The error that a status other than 2xx stands for."""
         answer = await reply.beginning(MAX_BODY)
-        words, _ = read_error(answer, "")
+        words, _ = read_error(answer, endpoint.secret)
         if reply.status == 404 and endpoint.model and regex(_NOT_FOUND).search(words) and b"{" in answer:
             return missing(endpoint.model, self._http.shown(""))
         if reply.status == 404:
             return _foreign(answer, endpoint)
-        if reply.status == 401:
+        if reply.status == 401 and _SIGN_IN in answer:
             told = f"{endpoint.url} is not signed in to Ollama's cloud, where '{endpoint.model}' runs."
             return RequestRejected(f"{told} Sign in there: ollama signin", status=401)
         return _no_memory(words, endpoint) or refusal(reply.status, reply.headers, answer, endpoint)
 
+    def _endpoint(self, path: str, model: str = "") -> Endpoint:
+        return Endpoint(self._http.shown(path), model, self._secret)
+
 
 def _foreign(answer: bytes, endpoint: Endpoint) -> BadResponse:
-    words, _ = read_error(answer, "")
+    words, _ = read_error(answer, endpoint.secret)
     return BadResponse(
         f"{endpoint.url} did not answer as Ollama does: {words or 'nothing'}. Check the address."
     )
@@ -233,7 +248,7 @@ def _object(line: bytes, endpoint: Endpoint) -> dict[str, Any]:
     except ValueError as error:
         raise _foreign(line, endpoint) from error
     if error := fields.get("error"):
-        words, codes = read_error(msgspec.json.encode(error), "")
+        words, codes = read_error(msgspec.json.encode(error), endpoint.secret)
         raise _no_memory(words, endpoint) or classify(500, words, codes, endpoint, None)
     if not fields.keys() & {"message", "done", "status"}:
         raise _foreign(line, endpoint)

@@ -27,6 +27,7 @@ from newel.agent.errors import (
     BadResponse,
     ConnectionFailed,
     ContextOverflow,
+    HostUnreachable,
     ProviderError,
     RequestRejected,
     ServerFailed,
@@ -107,12 +108,15 @@ class Shown(NamedTuple):
 
 
 class OllamaRun:
-    """A ``Provider`` by ``ollama run`` on the host of ``programs``. ``schema``, a JSON Schema, is what each answer's
+    """A ``ModelServer`` by ``ollama run`` on the host of ``programs``. ``schema``, a JSON Schema, is what each answer's
     text must fit; a call of a tool in ``never_mend`` is not run on guessed arguments.
 
     Flags that the host's version does not know are left out from then on; a ``Retry`` without delay tells of it.
     Raises ``ModelMissing`` for a model that the host does not have.
     """
+
+    way = "ollama run"
+    reason = ""
 
     def __init__(
         self,
@@ -182,6 +186,9 @@ class OllamaRun:
         if ended.exit_code != 0:
             raise self._failure(Ended(ended.exit_code, bytes(said)), "")
 
+    async def aclose(self) -> None:
+        """Each program has ended with its answer."""
+
     async def _show(self, model: str) -> Shown:
         """What the host tells of the model; asked once."""
         if model not in self._shown:
@@ -227,6 +234,8 @@ class OllamaRun:
     ) -> Ended:
         try:
             return await self._programs.run_program(argv, given=given, on_stdout=on_stdout)
+        except HostUnreachable as error:  # which has been waited for already
+            raise ProviderError(str(error)) from error
         except WorkspaceError as error:  # a question changes nothing, and may be asked again
             raise ConnectionFailed(str(error)) from error
 

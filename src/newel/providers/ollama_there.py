@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal
 
-from newel.agent.errors import ConnectionFailed, ProviderError, WorkspaceError
+from newel.agent.errors import ConnectionFailed, HostUnreachable, ProviderError, WorkspaceError
 from newel.agent.messages import AssistantMessage
 from newel.agent.ports import ModelRequest, OnDelta
 from newel.providers.ollama import Ollama
@@ -16,9 +16,9 @@ Way = Literal["forwarded /api/chat", "ollama run"]
 
 
 class OllamaThere:
-    """A ``Provider``. ``tunnel`` returns the path of a Unix socket that leads to the host's Ollama, and makes the
+    """A ``ModelServer``. ``tunnel`` returns the path of a Unix socket that leads to the host's Ollama, and makes the
     tunnel if there is none (any more); where it or the server behind it fails, the program on the host of ``programs``
-    is asked. ``schema`` and ``never_mend`` are as those of ``Ollama``; so is ``ModelMissing``, which is raised.
+    is asked, unless the host itself is not there. ``schema`` and ``never_mend`` are as those of ``Ollama``; so is ``ModelMissing``, which is raised.
 
     Which way it is to be is looked up before the first request, and again after a connection has failed.
     """
@@ -78,6 +78,8 @@ class OllamaThere:
             api = await self._reached()
             if self.way is None:
                 await api.version()
+        except HostUnreachable as error:  # which has been waited for already
+            raise ProviderError(str(error)) from error
         except (ProviderError, WorkspaceError) as error:
             self.way, self.reason = "ollama run", str(error)
             return self._run

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, suppress
 from types import MappingProxyType
 from typing import Any
@@ -33,21 +33,25 @@ the end of the body, without which the connection cannot be used again."""
 LIST_TIME = 10.0
 """Seconds that a list of models may take: somebody waits for it before the work has begun."""
 
+PATH = "/chat/completions"
 MAX_MODELS = 8 * 2**20
 WINDOW_FIELDS = ("max_model_len", "context_length", "context_window", "max_context_length")
 """What vLLM, OpenRouter, Groq and LM Studio call the size of a model's context in their lists."""
 
 
 class OpenAIChat:
-    """A ``Provider`` over HTTP.
+    """A ``ModelServer`` over HTTP.
 
     ``base_url`` is what stands before ``/chat/completions``, its query behind it; ``timeout`` is in seconds without a byte,
-    ``list_timeout`` for the whole list of models; ``headers`` go with each request; ``price`` may be slow and is called in a thread; a call of a tool in
+    ``list_timeout`` for the whole list of models; ``headers`` go with each request. ``price``, and ``listed_window`` for
+    the context of a model that the server does not tell, may be slow and are called in a thread. A call of a tool in
     ``never_mend`` is not run on guessed arguments. Raises ``ConfigError`` for a URL or a key that cannot be.
 
     What a server refuses (streaming, ``stream_options``, ``reasoning_effort``, the name of the output limit)
     is left out from then on; a ``Retry`` without delay tells of it.
     """
+
+    way = PATH
 
     def __init__(
         self,
@@ -59,10 +63,10 @@ class OpenAIChat:
         timeout: float = 120.0,
         list_timeout: float = LIST_TIME,
         price: Price | None = None,
+        listed_window: Callable[[str], int | None] | None = None,
         never_mend: frozenset[str] = NEVER_MEND,
     ) -> None:
         self.name = name
-        self.base_url = base_url
         self._secret = (api_key or "").strip()
         sent = {"Accept": "text/event-stream, application/json", "Content-Type": "application/json"}
         sent |= {"User-Agent": "newel"} | dict(headers)
@@ -71,6 +75,7 @@ class OpenAIChat:
         self._http = Http(base_url, headers=sent, timeout=timeout)
         self._list_timeout = list_timeout
         self._price = price
+        self._listed_window = listed_window
         self._never_mend = never_mend
         self._encoder = Encoder()
         self._dialects: dict[str, Dialect] = {}
@@ -99,9 +104,20 @@ class OpenAIChat:
         return [name for model in await self._catalogue() if (name := _name(model))]
 
     async def window(self, model: str) -> int | None:
-        """The size of a model's context in tokens, if the server's list of models tells it. Raises
-        ``ProviderError``.
+        """The size of a model's context in tokens: what the server's list of models tells, else what is known of it
+        elsewhere. Raises ``ProviderError``.
         """
+        try:
+            told = await self._told_window(model)
+        except ProviderError:
+            if self._listed_window is None:
+                raise
+            told = None
+        if told or self._listed_window is None:
+            return told
+        return await anyio.to_thread.run_sync(self._listed_window, model, abandon_on_cancel=True)
+
+    async def _told_window(self, model: str) -> int | None:
         nothing: dict[str, Any] = {}
         listed = next((each for each in await self._catalogue() if _name(each) == model), nothing)
         told = [listed.get(name) for name in WINDOW_FIELDS] + [as_dict(listed.get("meta")).get("n_ctx")]
@@ -132,10 +148,10 @@ class OpenAIChat:
         await self._http.aclose()
 
     async def _ask(self, request: ModelRequest, dialect: Dialect, on_delta: OnDelta) -> AssistantMessage:
-        endpoint = self._endpoint("/chat/completions", request.model.id)
+        endpoint = self._endpoint(PATH, request.model.id)
         fold = Fold(request.tools, self._never_mend)
         body = self._encoder.body(request, dialect)
-        async with self._http.ask("POST", "/chat/completions", body) as reply:
+        async with self._http.ask("POST", PATH, body) as reply:
             if not reply.ok:
                 raise refusal(reply.status, reply.headers, await reply.beginning(MAX_BODY), endpoint)
             await _Answer(reply, fold, endpoint, on_delta).read()

@@ -10,15 +10,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from newel.agent.messages import AssistantMessage, Usage
-from newel.agent.ports import Price
 from newel.providers.urls import is_private
 
 if TYPE_CHECKING:
     from genai_prices.types import PriceCalculation
 
 
-def pricer(*, base_url: str) -> Price | None:
-    """A function for the cost in US dollars of the responses of one server; None for a private server."""
+def pricer(*, base_url: str) -> PriceList | None:
+    """What the responses of one server cost; None for a private server."""
     return None if is_private(base_url) else PriceList(base_url)
 
 
@@ -31,7 +30,7 @@ class Query(NamedTuple):
 
 
 class PriceList:
-    """A ``Price``. How a model is listed is looked up once; a model that is not listed costs None."""
+    """A ``newel.agent.ports.Price``. How a model is listed is looked up once; a model that is not listed costs None."""
 
     def __init__(self, base_url: str) -> None:
         self._base_url = base_url

@@ -16,6 +16,10 @@ _IN_PATHS = "/:@!$&'()*+,;=%?~-._[]"
 """What stays as it is in paths and queries: they come from a user who may have encoded them already."""
 
 HTTP = ("http", "https")
+OLLAMA = {"ollama": "http", "ollama+https": "https"}
+"""How Ollama's own API is named, and by what it is reached."""
+
+OLLAMA_PORT = 11434
 SOCKS = ("socks5", "socks5h")
 
 LOCAL_SUFFIXES = (".local", ".lan", ".internal", ".home.arpa", ".localhost")
@@ -33,6 +37,36 @@ def split_base_url(base_url: str) -> tuple[str, str]:
     if "#" in base_url:
         raise ConfigError("The base URL has a '#' in it, behind which nothing is sent. Leave that part out.")
     return url, question + query
+
+
+def of_ollama(base_url: str) -> str | None:
+    """The HTTP address of a server that is named as one of Ollama's own API, ``ollama://host``; None for any other.
+    Raises ``ConfigError`` if nothing can be reached there, without showing a password.
+    """
+    scheme, _, rest = base_url.strip().partition("://")
+    if (http := OLLAMA.get(scheme.lower())) is None:
+        return None
+    place, mark, query = rest.partition("?")
+    url = f"{http}://{place.rstrip('/').removesuffix('/v1').removesuffix('/api')}"
+    if not _is_whole(url, HTTP):
+        raise ConfigError(
+            f"'{scheme}://{place.rpartition('@')[2]}' is no address: it must be like ollama://host:11434."
+        )
+    parts = urlsplit(url)
+    if http == "http" and parts.port is None:
+        url = parts._replace(netloc=f"{parts.netloc}:{OLLAMA_PORT}").geturl()
+    return url + mark + query
+
+
+def of_chat_completions(base_url: str) -> str:
+    """The address before ``/chat/completions``, which Ollama has too, beside its own API."""
+    ollama = of_ollama(base_url)
+    return f"{ollama}/v1" if ollama else base_url
+
+
+def name_of(base_url: str) -> str:
+    """A server by its host, as sessions name it."""
+    return "openai" if (host := _host(base_url)) == "api.openai.com" else host or "unknown"
 
 
 def without_secrets(url: str) -> str:

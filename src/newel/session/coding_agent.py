@@ -50,7 +50,8 @@ class CodingAgent:
 
     ``workspace`` is the person's; the tools work in ``works_in``, which is another one where what they change is decided
     afterwards. ``open_session`` opens a session by its id, or begins a new one for None. ``approve`` (the preset) and
-    ``instructions`` (which AGENTS.md files are in force, in words) are for the screens to show. ``journal`` is awaited
+    ``instructions`` (which AGENTS.md files are in force, in words) are for the screens to show; so is ``where``, which says
+    where the model is if the name of it does not. ``journal`` is awaited
     with each event before the session takes it.
     """
 
@@ -69,6 +70,7 @@ class CodingAgent:
         journal: Emit | None = None,
         approve: str = "auto",
         instructions: str = "",
+        where: str = "",
         works_in: Workspace | None = None,
     ) -> None:
         self.workspace = workspace
@@ -80,6 +82,7 @@ class CodingAgent:
         self.compactor = compactor
         self.approve = approve
         self.instructions = instructions
+        self.where = where
         self._open_session = open_session
         self._journal = journal
         self.agent = Agent(transport, config, messages=session.get_messages(), record=self._record)

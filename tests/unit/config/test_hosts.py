@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from newel import config
-from newel.agent.errors import ConfigError
+from newel.agent.errors import ConfigError, UsageError
 from newel.config import Flags
-from newel.config_hosts import keep, known_hosts, named
+from newel.config_hosts import HostModel, keep, known_hosts
 
 
 def test_a_name_stands_for_its_place_until_it_is_forgotten(tmp_path: Path) -> None:
@@ -17,9 +18,8 @@ def test_a_name_stands_for_its_place_until_it_is_forgotten(tmp_path: Path) -> No
     keep(tmp_path, "other", "box")
     keep(tmp_path, "shop", 'deploy@shop.example.org:/srv/a "b" é\\\'\n')
     assert known_hosts(tmp_path) == {"shop": 'deploy@shop.example.org:/srv/a "b" é\\\'\n', "other": "box"}
-    assert named(tmp_path, "other") == "box"
     keep(tmp_path, "other", None)
-    assert named(tmp_path, "other") == "other"
+    assert list(known_hosts(tmp_path)) == ["shop"]
     with pytest.raises(ConfigError, match="no host named other"):
         keep(tmp_path, "other", None)
 
@@ -48,3 +48,79 @@ def test_work_on_a_host_is_asked_for_unless_the_command_line_says_otherwise(tmp_
     settings = config.load(Flags(host="x@y", approve="auto"), cwd=tmp_path, environ=environ)
     assert (settings.host, settings.approve) == ("x@y", "auto")
     assert config.load(Flags(), cwd=tmp_path, environ=environ).approve == "auto"
+
+
+# -- the host of [remote] -----------------------------------------------------------------------------
+
+
+def load(home: Path, toml: str, flags: Flags, **environ: str) -> config.Settings:
+    (home / "config.toml").write_text(toml)
+    return config.load(flags, cwd=home, environ={"NEWEL_HOME": str(home), **environ})
+
+
+@pytest.mark.parametrize(
+    ("connection", "place"),
+    [
+        ('host = "server"', "ssh://jexida@server"),
+        ('host = "server"\nuser = "me"\nport = 22\ndirectory = "/srv/a b"', "ssh://me@server:22/srv/a%20b"),
+        ('directory = "src"', "ssh://jexida@192.168.1.224/~/src"),
+    ],
+)
+def test_the_host_of_the_settings_is_known_as_remote(tmp_path: Path, connection: str, place: str) -> None:
+    settings = load(tmp_path, f"[remote.connection]\n{connection}\n", Flags(host="remote"))
+    assert settings.host == place
+    assert config.known_places(tmp_path) == {"remote": place}
+    keep(tmp_path, "remote", "mine:/srv")
+    assert config.known_places(tmp_path) == {"remote": "mine:/srv"}
+
+
+def test_without_a_host_in_the_settings_remote_is_a_host_of_that_name(tmp_path: Path) -> None:
+    """A default address, of a design's own network, is nobody's wish."""
+    assert load(tmp_path, '[remote.model]\nname = "phi3"\n', Flags(host="remote")).host == "remote"
+
+
+REMOTE = '[remote.model]\nname = "phi3"\nport = 7\n'
+SERVER = {"LLM_BASE_URL": "https://api.example/v1", "LLM_DEFAULT_MODEL": "large"}
+WISHED = HostModel("auto", "phi3", 7, is_asked_for=True)
+
+
+@pytest.mark.parametrize(
+    ("toml", "flags", "environ", "chosen"),
+    [
+        ("", {}, {}, HostModel("auto", None, 11434, is_asked_for=False)),
+        ("", {"model": "qwen3"}, {}, HostModel("auto", "qwen3", 11434, is_asked_for=False)),
+        ("", {}, SERVER, None),
+        ("", {"through": "run"}, SERVER, HostModel("run", None, 11434, is_asked_for=True)),
+        ("", {"through": "api"}, {}, None),
+        (REMOTE, {}, SERVER, WISHED),
+        (REMOTE, {"model": "qwen3"}, SERVER, HostModel("auto", "qwen3", 7, is_asked_for=True)),
+        (REMOTE, {"through": "api"}, SERVER, None),
+        (REMOTE, {"base_url": "ollama://here"}, {}, None),
+        (REMOTE + 'through = "api"', {}, {}, None),
+        (REMOTE + 'through = "run"', {}, {}, HostModel("run", "phi3", 7, is_asked_for=True)),
+        ('[remote.connection]\nhost = "x"', {}, SERVER, None),
+    ],
+)
+def test_whose_model_works_on_a_host_is_decided_as_the_documentation_says(
+    tmp_path: Path,
+    toml: str,
+    flags: dict[str, str],
+    environ: dict[str, str],
+    chosen: HostModel | None,
+) -> None:
+    given: dict[str, Any] = {"host": "shop", **flags}
+    assert load(tmp_path, toml, Flags(**given), **environ).host_model == chosen
+    if "through" not in flags:
+        assert load(tmp_path, toml, Flags(model="x"), **environ).host_model is None
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (Flags(through="run"), "give the host too"),
+        (Flags(host="x", through="auto", base_url="http://x"), "Give one of them"),
+    ],
+)
+def test_a_way_to_the_model_that_cannot_be_meant_is_refused(tmp_path: Path, flags: Flags, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        load(tmp_path, "", flags)

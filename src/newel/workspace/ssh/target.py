@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 import shlex
 from typing import Final
@@ -55,7 +54,7 @@ class Target(msgspec.Struct, frozen=True):
                 unquote(host),
                 unquote(user) if user else user,
                 port,
-                unquote(slash + path, errors="surrogateescape") or None,
+                unquote(path if path.startswith("~/") else slash + path, errors="surrogateescape") or None,
             )
         user, host, path = _split(text)
         return cls(host, user, None, path.removeprefix(":") or None)
@@ -87,8 +86,16 @@ class Target(msgspec.Struct, frozen=True):
         user = f"{quote(self.user, safe='')}@" if self.user else ""
         host = f"[{self.host}]" if ":" in self.host else self.host
         port = f":{self.port}" if self.port else ""
-        path = quote(self.path.encode(errors="surrogateescape")) if self.path else ""
-        return f"{SCHEME}{user}{host}{port}{posixpath.join('/', path) if path else ''}"
+        return f"{SCHEME}{user}{host}{port}{_in_url(self.path) if self.path else ''}"
+
+
+def _in_url(path: str) -> str:
+    """``/~/`` is the home, as in other programs' URLs; what is really called so is written out."""
+    if not path.startswith("/"):
+        path = path.removeprefix("~").removeprefix("/")
+        return f"/~/{quote(path.encode(errors='surrogateescape'))}"
+    quoted = quote(path.encode(errors="surrogateescape"))
+    return quoted.replace("/~/", "/%7E/", 1) if quoted.startswith("/~/") else quoted
 
 
 def _split(text: str) -> tuple[str | None, str, str]:

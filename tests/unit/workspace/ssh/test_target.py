@@ -27,6 +27,8 @@ from newel.workspace.ssh.target import Target
         ("ssh://user@host:2222/path", Target("host", "user", 2222, "/path")),
         ("ssh://host", Target("host")),
         ("ssh://host/a%20b", Target("host", None, None, "/a b")),
+        ("ssh://host:2222/~/src", Target("host", None, 2222, "~/src")),
+        ("ssh://host/%7E/src", Target("host", None, None, "/~/src")),
         ("[::1]:/path", Target("::1", None, None, "/path")),
         ("user@[fe80::1%eth0]", Target("fe80::1%eth0", "user")),
         ("ssh://user@[2001:db8::7]:22/p", Target("2001:db8::7", "user", 22, "/p")),
@@ -63,7 +65,7 @@ names = st.from_regex(r"[a-z0-9_][a-z0-9._-]{0,20}", fullmatch=True)
     port=st.none() | st.integers(1, 65_535),
     path=st.none()
     | st.text(st.characters(exclude_characters="\0", codec="utf-8")).map("/{}".format)
-    | st.just("/\udcff"),
+    | st.sampled_from(["/\udcff", "~/a b", "~/", "/~/x", "/~x", "/~"]),
 )
 def test_the_url_of_a_target_names_it(
     host: str, user: str | None, port: int | None, path: str | None

@@ -1,0 +1,36 @@
+"""What a connection to a host gives beside a folder there: its programs, and its ports."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from newel.providers.ollama_run import Ended
+from newel.workspace.ssh.connection import Connection
+from newel.workspace.ssh.runner import run_program_on_host
+
+
+class HostPrograms:
+    """Fulfils ``newel.providers.ollama_run.Programs``."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    @property
+    def host(self) -> str:
+        return self._connection.target.host
+
+    @property
+    def place(self) -> str:
+        there = self._connection.target
+        return f"{there.user}@{there.host}" if there.user else there.host
+
+    async def run_program(
+        self, argv: Sequence[str], /, *, given: bytes, on_stdout: Callable[[bytes], Awaitable[None]]
+    ) -> Ended:
+        client = await self._connection.client()
+        ended = await run_program_on_host(client, argv, given=given, on_stdout=on_stdout)
+        return Ended(ended.exit_code, ended.stderr.encode())
+
+    async def tunnel(self, port: int) -> str:
+        """A socket here that leads to a port there, made anew with each connection. Raises ``WorkspaceError``."""
+        return await self._connection.tunnel(port)

@@ -1,0 +1,181 @@
+"""The model that agents ask: of a server that is set, of one on this machine, or of the host where they work."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from newel import config
+from newel.agent.errors import ConfigError, ProviderError
+from newel.agent.ports import Model, Provider
+from newel.config import Endpoint, ModelFacts, Settings
+from newel.providers.connecting import connect
+from newel.providers.model_server import ModelServer
+from newel.providers.urls import without_secrets
+from newel.terminal.safe import safe
+
+if TYPE_CHECKING:
+    from newel.app.ground import Ground
+    from newel.app.host_programs import HostPrograms
+    from newel.config_hosts import HostModel
+    from newel.config_jexida import Through
+    from newel.providers.ollama_run import OllamaRun
+    from newel.providers.ollama_there import OllamaThere
+
+NOTHING_CONFIGURED = """\
+No model is configured, and none was found on this machine
+(Ollama 11434, LM Studio 1234, llama.cpp 8080, vLLM 8000). One of these mends it:
+  export LLM_BASE_URL=… LLM_AUTH_TOKEN=… LLM_DEFAULT_MODEL=…      any OpenAI-compatible server
+  export OPENAI_API_KEY=…                                          OpenAI
+  newel demo                                                       a first look without a model"""
+
+MOST_NAMES = 8
+
+
+class NothingFound(ConfigError):
+    """There is no server to ask."""
+
+
+class NothingThere(NothingFound):
+    """A host has none."""
+
+
+class ModelInUse(msgspec.Struct, frozen=True, kw_only=True):
+    """``provider`` asks ``server``, again where that is worth it. ``name`` is the model's, ``small_name`` that of one for
+    summaries, where the settings name one of this server. ``where`` tells a person where the model is, if that goes
+    without saying nowhere else.
+    """
+
+    server: ModelServer
+    provider: Provider
+    name: str
+    facts: Mapping[str, ModelFacts]
+    small_name: str | None = None
+    where: str = ""
+
+    def describe(self, name: str) -> Model:
+        """What is known of one of the server's models."""
+        facts = self.facts.get(name, ModelFacts())
+        return Model(name, self.server.name, facts.context_window, facts.max_output)
+
+    @property
+    def model(self) -> Model:
+        return self.describe(self.name)
+
+    @property
+    def small(self) -> Model:
+        return self.describe(self.small_name or self.name)
+
+
+@asynccontextmanager
+async def open_model(settings: Settings, ground: Ground) -> AsyncGenerator[ModelInUse]:
+    """What the settings choose for work on a ground. Raises ``ConfigError`` and ``ProviderError``."""
+    async with AsyncExitStack() as stack:
+        if settings.host_model is not None and ground.programs is not None:
+            yield await _of_host(settings, settings.host_model, ground.programs, stack)
+        else:
+            yield await _of_settings(settings, stack)
+
+
+async def _of_settings(settings: Settings, stack: AsyncExitStack) -> ModelInUse:
+    from newel.providers.retry import Retrying
+
+    endpoint = await find_endpoint(settings)
+    server = connect(endpoint.base_url, endpoint.api_key)
+    stack.push_async_callback(server.aclose)
+    return ModelInUse(
+        server=server,
+        provider=Retrying(server),
+        name=await find_model(settings, endpoint, server),
+        facts=settings.models,
+        small_name=settings.small_model,
+    )
+
+
+async def _of_host(
+    settings: Settings, wanted: HostModel, there: HostPrograms, stack: AsyncExitStack
+) -> ModelInUse:
+    """The small model of the settings is one of the server's that they name, so that it is not asked for here."""
+    from newel.providers.retry import Retrying
+
+    server = server_on(there, wanted.through, wanted.port)
+    stack.push_async_callback(server.aclose)
+    try:
+        name = model_on(await server.models(), wanted, there.place)
+    except (ProviderError, NothingThere) as error:
+        if wanted.is_asked_for:
+            raise
+        try:
+            return await _of_settings(settings, stack)
+        except NothingFound as nothing:
+            raise NothingFound(f"{there.place} has no model to ask. {error}\n{nothing}") from error
+    return ModelInUse(
+        server=server,
+        provider=Retrying(server),
+        name=name,
+        facts=settings.models,
+        where=f"on {there.host} ({server.way})",
+    )
+
+
+def server_on(there: HostPrograms, through: Through, port: int) -> OllamaThere | OllamaRun:
+    """The client of a host's Ollama, which uses the connection that is there."""
+    from newel.providers.ollama_run import OllamaRun
+    from newel.providers.ollama_there import OllamaThere
+
+    return OllamaRun(there) if through == "run" else OllamaThere(partial(there.tunnel, port), there)
+
+
+def model_on(names: list[str], wanted: HostModel, place: str) -> str:
+    """The model that is wanted, else the only one of a host. Raises ``NothingThere`` if it has none, and ``ConfigError`` if it
+    is not clear which.
+    """
+    if not names:
+        raise NothingThere(f"Ollama on {place} has no model. Get one there: ollama pull llama3.2")
+    if wanted.name is None and len(names) > 1:
+        raise ConfigError(
+            "No model is chosen. Use --model, or write [remote.model] name = … into config.toml. "
+            f"Ollama on {place} has: {_listed(names)}."
+        )
+    return wanted.name or names[0]
+
+
+async def find_endpoint(settings: Settings) -> Endpoint:
+    """What is configured, else the first local server that answers. Raises ``NothingFound``."""
+    if settings.endpoint is not None:
+        return settings.endpoint
+    from newel.providers.local import discover
+
+    for server in await discover():
+        return Endpoint(server.base_url, f"{server.name}, found on this machine")
+    raise NothingFound(NOTHING_CONFIGURED)
+
+
+async def find_model(settings: Settings, endpoint: Endpoint, server: ModelServer) -> str:
+    """The model that is configured, else the only one that the server has, or a local server's first."""
+    if settings.model:
+        return settings.model
+    names = await server.models()
+    if len(names) == 1 or (names and settings.endpoint is None):
+        return names[0]
+    offer = _listed(names) if names else "it names none"
+    raise ConfigError(
+        f"No model is chosen. Set LLM_DEFAULT_MODEL or use --model. {without_secrets(endpoint.base_url)} has: {offer}."
+    )
+
+
+def warn_of_strangers(settings: Settings) -> None:
+    """Tell a person that a server which they may not know of makes calls need their approval."""
+    if settings.origins.get("approve") == config.ONLY_DOTENV and settings.endpoint:
+        shown = without_secrets(settings.endpoint.base_url)
+        words = f"only the .env of this folder names the server {shown}, so calls need your approval"
+        print(f"newel: {safe(words)} (--approve auto lifts that)", file=sys.stderr)  # noqa: T201 — a person must know
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:MOST_NAMES]) + (" …" if len(names) > MOST_NAMES else "")
