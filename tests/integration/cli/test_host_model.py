@@ -1,0 +1,222 @@
+"""If these fail, a user on a host has another model than they were told, or none, or does not hear why."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import anyio
+import httpx2
+import pytest
+
+from newel.providers.local import discover
+from tests.sshd import Sshd, served
+from tests.standins.ollama_program import OllamaProgram
+from tests.standins.ollama_server import LLAMA, OllamaServer
+from tests.support import Newel, scenario
+
+Make = Callable[..., Newel]
+Remote = Callable[..., Newel]
+
+CALLS = [
+    ("change it", "read", {"file_path": "app.py"}),
+    ("2\ttwo", "edit", {"file_path": "app.py", "old_string": "two", "new_string": "TWO"}),
+    ("Replaced 1 occurrence", "write", {"file_path": "new.txt", "content": "made\n"}),
+    ("new.txt (5 bytes)", "bash", {"command": "cat app.py new.txt; echo all $((40 + 2))"}),
+]
+"""A task for all tools: each call is made when the model sees what the one before it said."""
+
+LAST = {"trigger": "all 42", "answer": "Done by the host's model."}
+BY_API = [
+    {"trigger": words, "tool_calls": [{"function": {"name": name, "arguments": arguments}}]}
+    for words, name, arguments in CALLS
+] + [LAST]
+IN_WORDS = [
+    {
+        "trigger": words,
+        "answer": f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>",
+    }
+    for words, name, arguments in CALLS
+] + [LAST]
+
+
+@pytest.fixture
+def project(sshd: Sshd, request: pytest.FixtureRequest) -> Path:
+    folder = sshd.project(request.node.name.translate(str.maketrans("[]", "__")))
+    (folder / "app.py").write_bytes(b"one\ntwo\nthree\n")
+    sshd.give(folder / "app.py")
+    return folder
+
+
+@pytest.fixture
+def remote(with_model: Make, sshd: Sshd) -> Remote:
+    """Makes a Newel whose settings name no server, only what ``[remote.model]`` says."""
+
+    def make(**model: object) -> Newel:
+        newel = with_model()
+        for name in ("LLM_BASE_URL", "LLM_AUTH_TOKEN", "LLM_DEFAULT_MODEL"):
+            del newel.environ[name]
+        newel.environ["NEWEL_SSH_CONFIG"] = str(sshd.config)
+        if model:
+            home = newel.home / ".newel"
+            home.mkdir()
+            lines = [f"{key} = {json.dumps(value)}\n" for key, value in model.items()]
+            (home / "config.toml").write_text("[remote.model]\n" + "".join(lines))
+        return newel
+
+    return make
+
+
+@pytest.fixture
+def ollama() -> Iterator[OllamaServer]:
+    server = OllamaServer({"llama3.2:latest": LLAMA}, BY_API)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def program(sshd: Sshd) -> Iterator[OllamaProgram]:
+    """The host's ``ollama``, for as long as the test takes."""
+    before = set(sshd.bin.iterdir()) if sshd.bin.exists() else set[Path]()
+    yield OllamaProgram(sshd.bin, script=IN_WORDS)
+    for path in set(sshd.bin.iterdir()) - before:
+        path.unlink()
+
+
+@pytest.fixture
+def closed() -> int:
+    """A port where nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        return unused.getsockname()[1]
+
+
+def until(happened: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def is_done(project: Path) -> bool:
+    changed = (project / "app.py").read_bytes() == b"one\nTWO\nthree\n"
+    return changed and (project / "new.txt").read_bytes() == b"made\n"
+
+
+def test_the_model_of_a_host_works_there_with_every_tool(
+    remote: Remote, project: Path, ollama: OllamaServer
+) -> None:
+    newel = remote(port=ollama.port)
+    done = newel("--host", f"host:{project}", "--approve", "auto", "--max-turns", "6", "change it")
+    assert (done.returncode, LAST["answer"] in done.stdout) == (0, True), done.stdout + done.stderr
+    assert is_done(project)
+    assert list(newel.project.iterdir()) == []
+    assert ollama.requests[0]["tools"]
+    assert newel.requests == []
+
+
+def test_a_model_that_only_a_program_asks_works_there_with_every_tool_too(
+    remote: Remote, project: Path, program: OllamaProgram
+) -> None:
+    newel = remote()
+    flags = ("--approve", "auto", "--max-turns", "6", "--through", "run")
+    done = newel("--host", f"host:{project}", *flags, "change it")
+    assert (done.returncode, LAST["answer"] in done.stdout) == (0, True), done.stdout + done.stderr
+    assert is_done(project)
+    assert len(program.prompts) == len(IN_WORDS)
+
+
+@pytest.mark.parametrize(("model", "words"), [("llama3.2", LAST["answer"]), ("nope", "ollama pull nope")])
+def test_in_the_browser_the_model_of_the_host_answers_or_it_is_said_how_to_get_it(
+    remote: Remote, project: Path, ollama: OllamaServer, model: str, words: str
+) -> None:
+    newel = remote(port=ollama.port, name=model)
+    with newel.start("web", "--port", "0", "--host", f"host:{project}", "--approve", "auto") as process:
+        assert process.stdout
+        url, _, token = process.stdout.readline().strip().partition("/#token=")
+        try:
+            with httpx2.Client(headers={"Authorization": f"Bearer {token}"}, timeout=20) as client:
+                told = client.post(f"{url}/chat", json={"message": "change it"}).text
+        finally:
+            process.terminate()
+    data = [json.loads(line.removeprefix("data: ")) for line in told.split("\n") if line.startswith("data: ")]
+    assert words in "".join(each.get("content", "") + each.get("message", "") for each in data)
+    assert is_done(project) is (model == "llama3.2")
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--through", "run"], "llama3.2:latest, phi3:latest"),
+        (["--model", "nope"], "ollama pull nope"),
+        (["--model", "nope", "--through", "run"], "ollama pull nope"),
+    ],
+)
+def test_who_names_no_model_or_a_missing_one_is_told_which_there_are_or_how_to_get_it(
+    remote: Remote, project: Path, program: OllamaProgram, flags: list[str], words: str
+) -> None:
+    program.set(models={"llama3.2": {}, "phi3": {}})
+    newel = remote()
+    done = newel("--host", f"host:{project}", *flags, "change it")
+    assert done.returncode == 1
+    assert words in done.stdout + done.stderr
+
+
+def test_a_connection_that_is_cut_during_an_answer_comes_back_and_the_work_is_done(
+    remote: Remote, ollama: OllamaServer
+) -> None:
+    begun = {"trigger": "Replaced 1 occurrence", "answer": "I am about", "fault": "hang", "times": 1}
+    ollama.script = [step | begun if step["trigger"] == begun["trigger"] else step for step in BY_API]
+    with served() as host:
+        folder = host.project("shop")
+        (folder / "app.py").write_bytes(b"one\ntwo\nthree\n")
+        host.give(folder / "app.py")
+        newel = remote(port=ollama.port)
+        newel.environ["NEWEL_SSH_CONFIG"] = str(host.config)
+        with newel.start("--host", f"host:{folder}", "--approve", "auto", "change it") as process:
+            until(lambda: len(ollama.requests) == 3)
+            host.drop()
+            said = "".join(process.communicate(timeout=25))
+        assert LAST["answer"] in said, said
+        assert "The connection to 127.0.0.1 is lost" in said
+        assert is_done(folder)
+
+
+def test_a_host_without_ollama_is_named_with_the_remedy(remote: Remote, closed: int) -> None:
+    with served() as host:
+        newel = remote(port=closed)
+        newel.environ["NEWEL_SSH_CONFIG"] = str(host.config)
+        done = newel("--host", f"host:{host.project('shop')}", "hello")
+    assert done.returncode == 1
+    assert "There is no program 'ollama' on" in done.stderr
+    assert "Install it there" in done.stderr
+
+
+def test_without_a_model_there_or_here_both_are_named(remote: Remote) -> None:
+    if anyio.run(discover):
+        pytest.skip("a model server runs on this machine")
+    with served("AllowTcpForwarding no") as host:
+        newel = remote()
+        newel.environ["NEWEL_SSH_CONFIG"] = str(host.config)
+        done = newel("--host", f"host:{host.project('shop')}", "hello")
+    assert done.returncode == 1
+    assert "There is no program 'ollama' on" in done.stderr
+    assert "none was found on this machine" in done.stderr
+    assert "LLM_BASE_URL" in done.stderr
+
+
+def test_a_server_that_is_set_here_is_asked_before_a_model_of_the_host(
+    with_model: Make, sshd: Sshd, project: Path, program: OllamaProgram
+) -> None:
+    newel = with_model(
+        scenario(
+            "say it",
+            {"content": "From here."},
+        )
+    )
+    newel.environ["NEWEL_SSH_CONFIG"] = str(sshd.config)
+    done = newel("--host", f"host:{project}", "say it")
+    assert "From here." in done.stdout
+    assert program.calls == []

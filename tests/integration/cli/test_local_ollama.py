@@ -1,0 +1,92 @@
+"""If these fail, a local model forgets the beginning of a conversation, or a user cannot tell which API it is asked by."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.standins.ollama_server import LLAMA, OllamaServer
+from tests.support import Newel
+
+Make = Callable[..., Newel]
+
+
+@pytest.fixture
+def ollama() -> Iterator[OllamaServer]:
+    server = OllamaServer({"llama3.2:latest": LLAMA}, [{"trigger": "Say it", "answer": "Said."}])
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def newel(with_model: Make, ollama: OllamaServer) -> Newel:
+    made = with_model()
+    made.environ["LLM_BASE_URL"] = f"ollama://127.0.0.1:{ollama.port}"
+    made.environ["LLM_DEFAULT_MODEL"] = "llama3.2"
+    return made
+
+
+def test_a_long_prompt_is_seen_whole_because_a_context_of_its_size_is_asked_for(
+    newel: Newel, ollama: OllamaServer
+) -> None:
+    beginning = "The password is herring."
+    done = newel(f"{beginning}\n{'Once upon a time. ' * 2_000}\nSay it")
+    assert "Said." in done.stdout, done.stderr
+    assert ollama.requests[0]["options"]["num_ctx"] > 8_192
+    assert beginning in ollama.seen[0][-1]["content"]
+
+
+def test_a_model_that_is_missing_is_told_with_how_to_get_it(newel: Newel) -> None:
+    done = newel("Say it", "--model", "nope")
+    assert done.returncode == 1
+    assert "ollama pull nope" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [("llama3.2", "Nothing is wrong."), ("nope", "ollama pull"), ("", "Nothing is wrong.")],
+)
+def test_doctor_tells_the_api_the_models_and_what_to_do(newel: Newel, model: str, words: str) -> None:
+    done = newel("doctor", LLM_DEFAULT_MODEL=model)
+    assert "/api/chat" in done.stdout
+    assert "llama3.2:latest" in done.stdout
+    assert words in done.stdout
+
+
+def test_doctor_of_a_server_that_does_not_run_tells_what_to_do(newel: Newel, ollama: OllamaServer) -> None:
+    ollama.close()
+    done = newel("doctor")
+    assert done.returncode == 1
+    assert "Is the server running" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("ollama://", "must begin with"),
+        ("ollama://host:x", "no address"),
+        ("ollama+http://host", "must begin with"),
+    ],
+)
+def test_an_address_that_cannot_be_is_told(newel: Newel, url: str, words: str) -> None:
+    done = newel("Say it", LLM_BASE_URL=url)
+    assert done.returncode == 1
+    assert words in done.stderr
+
+
+def test_a_program_can_ask_a_server_that_is_named_as_ollamas(newel: Newel, with_model: Make) -> None:
+    """By the chat completions that Ollama has too."""
+    url = newel.server.url.replace("http://", "ollama://")
+    script = "import newel; print(newel.chat([{'role': 'user', 'content': 'how are you'}])['object'])"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=newel.environ | {"LLM_BASE_URL": url},
+        cwd=newel.project,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "chat.completion\n", done.stderr
