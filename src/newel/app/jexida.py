@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     flags: Flags = Flags()
     host: str | None = None
     user: str | None = None
+    directory: str | None = None
     port: int | None = None
     model: str | None = None
     through: Through | None = None
@@ -49,7 +51,8 @@ def run(asked: Asked) -> int:
 async def _run(newel: Settings, remote: RemoteSettings, warnings: list[str], asked: Asked) -> int:
     from importlib.metadata import version
 
-    from newel.app.remote_host import remote_host
+    from newel.app.remote_host import recorded, remote_host
+    from newel.review.recording import Recorders
     from newel.session.manager import SessionManager
     from newel.terminal.jexida.conversation import Conversation
     from newel.terminal.jexida.repl import run_jexida
@@ -84,6 +87,10 @@ async def _run(newel: Settings, remote: RemoteSettings, warnings: list[str], ask
             turns=remote.history.turns,
             session=session,
         )
+        if there.directory is not None and newel.record:
+            recorders = Recorders(None if asked.ephemeral else newel.home)
+            stack.callback(recorders.close)
+            host.opens = partial(recorded, talk, recorders)
         return await run_jexida(
             talk,
             title=f"jexida {version('newel')}",
@@ -111,6 +118,7 @@ def _with(settings: RemoteSettings, asked: Asked) -> RemoteSettings:
             there,
             host=asked.host or there.host,
             user=asked.user or there.user,
+            directory=asked.directory or there.directory,
             port=asked.port or there.port,
         ),
         model=msgspec.structs.replace(

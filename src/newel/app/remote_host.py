@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 
@@ -13,11 +13,14 @@ from newel.agent.errors import WorkspaceError
 from newel.app.beside import beside
 from newel.app.host_programs import HostPrograms
 from newel.providers.ollama_run import Ended
-from newel.workspace.port import Completed, OnOutput
-from newel.workspace.process import Limits
+from newel.review.recording import Attended, Recorders, RecordingWorkspace
+from newel.workspace.port import Completed, OnOutput, Workspace
 from newel.workspace.ssh.connection import Connection, State, connected
-from newel.workspace.ssh.runner import run_on_host
 from newel.workspace.ssh.target import Target
+from newel.workspace.ssh.workspace import SshWorkspace
+
+if TYPE_CHECKING:
+    from newel.review.runs import Project
 
 PATIENCE: Final = 20.0
 """Seconds that a person waits for a host that went away."""
@@ -32,8 +35,11 @@ class RemoteHost:
     def __init__(self, target: Target, config: str | None) -> None:
         self.target = target
         self.latency: float | None = None
+        self.opens: Callable[[Connection], Workspace] = SshWorkspace
+        """What commands run in, made of the connection when the first one runs."""
         self._config = config
         self._connection: Connection | None = None
+        self._workspace: Workspace | None = None
         self._state = State("connecting")
         self._failure: WorkspaceError | None = None
         self._wanted = anyio.Event()
@@ -75,13 +81,15 @@ class RemoteHost:
 
     async def run(self, command: str, /, *, on_output: OnOutput | None = None) -> Completed:
         connection = await self.connection()
-        completed = await run_on_host(
-            await connection.client(), command, root=self.directory, limits=Limits(), on_output=on_output
-        )
+        completed = await self._opened(connection).run(command, on_output=on_output)
         if connection.state.name == "up":
             with suppress(WorkspaceError):  # the command has ended, whatever becomes of the connection
                 await self._measure(connection)
         return completed
+
+    async def project(self) -> Project | None:
+        workspace = self._opened(await self.connection())
+        return (await workspace.recorder()).project if isinstance(workspace, RecordingWorkspace) else None
 
     async def run_program(
         self, argv: Sequence[str], /, *, given: bytes, on_stdout: Callable[[bytes], Awaitable[None]]
@@ -116,7 +124,12 @@ class RemoteHost:
                 self._take(State("failed"))
                 self._settle(error)
             finally:
-                self._connection = None
+                self._connection = self._workspace = None
+
+    def _opened(self, connection: Connection) -> Workspace:
+        if self._workspace is None:
+            self._workspace = self.opens(connection)
+        return self._workspace
 
     async def _measure(self, connection: Connection) -> None:
         self.latency = 1000 * await connection.ping()
@@ -139,3 +152,10 @@ async def remote_host(target: Target, *, config: str | None = None) -> AsyncGene
     host = RemoteHost(target, config)
     async with beside(host.keep):
         yield host
+
+
+def recorded(attended: Attended, recorders: Recorders, connection: Connection) -> RecordingWorkspace:
+    """The folder of a connection, where the changes of an agent's commands are recorded as they are with ``newel --host``."""
+    workspace = RecordingWorkspace(SshWorkspace(connection), recorders)
+    workspace.attend(attended)
+    return workspace

@@ -27,6 +27,7 @@ def command_jexida(arguments: Sequence[str]) -> int:
     add = parser.add_argument
     add("--host", help="the host, or its name in ~/.ssh/config")
     add("--user", help="who to be there")
+    add("--directory", metavar="PATH", help="where commands run, and their changes are recorded")
     add("--port", type=positive_int, metavar="N", help="the port of its ssh server")
     add("-m", "--model", help="the model's name")
     add("--through", choices=get_args(Through), help="how the model is reached (auto)")
@@ -49,6 +50,7 @@ def command_jexida(arguments: Sequence[str]) -> int:
             flags=Flags(base_url=given.base_url),
             host=given.host,
             user=given.user,
+            directory=given.directory,
             port=given.port,
             model=given.model,
             through=given.through,

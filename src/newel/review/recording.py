@@ -24,9 +24,10 @@ from newel.workspace.port import Completed, Entry, FileInfo, OnOutput
 from newel.workspace.watching import WatchedWorkspace
 
 if TYPE_CHECKING:
+    from newel.agent.agent import Agent
     from newel.review.recorder import Effect, Recorder
     from newel.review.store import Checkpoint
-    from newel.session.coding_agent import CodingAgent
+    from newel.session.manager import SessionManager
 
 TITLE = 80
 """Characters of a prompt that name its run."""
@@ -40,6 +41,16 @@ class Run:
         self.session = session
         self.title = title
         self.checkpoint: Checkpoint | None = None
+
+
+class Attended(Protocol):
+    """Whoever has an agent whose conversation is kept in a session."""
+
+    @property
+    def agent(self) -> Agent: ...
+
+    @property
+    def session(self) -> SessionManager: ...
 
 
 class FindsRecorder(Protocol):
@@ -95,20 +106,26 @@ class RecordingWorkspace:
     def __init__(self, inner: WatchedWorkspace, recorders: FindsRecorder) -> None:
         self._inner = inner
         self._recorders = recorders
-        self._agent: CodingAgent | None = None
+        self._attended: Attended | None = None
         self._run: Run | None = None
         self._failed: Run | None = None
         self._told: set[str] = set()
 
-    def attend(self, agent: CodingAgent) -> None:
-        """Learn from an agent when its runs begin and end, and tell those who watch it what they must know."""
-        self._agent = agent
-        agent.subscribe(self._see)
+    def attend(self, attended: Attended) -> None:
+        """Learn from an agent when its runs begin and end, one that is under way included, and tell those who watch it what they
+        must know.
+        """
+        self._attended = attended
+        attended.agent.subscribe(self._see)
+        if attended.agent.state.is_streaming:
+            self._see(AgentStart())
+            prompts = [each for each in attended.agent.state.messages if isinstance(each, UserMessage)]
+            self._see(MessageEnd(message=prompts[-1]))
 
     def _see(self, event: AgentEvent) -> None:
         match event:
             case AgentStart():
-                self._run = Run(self._agent.session.get_id() if self._agent else "")
+                self._run = Run(self._attended.session.get_id() if self._attended else "")
             case MessageEnd(message=UserMessage() as message) if self._run and not self._run.title:
                 self._run.title = title_of(message.text)
             case AgentEnd():
@@ -218,9 +235,9 @@ class RecordingWorkspace:
 
     async def say(self, words: str) -> None:
         """Tell those who watch the agent, once."""
-        if words not in self._told and self._agent is not None:
+        if words not in self._told and self._attended is not None:
             self._told.add(words)
-            await self._agent.agent.emit(ErrorEvent(code="not_recorded", message=words))
+            await self._attended.agent.emit(ErrorEvent(code="not_recorded", message=words))
 
 
 def title_of(text: str) -> str:

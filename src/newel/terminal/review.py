@@ -15,6 +15,7 @@ from newel.terminal.safe import safe
 from newel.terminal.words import one_line, plural, some
 
 if TYPE_CHECKING:
+    from newel.agent.agent import Agent
     from newel.review.checkpoints import Plan
     from newel.review.deciding import Verdict
     from newel.review.runs import Project, RunFile, RunView
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from newel.review.store import Checkpoint
     from newel.terminal.commands import Context
     from newel.terminal.deciding import Outcome
+    from newel.terminal.desk import Desk
 
 LISTED = 10
 """Runs that a conversation shows."""
@@ -240,7 +242,7 @@ async def _tell_decided(context: Context, outcome: Outcome) -> None:
 async def undo(context: Context, _: str) -> None:
     """``/undo``"""
     if project := await _project(context):
-        await _take_back(context, project, await project.undo())
+        await take_back_here(context.desk, context.agent.agent, project, await project.undo())
 
 
 async def rollback(context: Context, words: str) -> None:
@@ -259,7 +261,8 @@ async def rollback(context: Context, words: str) -> None:
         if picked is None:
             return
         wanted = found[picked].id
-    await _take_back(context, project, await project.rollback(await project.find(wanted), hunks))
+    plan = await project.rollback(await project.find(wanted), hunks)
+    await take_back_here(context.desk, context.agent.agent, project, plan)
 
 
 async def _project(context: Context) -> Project | None:
@@ -270,17 +273,19 @@ async def _project(context: Context) -> Project | None:
     return (await workspace.recorder()).project
 
 
-async def _take_back(context: Context, project: Project, plan: Plan) -> None:
+async def take_back_here(desk: Desk, agent: Agent, project: Project, plan: Plan) -> None:
+    """Carry out a plan if the person at the desk agrees, and let the agent's model know. Raises what ``take_back`` does."""
+
     async def confirm(about: str) -> bool:
-        context.desk.renderer.note(about, "diff")
-        answer = await context.desk.ask("Take this back? [y/N] ", "")
+        desk.renderer.note(about, "diff")
+        answer = await desk.ask("Take this back? [y/N] ", "")
         return (answer or "").strip().lower() in {"y", "yes"}
 
     if not plan.files:
-        context.say(describe_plan(plan) or "The files are as they were already.")
+        desk.renderer.note(describe_plan(plan) or "The files are as they were already.")
         return
     saved = await take_back(project, plan, confirm)
-    context.say(describe_saved(saved) if saved else "Nothing was changed.")
-    if saved and context.agent.state.messages:
+    desk.renderer.note(describe_saved(saved) if saved else "Nothing was changed.")
+    if saved and agent.state.messages:
         title = project.checkpoints.get(plan.checkpoint).title
-        await context.agent.agent.append_message(UserMessage(content=for_the_model(title, saved)))
+        await agent.append_message(UserMessage(content=for_the_model(title, saved)))

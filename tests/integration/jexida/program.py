@@ -51,6 +51,9 @@ class Here:
     async def run(self, command: str, /, *, on_output: OnOutput | None = None) -> Completed:
         return await self._workspace.run(command, on_output=on_output)
 
+    async def project(self) -> None:
+        return None
+
     async def shell(self) -> Sequence[str]:
         return ["sh", "-c", os.environ.get("PROGRAM_SHELL", "stty raw -echo; echo in the shell; kill -9 $$")]
 

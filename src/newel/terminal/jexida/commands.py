@@ -12,7 +12,13 @@ from newel.terminal.jexida.conversation import Conversation
 from newel.terminal.jexida.renderer import PanelRenderer
 from newel.terminal.jexida.routines import Routine, Routines, split
 from newel.terminal.jexida.status import Status
+from newel.terminal.review import take_back_here
 from newel.terminal.words import listing, one_line
+
+NOT_RECORDED = (
+    "What commands change is not recorded here: that needs a folder to look at, [connection] directory in the settings "
+    "or --directory, and no [review] record = false."
+)
 
 
 class Context(NamedTuple):
@@ -140,6 +146,14 @@ def _models(names: Sequence[str], used: str, columns: int) -> str:
     return listing(rows, columns)
 
 
+async def undo(context: Context, _: str) -> None:
+    project = await context.talk.host.project()
+    if project is None:
+        context.renderer.note(NOT_RECORDED)
+    else:
+        await take_back_here(context.desk, context.talk.agent, project, await project.undo())
+
+
 async def clear(context: Context, _: str) -> None:
     context.desk.clear()
     context.renderer.begin_anew()
@@ -175,6 +189,7 @@ COMMANDS = (
     Command("routines", "", "list the routines", list_routines),
     Command("run", "ROUTINE [VALUES]", "run a routine on the host, at once", run_routine),
     Command("model", "[NAME]", "list the models, or have another one answer", choose_model),
+    Command("undo", "", "take back what the last recorded prompt changed", undo),
     Command("clear", "", "clear the screen", clear),
 )
 BY_NAME = {command.name: command for command in COMMANDS}

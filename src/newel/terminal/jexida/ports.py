@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from newel.agent.ports import Provider
 from newel.workspace.port import Completed, OnOutput
+
+if TYPE_CHECKING:
+    from newel.review.runs import Project
 
 
 class Host(Protocol):
@@ -42,6 +45,12 @@ class Host(Protocol):
 
     async def run(self, command: str, /, *, on_output: OnOutput | None = None) -> Completed:
         """Run a shell command, as ``Workspace.run`` does. Raises ``WorkspaceError``."""
+        ...
+
+    async def project(self) -> Project | None:
+        """The ledger of what the model's commands change there; None where that is not recorded. Raises ``WorkspaceError`` and
+        ``LedgerError``.
+        """
         ...
 
     async def shell(self) -> Sequence[str]:

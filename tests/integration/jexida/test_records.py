@@ -1,0 +1,122 @@
+"""If these fail, what a model's command changed on a host cannot be seen or taken back."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from newel.providers.answer_or_shell import Answer, Shell, render
+from tests.integration.jexida.there import Begin, environ
+from tests.sshd import Sshd, served
+from tests.standins.ollama_program import OllamaProgram
+from tests.support import BIN
+
+CHANGE = render(Shell("printf 'two\\n' > a.txt; rm gone.txt; printf 'new\\n' > b.txt", "You asked for it."))
+LINGER = render(Shell("echo two > a.txt; echo begun; sleep 60", "You asked for it."))
+DONE = render(Answer("It is done."))
+SCRIPT = [
+    {"trigger": "Linger", "answer": LINGER, "constrained": LINGER},
+    {"trigger": "Change it", "answer": CHANGE, "constrained": CHANGE},
+    {"trigger": "Exit code: 0", "answer": DONE, "constrained": DONE},
+]
+
+
+@pytest.fixture
+def folder(sshd: Sshd, request: pytest.FixtureRequest) -> Path:
+    return filled(sshd, request.node.name)
+
+
+def filled(host: Sshd, name: str) -> Path:
+    """A folder of the host's user with two files; its model changes it when asked to."""
+    OllamaProgram(host.bin, models={"phi3:latest": {}}, script=SCRIPT, default=DONE)
+    folder = host.project(name)
+    for each in ("a.txt", "gone.txt"):
+        (folder / each).write_text("one\n")
+        host.give(folder / each)
+    return folder
+
+
+def newel(host: Sshd, home: Path, folder: Path, *words: str) -> str:
+    """What a command of ``newel`` says about the folder."""
+    done = subprocess.run(
+        [str(BIN / "newel"), *words, "--host", f"host:{folder}"],
+        env=environ(home, NEWEL_SSH_CONFIG=str(host.config)),
+        cwd=home,
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=True,
+    )
+    return done.stdout
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in sorted(folder.iterdir())}
+
+
+def test_what_a_models_command_changed_is_seen_and_taken_back_as_that_of_any_agent(
+    sshd: Sshd, folder: Path, tmp_path: Path, begin: Begin
+) -> None:
+    before = contents(folder)
+    terminal = begin(sshd, "--through", "run", "--directory", str(folder))
+    terminal.wait_for("phi3 · up")
+    terminal.send("/cmd echo mine > own.txt\r")
+    terminal.wait_for("last   exit code 0")
+    terminal.send("Change it\r")
+    terminal.wait_for("Run it? y yes")
+    terminal.send("y\r")
+    terminal.wait_for("It is done.")
+    own = {"own.txt": "mine\n"}
+    assert contents(folder) == {"a.txt": "two\n", "b.txt": "new\n", **own}
+    shown = newel(sshd, tmp_path, folder, "review")
+    assert "Change it" in shown
+    assert "-one\n+two" in shown
+    assert "own.txt" not in shown
+    terminal.send("/undo\r")
+    terminal.wait_for("Take this back? [y/N]")
+    terminal.send("y\r")
+    terminal.wait_for("Taken back in 3 files")
+    assert contents(folder) == before | own
+    terminal.wait_for("phi3 · up")
+    newel(sshd, tmp_path, folder, "undo", "--yes")
+    assert contents(folder) == {"a.txt": "two\n", "b.txt": "new\n", **own}
+
+
+def test_a_change_is_recorded_where_the_connection_is_made_for_it(tmp_path: Path, begin: Begin) -> None:
+    with served() as host:
+        folder = filled(host, "project")
+        host.stop()
+        terminal = begin(host, "--through", "run", "--directory", str(folder))
+        terminal.wait_for("phi3 · not connected")
+        host.start()
+        terminal.send("Change it\r")
+        terminal.wait_for("Run it? y yes")
+        terminal.send("y\r")
+        terminal.wait_for("It is done.")
+        assert "+two" in newel(host, tmp_path, folder, "review")
+
+
+def test_what_a_command_changed_is_recorded_though_its_end_is_unknown(tmp_path: Path, begin: Begin) -> None:
+    with served() as host:
+        folder = filled(host, "project")
+        terminal = begin(host, "--through", "run", "--directory", str(folder))
+        terminal.wait_for("phi3 · up")
+        terminal.send("Linger\r")
+        terminal.wait_for("Run it? y yes")
+        terminal.send("y\r")
+        terminal.wait_for("│ begun ")
+        host.drop()
+        terminal.wait_for("outcome is unknown")
+        assert "-one\n+two" in newel(host, tmp_path, folder, "review")
+
+
+def test_without_a_folder_nothing_is_recorded_and_undo_says_so(
+    sshd: Sshd, tmp_path: Path, begin: Begin
+) -> None:
+    terminal = begin(sshd, "--through", "run")
+    terminal.wait_for("phi3 · up")
+    terminal.send("/undo\r")
+    terminal.wait_for("What commands change is not recorded here")
+    assert not (tmp_path / ".newel" / "review").exists()
