@@ -21,6 +21,8 @@ class Relay:
         self.port: int = self._listener.getsockname()[1]
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
         self._swallowed: tuple[int, ...] = ()
+        self._passes = threading.Event()
+        self._passes.set()
         self._closed = False
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -44,6 +46,15 @@ class Relay:
         finally:
             self.cut()  # what was swallowed is missing for ever
             self._swallowed = ()
+
+    @contextmanager
+    def holding(self) -> Generator[None]:
+        """Nothing comes through, and all of it does afterwards."""
+        self._passes.clear()
+        try:
+            yield
+        finally:
+            self._passes.set()
 
     def close(self) -> None:
         self._closed = True
@@ -95,6 +106,7 @@ class Relay:
                 chunk = source.recv(BLOCK)
                 if not chunk:
                     return False
+                self._passes.wait()
                 if side not in self._swallowed:
                     other.sendall(chunk)
         return True

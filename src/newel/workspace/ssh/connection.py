@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final, Literal, TypedDict, Unpack
 
 import anyio
@@ -12,6 +12,7 @@ import anyio.abc
 import msgspec
 
 from newel.agent.errors import ConnectionLost, HostUnreachable, WorkspaceError
+from newel.workspace.ssh.attention import Attention
 from newel.workspace.ssh.facts import Facts
 from newel.workspace.ssh.host import Answer
 from newel.workspace.ssh.options import Ssh
@@ -26,6 +27,9 @@ PATIENCE: Final = 120.0
 SILENCE: Final = 15
 """Seconds after which a host that gives no sign of life is gone."""
 
+SLOW: Final = 4.0
+"""Seconds after which it is told that a host does not answer, while it is waited for."""
+
 FIRST_PAUSE: Final = 0.5
 LONGEST_PAUSE: Final = 15.0
 """Seconds between one try to connect again and the next."""
@@ -38,11 +42,16 @@ TRIES: Final = 3
 
 
 class State(msgspec.Struct, frozen=True):
-    """``reason`` says why a connection was lost, or failed for good: then the next request tries once more."""
+    """``reason`` says why a connection was lost, or failed for good: then the next request tries once more; or for how long
+    a host that is ``slow`` has not answered: it is waited for, and its connection may be as good as it was.
+    """
 
-    name: Literal["connecting", "up", "lost", "failed"]
+    name: Literal["connecting", "up", "slow", "lost", "failed"]
     reason: str = ""
 
+
+_HELD: Final = frozenset({"up", "slow"})
+"""The states in which there is a connection."""
 
 OnState = Callable[[State], None]
 
@@ -50,7 +59,9 @@ OnState = Callable[[State], None]
 class Connection:
     """A ``Host``; made by ``connected``. Requests are answered one at a time, in the order in which they came."""
 
-    def __init__(self, target: Target, ssh: Ssh, tasks: anyio.abc.TaskGroup, patience: float) -> None:
+    def __init__(
+        self, target: Target, ssh: Ssh, tasks: anyio.abc.TaskGroup, patience: float, slow: float
+    ) -> None:
         self.target = target
         """With the user, the host and the port that ssh's configuration makes of what was asked for."""
         self.facts = Facts()
@@ -66,6 +77,8 @@ class Connection:
         self._shell: Shell | None = None
         self._listeners: list[OnState] = []
         self._hurried = anyio.Event()
+        self._attention = Attention(slow, self._look)
+        self._probing = False
 
     @property
     def host(self) -> str:
@@ -127,7 +140,9 @@ class Connection:
             async with self._lock:
                 await self._ready(anyio.current_time() + self._patience)
         argv = [*self._ssh.uses(), *self._asked.words]
-        return Client(argv=argv, environ=self._ssh.environ, host=self.host)
+        return Client(
+            argv=argv, environ=self._ssh.environ, host=self.host, under_way=self._attention.under_way
+        )
 
     async def tunnel(self, port: int) -> str:
         """The path of a Unix socket that leads to a port which listens on the host's loopback; only this user can use it.
@@ -151,6 +166,7 @@ class Connection:
         async with self._lock:
             await self._look_up()
             await self._ready(anyio.current_time())
+        self._tasks.start_soon(self._attention.pay)
 
     async def close(self) -> None:
         shells = {self._shell, self._master}
@@ -160,9 +176,54 @@ class Connection:
                 await shell.close()
 
     async def _once(self, script: str, given: bytes, until: float, *, settle: bool) -> Answer:
+        with self._attention.under_way():
+            async with self._lock:
+                shell = await self._ready(until)
+                answer = await shell.ask(script, given, settle=settle)
+                self._answered()
+                return answer
+
+    # -- a host that does not answer ------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Something is under way. Where that asks nothing of the shell, the shell is asked; where it does and is not answered,
+        it may take its time: a session beside it tells.
+        """
+        shell = self._shell
+        if shell is None or self.state.name not in _HELD:
+            return
+        silent = shell.silent
+        if silent is None:
+            if shell.usable and not self._lock.locked():
+                self._tasks.start_soon(self._greet, shell)
+        elif silent >= self._attention.slow:
+            self._tell(State("slow", f"no answer for {silent:.0f} s"))
+        elif self.state.name == "slow":
+            self._answered()
+        elif silent >= self._attention.slow / 2 and not self._probing:
+            self._tasks.start_soon(self._probe, shell)
+
+    def _answered(self) -> None:
+        if self.state.name == "slow":
+            self._tell(State("up"))
+
+    async def _greet(self, shell: Shell) -> None:
         async with self._lock:
-            shell = await self._ready(until)
-            return await shell.ask(script, given, settle=settle)
+            if shell.usable:
+                with suppress(ShellEnded):  # who watches the connection tells
+                    await shell.ask(":", b"")
+                    self._answered()
+
+    async def _probe(self, shell: Shell) -> None:
+        self._probing = True
+        try:
+            words = [*self._ssh.uses(), *self._asked.words, "exit"]
+            await anyio.run_process(words, env=self._ssh.environ, check=False, cwd="/")
+        finally:
+            self._probing = False
+        shell.vouch()  # also by refusing to open a session
+
+    # -- connecting -----------------------------------------------------------------------------------
 
     async def _ready(self, until: float) -> Shell:
         """A shell that waits for a request: the one there is, another on this connection, or on a new one."""
@@ -241,7 +302,7 @@ class Connection:
 
     async def _watch(self, shell: Shell) -> None:
         await shell.watch()
-        if shell is self._master and self.state.name == "up":
+        if shell is self._master and self.state.name in _HELD:
             self._tell(State("lost", self._explained(shell.said).what))
 
     async def _look_up(self) -> None:
@@ -277,13 +338,15 @@ class ConnectionOptions(TypedDict, total=False):
     """``config`` is a file that ssh reads instead of the user's, ``environ`` its environment instead of this process's.
 
     ``patience`` is how many seconds a request waits for a host that went away; it has gone away after ``silence`` seconds
-    without a sign of life. ``on_state`` is told of each change from the beginning.
+    without a sign of life, and is ``slow`` after so many without an answer. ``on_state`` is told of each change from the
+    beginning.
     """
 
     config: str | None
     environ: Mapping[str, str]
     patience: float
     silence: int
+    slow: float
     on_state: OnState
 
 
@@ -293,7 +356,8 @@ async def connected(target: Target, **options: Unpack[ConnectionOptions]) -> Asy
     ssh = Ssh(options.get("config"), options.get("environ", os.environ), options.get("silence", SILENCE))
     try:
         async with anyio.create_task_group() as tasks:
-            connection = Connection(target, ssh, tasks, options.get("patience", PATIENCE))
+            patience, slow = options.get("patience", PATIENCE), options.get("slow", SLOW)
+            connection = Connection(target, ssh, tasks, patience, slow)
             if "on_state" in options:
                 connection.on_state(options["on_state"])
             try:

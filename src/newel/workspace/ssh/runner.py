@@ -14,6 +14,7 @@ import re
 import shlex
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -71,13 +72,14 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
 
 class Client(msgspec.Struct, frozen=True, kw_only=True):
     """How a command line gets to a host: ``argv`` is that of ``ssh`` up to and with the host, ``environ`` its
-    environment, ``host`` what the host is called in errors.
+    environment, ``host`` what the host is called in errors. A command is ``under_way`` within that.
     """
 
     argv: Sequence[str]
     environ: Mapping[str, str]
     host: str
     timing: Timing = Timing()
+    under_way: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -159,7 +161,8 @@ async def _run(client: Client, order: _Order, sink: Sink, timeout: float | None)
     while True:
         framed = Framed(sink, nonce.encode())
         left = None if timeout is None else until - anyio.current_time()
-        ending = await attend(_Channel(client, framed, line + order.given), left)
+        with client.under_way():
+            ending = await attend(_Channel(client, framed, line + order.given), left)
         if framed.code is not None:
             return _checked(client, order, ending._replace(exit_code=framed.code))
         if _REFUSED not in framed.noise:

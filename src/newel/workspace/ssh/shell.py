@@ -74,6 +74,7 @@ class Shell:
         self._watching = anyio.CancelScope()
         self._watched: anyio.Event | None = None
         self._in_step = True
+        self._heard: float | None = None
         self.facts = b""
 
     @property
@@ -90,6 +91,16 @@ class Shell:
     def usable(self) -> bool:
         """Whether it lives and waits for a request, rather than to give or take the rest of an earlier one."""
         return self._in_step and self.lives
+
+    @property
+    def silent(self) -> float | None:
+        """How many seconds nothing has come or gone of what is under way; None if nothing is."""
+        return None if self._heard is None else anyio.current_time() - self._heard
+
+    def vouch(self) -> None:
+        """The host is there, as somebody else knows: what is under way takes its time."""
+        if self._heard is not None:
+            self._heard = anyio.current_time()
 
     async def begin(self, root: str) -> None:
         """Teach the shell what it is to know; ``root`` is the path to tell about. Raises ``ShellEnded``."""
@@ -166,20 +177,11 @@ class Shell:
         self._in_step = False  # until the answer is here
         received = bytearray()
         end = f"\n{key} ".encode()
-        rest = memoryview(sent)[self._write(sent) :]
-        at = -1
-        if settle:
-            await self._send(rest)
-            async with anyio.create_task_group() as tasks:
-                with anyio.CancelScope(shield=True) as settling:
-                    tasks.start_soon(_hurry, settling)
-                    at = await self._receive(received, end, limit)
-                tasks.cancel_scope.cancel()
-        else:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._send, rest)
-                at = await self._receive(received, end, limit)
-                tasks.cancel_scope.cancel()
+        self._heard = anyio.current_time()
+        try:
+            at = await self._talk(memoryview(sent), received, end, limit, settle=settle)
+        finally:
+            self._heard = None
         if at < 0:
             if len(received) > limit:
                 raise AnswerTooLong(
@@ -193,6 +195,25 @@ class Shell:
         del received[at:]
         return Answer(int(status), bytes(received))
 
+    async def _talk(
+        self, sent: memoryview, received: bytearray, end: bytes, limit: int, *, settle: bool
+    ) -> int:
+        rest = sent[self._write(sent) :]
+        at = -1
+        if settle:
+            await self._send(rest)
+            async with anyio.create_task_group() as tasks:
+                with anyio.CancelScope(shield=True) as settling:
+                    tasks.start_soon(_hurry, settling)
+                    at = await self._receive(received, end, limit)
+                tasks.cancel_scope.cancel()
+        else:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._send, rest)
+                at = await self._receive(received, end, limit)
+                tasks.cancel_scope.cancel()
+        return at
+
     def _write(self, data: bytes | memoryview) -> int:
         try:
             return os.write(self._stdin.fileno(), data)
@@ -205,6 +226,7 @@ class Shell:
         while rest:
             await anyio.wait_writable(self._stdin)
             rest = rest[self._write(rest) :]
+            self.vouch()
 
     async def _receive(self, received: bytearray, end: bytes, limit: int) -> int:
         """Where the answer's end begins; -1 if there is none, or more than ``limit`` bytes before it."""
@@ -216,6 +238,7 @@ class Shell:
                 continue
             if not chunk:
                 return -1
+            self.vouch()
             received += chunk
             at = received.rfind(end, max(0, len(received) - len(end) - 8))
             if at >= 0 and received.endswith(b"\n"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -70,6 +71,19 @@ async def far(sshd: Sshd, relay: Relay, tmp_path: Path, seen: Seen) -> AsyncGene
         yield workspace
 
 
+@pytest.fixture
+async def patient(
+    sshd: Sshd, relay: Relay, tmp_path: Path, seen: Seen, request: pytest.FixtureRequest
+) -> AsyncGenerator[SshWorkspace]:
+    """As ``far``, but a host that is silent is soon called slow, and is not gone. Each login leaves a line in ``logins``."""
+    name = sshd.login(f"counted-{tmp_path.name}", f'echo >>{tmp_path}/logins; eval "$SSH_ORIGINAL_COMMAND"')
+    config = tmp_path / "ssh_config"
+    config.write_text(sshd.config.read_text().replace(f"Port {sshd.port}", f"Port {relay.port}"))
+    target, slow = Target(name, path=str(tmp_path)), getattr(request, "param", 0.5)
+    async with open_host(target, config=str(config), silence=60, slow=slow, on_state=seen) as workspace:
+        yield workspace
+
+
 def on(sshd: Sshd) -> AbstractAsyncContextManager[SshWorkspace]:
     return open_host(Target("host"), config=str(sshd.config), patience=10)
 
@@ -107,6 +121,46 @@ class TestLost:
         with relay.swallowing():
             await seen.until("lost")
         assert await far.list(str(tmp_path / "nothing" / "..")) != []
+
+    async def test_a_host_that_does_not_answer_is_told_long_before_it_counts_as_gone(
+        self, patient: SshWorkspace, relay: Relay, tmp_path: Path, seen: Seen
+    ) -> None:
+        """Whoever waits knows for what. Nothing is given up for it: the answer comes when it can."""
+        (tmp_path / "f").write_bytes(b"x")
+        async with anyio.create_task_group() as tasks:
+            with relay.holding():
+                tasks.start_soon(patient.read_bytes, f"{tmp_path}/f")
+                await seen.until("slow")
+            assert re.fullmatch(r"no answer for \d+ s", seen.last.reason)
+            await seen.until("up")
+        assert set(seen.names) == {"up", "slow"}
+
+    async def test_so_is_one_that_falls_silent_while_a_command_runs_there(
+        self, patient: SshWorkspace, relay: Relay, tmp_path: Path, seen: Seen
+    ) -> None:
+        ended: list[int] = []
+
+        async def run() -> None:
+            ended.append((await patient.run("touch begun; until [ -e go ]; do sleep 0.01; done")).exit_code)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            await until((tmp_path / "begun").exists)
+            with relay.holding():
+                await seen.until("slow")
+            await seen.until("up")
+            (tmp_path / "go").touch()
+        assert ended == [0]
+
+    @pytest.mark.parametrize("patient", [1.5], indirect=True)
+    async def test_a_host_that_works_on_a_long_request_is_not_called_slow(
+        self, patient: SshWorkspace, tmp_path: Path, seen: Seen
+    ) -> None:
+        """Listing a large project may take a while: whether the host is there tell sessions beside it."""
+        asked = 2
+        script = f"until [ $(wc -l <{tmp_path}/logins) -gt {asked} ]; do sleep 0.01; done; echo done"
+        assert (await patient.connection.ask(script)).data == b"done\n"
+        assert seen.names == ["up"]
 
     async def test_a_write_cut_off_before_its_end_changed_nothing_and_says_so(
         self, far: SshWorkspace, relay: Relay, tmp_path: Path

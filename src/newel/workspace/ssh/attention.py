@@ -1,0 +1,36 @@
+"""Notices that a host has fallen silent long before its connection counts as lost, while something is under way there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+import anyio
+
+
+class Attention:
+    """Calls ``look`` again and again, several times in ``slow`` seconds, as long as something is ``under_way``."""
+
+    def __init__(self, slow: float, look: Callable[[], None]) -> None:
+        self.slow = slow
+        self._look = look
+        self._count = 0
+        self._begun = anyio.Event()
+
+    @contextmanager
+    def under_way(self) -> Generator[None]:
+        self._count += 1
+        self._begun.set()
+        try:
+            yield
+        finally:
+            self._count -= 1
+
+    async def pay(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self._begun.wait()
+            while self._count:
+                await anyio.sleep(self.slow / 3)
+                self._look()
+            self._begun = anyio.Event()
