@@ -7,7 +7,7 @@ const STATES = { lost: "lost, trying again", failed: "no connection" };
 
 /** What is wrong with the way to a host, and what that means here; empty while it is there, or where there is none. */
 export function awayWords(host) {
-  if (!host || host.state === "up") return "";
+  if (!host || host.state === "up" || host.state === "slow") return "";
   const why = host.reason ? `: ${plain(host.reason).replace(/\.$/, "")}` : "";
   const place = plain(host.host);
   return host.state === "lost"
@@ -16,8 +16,15 @@ export function awayWords(host) {
 }
 
 /** How the way is, in a word or two. */
-export function stateWords({ state, latency }) {
+export function stateWords({ state, reason, latency }) {
+  if (state === "slow") return plain(reason);
   return STATES[state] ?? (latency === null ? "" : `${latency} ms`);
+}
+
+/** What the words mean. */
+function meaning(host) {
+  if (host.state === "slow") return `There is ${plain(host.reason)}. Newel waits for it.`;
+  return awayWords(host) || (host.latency === null ? "" : `A request takes ${host.latency} ms.`);
 }
 
 /** In the header: `user@host`, of which a narrow page leaves out the user, and the state. */
@@ -32,10 +39,9 @@ export class HostSign {
     this.shown = shown;
     this.el.hidden = !host;
     if (!host) return;
-    const words = stateWords(host);
-    set(this.el, "title", [plain(project), awayWords(host) || (words && `A request takes ${words}.`)].filter(Boolean).join("\n"));
+    set(this.el, "title", [plain(project), meaning(host)].filter(Boolean).join("\n"));
     fill(this.el,
       h("span", { class: "host-name" }, host.user && h("span", { class: "host-user" }, `${plain(host.user)}@`), plain(host.host)),
-      h("span", { class: `host-state ${host.state}` }, host.state !== "up" && icon("warn"), h("span", { class: "host-words" }, words)));
+      h("span", { class: `host-state ${host.state}` }, host.state !== "up" && icon("warn"), h("span", { class: "host-words" }, stateWords(host))));
   }
 }

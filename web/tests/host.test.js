@@ -14,9 +14,14 @@ test("a host that is gone is said with the reason, whatever that holds, and with
   assert.match(awayWords(host({ state: "failed", reason: "no key was accepted" })), /no key was accepted\. Newel tries again when/);
 });
 
+test("a host that is slow is waited for: nothing is said to be impossible", () => {
+  assert.equal(awayWords(host({ state: "slow", reason: "no answer for 4 s" })), "");
+});
+
 test("the way to a host is said in a word or two", () => {
   assert.equal(stateWords(host()), "");
   assert.equal(stateWords(host({ latency: 12 })), "12 ms");
+  assert.equal(stateWords(host({ state: "slow", reason: "no answer for 4 s" })), "no answer for 4 s");
   assert.equal(stateWords(host({ state: "lost" })), "lost, trying again");
   assert.equal(stateWords(host({ state: "failed" })), "no connection");
 });

@@ -148,19 +148,29 @@ class HostGround:
         host = self._connection.host
         send, states = anyio.create_memory_object_stream[State](math.inf)
         end = self._connection.on_state(send.send_nowait)
-        was_lost = False
+        away = ""
         try:
             async for state in states:
-                if state.name == "lost" and not was_lost:
-                    was_lost = True
-                    await tell(
-                        f"The connection to {host} is lost: {state.reason}. Newel tries to get it back."
-                    )
-                elif state.name == "up" and was_lost:
-                    was_lost = False
-                    await tell(f"The connection to {host} is back.")
-                elif state.name == "failed":
-                    await tell(f"There is no connection to {host}: {state.reason}")
+                match state.name:
+                    case "slow" if not away:
+                        away = "slow"
+                        await tell(f"There is {state.reason} from {host}. Newel waits for it.")
+                    case "lost" if away != "lost":
+                        away = "lost"
+                        await tell(
+                            f"The connection to {host} is lost: {state.reason}. Newel tries to get it back."
+                        )
+                    case "up" if away:
+                        await tell(
+                            f"{host} answers again."
+                            if away == "slow"
+                            else f"The connection to {host} is back."
+                        )
+                        away = ""
+                    case "failed":
+                        await tell(f"There is no connection to {host}: {state.reason}")
+                    case _:
+                        pass
         finally:
             end()
             send.close()

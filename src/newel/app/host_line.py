@@ -34,7 +34,7 @@ class AppHostLine:
         connection.on_state(self._note)
 
     def _note(self, state: State) -> None:
-        if state.name == "up":
+        if state.name in {"up", "slow"}:
             self._gone_at = math.inf
         elif self._gone_at == math.inf:
             self._gone_at = anyio.current_time()

@@ -10,15 +10,15 @@ from newel.agent.messages import Wire
 
 
 class HostState(Wire, frozen=True, kw_only=True, omit_defaults=False):
-    """``folder`` is the project's, there. While the connection is ``lost`` Newel tries to get it back; one that ``failed`` is
-    tried again when somebody asks for something there. ``reason`` says why either is so. ``latency`` is how many milliseconds
-    a request takes, None as long as that is not known.
+    """``folder`` is the project's, there. A host that is ``slow`` has not answered for some seconds, and is waited for. While
+    the connection is ``lost`` Newel tries to get it back; one that ``failed`` is tried again when somebody asks for something
+    there. ``reason`` says why it is so. ``latency`` is how many milliseconds a request takes, None as long as that is not known.
     """
 
     user: str
     host: str
     folder: str
-    state: Literal["up", "lost", "failed"] = "up"
+    state: Literal["up", "slow", "lost", "failed"] = "up"
     reason: str = ""
     latency: int | None = None
 

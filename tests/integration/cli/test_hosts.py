@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from newel.agent.errors import ConfigError
-from newel.app.ground import SSH_CONFIG, open_ground
-from tests.sshd import Sshd
+from newel.app.ground import SSH_CONFIG, HostGround, open_ground
+from newel.workspace.ssh.connection import connected
+from newel.workspace.ssh.target import Target
+from tests.sshd import SECONDS, Sshd
 from tests.support import Newel, bash, scenario
+from tests.tcp_relay import relayed
 
 Make = Callable[..., Newel]
 
@@ -145,3 +150,37 @@ async def test_what_goes_wrong_during_work_on_a_host_is_told_as_what_it_is(
     with pytest.raises(ConfigError, match="mend this"):
         async with open_ground(project, f"host:{project}") as ground, ground.telling(tell):
             raise ConfigError("mend this")
+
+
+@pytest.mark.anyio
+async def test_whoever_waits_for_a_host_is_told_once_that_it_does_not_answer_and_when_it_does(
+    sshd: Sshd, project: Path, tmp_path: Path
+) -> None:
+    """In words and at the head of a page; a person's request is not given up for it."""
+    said: list[str] = []
+
+    async def tell(words: str) -> None:
+        said.append(words)
+
+    async def until(condition: Callable[[], object]) -> None:
+        with anyio.fail_after(SECONDS):
+            while not condition():  # noqa: ASYNC110 — no event tells of what is waited for
+                await anyio.sleep(0.01)
+
+    with relayed(sshd.port) as relay:
+        config = tmp_path / "config"
+        config.write_text(sshd.client_config(port=relay.port))
+        target = Target("host", path=str(project))
+        async with connected(target, config=str(config), silence=60, slow=0.3) as connection:
+            ground = HostGround(connection)
+            async with ground.telling(tell), anyio.create_task_group() as tasks:
+                with relay.holding():
+                    tasks.start_soon(connection.ping)
+                    await until(lambda: said)
+                    with ground.line.patience():
+                        await until(lambda: ground.line.state.reason not in said[0])
+                    assert ground.line.state.state == "slow"
+                await until(lambda: len(said) == 2)
+            assert ground.line.state.state == "up"
+    assert re.fullmatch(r"There is no answer for \d+ s from host. Newel waits for it.", said[0])
+    assert said[1:] == ["host answers again."]
