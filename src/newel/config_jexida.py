@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 import types
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, cast, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast, get_type_hints
 
 import msgspec
 
-from newel.workspace.shell_template import ShellTemplate
+if TYPE_CHECKING:
+    from newel.workspace.shell_template import ShellTemplate
 
 MAX_FILE = 1024 * 1024
 NAME = Path(".jexida", "config.toml")
@@ -58,6 +59,8 @@ class RoutineEntry(Section, frozen=True):
         self.template()
 
     def template(self) -> ShellTemplate:
+        from newel.workspace.shell_template import ShellTemplate
+
         return ShellTemplate(self.cmd, self.variables)
 
 

@@ -17,12 +17,12 @@ class HostPrograms:
 
     @property
     def host(self) -> str:
-        return self._connection.target.host
+        return self._connection.host
 
     @property
     def place(self) -> str:
-        there = self._connection.target
-        return f"{there.user}@{there.host}" if there.user else there.host
+        user = self._connection.target.user
+        return f"{user}@{self.host}" if user else self.host
 
     async def run_program(
         self, argv: Sequence[str], /, *, given: bytes, on_stdout: Callable[[bytes], Awaitable[None]]
