@@ -13,6 +13,7 @@ from tests.forked import start
 from tests.integration.jexida.there import Begin, command, environ
 from tests.integration.terminal.conftest import Terminal, environment
 from tests.sshd import Sshd
+from tests.standins.ollama_program import SOURCE
 
 PROGRAM = [sys.executable, "-m", "tests.integration.jexida.program"]
 
@@ -31,6 +32,14 @@ def open_terminal(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
     yield begin
     for terminal in opened:
         terminal.close()
+
+
+@pytest.fixture(autouse=True)
+def no_model_stays(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The host is shared with tests that expect no Ollama there."""
+    yield
+    if "sshd" in request.fixturenames:
+        (request.getfixturevalue("sshd").bin / SOURCE.name).unlink(missing_ok=True)
 
 
 @pytest.fixture

@@ -74,6 +74,7 @@ def test_what_a_models_command_changed_is_seen_and_taken_back_as_that_of_any_age
     assert "Change it" in shown
     assert "-one\n+two" in shown
     assert "own.txt" not in shown
+    assert "Change it" in newel(sshd, tmp_path, folder, "sessions")
     terminal.send("/undo\r")
     terminal.wait_for("Take this back? [y/N]")
     terminal.send("y\r")

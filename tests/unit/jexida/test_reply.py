@@ -24,7 +24,10 @@ HISTORY = [
     ToolResultMessage(
         tool_call_id="1", tool_name="bash", output="Command: df -h\nExit code: 0", is_error=False
     ),
-    AssistantMessage(content=[TextContent("Half full.")]),
+    AssistantMessage(
+        content=[TextContent("Half full."), ToolCall("2", "read", {"file_path": "/etc/fstab"})],
+    ),
+    ToolResultMessage(tool_call_id="2", tool_name="read", output="none", is_error=False),
     UserMessage(content="Thanks"),
 ]
 
@@ -52,7 +55,8 @@ async def test_the_model_sees_its_own_protocol_and_results_in_words() -> None:
         ("UserMessage", "How full is the disk?"),
         ("AssistantMessage", '{"type":"shell","command":"df -h","reason":"To look."}'),
         ("UserMessage", "Command: df -h\nExit code: 0"),
-        ("AssistantMessage", '{"type":"answer","text":"Half full."}'),
+        ("AssistantMessage", '{"type":"answer","text":"Half full.\\n[read /etc/fstab]"}'),
+        ("UserMessage", "none"),
         ("UserMessage", "Thanks"),
     ]
     assert request.tools == []

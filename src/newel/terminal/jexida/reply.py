@@ -19,6 +19,7 @@ from newel.agent.ports import ModelRequest, OnDelta, Provider
 from newel.providers.answer_or_shell import Answer, Shell, read, render
 from newel.terminal.jexida.proposals import TOOL
 from newel.terminal.jexida.streaming import AnswerStream
+from newel.terminal.words import describe_call
 
 CUT_OFF = "the reply was cut off before the command was whole"
 
@@ -76,13 +77,14 @@ def _content(answer: AssistantMessage, shown: str) -> list[TextContent | ToolCal
 
 
 def _written(message: Message) -> Message:
-    """A message as the protocol has it."""
+    """A message as the protocol has it; other tools than its own were another agent's, earlier in the conversation."""
     match message:
         case ToolResultMessage():
             return UserMessage(content=message.output, id=message.id, timestamp=message.timestamp)
         case AssistantMessage():
-            calls = [_shell(call) for call in message.tool_calls]
-            reply = calls[0] if calls else Answer(message.text)
+            calls = [_shell(call) for call in message.tool_calls if call.name == TOOL]
+            others = [f"[{describe_call(call.name, call.arguments)}]" for call in message.tool_calls]
+            reply = calls[0] if calls else Answer("\n".join(filter(None, [message.text, *others])))
             return msgspec.structs.replace(message, content=[TextContent(render(reply))])
         case UserMessage():
             return message

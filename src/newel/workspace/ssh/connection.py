@@ -15,8 +15,9 @@ from newel.agent.errors import ConnectionLost, HostUnreachable, WorkspaceError
 from newel.workspace.ssh.attention import Attention
 from newel.workspace.ssh.facts import Facts
 from newel.workspace.ssh.host import Answer
+from newel.workspace.ssh.lookup import look_up
 from newel.workspace.ssh.options import Ssh
-from newel.workspace.ssh.problems import Problem, explain, no_answer, no_ssh
+from newel.workspace.ssh.problems import Problem, explain
 from newel.workspace.ssh.runner import Client
 from newel.workspace.ssh.shell import COMMAND, Shell, ShellEnded
 from newel.workspace.ssh.target import Target
@@ -164,7 +165,7 @@ class Connection:
     async def open(self) -> None:
         """Connect for the first time: a failure is not tried again. Raises ``HostUnreachable``."""
         async with self._lock:
-            await self._look_up()
+            self.target, self._keys = await look_up(self._ssh, self._asked)
             await self._ready(anyio.current_time())
         self._tasks.start_soon(self._attention.pay)
 
@@ -304,25 +305,6 @@ class Connection:
         await shell.watch()
         if shell is self._master and self.state.name in _HELD:
             self._tell(State("lost", self._explained(shell.said).what))
-
-    async def _look_up(self) -> None:
-        """Have ssh's configuration say whom and where the target's words mean, so that it has one name."""
-        command = [*self._ssh.asks(), *self._asked.words]
-        try:
-            with anyio.fail_after(LOGIN):
-                asked = await anyio.run_process(command, env=self._ssh.environ, check=False, cwd="/")
-        except TimeoutError as error:  # a program that the configuration asks
-            raise no_answer(self._asked, "ssh reads its configuration for too long.").error() from error
-        except OSError as error:
-            raise no_ssh(error).error() from error
-        if asked.returncode != 0:
-            raise self._explained(asked.stderr.decode(errors="replace")).error()
-        pairs = [line.partition(" ") for line in asked.stdout.decode(errors="replace").splitlines()]
-        said = {key: value for key, _, value in reversed(pairs)}
-        self._keys = tuple(value for key, _, value in pairs if key == "identityfile")
-        self.target = msgspec.structs.replace(
-            self._asked, host=said["hostname"], user=said["user"], port=int(said["port"])
-        )
 
     def _explained(self, words: str) -> Problem:
         return explain(words, self._asked, keys=self._keys)
