@@ -21,7 +21,7 @@ import anyio.to_thread
 from newel.agent.errors import WorkspaceError
 from newel.workspace.ssh.host import Answer
 
-_LOOP: Final = 'LC_ALL=C; export LC_ALL; n="\n"; while IFS= read -r line && IFS= read -r nonce; do eval "$line"; printf "\n%s %s\n" "$nonce" "$?"; done'
+_LOOP: Final = 'LC_ALL=C; export LC_ALL; n="\n"; while IFS= read -r line && IFS= read -r nonce; do case $nonce in *+) nonce=${nonce%+}; eval "$line";; *) eval "$line" </dev/null;; esac; printf "\n%s %s\n" "$nonce" "$?"; done'
 
 
 class ShellHost:
@@ -47,6 +47,9 @@ class ShellHost:
                 self._process = None
                 raise
 
+    async def change(self, script: str, /, *, given: bytes = b"") -> Answer:
+        return await self.ask(script, given=given)
+
     def _start(self) -> subprocess.Popen[bytes]:
         command = [*self._argv, "-c", _LOOP]
         self._process = subprocess.Popen(
@@ -68,7 +71,7 @@ def _talk(process: subprocess.Popen[bytes], script: str, given: bytes) -> Answer
     assert process.stdout
     nonce = secrets.token_hex(16)
     assert "\n" not in script
-    data = os.fsencode(script) + b"\n" + nonce.encode() + b"\n" + given
+    data = os.fsencode(script) + b"\n" + nonce.encode() + (b"+" if given else b"") + b"\n" + given
     writer = threading.Thread(target=_write, args=(process.stdin.fileno(), data))
     writer.start()
     end = f"\n{nonce} ".encode()

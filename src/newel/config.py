@@ -46,10 +46,6 @@ ONLY_DOTENV = "a server that only .env names"
 """The origin of ``approve`` where such a server made it ``ask``."""
 ON_A_HOST = "work on a host"
 """The origin of ``approve`` where that made it ``ask``."""
-NO_REVIEW_RUN = (
-    "--approve review is not possible on a host yet: it works on a copy of the project, and copies are made on this machine"
-    " only. Use ask or auto; what is done there can be taken back with newel undo --host {host}."
-)
 NAMES = {
     "base_url": ("LLM_BASE_URL", "OPENAI_BASE_URL"),
     "api_key": ("LLM_AUTH_TOKEN", "OPENAI_API_KEY"),
@@ -214,8 +210,6 @@ def load(flags: Flags, *, cwd: Path, environ: Mapping[str, str]) -> Settings:
         places.insert(1, (ONLY_DOTENV, {"approve": "ask"}))
     host, host_model = flags.host, None
     if host is not None:
-        if flags.approve == "review":
-            raise ConfigError(NO_REVIEW_RUN.format(host=host))
         places.insert(1, (ON_A_HOST, {"approve": "ask"}))
         host = host_places(home, file.remote, remote_written).get(host, host)
         typed = (flags.through, flags.base_url, flags.model)

@@ -141,7 +141,8 @@ async def build_agent(
     from newel.tools import coding_tools
 
     model = in_use.model
-    places = open_workspaces(settings, model, place.recorders, partial(place.ground.workspace, place.folder))
+    open_folder = partial(place.ground.workspace, place.folder)
+    places = await open_workspaces(settings, model, place.recorders, open_folder)
     tools = coding_tools(places.works_in, timeout=settings.bash_timeout)
     instructions, templates = await _what_is_said(settings, places.workspace)
     window = partial(find_window, in_use.server)

@@ -34,14 +34,13 @@ class Workspaces(NamedTuple):
         return self.isolated or self.workspace
 
 
-def open_workspaces(
+async def open_workspaces(
     settings: Settings, model: Model, recorders: Recorders | None, open_folder: OpenFolder
 ) -> Workspaces:
     """The folder that ``open_folder`` opens. ``recorders`` is None where nothing is recorded. Raises ``WorkspaceError`` where there can be
     no copy to work in.
     """
-    limits = _output_limits(model)
-    own = open_folder(limits)
+    own = open_folder(_output_limits(model))
     is_reviewed = settings.approve == "review"
     if recorders is None or not (settings.record or is_reviewed):
         return Workspaces(own, None, None)
@@ -51,12 +50,8 @@ def open_workspaces(
     from newel.app.review_limits import copy_limits, hunk_size
     from newel.review.isolation import IsolatedWorkspace
 
-    isolated = IsolatedWorkspace.open(
-        recording,
-        settings.home,
-        limits=limits,
-        copied=copy_limits(settings),
-        hunks=hunk_size(settings),
+    isolated = await IsolatedWorkspace.open(
+        own, recording, settings.home, copied=copy_limits(settings), hunks=hunk_size(settings)
     )
     return Workspaces(recording, recording, isolated)
 

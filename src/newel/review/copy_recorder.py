@@ -15,7 +15,8 @@ from newel.review.runs import Project
 from newel.review.staging import staged
 from newel.review.store import LedgerError
 from newel.review.text import content_of
-from newel.workspace.mirror import Content, Mirror
+from newel.workspace.mirror import Mirror
+from newel.workspace.mirror_disk import Content
 from newel.workspace.watching import FileChange, WatchedWorkspace
 
 

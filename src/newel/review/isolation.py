@@ -10,29 +10,27 @@ project's folder is recorded, as an agent's doing is elsewhere, and said.
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import anyio
-import anyio.to_thread
 
 from newel.agent.errors import WorkspaceError
 from newel.agent.events import AgentEvent, AgentStart
 from newel.review.recording import RecordingWorkspace
-from newel.workspace.local import LocalWorkspace
-from newel.workspace.mirror import Content, Mirror, MirrorLimits
 from newel.workspace.port import Completed, Entry, FileInfo, OnOutput
-from newel.workspace.process import Limits
 from newel.workspace.watching import WatchedWorkspace
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from newel.review.proposal import HunkSize
     from newel.review.recorder import Recorder
     from newel.session.coding_agent import CodingAgent
+    from newel.workspace.mirror import Mirror, MirrorLimits
+    from newel.workspace.mirror_disk import Content
 
 OUTSIDE: Final = (
     "{path} was not changed: in this run only files of the project can be, in their copy at {root}, as a person reviews each "
@@ -44,31 +42,34 @@ LEAKED: Final = "A command named the project's own folder and changed files ther
 class IsolatedWorkspace:
     """Fulfils ``newel.workspace.port.Workspace`` over a copy of the project that ``outer`` is of. Use ``open``."""
 
-    def __init__(self, outer: RecordingWorkspace, mirror: Mirror, limits: Limits, hunks: HunkSize) -> None:
+    def __init__(
+        self, outer: RecordingWorkspace, mirror: Mirror, copy: WatchedWorkspace, hunks: HunkSize
+    ) -> None:
         self._outer = outer
         self._mirror = mirror
         self._hunks = hunks
-        self._inner = RecordingWorkspace(LocalWorkspace(mirror.root, limits=limits), self)
+        self._inner = RecordingWorkspace(copy, self)
         self._recorder: Recorder | None = None
         self._opening = anyio.Lock()
         self._lock = anyio.Lock()
         self._is_stale = True
 
     @classmethod
-    def open(
+    async def open(
         cls,
+        workspace: WatchedWorkspace,
         outer: RecordingWorkspace,
         home: Path,
         *,
-        limits: Limits,
         copied: MirrorLimits,
         hunks: HunkSize,
     ) -> IsolatedWorkspace:
-        """The copy is made in Newel's folder ``home``, as soon as a run begins. ``limits`` are those of its commands, ``copied`` of
-        the project, ``hunks`` of what is proposed. Raises ``WorkspaceError``.
+        """``workspace`` is the project, which ``outer`` records. Its copy is filled as soon as a run begins; of this machine it lies in
+        Newel's folder ``home``. ``copied`` are the limits of the project, ``hunks`` those of what is proposed. Raises
+        ``WorkspaceError``.
         """
-        mirror = Mirror.open(home / "copies", outer.root, limits=copied, left_out=[str(home)])
-        return cls(outer, mirror, limits, hunks)
+        mirror = await workspace.mirror(home / "copies", limits=copied, left_out=[str(home)])
+        return cls(outer, mirror, workspace.at(mirror.root), hunks)
 
     def attend(self, agent: CodingAgent) -> None:
         """As ``RecordingWorkspace.attend``, which is called for the project's own files too."""
@@ -98,14 +99,7 @@ class IsolatedWorkspace:
         async with self._lock:
             if not self._is_stale:
                 return
-            contents = await self._proposed()
-            stop = threading.Event()
-            try:
-                await anyio.to_thread.run_sync(
-                    self._mirror.update, contents, stop.is_set, abandon_on_cancel=True
-                )
-            finally:
-                stop.set()
+            await self._mirror.update(await self._proposed())
             self._is_stale = False
         for notice in self._mirror.told():
             await self._inner.say(notice)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import posixpath
 import subprocess
 from collections.abc import Collection
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from newel.workspace.environment import child_env
 
@@ -57,27 +59,67 @@ def top_of(folder: str) -> str | None:
     return None
 
 
-def copy_repository(top: str, copy: str, *, inside: str) -> bool:
+class Repositories(Protocol):
+    """Git, and the few files of a repository that are not for git to bring, wherever it lies."""
+
+    def ask_git(
+        self, folder: str, *words: str, given: bytes = b"", good: Collection[int] = (0,)
+    ) -> bytes | None:
+        """See the function ``ask_git``."""
+        ...
+
+    def bytes_of(self, path: str, /) -> bytes | None:
+        """A regular file's content; None for none."""
+        ...
+
+    def put_bytes(self, path: str, data: bytes, /) -> None:
+        """Create or replace a file; its folder is made."""
+        ...
+
+
+class LocalRepositories:
+    """``Repositories`` of this machine."""
+
+    def ask_git(
+        self, folder: str, *words: str, given: bytes = b"", good: Collection[int] = (0,)
+    ) -> bytes | None:
+        return ask_git(folder, *words, given=given, good=good)
+
+    def bytes_of(self, path: str, /) -> bytes | None:
+        with contextlib.suppress(OSError):
+            return Path(path).read_bytes()
+        return None
+
+    def put_bytes(self, path: str, data: bytes, /) -> None:
+        place = Path(path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(data)
+
+
+def copy_repository(at: Repositories, top: str, copy: str, *, inside: str) -> bool:
     """A repository in the folder ``copy`` with the history, the branches and the index of the one in ``top``, whose files are
     left to the caller. What is committed there stays there: it reads the objects of the other one and writes its own, and
     has no remotes. ``inside`` is the one folder that will be there ("" for all); the other files count as not checked out.
     False if git cannot do it. Blocks.
     """
-    form = ask_git(top, "rev-parse", "--show-object-format")
-    if form is None or ask_git(copy, "init", "--quiet", f"--object-format={form.decode().strip()}") is None:
+    form = at.ask_git(top, "rev-parse", "--show-object-format")
+    if (
+        form is None
+        or at.ask_git(copy, "init", "--quiet", f"--object-format={form.decode().strip()}") is None
+    ):
         return False
-    _share_objects(top, copy)
-    refs = ask_git(top, "for-each-ref", "--format=create %(refname) %(objectname)") or b""
-    index = ask_git(top, "ls-files", "--stage", "--full-name", "-z") or b""
-    done = [ask_git(copy, "update-ref", "--stdin", given=refs)]
-    _set_head(top, copy)
-    for pair in (ask_git(top, "config", "--local", "-z", "--get-regexp", _KEPT) or b"").split(b"\0")[:-1]:
+    _share_objects(at, top, copy)
+    refs = at.ask_git(top, "for-each-ref", "--format=update %(refname) %(objectname)") or b""
+    index = at.ask_git(top, "ls-files", "--stage", "--full-name", "-z") or b""
+    done = [at.ask_git(copy, "update-ref", "--stdin", given=refs)]
+    _set_head(at, top, copy)
+    for pair in (at.ask_git(top, "config", "--local", "-z", "--get-regexp", _KEPT) or b"").split(b"\0")[:-1]:
         name, _, value = os.fsdecode(pair).partition("\n")
-        ask_git(copy, "config", "--local", name, value)
-    done.append(ask_git(copy, "update-index", "-z", "--index-info", given=index))
+        at.ask_git(copy, "config", "--local", name, value)
+    done.append(at.ask_git(copy, "update-index", "-z", "--index-info", given=index))
     if inside:
         others = _paths_outside(index, os.fsencode(inside) + b"/")
-        done.append(ask_git(copy, "update-index", "--skip-worktree", "-z", "--stdin", given=others))
+        done.append(at.ask_git(copy, "update-index", "--skip-worktree", "-z", "--stdin", given=others))
     return None not in done
 
 
@@ -85,28 +127,24 @@ _KEPT: Final = r"^(user\.|core\.(autocrlf|eol|filemode|ignorecase|excludesfile|s
 """The settings of a repository that say how its files are to be read."""
 
 
-def _share_objects(top: str, copy: str) -> None:
-    own = Path(copy, ".git")
-    for name, place in (
-        ("objects", "objects/info/alternates"),
-        ("shallow", "shallow"),
-        ("info/exclude", "info/exclude"),
-    ):
-        there = os.fsdecode((ask_git(top, "rev-parse", "--git-path", name) or b"").removesuffix(b"\n"))
-        found = Path(top, there)
-        if name == "objects":
-            (own / place).write_bytes(os.fsencode(found.resolve()) + b"\n")
-        elif there and found.is_file():
-            (own / place).parent.mkdir(exist_ok=True)
-            (own / place).write_bytes(found.read_bytes())
+def _share_objects(at: Repositories, top: str, copy: str) -> None:
+    def of(name: str) -> str:
+        answer = at.ask_git(top, "rev-parse", "--git-path", name) or b""
+        return posixpath.normpath(posixpath.join(top, os.fsdecode(answer.removesuffix(b"\n"))))
+
+    own = f"{copy}/.git"
+    at.put_bytes(f"{own}/objects/info/alternates", os.fsencode(of("objects")) + b"\n")
+    for name in ("shallow", "info/exclude"):
+        if (content := at.bytes_of(of(name))) is not None:
+            at.put_bytes(f"{own}/{name}", content)
 
 
-def _set_head(top: str, copy: str) -> None:
-    branch = ask_git(top, "symbolic-ref", "--quiet", "HEAD")
+def _set_head(at: Repositories, top: str, copy: str) -> None:
+    branch = at.ask_git(top, "symbolic-ref", "--quiet", "HEAD")
     if branch is not None:
-        ask_git(copy, "symbolic-ref", "HEAD", branch.decode().strip())
-    elif commit := ask_git(top, "rev-parse", "--verify", "--quiet", "HEAD"):
-        ask_git(copy, "update-ref", "--no-deref", "HEAD", commit.decode().strip())
+        at.ask_git(copy, "symbolic-ref", "HEAD", branch.decode().strip())
+    elif commit := at.ask_git(top, "rev-parse", "--verify", "--quiet", "HEAD"):
+        at.ask_git(copy, "update-ref", "--no-deref", "HEAD", commit.decode().strip())
 
 
 def _paths_outside(index: bytes, prefix: bytes) -> bytes:

@@ -19,6 +19,7 @@ from newel.workspace.process import Limits, run_process
 
 if TYPE_CHECKING:
     from newel.workspace.git_view import GitView
+    from newel.workspace.mirror import Mirror, MirrorLimits
     from newel.workspace.watching import Blobs, SnapshotLimits, Snapshotter
 
 INLINE = files.BLOCK
@@ -117,6 +118,18 @@ class LocalWorkspace:
 
     async def files_by_git(self) -> list[str] | None:
         return await anyio.to_thread.run_sync(self._git().files)
+
+    def at(self, folder: str, /) -> LocalWorkspace:
+        return LocalWorkspace(folder, environ=self._environ, limits=self._limits)
+
+    async def mirror(
+        self, folder: Path, /, *, limits: MirrorLimits | None = None, left_out: Iterable[str] = ()
+    ) -> Mirror:
+        from newel.workspace.mirror import Mirror, MirrorLimits
+        from newel.workspace.mirror_local import LocalDisk, inside
+
+        disk = LocalDisk.open(folder, self._root)
+        return Mirror(disk, limits or MirrorLimits(), inside(self._root, [str(folder), *left_out]))
 
     def _git(self) -> GitView:
         from newel.workspace.git import ask_git, top_of

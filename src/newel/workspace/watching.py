@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from newel.workspace.port import Workspace
 from newel.workspace.snapshot_tree import State
+
+if TYPE_CHECKING:
+    from newel.workspace.mirror import Mirror, MirrorLimits
 
 
 class FileChange(msgspec.Struct, frozen=True):
@@ -87,6 +90,19 @@ class Snapshotter(Protocol):
 
 class WatchedWorkspace(Workspace, Protocol):
     """A workspace right on its host, whose files can be watched."""
+
+    def at(self, folder: str, /) -> WatchedWorkspace:
+        """Another folder of the same host, seen likewise: an absolute path without links."""
+        ...
+
+    async def mirror(
+        self, folder: Path, /, *, limits: MirrorLimits | None = None, left_out: Iterable[str] = ()
+    ) -> Mirror:
+        """A copy of the files below the root, on their host; empty until its first update. Of this machine, copies lie in
+        ``folder``, elsewhere in the home of the host's user. ``left_out`` are absolute paths of this machine that are not copied,
+        such as Newel's own folder.
+        """
+        ...
 
     async def ignored(self, folder: str, names: Sequence[str], /) -> set[str]:
         """Those names in a folder, relative to the root ("": the root), that git ignores; without git, what is known to

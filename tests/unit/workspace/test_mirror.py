@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
+import anyio
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from newel.agent.errors import WorkspaceError
-from newel.workspace.mirror import Content, Mirror, MirrorLimits
+from newel.workspace.mirror import Mirror
+from newel.workspace.mirror_disk import Content
+from newel.workspace.ssh.mirror_text import LEASE
+from tests.mirror_disks import DISKS, Disks, opened
 from tests.properties import examples
 
-Open = Callable[..., Mirror]
+ROOT = Path(__file__).resolve().parents[3]
+
+pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
@@ -27,21 +33,18 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.fixture
-def mirrored(tmp_path: Path, project: Path) -> Iterator[Open]:
-    opened: list[Mirror] = []
-
-    def open_one(of: Path = project, **limits: int) -> Mirror:
-        opened.append(Mirror.open(tmp_path / "copies", str(of), limits=MirrorLimits(**limits)))
-        return opened[-1]
-
-    yield open_one
-    for mirror in opened:
-        mirror.close()
+@pytest.fixture(params=["local", "dash"])
+async def mirrored(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Disks]:
+    async with opened(request.param, tmp_path) as disks:
+        yield disks
 
 
-def update(mirror: Mirror, **contents: Content | None) -> None:
-    mirror.update({path.replace("__", "/"): content for path, content in contents.items()}, lambda: False)
+async def update(mirror: Mirror, **contents: Content | None) -> None:
+    await mirror.update({path.replace("__", "/"): content for path, content in contents.items()})
+
+
+def copy_in(mirror: Mirror) -> Path:
+    return Path(mirror.root)
 
 
 def tree(folder: Path | str) -> dict[str, tuple[int, bytes] | str]:
@@ -62,47 +65,81 @@ def git(folder: Path | str, *words: str) -> str:
     return done.stdout
 
 
-NAMES = st.sampled_from(["a", "b", "sub/a", "sub/deep/b", "other/c"])
+NAMES = st.sampled_from(["a", "b", "sub/a", "sub/deep/b", "other/c", "-n\n o/'q'"])
 TEXTS = st.sampled_from([None, b"", b"one\n", b"two\n", b"a long text\n" * 40])
+PLACES = st.sampled_from(["a", "sub", "sub/deep", "other"])
+Round = tuple[
+    list[tuple[str, bytes | None]], list[tuple[str, bytes | None]], list[str], dict[str, bytes | None]
+]
+ROUNDS = st.lists(
+    st.tuples(
+        st.lists(st.tuples(NAMES, TEXTS), max_size=4),
+        st.lists(st.tuples(NAMES, TEXTS), max_size=4),
+        st.lists(PLACES, max_size=1),
+        st.dictionaries(NAMES, TEXTS, max_size=2),
+    ),
+    min_size=1,
+    max_size=4,
+)
 
 
-@settings(
-    max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(
-    rounds=st.lists(
-        st.tuples(
-            st.lists(st.tuples(NAMES, TEXTS), max_size=4),
-            st.lists(st.tuples(NAMES, TEXTS), max_size=4),
-            st.dictionaries(NAMES, TEXTS, max_size=2),
-        ),
-        min_size=1,
-        max_size=4,
-    )
-)
+@pytest.mark.parametrize("disk", DISKS)
 def test_after_an_update_the_copy_is_the_project_with_what_is_proposed(
-    tmp_path_factory: pytest.TempPathFactory,
-    rounds: list[
-        tuple[list[tuple[str, bytes | None]], list[tuple[str, bytes | None]], dict[str, bytes | None]]
-    ],
+    disk: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Whatever the user did in the one and the agent in the other since."""
-    folder = tmp_path_factory.mktemp("both")
-    project = folder / "project"
-    project.mkdir()
-    mirror = Mirror.open(folder / "copies", str(project))
-    for by_user, by_agent, proposed in rounds:
-        for name, text in by_user:
-            put(project / name, text)
-        for name, text in by_agent:
-            put(Path(mirror.root, name), text)
-            mirror.touched(name)
-        contents = {name: None if text is None else Content(text, 0o644) for name, text in proposed.items()}
-        mirror.update(contents, lambda: False)
-        wanted = tree(project) | {name: (0o644, text) for name, text in proposed.items() if text is not None}
-        gone = {name for name, text in proposed.items() if text is None}
-        assert tree(mirror.root) == {name: file for name, file in wanted.items() if name not in gone}
-    mirror.close()
+    """Whatever the user did in the one and the agent in the other since; and no link that the agent put there led out."""
+
+    @settings(
+        max_examples=examples(25 if disk == "local" else 5),
+        deadline=None,
+        suppress_health_check=[HealthCheck.function_scoped_fixture],
+    )
+    @given(rounds=ROUNDS)
+    def check(rounds: list[Round]) -> None:
+        anyio.run(_live_through, disk, tmp_path_factory.mktemp("both"), rounds)
+
+    check()
+
+
+async def _live_through(disk: str, folder: Path, rounds: list[Round]) -> None:
+    project, outside = folder / "project", folder / "outside"
+    for name in ("project", "outside/deep"):
+        (folder / name).mkdir(parents=True)
+    for name in ("a", "b", "c", "deep/b"):
+        put(outside / name, b"precious")
+    precious = tree(outside)
+    async with opened(disk, folder) as disks:
+        mirror = await disks(project)
+        for by_user, by_agent, linked, proposed in rounds:
+            for name, text in by_user:
+                put(project / name, text)
+            for name, text in by_agent:
+                put(Path(mirror.root, name), text)
+                mirror.touched(name)
+            for name in linked:
+                _link(mirror, name, outside)
+            contents = {
+                name: None if text is None else Content(text, 0o644) for name, text in proposed.items()
+            }
+            await mirror.update(contents)
+            wanted = tree(project) | {
+                name: (0o644, text) for name, text in proposed.items() if text is not None
+            }
+            gone = {name for name, text in proposed.items() if text is None}
+            assert tree(mirror.root) == {name: file for name, file in wanted.items() if name not in gone}
+            assert tree(outside) == precious
+
+
+def _link(mirror: Mirror, name: str, outside: Path) -> None:
+    """What a command may do; the files that are gone by it are known, and so is the name itself."""
+    place = Path(mirror.root, name)
+    for path in [place, *place.rglob("*")]:
+        mirror.touched(str(path.relative_to(mirror.root)))
+    if place.is_dir() and not place.is_symlink():
+        shutil.rmtree(place)
+    place.unlink(missing_ok=True)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(outside)
 
 
 def put(path: Path, text: bytes | None) -> None:
@@ -113,7 +150,8 @@ def put(path: Path, text: bytes | None) -> None:
         path.write_bytes(text)
 
 
-def test_bits_times_links_and_strange_names_are_the_same(project: Path, mirrored: Open) -> None:
+@pytest.mark.parametrize("mirrored", DISKS, indirect=True)
+async def test_bits_times_links_and_strange_names_are_the_same(project: Path, mirrored: Disks) -> None:
     script = project / "run.sh"
     script.write_text("#!/bin/sh\n")
     script.chmod(0o755)
@@ -121,14 +159,14 @@ def test_bits_times_links_and_strange_names_are_the_same(project: Path, mirrored
     (project / "to").symlink_to("run.sh")
     (project / "nowhere").symlink_to("/nowhere/at/all")
     (project / "a b\n'\"$x").write_text("x")
-    Path(os.fsdecode(os.fsencode(str(project)) + b"/\xff")).write_text("bytes")
+    (project / os.fsdecode(b"\xff")).write_text("bytes")
     os.mkfifo(project / "pipe")
     (project / "empty").mkdir()
-    mirror = mirrored()
-    update(mirror)
+    mirror = await mirrored(project)
+    await update(mirror)
     expected = tree_without(project, "pipe")
     assert tree(mirror.root) == expected
-    assert Path(mirror.root, "run.sh").stat().st_mtime_ns == 10**18
+    assert (copy_in(mirror) / "run.sh").stat().st_mtime_ns == 10**18
 
 
 def tree_without(folder: Path, name: str) -> dict[str, tuple[int, bytes] | str]:
@@ -136,24 +174,24 @@ def tree_without(folder: Path, name: str) -> dict[str, tuple[int, bytes] | str]:
     return tree(folder)
 
 
-def test_a_link_that_an_agent_put_in_place_of_a_folder_leads_no_update_out_of_the_copy(
-    project: Path, mirrored: Open, tmp_path: Path
+async def test_a_link_that_an_agent_put_in_place_of_a_folder_leads_no_update_out_of_the_copy(
+    project: Path, mirrored: Disks, tmp_path: Path
 ) -> None:
     (project / "src").mkdir()
     (project / "src" / "a.py").write_text("mine\n")
     (project / "src" / "b.py").write_text("mine, too\n")
-    mirror = mirrored()
-    update(mirror)
+    mirror = await mirrored(project)
+    await update(mirror)
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "a.py").write_text("precious\n")
     (outside / "b.py").write_text("precious\n")
-    subprocess.run(["rm", "-r", f"{mirror.root}/src"], check=True)
-    Path(mirror.root, "src").symlink_to(outside)
+    shutil.rmtree(f"{mirror.root}/src")
+    (copy_in(mirror) / "src").symlink_to(outside)
     for name in ("src", "src/a.py", "src/b.py"):
         mirror.touched(name)
     (project / "src" / "b.py").unlink()
-    update(mirror, src__new=Content(b"new\n", 0o644), src__a=None)
+    await update(mirror, src__new=Content(b"new\n", 0o644), src__a=None)
     assert {path.name: path.read_text() for path in outside.iterdir()} == {
         "a.py": "precious\n",
         "b.py": "precious\n",
@@ -161,19 +199,21 @@ def test_a_link_that_an_agent_put_in_place_of_a_folder_leads_no_update_out_of_th
     assert tree(mirror.root) == {"src/a.py": (0o644, b"mine\n"), "src/new": (0o644, b"new\n")}
 
 
-def test_a_link_to_the_project_itself_does_not_let_an_update_empty_it(project: Path, mirrored: Open) -> None:
+async def test_a_link_to_the_project_itself_does_not_let_an_update_empty_it(
+    project: Path, mirrored: Disks
+) -> None:
     (project / "src").mkdir()
     (project / "src" / "a.py").write_text("mine\n")
-    mirror = mirrored()
-    update(mirror)
-    subprocess.run(["rm", "-r", f"{mirror.root}/src"], check=True)
-    Path(mirror.root, "src").symlink_to(project / "src")
-    update(mirror, src__a=None, **{"src__a.py": None})
+    mirror = await mirrored(project)
+    await update(mirror)
+    shutil.rmtree(f"{mirror.root}/src")
+    (copy_in(mirror) / "src").symlink_to(project / "src")
+    await update(mirror, src__a=None, **{"src__a.py": None})
     assert (project / "src" / "a.py").read_text() == "mine\n"
 
 
-def test_git_works_in_the_copy_and_nothing_of_it_reaches_the_repository(
-    project: Path, mirrored: Open
+async def test_git_works_in_the_copy_and_nothing_of_it_reaches_the_repository(
+    project: Path, mirrored: Disks
 ) -> None:
     git(project, "init", "-q", "-b", "trunk")
     (project / "a").write_text("one\n")
@@ -191,12 +231,12 @@ def test_git_works_in_the_copy_and_nothing_of_it_reaches_the_repository(
         git(project, "for-each-ref"),
         tree(project / ".git" / "refs"),
     )
-    mirror = mirrored()
-    update(mirror)
+    mirror = await mirrored(project)
+    await update(mirror)
     assert git(mirror.root, "status", "--porcelain") == before[0]
     assert git(mirror.root, "branch", "--show-current") == "trunk\n"
     assert git(mirror.root, "log", "--format=%s", "other") == "first\n"
-    assert Path(mirror.root, "made", "dep").exists()
+    assert (copy_in(mirror) / "made" / "dep").exists()
     git(mirror.root, "commit", "-q", "-a", "-m", "in the copy")
     git(mirror.root, "branch", "-D", "other")
     after = (
@@ -208,8 +248,8 @@ def test_git_works_in_the_copy_and_nothing_of_it_reaches_the_repository(
     assert git(mirror.root, "remote") == ""
 
 
-def test_git_works_in_the_copy_of_a_worktree_and_of_a_folder_in_a_repository(
-    tmp_path: Path, mirrored: Open
+async def test_git_works_in_the_copy_of_a_worktree_and_of_a_folder_in_a_repository(
+    tmp_path: Path, mirrored: Disks
 ) -> None:
     top = tmp_path / "top"
     (top / "part").mkdir(parents=True)
@@ -221,80 +261,107 @@ def test_git_works_in_the_copy_of_a_worktree_and_of_a_folder_in_a_repository(
     git(top, "commit", "-q", "-m", "first")
     git(top, "worktree", "add", "-q", str(tmp_path / "tree"))
     tree_head = git(tmp_path / "tree", "rev-parse", "HEAD")
-    whole, part = mirrored(tmp_path / "tree"), mirrored(top / "part")
+    whole, part = await mirrored(tmp_path / "tree"), await mirrored(top / "part")
     for mirror, name in ((whole, "part/a"), (part, "a")):
-        update(mirror)
+        await update(mirror)
         assert git(mirror.root, "status", "--porcelain") == ""
-        Path(mirror.root, "x.log").write_text("ignored\n")
-        Path(mirror.root, name).write_text("two\n")
+        (copy_in(mirror) / "x.log").write_text("ignored\n")
+        (copy_in(mirror) / name).write_text("two\n")
         assert git(mirror.root, "status", "--porcelain").split() == ["M", "part/a"]
         git(mirror.root, "commit", "-q", "-a", "-m", "in the copy")
     assert git(tmp_path / "tree", "rev-parse", "HEAD") == tree_head
     assert git(tmp_path / "tree", "status", "--porcelain") == ""
 
 
-def test_what_git_ignores_is_left_out_of_a_project_that_is_too_large_and_that_is_said(
-    project: Path, mirrored: Open
+async def test_what_git_ignores_is_left_out_of_a_project_that_is_too_large_and_that_is_said(
+    project: Path, mirrored: Disks
 ) -> None:
     git(project, "init", "-q")
     (project / ".gitignore").write_text("node_modules/\n")
     (project / "a").write_text("a\n")
     (project / "node_modules").mkdir()
     (project / "node_modules" / "big").write_bytes(bytes(5000))
-    mirror = mirrored(size=4000)
-    update(mirror)
+    mirror = await mirrored(project, size=4000)
+    await update(mirror)
     assert tree(mirror.root).keys() == {".gitignore", "a"}
     assert ["node_modules" in words for words in mirror.told()] == [True]
     assert mirror.told() == []
 
 
-def test_a_project_that_is_too_large_all_the_same_is_not_copied(project: Path, mirrored: Open) -> None:
+async def test_a_project_that_is_too_large_all_the_same_is_not_copied(project: Path, mirrored: Disks) -> None:
     for number in range(5):
         (project / f"{number}").write_text("x")
     with pytest.raises(WorkspaceError, match="5 files") as raised:
-        update(mirrored(files=4))
+        await update(await mirrored(project, files=4))
     assert "max_copy_files" in str(raised.value)
 
 
-def test_what_a_killed_process_left_goes_and_what_a_living_one_uses_stays(
-    project: Path, tmp_path: Path, mirrored: Open
+KILLED = """
+import anyio, os, sys
+from pathlib import Path
+from tests.mirror_disks import opened
+
+async def main():
+    async with opened(sys.argv[1], Path(sys.argv[2])) as disks:
+        mirror = await disks(Path(sys.argv[3]))
+        await mirror.update({})
+        print(mirror.root, flush=True)
+        os.kill(os.getpid(), 9)
+
+anyio.run(main)
+"""
+
+
+@pytest.mark.parametrize("disk", ["local", "dash"])
+async def test_what_a_killed_process_left_goes_and_what_a_living_one_uses_stays(
+    disk: str, project: Path, tmp_path: Path
 ) -> None:
     (project / "a").write_text("a\n")
-    mine = mirrored()
-    update(mine)
-    words = (
-        "import sys, os; from pathlib import Path; from newel.workspace.mirror import Mirror\n"
-        "m = Mirror.open(Path(sys.argv[1]), sys.argv[2]); m.update({}, lambda: False); os.kill(os.getpid(), 9)"
-    )
-    subprocess.run([sys.executable, "-c", words, str(tmp_path / "copies"), str(project)], check=False)
-    assert len(list((tmp_path / "copies").iterdir())) == 2
-    other = mirrored()
-    deadline = time.monotonic() + 10
-    while len(list((tmp_path / "copies").iterdir())) > 2 and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert {path.name for path in (tmp_path / "copies").iterdir()} == {
-        Path(each.root).parent.name for each in (mine, other)
-    }
-    assert Path(mine.root, "a").read_text() == "a\n"
+    (project / ".hidden").mkdir()
+    async with opened(disk, tmp_path) as disks:
+        mine, hidden = await disks(project), await disks(project / ".hidden")
+        await update(mine)
+        words = [sys.executable, "-c", KILLED, disk, str(tmp_path), str(project)]
+        killed = await anyio.run_process(words, cwd=ROOT, check=False)
+        left = tmp_path / killed.stdout.decode().strip()
+        assert (left / "a").exists(), killed.stderr
+        for lease in left.parent.glob(LEASE):
+            os.utime(lease, (0, 0))  # as if that had been long ago
+        other = await disks(project)
+        await until_gone(left)
+        kept = {Path(each.root).parent.name for each in (mine, hidden, other)}
+        assert {path.name for path in disks.copies.iterdir()} == kept
+        assert (copy_in(mine) / "a").read_text() == "a\n"
 
 
-def test_an_update_that_was_ended_early_is_made_up_for(project: Path, mirrored: Open) -> None:
-    for number in range(20):
+async def until_gone(path: Path) -> None:
+    """What is removed beside everything else tells nobody."""
+    with anyio.fail_after(10):
+        while path.parent.exists() or list(path.parent.parent.glob(".*.gone")):  # noqa: ASYNC110 — as above
+            await anyio.sleep(0.01)
+
+
+async def test_an_update_that_was_cancelled_is_made_up_for(project: Path, mirrored: Disks) -> None:
+    for number in range(400):
         (project / f"{number}").write_text("x")
-    looks = iter([False] * 8 + [True] * 100)
-    mirror = mirrored()
-    mirror.update({}, lambda: next(looks))
-    update(mirror)
+    mirror = await mirrored(project)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(update, mirror)
+        with anyio.fail_after(10):
+            while not list(copy_in(mirror).iterdir()):  # noqa: ASYNC110 — an update tells of no step
+                await anyio.sleep(0.001)
+        tasks.cancel_scope.cancel()
+    await update(mirror)
     assert tree(mirror.root) == tree(project)
 
 
-def test_a_copy_that_was_begun_is_whole_after_the_next_update(project: Path, mirrored: Open) -> None:
+async def test_a_copy_that_was_begun_is_whole_after_the_next_update(project: Path, mirrored: Disks) -> None:
     for number in range(300):
         (project / f"{number}").write_text(f"{number}")
-    mirror = mirrored()
+    mirror = await mirrored(project)
     mirror.begin()
     mirror.begin()
-    update(mirror)
+    await update(mirror)
     assert tree(mirror.root) == tree(project)
 
 
@@ -302,8 +369,8 @@ def test_a_copy_that_is_let_go_while_it_is_begun_leaves_nothing(project: Path, t
     for number in range(2000):
         (project / f"{number}").write_text(f"{number}")
     words = (
-        "import sys; from pathlib import Path; from newel.workspace.mirror import Mirror\n"
-        "m = Mirror.open(Path(sys.argv[1]), sys.argv[2]); m.begin()"
+        "import sys, anyio; from pathlib import Path; from newel.workspace.local import LocalWorkspace\n"
+        "m = anyio.run(LocalWorkspace(sys.argv[2]).mirror, Path(sys.argv[1])); m.begin()"
     )
     for _ in range(3):
         done = subprocess.run(
@@ -316,13 +383,23 @@ def test_a_copy_that_is_let_go_while_it_is_begun_leaves_nothing(project: Path, t
     assert list((tmp_path / "copies").iterdir()) == []
 
 
-def test_a_repository_that_git_cannot_copy_whole_is_said(project: Path, mirrored: Open) -> None:
+@pytest.mark.parametrize("name", ["lock", "-rf", "a\nb", ".hidden"])
+async def test_a_project_may_have_any_name(name: str, tmp_path: Path, mirrored: Disks) -> None:
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "a").write_text("a\n")
+    mirror = await mirrored(tmp_path / name)
+    await update(mirror)
+    assert tree(mirror.root) == {"a": (0o644, b"a\n")}
+    assert copy_in(mirror).name == name
+
+
+async def test_a_repository_that_git_cannot_copy_whole_is_said(project: Path, mirrored: Disks) -> None:
     git(project, "init", "-q", "-b", "trunk")
     (project / "a").write_text("one\n")
     git(project, "add", ".")
     git(project, "commit", "-q", "-m", "first")
     (project / ".git" / "refs" / "heads" / "broken").write_text(f"{'1' * 40}\n")
-    mirror = mirrored()
-    update(mirror)
+    mirror = await mirrored(project)
+    await update(mirror)
     assert ["do not rely on git" in words for words in mirror.told()] == [True]
     assert tree(mirror.root) == {"a": (0o644, b"one\n")}

@@ -22,6 +22,7 @@ T = TypeVar("T")
 class _Question(NamedTuple):
     text: str
     given: bytes
+    changes: bool
     answer: Future[Answer]
 
 
@@ -34,8 +35,8 @@ class _Desk:
         self._closed = False
         self._waiting: Future[Answer] | None = None
 
-    def ask(self, text: str, given: bytes) -> Answer:
-        question = _Question(text, given, Future())
+    def ask(self, text: str, given: bytes, *, changes: bool) -> Answer:
+        question = _Question(text, given, changes, Future())
         with self._lock:
             if self._closed:
                 raise Stopped
@@ -68,9 +69,14 @@ class Asking:
         self._open: set[_Desk] = set()
 
     def ask(self, text: str, given: bytes = b"") -> Answer:
-        """Evaluate sh text there. For work ``within``; raises ``Stopped`` if nobody waits for that, and what the host raises."""
+        """See ``Host.ask``. For work ``within``; raises ``Stopped`` if nobody waits for that, and what the host raises."""
         desk: _Desk = self._desk.at
-        return desk.ask(text, given)
+        return desk.ask(text, given, changes=False)
+
+    def change(self, text: str, given: bytes = b"") -> Answer:
+        """As ``ask``, but see ``Host.change``."""
+        desk: _Desk = self._desk.at
+        return desk.ask(text, given, changes=True)
 
     async def within(self, work: Callable[[], T]) -> T:
         """What the work returns or raises, which is done in a thread. If this is cancelled, it gets no more answers."""
@@ -90,7 +96,8 @@ class Asking:
         try:
             while question := await anyio.to_thread.run_sync(desk.left.get, abandon_on_cancel=True):
                 try:
-                    answer = await self._host.ask(question.text, given=question.given)
+                    put = self._host.change if question.changes else self._host.ask
+                    answer = await put(question.text, given=question.given)
                 except Exception as error:  # noqa: BLE001 — raised again by who asked
                     desk.answer(question, error)
                 else:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Final, Literal, TypedDict, Unpack
+from typing import Any, Final, Literal, TypedDict, Unpack
 
 import anyio
 import anyio.abc
@@ -70,6 +70,7 @@ class Connection:
         self._asked = target
         self._ssh = ssh
         self._tasks = tasks
+        self._services: anyio.abc.TaskGroup | None = None
         self._patience = patience
         self._keys: tuple[str, ...] = ()
         self._lock = anyio.Lock()
@@ -161,6 +162,17 @@ class Connection:
                     said = asked.stderr.decode(errors="replace").strip()
                     raise WorkspaceError(f"The connection to {self.host} leads to no port there: {said}")
         return path
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncGenerator[None]:
+        """While this is open, something can be attached."""
+        async with _tasks() as self._services:
+            yield
+
+    def attach(self, service: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Have something done for as long as the connection is held. Then it is cancelled, and may ask the host once more."""
+        if self._services is not None:
+            self._services.start_soon(service)
 
     async def open(self) -> None:
         """Connect for the first time: a failure is not tried again. Raises ``HostUnreachable``."""
@@ -337,19 +349,28 @@ async def connected(target: Target, **options: Unpack[ConnectionOptions]) -> Asy
     """Connect to a host, and let go of it at the end. Raises ``HostUnreachable``."""
     ssh = Ssh(options.get("config"), options.get("environ", os.environ), options.get("silence", SILENCE))
     try:
-        async with anyio.create_task_group() as tasks:
+        async with _tasks() as tasks:
             patience, slow = options.get("patience", PATIENCE), options.get("slow", SLOW)
             connection = Connection(target, ssh, tasks, patience, slow)
             if "on_state" in options:
                 connection.on_state(options["on_state"])
             try:
                 await connection.open()
-                yield connection
+                async with connection.serving():
+                    yield connection
             finally:
                 with anyio.CancelScope(shield=True):
                     await connection.close()
-                tasks.cancel_scope.cancel()
-    except BaseExceptionGroup as failed:  # what the block within raised leaves as itself
-        raise failed.exceptions[0] from failed
     finally:
         ssh.close()
+
+
+@asynccontextmanager
+async def _tasks() -> AsyncGenerator[anyio.abc.TaskGroup]:
+    """Tasks that are cancelled at the end of the block. What that raises leaves as itself."""
+    try:
+        async with anyio.create_task_group() as tasks:
+            yield tasks
+            tasks.cancel_scope.cancel()
+    except BaseExceptionGroup as failed:
+        raise failed.exceptions[0] from failed

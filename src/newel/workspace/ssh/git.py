@@ -17,15 +17,18 @@ _GIT: Final = (
 
 
 class HostGit:
-    """For work that is done within the ``Asking`` of ``shell``. Methods raise what that does."""
+    """For work that is done within the ``Asking`` of ``shell``. Methods raise what that does. ``changes``: git is told to change
+    something, too.
+    """
 
-    def __init__(self, shell: Shell) -> None:
+    def __init__(self, shell: Shell, *, changes: bool = False) -> None:
         self._shell = shell
+        self._ask_in = shell.change_in if changes else shell.ask_in
 
     def ask(self, folder: str, *words: str, given: bytes = b"", good: Collection[int] = (0,)) -> bytes | None:
         """As ``newel.workspace.git.ask_git``."""
         asked = " ".join(map(quoted, words))
-        answer = self._shell.ask_in(folder, f"{_GIT} {asked} 2>/dev/null", given)
+        answer = self._ask_in(folder, f"{_GIT} {asked} 2>/dev/null", given)
         return answer.data if answer.status in good else None
 
     def top_of(self, folder: str) -> str | None:

@@ -23,8 +23,13 @@ class Host(Protocol):
         """Evaluate sh text in the persistent shell of the host, with ``given`` for it to read.
 
         The text is one line (``quoted`` makes words of names with newlines). It reads exactly as many bytes as are
-        given, ends by itself, and leaves nothing set but what later requests may find. Raises ``WorkspaceError``.
+        given, ends by itself, and leaves nothing set but what later requests may find. What is asked for must change
+        nothing: it may be asked twice. Raises ``WorkspaceError``.
         """
+        ...
+
+    async def change(self, script: str, /, *, given: bytes = b"") -> Answer:
+        """As ``ask``, but never twice. Raises ``ConnectionLost`` if it is not known whether it was done."""
         ...
 
 

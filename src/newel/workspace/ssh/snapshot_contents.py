@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import re
 import stat
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
@@ -14,7 +13,7 @@ from newel.agent.errors import NewelError, WorkspaceError
 from newel.workspace.snapshot_files import SLACK
 from newel.workspace.snapshot_source import Reading
 from newel.workspace.ssh.snapshot_shell import Shell
-from newel.workspace.ssh.snapshot_text import Seen, records, time_of
+from newel.workspace.ssh.snapshot_text import Seen, records, sum_of, time_of
 from newel.workspace.watching import Blobs
 
 _BATCH: Final = 4 << 20
@@ -26,10 +25,6 @@ _FACTS: Final = 256
 """Bytes that the facts of a file take, and its sum, at most."""
 
 _TRIES: Final = 3
-
-_SUM: Final = re.compile(rb"\\?([0-9a-f]{64})(?: \*)?")
-_ODD: Final = re.compile(rb"[\n\r\\\\]")
-"""In a name: programs that print sums print something else for it."""
 
 
 class _Found(NamedTuple):
@@ -92,9 +87,9 @@ class Contents:
         for facts, path in records(self._shell.ask_of(paths, words.facts(), most)):
             if (now := time_of(facts)) is not None:
                 aged = now - SLACK
-            elif sum_ := _SUM.fullmatch(facts):
-                if not _ODD.search(path):
-                    sums[path] = sum_[1].decode()
+            elif (sum_ := sum_of(facts, path)) is not None:
+                if sum_:
+                    sums[path] = sum_
             elif facts == b"!":
                 shut.add(path)
             else:

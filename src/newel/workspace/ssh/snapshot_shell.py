@@ -21,6 +21,7 @@ class Shell:
 
     def __init__(self, asking: Asking, root: str) -> None:
         self.ask = asking.ask
+        self._change = asking.change
         self._root = root
 
     @cached_property
@@ -45,11 +46,15 @@ class Shell:
 
     def ask_in(self, folder: str, text: str, given: bytes) -> Answer:
         """Evaluate sh text in a folder, which need not read all that it is given."""
-        size = len(given)
-        if not given:
-            return self.ask(f"({_enter(folder)} || exit {NO_FOLDER}; {text})")
-        enter = f"{_enter(folder)} || {{ head -c {size} >/dev/null; exit {NO_FOLDER}; }}"
-        return self.ask(f"({enter}; head -c {size} | {{ {text}; s=$?; cat >/dev/null; exit $s; }})", given)
+        return self.ask(_in_folder(folder, text, len(given)), given)
+
+    def change_in(self, folder: str, text: str, given: bytes) -> Answer:
+        """As ``ask_in``, for what changes something."""
+        return self._change(_in_folder(folder, text, len(given)), given)
+
+    def change(self, text: str) -> Answer:
+        """Evaluate sh text that changes something, which may be long and have many lines."""
+        return self.change_in("/", '(eval "$(cat)")', os.fsencode(text))
 
     def _in_root(self, text: str, given: bytes = b"") -> bytes:
         answer = self.ask_in(self._root, text, given)
@@ -58,5 +63,12 @@ class Shell:
         return answer.data
 
 
-def _enter(folder: str) -> str:
-    return f"cd -P -- {quoted(folder)} 2>/dev/null"
+def _in_folder(folder: str, text: str, given: int) -> str:
+    """The text, done in a folder, with that many bytes as its input."""
+    enter = f"cd -P -- {quoted(folder)} 2>/dev/null"
+    if not given:
+        return f"({enter} || exit {NO_FOLDER}; {text})"
+    return (
+        f"({enter} || {{ head -c {given} >/dev/null; exit {NO_FOLDER}; }}; "
+        f"head -c {given} | {{ {text}; s=$?; cat >/dev/null; exit $s; }})"
+    )

@@ -7,6 +7,7 @@ newline, so that whatever a file is called, the records can be told apart.
 from __future__ import annotations
 
 import os
+import re
 import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -22,6 +23,10 @@ PRUNED: Final = frozenset(os.fsencode(name) for name in NEVER | MADE_ANEW)
 
 NO_FOLDER: Final = 66
 """The status of a request about a root that is not there."""
+
+_SUM: Final = re.compile(rb"\\?([0-9a-f]{64})(?: \*)?")
+_ODD: Final = re.compile(rb"[\n\r\\]")
+"""In a name: programs that print sums print something else for it."""
 
 _EMPTY: Final = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
@@ -123,6 +128,14 @@ def probe() -> str:
     )
 
 
+def sum_of(facts: bytes, path: bytes) -> str | None:
+    """The SHA-256 that a program printed before a path, empty where it printed something else for the path; None for no sum."""
+    found = _SUM.fullmatch(facts)
+    if found is None:
+        return None
+    return "" if _ODD.search(path) else found[1].decode()
+
+
 def time_of(facts: bytes) -> int | None:
     """The time that facts tell, in nanoseconds since 1970; it may be up to a second later. None if they do not."""
     said, _, time = facts.partition(b" ")
@@ -176,16 +189,17 @@ class Words(NamedTuple):
         except ValueError as error:
             raise WorkspaceError("The host's answer about its files cannot be understood.") from error
 
-    def listing(self, pruned: Iterable[bytes]) -> str:
-        """All that is below the folders ``"$@"``, but not what is in folders of the names ``pruned``."""
-        names = " -o ".join(f"-name {quoted(os.fsdecode(name))}" for name in sorted(pruned))
-        folders = f"-type d {self._way.folders} \\( {names} \\) -prune"
+    def listing(self, pruned: Iterable[bytes], paths: Iterable[bytes] = ()) -> str:
+        """All that is below the folders ``"$@"``, but not what is in folders of the names ``pruned``, and of ``paths`` in the root."""
+        tests = [f"-name {quoted(os.fsdecode(name))}" for name in sorted(pruned)]
+        tests += [f"-path {quoted('.//./' + _literal(os.fsdecode(path)))}" for path in sorted(paths)]
+        folders = f"-type d {self._way.folders} \\( {' -o '.join(tests)} \\) -prune"
         find = f'find "$@" -mindepth 1 {folders} -o ! -type d {self._way.files} 2>/dev/null'
         return f"{find}; printf '? %s .//\\n' \"$?\""
 
-    def listing_unless(self, known: str, pruned: Iterable[bytes]) -> str:
+    def listing_unless(self, known: str, pruned: Iterable[bytes], paths: Iterable[bytes] = ()) -> str:
         """All that is below the root, or nothing if that has the hash ``known``."""
-        text = self.listing(pruned)
+        text = self.listing(pruned, paths)
         if not known:
             return f"set -- .//.; {text}"
         return f'set -- .//.; l() {{ {text}; }}; case $(l "$@" | {self.means.sums}) in {known}*) ;; *) l "$@";; esac'
@@ -193,13 +207,21 @@ class Words(NamedTuple):
     def facts(self) -> str:
         """The time, how the files ``"$@"`` are, which may not be looked at or read, and unless there are any, all sums."""
         return (
-            f"{CLOCK}; {self._way.named} 2>/dev/null; b=; "
+            f"{CLOCK}; {self.looks()}; b=; "
             'for f do [ -f "$f" ] && [ -r "$f" ] && continue; b=1; d=${f%/*}; '
             'while [ ! -d "$d" ] && [ "$d" != . ]; do d=${d%/*}; done; '
             # What is not seen is gone if one may look into the innermost folder that is there.
             '[ ! -e "$f" ] && [ -x "$d" ] || printf \'! %s\\n\' "$f"; done; '
-            f'[ "$b" ] || {self.means.sums} "$@" 2>/dev/null; :'
+            f'[ "$b" ] || {self.sums()}; :'
         )
+
+    def looks(self) -> str:
+        """How the files ``"$@"`` are, those that are there."""
+        return f"{self._way.named} 2>/dev/null"
+
+    def sums(self) -> str:
+        """The sums of the files ``"$@"``, those that can be read. See ``sum_of``."""
+        return f'{self.means.sums} "$@" 2>/dev/null'
 
     def contents(self, total: int) -> str:
         """The contents of the files ``"$@"``, no more than ``total`` bytes and one; a newline; how they are then."""
@@ -230,6 +252,11 @@ class Words(NamedTuple):
 
     def _packs(self, most: int) -> bool:
         return self.means.gzip and most > _WORTH
+
+
+def _literal(path: str) -> str:
+    """A pattern of ``find`` for the path alone."""
+    return re.sub(r"[][*?\\]", r"\\\g<0>", path)
 
 
 _WORTH: Final = 4096

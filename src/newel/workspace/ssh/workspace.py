@@ -27,6 +27,7 @@ from newel.workspace.ssh.target import Target
 
 if TYPE_CHECKING:
     from newel.workspace.git_view import GitView
+    from newel.workspace.mirror import Mirror, MirrorLimits
     from newel.workspace.ssh.asking import Asking
     from newel.workspace.watching import Blobs, SnapshotLimits, Snapshotter
 
@@ -180,8 +181,26 @@ class SshWorkspace:
         from newel.workspace.snapshots import Snapshots
         from newel.workspace.ssh.snapshots import HostFiles
 
-        files = HostFiles(self.connection, self._root, blobs, left_out=left_out)
+        own = f"{self.connection.facts.home}/.newel"  # copies of projects lie there
+        files = HostFiles(self.connection, self._root, blobs, left_out=[own, *left_out])
         return Snapshots(files, blobs, limits=limits, index=index)
+
+    def at(self, folder: str, /) -> SshWorkspace:
+        return SshWorkspace(self.connection, root=folder, limits=self._limits)
+
+    async def mirror(
+        self, folder: Path, /, *, limits: MirrorLimits | None = None, left_out: Iterable[str] = ()
+    ) -> Mirror:
+        from newel.workspace.mirror import Mirror, MirrorLimits
+        from newel.workspace.ssh.mirror import HostDisk
+
+        connection, home = self.connection, self.connection.facts.home
+        disk = await HostDisk.open(connection, self._root, home, connection.attach)
+        connection.attach(partial(disk.keep, lambda: connection.state.name == "up"))
+        # The host may be this machine.
+        away = (f"{home}/.newel", f"{home}/.newel/copies", str(folder), *left_out)
+        relative = [posixpath.relpath(path, self._root) for path in away]
+        return Mirror(disk, limits or MirrorLimits(), relative)
 
     def _git(self) -> tuple[Asking, GitView]:
         from newel.workspace.git_view import GitView

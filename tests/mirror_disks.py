@@ -1,0 +1,64 @@
+"""The disks that copies are tried on: this machine's, and those of hosts that have this or that."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Final
+
+import anyio
+import pytest
+
+from newel.workspace.mirror import Mirror, MirrorLimits
+from newel.workspace.mirror_local import LocalDisk
+from newel.workspace.ssh.mirror import HostDisk
+from tests.shell_host import ShellHost, link_busybox
+
+DISKS: Final = ("local", "dash", "busybox")
+
+
+class Disks:
+    """Opens mirrors on one disk. ``host`` is what is asked, None for this machine."""
+
+    def __init__(self, home: Path, tasks: anyio.abc.TaskGroup, host: ShellHost | None) -> None:
+        self.copies = home / ".newel" / "copies"
+        self.host = host
+        self._home = home
+        self._tasks = tasks
+        self._opened: list[Mirror] = []
+
+    async def __call__(self, project: Path, **limits: int) -> Mirror:
+        if self.host is None:
+            disk = LocalDisk.open(self.copies, str(project))
+        else:
+            disk = await HostDisk.open(self.host, str(project), str(self._home), self._tasks.start_soon)
+            self._tasks.start_soon(disk.keep, lambda: True)
+        self._opened.append(Mirror(disk, MirrorLimits(**limits), []))
+        return self._opened[-1]
+
+    def close(self) -> None:
+        for mirror in self._opened:
+            mirror.close()
+
+
+@contextlib.asynccontextmanager
+async def opened(name: str, home: Path) -> AsyncGenerator[Disks]:
+    with tempfile.TemporaryDirectory(prefix="newel-programs-") as programs, contextlib.ExitStack() as stack:
+        host = None
+        if name == "busybox":
+            if not shutil.which("busybox"):
+                pytest.skip("needs busybox: `apt-get install busybox`")
+            link_busybox(Path(programs), "git")
+            host = ShellHost(("busybox", "sh"), path=programs)
+        elif name != "local":
+            host = ShellHost((name,))
+        if host is not None:
+            stack.callback(host.close)
+        async with anyio.create_task_group() as tasks:
+            disks = Disks(home, tasks, host)
+            yield disks
+            disks.close()
+            tasks.cancel_scope.cancel()
