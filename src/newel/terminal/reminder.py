@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import anyio.to_thread
 
 from newel.agent.events import AgentEvent, AgentStart, ToolExecutionStart
@@ -48,10 +50,11 @@ class Reminder:
             files = await anyio.to_thread.run_sync(files_to_decide, ledger, session, since)
         except ReviewError:  # a ledger that cannot be used was told of during the run
             return ""
-        return self._about(len(files)) if files else ""
+        there = "" if workspace.name == workspace.root else f" --host {shlex.quote(workspace.name)}"
+        return self._about(len(files), there) if files else ""
 
-    def _about(self, files: int) -> str:
+    def _about(self, files: int, there: str) -> str:
         if not self._in_place and self._agent.session.get_file_path() is None:
             return f"What was proposed for {plural(files, 'file')} is forgotten, as --ephemeral keeps it in memory only."
-        how = "/decide" if self._in_place else "newel decide"
+        how = "/decide" if self._in_place else f"newel decide{there}"
         return f"{plural(files, 'file')} {'waits' if files == 1 else 'wait'} for your review: {how}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from newel.agent.errors import ConfigError
 from newel.app.ground import SSH_CONFIG, HostGround, open_ground
 from newel.workspace.ssh.connection import connected
 from newel.workspace.ssh.target import Target
-from tests.sshd import SECONDS, Sshd
+from tests.sshd import SECONDS, Sshd, served
 from tests.support import Newel, bash, scenario
 from tests.tcp_relay import relayed
 
@@ -125,16 +127,87 @@ def test_a_test_of_a_host_tells_what_there_is(with_model: Make, sshd: Sshd, proj
     assert "no program 'ollama'" in done.stdout
 
 
-@pytest.mark.parametrize("words", [["hello"], ["web"], ["agent", "Put it in order"]])
-def test_a_review_of_each_change_is_refused_on_a_host_with_what_to_do_instead(
-    with_model: Make, words: list[str]
+def git_on(sshd: Sshd, folder: Path, *words: str) -> str:
+    who = ("-c", "user.name=a", "-c", "user.email=a@b.invalid")
+    done = sshd.ssh("git", "-C", str(folder), *who, *words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def hunks(newel: Newel, host: str) -> dict[str, list[str]]:
+    """The ids of the hunks that wait on a host, by file."""
+    pending = json.loads(newel("review", "--host", host, "--json").stdout)["pending"]
+    return {file["file_path"]: [hunk["hunk_id"] for hunk in file["hunks"]] for file in pending}
+
+
+REVIEWED = [
+    call("edit", file_path="app.py", old_string="two", new_string="TWO"),
+    bash(
+        "sed -i s/eight/EIGHT/ app.py; mv old.txt 'moved \"it\".txt'; rm gone.txt; chmod +x run.sh;"
+        " printf '\\000\\377' > b.bin; git -c user.name=b -c user.email=b@b.invalid commit -qam 'in the copy'; git branch -D other; git log --oneline | wc -l; pwd"
+    ),
+    {"content": "Done."},
+]
+
+
+def test_what_an_agent_does_on_a_host_under_review_waits_there_to_be_kept_hunk_by_hunk(
+    with_model: Make, sshd: Sshd, project: Path
 ) -> None:
-    newel = with_model()
-    done = newel(*words, "--host", "nobody.invalid:/shop", "--approve", "review")
+    """Nothing of the project is written before a person keeps it, nor of its git repository; and no copy stays behind."""
+    (project / "app.py").write_bytes(b"one\ntwo\nthree\nfour\nfive\nsix\nseven\neight")
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"], ["branch", "other"]):
+        git_on(sshd, project, *words)
+    before, refs = states(project), git_on(sshd, project, "for-each-ref")
+    newel = with_model(scenario("change it", *REVIEWED))
+    newel.environ["NEWEL_SSH_CONFIG"] = str(sshd.config)
+    place = f"host:{project}"
+    done = newel("--host", place, "--approve", "review", "change it")
+    assert done.returncode == 0, done.stderr
+    assert states(project) == before
+    assert git_on(sshd, project, "for-each-ref") == refs
+    told = newel.requests[-1]["messages"][-1]["content"]
+    lines, folder = told.partition("\nstderr:")[0].splitlines()[-2:]
+    assert lines.strip() == "2"
+    assert folder.startswith(f"{sshd.home}/.newel/copies/")
+    assert f"newel decide --host ssh://{sshd.user}@" in done.stdout + done.stderr
+    found = hunks(newel, place)
+    assert found.keys() == {"app.py", "old.txt", 'moved "it".txt', "gone.txt", "run.sh", "b.bin"}
+    two, eight = found["app.py"]
+    assert newel("keep", two, "b.bin", "--host", place, "--yes").returncode == 0
+    assert newel("reject", eight, "gone.txt", "--host", place, "--yes").returncode == 0
+    after = states(project)
+    assert after["app.py"] == (before["app.py"][0], b"one\nTWO\nthree\nfour\nfive\nsix\nseven\neight")
+    assert after["b.bin"][1] == b"\0\377"
+    assert {name for name in after if after[name] != before.get(name)} - {".git/index"} == {"app.py", "b.bin"}
+    assert newel("keep", "--all", "--host", place, "--yes").returncode == 0
+    after = states(project)
+    assert after['moved "it".txt'] == before["old.txt"]
+    assert after["run.sh"][0] & 0o111
+    assert (after["gone.txt"], "old.txt" in after) == (before["gone.txt"], False)
+    assert until(lambda: list((sshd.home / ".newel" / "copies").iterdir()) == [])
+
+
+def until(holds: Callable[[], bool]) -> bool:
+    """Wait for what the host does beside everything else, which tells nobody."""
+    deadline = time.monotonic() + 10
+    while not holds() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return holds()
+
+
+def test_where_no_copy_can_lie_a_review_on_a_host_is_refused_with_the_reason(
+    with_model: Make, project: Path
+) -> None:
+    newel = with_model(scenario("change it", *STEPS))
+    before = states(project)
+    with served() as other:
+        (other.home / ".newel").write_text("no folder\n")
+        newel.environ["NEWEL_SSH_CONFIG"] = str(other.config)
+        done = newel("--host", f"host:{project}", "--approve", "review", "change it")
     assert done.returncode != 0
-    assert "--approve review is not possible on a host yet" in done.stderr
-    assert "newel undo --host nobody.invalid:/shop" in done.stderr
-    assert newel.requests == []
+    assert f"{other.home}/.newel/copies" in done.stderr
+    assert "--approve ask" in done.stderr
+    assert states(project) == before
 
 
 @pytest.mark.anyio
