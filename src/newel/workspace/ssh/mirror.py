@@ -42,7 +42,7 @@ RENEWED: Final = 300.0
 STALE: Final = 3_600 * 1_000_000_000
 """Nanoseconds after which a copy whose lease was not renewed is nobody's: far more than a connection is away for."""
 
-_LOOK: Final = 5.0
+_LOOK: Final = 1.0
 _LAST: Final = 3.0
 """Seconds: how often is looked whether a copy was let go of, and for how long its removal may hold up the end."""
 

@@ -1,0 +1,150 @@
+"""If these fail, the copy that an agent works in on a host is wrong after trouble, slow to make, or left behind there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import anyio
+import pytest
+
+from newel.agent.errors import ConnectionLost
+from newel.workspace.mirror import Mirror
+from newel.workspace.mirror_disk import Content
+from newel.workspace.ssh.connection import Connection, connected
+from newel.workspace.ssh.mirror_text import LEASE
+from newel.workspace.ssh.target import Target
+from newel.workspace.ssh.workspace import SshWorkspace
+from tests.mirror_disks import opened
+from tests.sshd import Sshd, served
+from tests.unit.workspace.ssh.hosts import until
+
+pytestmark = pytest.mark.anyio
+
+
+def fill(folder: Path, *, folders: int, files: int) -> None:
+    for one in range(folders):
+        inside = folder / f"folder {one}"
+        inside.mkdir(parents=True)
+        for two in range(files):
+            (inside / f"{two}").write_text(f"{one} {two}\n")
+
+
+def contents(folder: Path | str) -> dict[str, bytes]:
+    found = (path for path in Path(folder).rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
+
+
+async def mirror_on(connection: Connection, project: Path) -> Mirror:
+    return await SshWorkspace(connection, root=str(project)).mirror(project.parent / "here")
+
+
+def copies(server: Sshd) -> list[Path]:
+    return list((server.home / ".newel" / "copies").iterdir())
+
+
+async def test_many_files_take_few_requests(tmp_path: Path) -> None:
+    fill(tmp_path / "project", folders=8, files=40)
+    async with opened("dash", tmp_path) as disks:
+        assert disks.host is not None
+        mirror = await disks(tmp_path / "project")
+        before = len(disks.host.asked)
+        await mirror.update({f"new/{number}": Content(b"new", 0o600) for number in range(40)})
+        assert len(disks.host.asked) - before < 15
+        assert len(contents(mirror.root)) == 360
+        await mirror.update({})
+        assert contents(mirror.root) == contents(tmp_path / "project")
+
+
+async def test_a_connection_that_is_lost_in_an_update_is_said_and_the_next_update_makes_up_for_it(
+    tmp_path: Path,
+) -> None:
+    with served() as server:
+        project = tmp_path / "project"
+        fill(project, folders=3, files=3)
+        before = contents(project)
+        slow = server.bin / "cp"
+        slow.parent.mkdir(exist_ok=True)
+        slow.write_text(
+            f'#!/bin/sh\n: >"$HOME/copying"\nuntil [ -e "$HOME/on" ]; do sleep 0.05; done\nexec {shutil.which("cp")} "$@"\n'
+        )
+        slow.chmod(0o755)
+        async with connected(Target("own"), config=str(server.config)) as connection:
+            mirror = await mirror_on(connection, project)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_drop_while_copying, server)
+                with pytest.raises(ConnectionLost, match="was lost meanwhile"):
+                    await mirror.update({})
+            (server.home / "on").touch()
+            await mirror.update({"new": Content(b"new\n", 0o644)})
+            assert contents(project) == before
+            assert contents(mirror.root) == before | {"new": b"new\n"}
+        await until(lambda: copies(server) == [], "the copy to be removed")
+
+
+async def _drop_while_copying(server: Sshd) -> None:
+    await until((server.home / "copying").exists, "the copying to begin")
+    server.drop()
+
+
+@pytest.mark.parametrize("end", ["the block ends", "cancelled", "let go of"])
+async def test_no_copy_is_left_on_a_host(tmp_path: Path, end: str) -> None:
+    """Folders that may not be written are no obstacle, as not every tool leaves others."""
+    with served() as server:
+        project = tmp_path / "project"
+        fill(project, folders=2, files=2)
+        with anyio.CancelScope() as scope:
+            async with connected(Target("own"), config=str(server.config)) as connection:
+                mirror = await mirror_on(connection, project)
+                await mirror.update({})
+                (Path(mirror.root) / "folder 0").chmod(0o500)
+                if end == "cancelled":
+                    scope.cancel()
+                    await anyio.sleep_forever()
+                if end == "let go of":
+                    del mirror
+                    await until(lambda: copies(server) == [], "the copy to be removed")
+        await until(lambda: copies(server) == [], "the copy to be removed")
+
+
+async def test_a_copy_that_others_took_for_dead_is_made_again(tmp_path: Path) -> None:
+    """A laptop that slept for a day: its Newel is not dead, but nobody on the host could tell."""
+    project = tmp_path / "project"
+    fill(project, folders=2, files=2)
+    async with opened("dash", tmp_path) as disks:
+        slept = await disks(project)
+        await slept.update({})
+        os.utime(Path(slept.root).parent / LEASE, (0, 0))
+        await disks(project)
+        assert not (disks.copies / slept.root).exists()
+        await slept.update({})
+        assert contents(slept.root) == contents(project)
+
+
+async def test_a_file_that_may_not_be_read_is_told_and_the_others_are_copied(
+    sshd: Sshd, tmp_path: Path
+) -> None:
+    project = sshd.project("unreadable")
+    for name in ("a", "secret", "z"):
+        (project / name).write_text(name)
+        sshd.give(project / name)
+    (project / "secret").chmod(0)
+    async with connected(Target("host", path=str(project)), config=str(sshd.config)) as connection:
+        mirror = await SshWorkspace(connection).mirror(tmp_path)
+        await mirror.update({})
+        assert mirror.told() == ["The copy lacks secret, which may not be read."]
+        assert contents(mirror.root) == {"a": b"a", "z": b"z"}
+        await mirror.update({})
+        assert mirror.told() == []
+
+
+async def test_the_home_itself_can_be_the_project(tmp_path: Path) -> None:
+    """And a copy of it holds no copies."""
+    (tmp_path / "a").write_text("a")
+    with served() as server:
+        (server.home / "a").write_text("a")
+        async with connected(Target("own"), config=str(server.config)) as connection:
+            mirror = await SshWorkspace(connection).mirror(tmp_path)
+            await mirror.update({})
+            assert contents(mirror.root) == {"a": b"a"}
