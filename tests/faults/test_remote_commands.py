@@ -21,9 +21,9 @@ from newel.workspace.process import Limits
 from newel.workspace.ssh.connection import Connection, connected
 from newel.workspace.ssh.runner import Timing, run_on_host, run_program_on_host
 from newel.workspace.ssh.target import Target
-from tests.processes import lives
+from tests.processes import lives, numbers
 from tests.served import wait_until
-from tests.sshd import Sshd, served
+from tests.sshd import SECONDS, Sshd, served
 from tests.tcp_relay import relayed
 from tests.unit.workspace.ssh.hosts import FAMILY, forget, members, until
 
@@ -46,6 +46,29 @@ async def main():
     target = Target("host", path=sys.argv[1])
     async with open_host(target, config=sys.argv[2]) as workspace:
         await workspace.run(sys.argv[3])
+
+anyio.run(main)
+"""
+
+
+SUSPENDED = """
+import sys
+import anyio
+import msgspec
+from newel.agent.errors import ConnectionLost
+from newel.workspace.process import Limits
+from newel.workspace.ssh.connection import connected
+from newel.workspace.ssh.runner import Timing, run_on_host
+from newel.workspace.ssh.target import Target
+
+async def main():
+    async with connected(Target("host"), config=sys.argv[2]) as connection:
+        timing = Timing(beat=0.2, silence=1, grace=0.2)
+        client = msgspec.structs.replace(await connection.client(), timing=timing)
+        try:
+            print(await run_on_host(client, sys.argv[3], root=sys.argv[1], limits=Limits()))
+        except ConnectionLost as lost:
+            print(lost)
 
 anyio.run(main)
 """
@@ -150,6 +173,27 @@ def test_a_command_ends_with_newel(sshd: Sshd, project: Path) -> None:
         finally:
             newel.kill()
             forget(project)
+
+
+def test_who_suspends_newel_for_too_long_is_told_that_the_command_was_ended(
+    sshd: Sshd, project: Path
+) -> None:
+    """As with Ctrl+Z and fg, however the command took its end: a good one would be believed."""
+    command = "trap 'exit 0' TERM; echo begun; echo $$ > shell; sleep 1000 & wait"
+    words = [sys.executable, "-c", SUSPENDED, str(project), str(sshd.config), command]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as newel:
+        try:
+            wait_until(lambda: numbers(project / "shell"), "the command")
+            [pid] = numbers(project / "shell")
+            newel.send_signal(signal.SIGSTOP)
+            wait_until(lambda: not lives(pid), "the end of the command")
+            newel.send_signal(signal.SIGCONT)
+            said, _ = newel.communicate(timeout=SECONDS)
+        finally:
+            newel.kill()
+    assert said.startswith("Newel gave no sign of life for 1 seconds, as if it had been suspended")
+    assert "Its outcome is unknown, and it was not run again" in said
+    assert said.endswith("It had printed:\nbegun\n\n")
 
 
 async def test_more_commands_than_a_host_takes_at_once_wait_for_each_other() -> None:

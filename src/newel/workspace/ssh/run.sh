@@ -110,10 +110,11 @@ wake() {
 }
 
 # Waits until there has been none for too long: from a connection that has vanished no end comes. Each one ends a sleep.
+# Its status then is 77: who was only suspended must not take what comes of that for the program's own end.
 keep_time() {
     exec 3<&- 4>&- >/dev/null
     trap wake USR1
-    trap 'wake; exit' TERM
+    trap 'wake; exit 0' TERM
     silent=
     while
         sleep $silence &
@@ -121,6 +122,7 @@ keep_time() {
     do wait $! && silent=1; done
     wake
     end_all
+    exit 77
 }
 
 # --- running ---
@@ -179,5 +181,7 @@ reader=$!
 run "$@"
 code=$?
 kill $reader $timer
-wait $reader $timer
+wait $reader
+wait $timer
+[ $? -ne 77 ] || finish 305
 finish $code

@@ -52,6 +52,7 @@ _NOT_ENTERED: Final = {301: errno.ENOENT, 302: errno.ENOTDIR, 303: errno.EACCES}
 """What ``run.sh`` says instead of an exit code when it cannot go to the folder."""
 
 _NOT_RECEIVED: Final = 304
+_ENDED_FOR_SILENCE: Final = 305
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
@@ -166,7 +167,10 @@ async def _run(client: Client, order: _Order, sink: Sink, timeout: float | None)
         if framed.code is not None:
             return _checked(client, order, ending._replace(exit_code=framed.code))
         if _REFUSED not in framed.noise:
-            raise _lost(client, framed.noise, timeout if ending.timed_out else None)
+            raise _lost(
+                _how_it_was_lost(client, framed.noise, timeout if ending.timed_out else None),
+                f" What still runs of it is ended there within {client.timing.silence:g} seconds.",
+            )
         if anyio.current_time() + pause > until:
             raise WorkspaceError(
                 f"The command was not run: {client.host} has as many sessions as it allows on one connection "
@@ -178,6 +182,11 @@ async def _run(client: Client, order: _Order, sink: Sink, timeout: float | None)
 
 def _checked(client: Client, order: _Order, ending: Ending) -> Ending:
     """Raises what ``run.sh`` says instead of an exit code."""
+    if ending.exit_code == _ENDED_FOR_SILENCE:
+        raise _lost(
+            f"Newel gave no sign of life for {client.timing.silence:g} seconds, as if it had been suspended, and "
+            f"{client.host} has ended the command."
+        )
     if reason := _NOT_ENTERED.get(ending.exit_code):
         raise not_started(order.root, _system_error(reason), order.words)
     if ending.exit_code == _NOT_RECEIVED:
@@ -289,19 +298,16 @@ def _quoted(word: str) -> str:
     return shlex.quote(word)
 
 
-def _lost(client: Client, noise: bytes, timeout: float | None) -> ConnectionLost:
+def _how_it_was_lost(client: Client, noise: bytes, timeout: float | None) -> str:
     if timeout is not None:
-        happened = (
-            f"The command was to end after {timeout:g} seconds, but {client.host} did not answer any more."
-        )
-    elif noise:
+        return f"The command was to end after {timeout:g} seconds, but {client.host} did not answer any more."
+    if noise:
         lines = noise.decode(errors="replace").split("\n")
-        happened = (
-            f"The connection to {client.host} failed: {'; '.join(filter(None, map(str.strip, lines)))}."
-        )
-    else:
-        happened = f"The connection to {client.host} was lost while the command ran."
+        return f"The connection to {client.host} failed: {'; '.join(filter(None, map(str.strip, lines)))}."
+    return f"The connection to {client.host} was lost while the command ran."
+
+
+def _lost(happened: str, left: str = "") -> ConnectionLost:
     return ConnectionLost(
-        f"{happened} Its outcome is unknown, and it was not run again: look first at what it has done. "
-        f"What still runs of it is ended there within {client.timing.silence:g} seconds."
+        f"{happened} Its outcome is unknown, and it was not run again: look first at what it has done.{left}"
     )

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 
+from newel.agent.errors import ConnectionLost
 from newel.workspace.process import Limits
 from newel.workspace.ssh.runner import Client, Timing, run_on_host, run_program_on_host
 from tests.processes import lives, numbers
@@ -178,8 +181,28 @@ async def test_of_what_watched_a_command_nothing_is_left(tmp_path: Path) -> None
 async def test_a_host_that_hears_nothing_for_too_long_ends_the_command(tmp_path: Path) -> None:
     """From a connection that has vanished no end ever comes."""
     host = client(timing=Timing(beat=1000, silence=0.3, grace=0.2))
-    done = await run_on_host(host, "trap '' TERM; sleep 1000; sleep 1000", root="/", limits=LIMITS)
-    assert (done.exit_code, done.timed_out) == (128 + signal.SIGKILL, False)
+    command = "echo $$ > shell; trap '' TERM; sleep 1000; sleep 1000"
+    with pytest.raises(ConnectionLost):
+        await run_on_host(host, command, root=str(tmp_path), limits=LIMITS)
+    [pid] = numbers(tmp_path / "shell")
+    assert not lives(pid)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("ends", ["exit 0", "true"])
+async def test_a_command_that_a_host_has_ended_for_silence_is_never_told_as_one_that_came_to_its_end(
+    ends: str, shell: str, tmp_path: Path
+) -> None:
+    """Whatever it says to that itself. Who was suspended for so long learns it when they come back."""
+    host = msgspec.structs.replace(
+        with_shell(tmp_path / "bin", shell), timing=Timing(beat=1000, silence=0.3, grace=0.2)
+    )
+    command = f"trap '{ends}' TERM; echo begun; sleep 1000 & wait"
+    with pytest.raises(ConnectionLost, match="outcome is unknown, and it was not run again") as error:
+        await run_on_host(host, command, root=str(tmp_path), limits=LIMITS)
+    assert re.search(
+        "gave no sign of life .* suspended.*It had printed:\nbegun\n", str(error.value), re.DOTALL
+    )
 
 
 async def test_a_command_may_run_for_longer_than_a_silence_as_long_as_there_is_none(tmp_path: Path) -> None:
