@@ -82,6 +82,7 @@ EXAMPLES: list[p.Request | p.FromServer] = [
         tabs=[TAB],
         servers=[SERVER],
         host=None,
+        where="",
     ),
     p.Tabs(tabs=[TAB]),
     p.SnapshotMessage(

@@ -12,6 +12,7 @@ from tests.browser.bench import Workbench, flaws, open_agent, open_chat, say
 from tests.browser.review_scenarios import NOTES, PLAN, file, files, hunks, propose, story
 from tests.browser.scenarios import WAIT, answering
 from tests.sshd import Sshd, served
+from tests.standins.ollama_program import OllamaProgram
 from tests.support import bash
 
 Make = Callable[..., Workbench]
@@ -101,6 +102,13 @@ def test_a_host_that_is_gone_is_named_with_the_reason_and_nothing_typed_meanwhil
     for words in ("The connection to host is lost", "The connection to host is back", "I waited."):
         expect(page.locator("main").get_by_text(words)).to_be_visible()
     bench.complaints.clear()  # the browser's own, of what could not be done
+
+
+def test_the_page_says_where_the_models_of_the_host_are(workbench: Make, host: Sshd, project: Path) -> None:
+    OllamaProgram(host.bin, models={"phi3:latest": {}})
+    words = ("--host", f"host:{project}", "--through", "run")
+    page = workbench(story(), *words, environ={"NEWEL_SSH_CONFIG": str(host.config)}).page()
+    expect(page.get_by_role("button", name="Model: phi3:latest on 127.0.0.1 (ollama run)")).to_be_visible()
 
 
 def test_an_agent_that_is_to_have_a_worktree_on_a_host_is_told_to_start_without(bench: Workbench) -> None:

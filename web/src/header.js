@@ -44,7 +44,9 @@ export class Header {
     set(this.project, "title", hello.project);
     const model = plain(tab?.model ?? hello.model);
     say(this.modelName, model);
-    set(this.model, "aria-label", `Model: ${model}`);
+    const where = hello.where ? ` ${plain(hello.where)}` : "";
+    set(this.model, "aria-label", `Model: ${model}${where}`);
+    set(this.model, "title", `Choose a model${where}`);
     this.model.disabled = tab?.kind !== "chat";
     say(this.flags, [hello.approve, hello.ephemeral && "not kept"].filter(Boolean).join(" · "));
     set(this.flags, "title", `What may run unasked: ${hello.approve}`);

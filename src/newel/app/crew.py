@@ -70,6 +70,7 @@ class AppCrew:
         self.in_use = in_use
         self.provider = in_use.provider
         self.model = in_use.name
+        self.where = in_use.where
         self.servers = servers
         self.servers_changed: Callable[[], None] = lambda: None
         self._ephemeral = ephemeral

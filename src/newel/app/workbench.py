@@ -68,6 +68,7 @@ async def _serve(settings: Settings, options: Options) -> None:
             model=workbench.crew.model,
             approve=settings.approve,
             ephemeral=options.ephemeral,
+            where=workbench.crew.where,
         )
         app = create_app(
             workbench,

@@ -47,6 +47,11 @@ class Crew(Protocol):
         ...
 
     @property
+    def where(self) -> str:
+        """Where the models are, in words, if they are those of a host; else empty."""
+        ...
+
+    @property
     def secrets(self) -> Sequence[str]:
         """What must not appear in any log."""
         ...

@@ -25,13 +25,16 @@ Desk = Callable[[], AbstractAsyncContextManager["ReviewDesk"]]
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """What the page says of the program at the other end. ``project`` is the folder it works in."""
+    """What the page says of the program at the other end. ``project`` is the folder it works in; ``where`` says where its
+    models are, if they are those of a host.
+    """
 
     newel: str
     project: str
     model: str
     approve: str
     ephemeral: bool
+    where: str = ""
 
 
 class Workbench(Protocol):

@@ -220,6 +220,8 @@ class Welcome(FromServer, frozen=True, kw_only=True, tag="welcome"):
     servers: list[ServerStatus]
     host: HostState | None
     """Where the agents work; null for the server's own machine."""
+    where: str
+    """Where the models are, in words, if they are those of that host; else empty."""
 
 
 class Tabs(FromServer, frozen=True, kw_only=True, tag="tabs"):

@@ -142,6 +142,7 @@ class _Socket:
                     tabs=self._board.tabs,
                     servers=self._board.statuses(),
                     host=self._board.host,
+                    where=about.where,
                 )
             )
             async with anyio.create_task_group() as tasks:

@@ -66,6 +66,7 @@ class Crew:
 
     secrets: Sequence[str] = ()
     model = "scripted"
+    where = ""
 
     def __init__(self, folder: Path, provider: Provider, approve: Any = "auto") -> None:
         self.folder, self.home = folder / "project", folder / "home"
