@@ -33,7 +33,7 @@ FindWindow = Callable[[str], Awaitable[int | None]]
 
 MAX_ACCOUNT_CHARS = 16_000
 MAX_QUESTION_CHARS = 400_000
-SHORT = 6_000
+SHORT = 3_000
 """In tokens: no model's window is so small that a shorter conversation has to know it."""
 COMPOSED = 100
 """In tokens: the words around a summary, which are the same for all."""

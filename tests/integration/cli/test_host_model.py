@@ -128,6 +128,21 @@ def test_a_model_that_only_a_program_asks_works_there_with_every_tool_too(
     assert len(program.prompts) == len(IN_WORDS)
 
 
+def test_a_model_with_a_small_context_always_sees_what_it_is_to_do_and_its_tools(
+    remote: Remote, project: Path, program: OllamaProgram
+) -> None:
+    """The program drops the beginning of what is too long, and does not say so."""
+    program.set(default="Well.")
+    prompts = [f"{word} " * 1_500 for word in ("one", "two", "three")]
+    newel = remote()
+    done = newel("--host", f"host:{project}", "--through", "run", *prompts)
+    assert done.returncode == 0, done.stderr
+    asked = [seen for seen in program.prompts if "three three" in seen]
+    assert asked
+    assert all(seen.startswith("You are Newel") for seen in program.prompts if '"name":"bash"' in seen)
+    assert '"name":"bash"' in asked[-1]
+
+
 @pytest.mark.parametrize(("model", "words"), [("llama3.2", LAST["answer"]), ("nope", "ollama pull nope")])
 def test_in_the_browser_the_model_of_the_host_answers_or_it_is_said_how_to_get_it(
     remote: Remote, project: Path, ollama: OllamaServer, model: str, words: str
