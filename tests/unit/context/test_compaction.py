@@ -371,7 +371,7 @@ async def test_an_unknown_window_is_asked_for_once_and_only_when_it_matters() ->
 
     subject = Compactor(Writer(), SMALL, context_window=None, find_window=find_window)
     subject.follow(Model("m"))
-    assert await subject(conversation(1), Usage(), overflow=False) is None
+    assert await subject(conversation(1, size=400), Usage(), overflow=False) is None
     assert asked == []
     assert await subject(conversation(30), Usage(), overflow=False) is not None
     assert await subject(conversation(3), Usage(), overflow=False) is None
