@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -128,7 +127,7 @@ def server_on(there: HostPrograms, through: Through, port: int) -> OllamaThere |
     from newel.providers.ollama_run import OllamaRun
     from newel.providers.ollama_there import OllamaThere
 
-    return OllamaRun(there) if through == "run" else OllamaThere(partial(there.tunnel, port), there)
+    return OllamaRun(there) if through == "run" else OllamaThere(there.tunnel, there, port=port)
 
 
 def model_on(names: list[str], wanted: HostModel, place: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
-from functools import partial
 from typing import TYPE_CHECKING
 
 from newel.providers.answer_or_shell import SCHEMA
@@ -83,7 +82,7 @@ async def host_model(host: RemoteHost, choice: ModelChoice) -> AsyncGenerator[tu
     if choice.through == "run":
         yield choice.name, HostModels(host, OllamaRun(host, schema=SCHEMA))
         return
-    async with aclosing(OllamaThere(partial(host.tunnel, choice.port), host, schema=SCHEMA)) as there:
+    async with aclosing(OllamaThere(host.tunnel, host, port=choice.port, schema=SCHEMA)) as there:
         yield choice.name, HostModels(host, there)
 
 

@@ -116,7 +116,6 @@ class OllamaRun:
     """
 
     way = "ollama run"
-    reason = ""
 
     def __init__(
         self,
@@ -127,6 +126,8 @@ class OllamaRun:
         never_mend: frozenset[str] = NEVER_MEND,
     ) -> None:
         self.name = name
+        self.reason = ""
+        """Where else Ollama was looked for and what came of it, in words; empty for nowhere."""
         self._programs = programs
         self._format = to_json(schema).decode() if schema is not None else None
         self._never_mend = never_mend
@@ -256,9 +257,10 @@ class OllamaRun:
         place = self._programs.place
         words = _words(ended.stderr)
         if ended.exit_code == _NO_PROGRAM:
+            api = f" Its API was looked for {self.reason}" if self.reason else ""
             return RequestRejected(
-                f"There is no program 'ollama' on {place}. Install it there (https://ollama.com/download), or put it "
-                f"on the PATH that commands over ssh have: {words}"
+                f"There is no program 'ollama' on {place}. Install it there (https://ollama.com/download), or put it on the "
+                f"PATH that commands over ssh have.{api}"
             )
         if regex(_NO_SERVER).search(words):
             return ConnectionFailed(f"Ollama does not run on {place}: {words}. Start it there: ollama serve")

@@ -11,12 +11,13 @@ from newel.agent.ports import ModelRequest, OnDelta
 from newel.providers.ollama import Ollama
 from newel.providers.ollama_run import OllamaRun, Programs
 from newel.providers.repair import NEVER_MEND
+from newel.providers.urls import OLLAMA_PORT
 
 Way = Literal["forwarded /api/chat", "ollama run"]
 
 
 class OllamaThere:
-    """A ``ModelServer``. ``tunnel`` returns the path of a Unix socket that leads to the host's Ollama, and makes the
+    """A ``ModelServer``. ``tunnel`` returns the path of a Unix socket that leads to the host's ``port``, and makes the
     tunnel if there is none (any more); where it or the server behind it fails, the program on the host of ``programs``
     is asked, unless the host itself is not there. ``schema`` and ``never_mend`` are as those of ``Ollama``; so is ``ModelMissing``, which is raised.
 
@@ -25,9 +26,10 @@ class OllamaThere:
 
     def __init__(
         self,
-        tunnel: Callable[[], Awaitable[str]],
+        tunnel: Callable[[int], Awaitable[str]],
         programs: Programs,
         *,
+        port: int = OLLAMA_PORT,
         name: str = "ollama",
         schema: dict[str, Any] | None = None,
         never_mend: frozenset[str] = NEVER_MEND,
@@ -38,6 +40,7 @@ class OllamaThere:
         self.reason = ""
         """Why it is not the API, in words."""
         self._tunnel = tunnel
+        self._port = port
         self._place = f"Ollama on {programs.place}"
         self._schema = schema
         self._never_mend = never_mend
@@ -82,13 +85,14 @@ class OllamaThere:
             raise ProviderError(str(error)) from error
         except (ProviderError, WorkspaceError) as error:
             self.way, self.reason = "ollama run", str(error)
+            self._run.reason = f"on port {self._port}: {error}"
             return self._run
         self.way, self.reason = "forwarded /api/chat", ""
         return api
 
     async def _reached(self) -> Ollama:
         """The API behind the tunnel that there is now."""
-        socket = await self._tunnel()
+        socket = await self._tunnel(self._port)
         if self._api is None or socket != self._socket:
             await self.aclose()
             self._socket = socket

@@ -206,6 +206,7 @@ def test_a_host_without_ollama_is_named_with_the_remedy(remote: Remote, closed: 
     assert done.returncode == 1
     assert "There is no program 'ollama' on" in done.stderr
     assert "Install it there" in done.stderr
+    assert f"port {closed}" in done.stderr
 
 
 def test_without_a_model_there_or_here_both_are_named(remote: Remote) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -55,7 +54,7 @@ def server() -> Generator[OllamaServer]:
 async def model_on(host: Sshd, port: int) -> AsyncGenerator[OllamaThere]:
     program = OllamaProgram(host.folder / "ollama", script=[{"trigger": "Hi", "answer": "program"}])
     async with connected(Target("host"), config=str(host.config)) as connection:
-        there = OllamaThere(partial(connection.tunnel, port), Programs(connection, program.folder))
+        there = OllamaThere(connection.tunnel, Programs(connection, program.folder), port=port)
         yield there
         await there.aclose()
 

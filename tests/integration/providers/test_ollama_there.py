@@ -43,7 +43,7 @@ class Host:
             self.server = None
         (self.folder / "s").unlink(missing_ok=True)
 
-    async def tunnel(self) -> str:
+    async def tunnel(self, port: int) -> str:
         if not self.tunnels:
             raise WorkspaceError("The host forwards no ports.")
         return str(self.folder / "s")
