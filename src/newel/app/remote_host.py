@@ -58,7 +58,7 @@ class RemoteHost:
 
     @property
     def state(self) -> str:
-        words: dict[str, str] = {"failed": "not connected"}
+        words: dict[str, str] = {"failed": "not connected", "slow": "does not answer"}
         return words.get(self._state.name, self._state.name)
 
     def watch(self, watcher: Callable[[], None]) -> None:

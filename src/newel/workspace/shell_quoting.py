@@ -47,21 +47,13 @@ _IN_CODE: Final = {
     "#": "comment",
 }
 _IN_ARITHMETIC: Final = {"(": "parentheses", "${": "parameter"}
-_ARITHMETIC: Final = (_ESCAPED, r"\$[({\[]|['\"`(]", _COMMENT, _CASE)
+_ARITHMETIC: Final = (_ESCAPED, r"\$[({\[]|['\"`(]", _COMMENT)
 
 _CONSTRUCTS: Final[dict[str, _Construct]] = {
     "code": _Construct(
         "",
         ")",
-        _marks(
-            _ESCAPED,
-            r"=\(|\$\(\(|\(\(|\$\(|\(|\)",
-            r"\$[{\['\"]|['\"`]",
-            "<<",
-            _PERHAPS,
-            _COMMENT,
-            _CASE,
-        ),
+        _marks(_ESCAPED, r"=\(|\$?\(\(|\$?\(|\)", r"\$[{\['\"]|['\"`]|<<", _PERHAPS, _COMMENT, _CASE),
         _IN_QUOTES | _IN_CODE,
     ),
     "quotes": _Construct("inside quotes", '"', _marks(_ESCAPED, r"\$\(\(|\$[({\[]|[\"`]"), _IN_QUOTES),

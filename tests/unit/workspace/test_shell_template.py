@@ -103,6 +103,7 @@ def test_whatever_a_value_holds_the_program_is_given_exactly_that(tmp_path: Path
 @example("$(x)#'{a}\n{b}")
 @example("((1))#'\n{b}")
 @example("`echo {a}`")
+@example("'{a}'")
 @example("; x=(; {b})")
 @example("$(({a}))")
 @example("${x:-$[ {a}]}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from newel.agent.errors import UsageError
@@ -15,6 +16,7 @@ from newel.terminal.jexida.status import Status
 from newel.terminal.review import take_back_here
 from newel.terminal.words import listing, one_line
 
+ASKING = "asking for the models"
 NOT_RECORDED = (
     "What commands change is not recorded here: that needs a folder to look at, [connection] directory in the settings "
     "or --directory, and no [review] record = false."
@@ -37,6 +39,15 @@ class Context(NamedTuple):
         facts = [self.title, one_line(self.talk.host.name), one_line(self.talk.model), "/help"]
         self.renderer.note(" · ".join(facts))
         self.renderer.status(self.status())
+
+    @contextmanager
+    def doing(self, words: str) -> Generator[None]:
+        """What goes on inside, in inert words, is told while it does."""
+        self.renderer.do(words)
+        try:
+            yield
+        finally:
+            self.renderer.do("")
 
 
 class Command(NamedTuple):
@@ -126,10 +137,13 @@ async def _asked_for(context: Context, routine: Routine, name: str) -> str:
 async def choose_model(context: Context, name: str) -> None:
     talk = context.talk
     if not name:
-        context.renderer.note(_models(await talk.list_models(), talk.model, context.desk.columns()))
+        with context.doing(ASKING):
+            names = await talk.list_models()
+        context.renderer.note(_models(names, talk.model, context.desk.columns()))
         return
     try:
-        await talk.path.check(name)
+        with context.doing(ASKING):
+            await talk.path.check(name)
     except ModelMissing as missing:
         if not await pull(context, name):
             context.renderer.note(f"{missing}\n{one_line(talk.model)} stays in use.")
@@ -147,11 +161,13 @@ def _models(names: Sequence[str], used: str, columns: int) -> str:
 
 
 async def undo(context: Context, _: str) -> None:
-    project = await context.talk.host.project()
-    if project is None:
+    with context.doing("looking at what was changed"):
+        project = await context.talk.host.project()
+        plan = await project.undo() if project else None
+    if project is None or plan is None:
         context.renderer.note(NOT_RECORDED)
     else:
-        await take_back_here(context.desk, context.talk.agent, project, await project.undo())
+        await take_back_here(context.desk, context.talk.agent, project, plan)
 
 
 async def clear(context: Context, _: str) -> None:
@@ -172,11 +188,8 @@ async def pull(context: Context, model: str) -> bool:
     async def tell(words: str) -> None:
         context.renderer.do(f"{one_line(model, 40)}: {one_line(words, 60)}")
 
-    try:
-        await tell("downloading")
+    with context.doing(f"{one_line(model, 40)}: downloading"):
         await download(model, tell)
-    finally:
-        context.renderer.do("")
     context.renderer.note(f"{one_line(model, 60)} is there now.")
     return True
 
