@@ -10,7 +10,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.bench import Workbench, flaws, open_agent, open_chat, say
 from tests.browser.review_scenarios import NOTES, PLAN, file, files, hunks, propose, story
-from tests.browser.scenarios import WAIT, answering
+from tests.browser.scenarios import WAIT, answering, scenarios, verdict
 from tests.sshd import Sshd, served
 from tests.standins.ollama_program import OllamaProgram
 from tests.support import bash
@@ -109,6 +109,29 @@ def test_the_page_says_where_the_models_of_the_host_are(workbench: Make, host: S
     words = ("--host", f"host:{project}", "--through", "run")
     page = workbench(story(), *words, environ={"NEWEL_SSH_CONFIG": str(host.config)}).page()
     expect(page.get_by_role("button", name="Model: phi3:latest on 127.0.0.1 (ollama run)")).to_be_visible()
+
+
+def test_a_contract_is_carried_out_judged_and_checked_on_the_host(
+    workbench: Make, host: Sshd, project: Path
+) -> None:
+    """Of the same folder, so that an agent can be left alone with the work there as it can here."""
+    judged = {"response": verdict("The notes are sorted.", satisfied=True)}
+    steps = ({"content": "Sorting.", **bash("sort -o notes.md notes.md && pwd")}, {"content": "Done."})
+    given = scenarios(
+        {"name": "judge", "trigger_regex": r"After \d+ tool call", "steps": [judged]},
+        answering("Sort", *steps),
+    )
+    words = ("--host", f"host:{project}", "--approve", "auto")
+    bench = workbench(given, *words, environ={"NEWEL_SSH_CONFIG": str(host.config)})
+    page = bench.page()
+    open_agent(page, "Sort the notes")
+    page.get_by_label("Acceptance command").fill(f"test $PWD = {project} && sort -c notes.md && echo sorted")
+    page.get_by_role("button", name="Start").click()
+    expect(page.locator(".agent-bar .badge")).to_have_text("Completed")
+    expect(page.get_by_text("Contract satisfied. The notes are sorted.")).to_be_visible()
+    expect(page.get_by_text("Acceptance passed:")).to_be_visible()
+    assert (project / "notes.md").read_text() == "".join(sorted(NOTES.splitlines(keepends=True)))
+    assert list(bench.newel.project.iterdir()) == []
 
 
 def test_an_agent_that_is_to_have_a_worktree_on_a_host_is_told_to_start_without(bench: Workbench) -> None:
