@@ -108,7 +108,7 @@ def test_the_page_says_where_the_models_of_the_host_are(workbench: Make, host: S
     OllamaProgram(host.bin, models={"phi3:latest": {}})
     words = ("--host", f"host:{project}", "--through", "run")
     page = workbench(story(), *words, environ={"NEWEL_SSH_CONFIG": str(host.config)}).page()
-    expect(page.get_by_role("button", name="Model: phi3:latest on 127.0.0.1 (ollama run)")).to_be_visible()
+    expect(page.get_by_role("button", name="Model: phi3:latest on host (ollama run)")).to_be_visible()
 
 
 def test_a_contract_is_carried_out_judged_and_checked_on_the_host(
