@@ -134,9 +134,35 @@ def test_a_contract_is_carried_out_judged_and_checked_on_the_host(
     assert list(bench.newel.project.iterdir()) == []
 
 
-def test_an_agent_that_is_to_have_a_worktree_on_a_host_is_told_to_start_without(bench: Workbench) -> None:
+def test_an_agent_with_a_worktree_on_a_host_leaves_the_project_as_it_is(
+    workbench: Make, host: Sshd, project: Path
+) -> None:
+    for words in (
+        ["init", "-q"],
+        ["add", "."],
+        ["-c", "user.name=a", "-c", "user.email=a@b.invalid", "commit", "-qm1"],
+    ):
+        assert host.ssh("git", "-C", str(project), *words).returncode == 0
+    judged = {"response": verdict("The notes are sorted.", satisfied=True)}
+    given = scenarios(
+        {"name": "judge", "trigger_regex": r"After \d+ tool call", "steps": [judged]},
+        answering("Sort", bash("sort -o notes.md notes.md"), {"content": "Done."}),
+    )
+    words = ("--host", f"host:{project}", "--approve", "auto")
+    page = workbench(given, *words, environ={"NEWEL_SSH_CONFIG": str(host.config)}).page()
+    open_agent(page, "Sort the notes")
+    page.get_by_label("A git worktree of its own").check()
+    page.get_by_role("button", name="Start").click()
+    expect(page.locator(".agent-bar .badge")).to_have_text("Completed")
+    tree = host.home / ".newel" / "worktrees" / "shop-Agent-1"
+    expect(page.get_by_text(f"Works in a git worktree of its own, {tree}")).to_be_visible()
+    assert (tree / "notes.md").read_text() == "".join(sorted(NOTES.splitlines(keepends=True)))
+    assert (project / "notes.md").read_bytes() == NOTES.encode()
+
+
+def test_what_keeps_an_agent_from_a_worktree_on_a_host_is_told(bench: Workbench, project: Path) -> None:
     page = bench.page()
     open_agent(page, "Put nothing in order")
     page.get_by_label("A git worktree of its own").check()
     page.get_by_role("button", name="Start").click()
-    expect(page.get_by_text("Agents on a host work in the project's own folder")).to_be_visible()
+    expect(page.get_by_text(f"{project} is in no git repository")).to_be_visible()

@@ -7,7 +7,6 @@ import weakref
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
@@ -20,7 +19,7 @@ from newel.config import Settings
 from newel.jobs.conversation import Seat
 from newel.jobs.questions import PutQuestion, approval_by
 from newel.jobs.tabs import Contract, Question
-from newel.jobs.worktree import WorktreeError
+from newel.jobs.worktree import Worktree, make_worktree
 from newel.mcp.manager import McpManager
 from newel.mcp.questions import Elicit, ElicitAnswer, ElicitRequest
 from newel.review.recording import Recorders
@@ -29,8 +28,7 @@ from newel.session.coding_agent import CodingAgent
 from newel.session.listing import SessionSummary, list_sessions
 from newel.session.manager import SessionManager
 from newel.terminal.safe import safe
-
-NO_WORKTREE: Final = "Agents on a host work in the project's own folder: start without a worktree."
+from newel.workspace.process import Limits
 
 
 @asynccontextmanager
@@ -114,14 +112,16 @@ class AppCrew:
         agent.agent.set_tools([*self._own_tools[agent], *self.servers.tools(elicit_by(seat.put))])
 
     def capped(self, contract: Contract) -> Contract:
-        if contract.worktree and self.ground.line is not None:
-            raise WorktreeError(NO_WORKTREE)
         limits = self._settings.limits
         return msgspec.structs.replace(
             contract,
             max_tokens=contract.max_tokens or limits.max_tokens,
             max_cost=contract.max_cost or limits.max_cost,
         )
+
+    async def worktree(self, agent: str) -> Worktree:
+        project = self.ground.workspace(self.ground.name, Limits())
+        return await make_worktree(project, self.ground.worktrees(self._settings.home), agent)
 
     def judge(self, agent: CodingAgent, *, small: bool) -> Model:
         name = self.in_use.small_name if small else None

@@ -9,6 +9,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
+import msgspec
+
 from newel.agent.errors import WorkspaceError
 from newel.app.beside import beside
 
@@ -53,9 +55,13 @@ class Ground(Protocol):
         ...
 
     def workspace(self, folder: str, limits: Limits) -> WatchedWorkspace:
-        """The workspace of a folder: the project's own by its ``name``, or another one by its path. Raises
-        ``WorkspaceError``.
+        """The workspace of a folder, by the name that a workspace gives it: the project's own, or another of the same host.
+        Raises ``WorkspaceError``.
         """
+        ...
+
+    def worktrees(self, home: Path) -> str:
+        """The folder, on the host that this is on, for worktrees of agents. ``home`` is Newel's folder here."""
         ...
 
     def telling(self, tell: Tell) -> AbstractAsyncContextManager[object]:
@@ -106,6 +112,9 @@ class LocalGround:
 
         return LocalWorkspace(folder, limits=limits)
 
+    def worktrees(self, home: Path) -> str:
+        return str(home / "worktrees")
+
     def telling(self, tell: Tell) -> AbstractAsyncContextManager[object]:
         del tell  # this machine is always there
         return nullcontext()
@@ -133,9 +142,16 @@ class HostGround:
         return "bash" if self._connection.facts.bash else "sh"
 
     def workspace(self, folder: str, limits: Limits) -> WatchedWorkspace:
-        if folder != self.name:
+        from newel.workspace.ssh.target import Target
+
+        here, there = self._connection.target, Target.parse(folder)
+        if there != msgspec.structs.replace(here, path=there.path):
             raise WorkspaceError(f"{folder} is not what this is connected to: that is {self.name}.")
-        return self._open(limits)
+        return self._open(limits).at(there.path or self._connection.facts.root)
+
+    def worktrees(self, home: Path) -> str:
+        del home  # nothing there knows of it
+        return f"{self._connection.facts.home}/.newel/worktrees"
 
     def telling(self, tell: Tell) -> AbstractAsyncContextManager[object]:
         return beside(partial(self._watch, tell))

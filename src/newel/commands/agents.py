@@ -131,6 +131,7 @@ async def _run_agent(settings: Settings, contract: Contract | None, given: argpa
             run = await submit(
                 engine,
                 crew.capped(contract),
+                crew,
                 project=ground.name,
                 home=settings.home,
                 name=given.name,

@@ -9,14 +9,13 @@ import anyio.to_thread
 from newel.agent.errors import NewelError
 from newel.agent.messages import Wire, new_id
 from newel.jobs.contract import carry_out
-from newel.jobs.conversation import Conversation
+from newel.jobs.conversation import Conversation, Crew
 from newel.jobs.engine import Cancelled, Engine, EngineError, Lease, Lost, Outcome
 from newel.jobs.events import ContractState, Notice
 from newel.jobs.feed import Feed, Recorder
 from newel.jobs.logfile import RunLog, log_file
 from newel.jobs.tabs import Contract
 from newel.jobs.turn import STOPPED, read_events
-from newel.jobs.worktree import make_worktree
 from newel.permissions.policy import Preset
 
 CONTRACT = "contract"
@@ -39,6 +38,7 @@ class ContractParams(Wire, frozen=True, kw_only=True):
 
 async def prepare(
     contract: Contract,
+    crew: Crew,
     *,
     tab: str = "",
     project: str,
@@ -51,7 +51,7 @@ async def prepare(
     """
     folder, notice = project, ""
     if contract.worktree:
-        worktree = await make_worktree(Path(project), home, name)
+        worktree = await crew.worktree(name)
         folder, notice = worktree.folder, worktree.notice
     log = await anyio.to_thread.run_sync(log_file, home / "logs", name)
     return ContractParams(

@@ -67,7 +67,7 @@ class Change(msgspec.Struct, frozen=True):
 class Board:
     """The tabs of one folder, and their runs. Use ``open``.
 
-    ``folder`` is where the agents work; logs and worktrees lie in ``home``.
+    ``folder`` is where the agents work; logs lie in ``home``.
     """
 
     def __init__(
@@ -265,7 +265,7 @@ class Board:
         one.update(status="running", reason="")  # from now on nobody else can start it
         try:
             params = await agent_run.prepare(
-                contract, tab=tab, project=self.folder, home=self.home, name=one.tab.title
+                contract, self.crew, tab=tab, project=self.folder, home=self.home, name=one.tab.title
             )
             kept = {
                 "contract": contract,

@@ -17,6 +17,7 @@ from newel.jobs.events import Evaluation, RunEvent
 from newel.jobs.feed import Recorder
 from newel.jobs.questions import PutQuestion, Questions
 from newel.jobs.tabs import Contract
+from newel.jobs.worktree import Worktree
 from newel.session.coding_agent import CodingAgent, Totals
 from newel.session.listing import SessionSummary
 from newel.session.store import read_session
@@ -65,8 +66,12 @@ class Crew(Protocol):
         ...
 
     def capped(self, contract: Contract) -> Contract:
-        """A contract with the user's own caps where it sets none. Raises ``WorktreeError`` where it asks for a worktree and
-        there can be none.
+        """A contract with the user's own caps where it sets none."""
+        ...
+
+    async def worktree(self, agent: str) -> Worktree:
+        """A git worktree of the project for an agent of that name. Raises ``WorktreeError``, and ``WorkspaceError`` where the
+        project's host cannot be reached.
         """
         ...
 

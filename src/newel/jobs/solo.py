@@ -17,10 +17,10 @@ from newel.providers.encode import to_json
 
 
 async def submit(
-    engine: Engine, contract: Contract, *, project: str, home: Path, name: str, approve: Preset
+    engine: Engine, contract: Contract, crew: Crew, *, project: str, home: Path, name: str, approve: Preset
 ) -> str:
     """Put a contract into the engine, for an agent of that name; returns the run. Raises ``WorktreeError``."""
-    params = await prepare(contract, project=project, home=home, name=name, approve=approve)
+    params = await prepare(contract, crew, project=project, home=home, name=name, approve=approve)
     return await engine.submit(CONTRACT, to_json(params), queue=params.session)
 
 

@@ -25,6 +25,13 @@ INERT: Final = (
 )
 
 
+IN_SH: Final = (
+    "unset GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE GIT_OBJECT_DIRECTORY GIT_COMMON_DIR GIT_NAMESPACE; "
+    f"GIT_OPTIONAL_LOCKS=0 GIT_TERMINAL_PROMPT=0 git {' '.join(INERT)}"
+)
+"""The same as sh text: ``git``, to be followed by its words."""
+
+
 def git_environment() -> dict[str, str]:
     """Without what makes git look at another repository than the one that a folder is in; it locks nothing, and asks
     nobody.

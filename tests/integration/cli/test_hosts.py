@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ STEPS = [
 
 
 @pytest.fixture
-def project(sshd: Sshd, request: pytest.FixtureRequest) -> Path:
+def project(sshd: Sshd, request: pytest.FixtureRequest) -> Iterator[Path]:
     """A folder of the host's user, with files in it."""
     folder = sshd.project(request.node.name)
     for name, content in {
@@ -50,7 +51,8 @@ def project(sshd: Sshd, request: pytest.FixtureRequest) -> Path:
         path = folder / name
         path.write_bytes(content)
         sshd.give(path)
-    return folder
+    yield folder
+    shutil.rmtree(sshd.home / ".newel", ignore_errors=True)
 
 
 def states(folder: Path) -> dict[str, tuple[int, bytes]]:

@@ -23,6 +23,7 @@ from newel.jobs.questions import approval_by
 from newel.jobs.sqlite import open_engine
 from newel.jobs.tabs import Contract
 from newel.jobs.workbench import Workbench
+from newel.jobs.worktree import Worktree, make_worktree
 from newel.mcp.status import ServerStatus
 from newel.permissions.policy import policy
 from newel.providers.scripted import deltas
@@ -106,6 +107,9 @@ class Crew:
 
     def capped(self, contract: Contract) -> Contract:
         return contract
+
+    async def worktree(self, agent: str) -> Worktree:
+        return await make_worktree(LocalWorkspace(str(self.folder)), str(self.home / "worktrees"), agent)
 
     def judge(self, agent: CodingAgent, *, small: bool) -> Model:
         return agent.state.model

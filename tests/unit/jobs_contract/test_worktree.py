@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
 import pytest
 
 from newel.jobs.worktree import Worktree, WorktreeError, make_worktree
+from newel.workspace.local import LocalWorkspace
+from newel.workspace.ssh.workspace import SshWorkspace
+from newel.workspace.watching import WatchedWorkspace
+from tests.host_connection import anyio_backend, connection
+
+__all__ = ["anyio_backend", "connection"]
 
 pytestmark = pytest.mark.anyio
+
+Open = Callable[[Path], WatchedWorkspace]
 
 
 def git(folder: Path, *words: str) -> str:
@@ -32,36 +42,48 @@ def shop(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.fixture(params=["here", "on a host"])
+def of(request: pytest.FixtureRequest) -> Open:
+    """Opens a project."""
+    if request.param == "here":
+        return lambda folder: LocalWorkspace(str(folder))
+    host = request.getfixturevalue("connection")
+    return lambda folder: SshWorkspace(host, root=str(folder))
+
+
 async def test_an_agent_gets_the_commit_on_a_branch_of_its_own_outside_the_project(
-    shop: Path, tmp_path: Path
+    of: Open, shop: Path, tmp_path: Path
 ) -> None:
-    made = await make_worktree(shop, tmp_path / "home", "Agent-1")
+    made = await make_worktree(of(shop), f"{tmp_path}/home/worktrees", "Agent-1")
     assert made.path == str(tmp_path / "home" / "worktrees" / "shop-Agent-1")
-    assert (made.folder, made.branch) == (made.path, "newel/Agent-1")
-    assert (Path(made.folder) / "src" / "a.py").read_text() == "a = 1\n"
+    assert (made.folder, made.branch) == (of(Path(made.path)).name, "newel/Agent-1")
+    assert (Path(made.path) / "src" / "a.py").read_text() == "a = 1\n"
     assert git(Path(made.path), "rev-parse", "--abbrev-ref", "HEAD") == "newel/Agent-1"
     assert made.branch in made.notice
     assert git(shop, "status", "--porcelain") == ""
 
 
-async def test_the_agent_works_in_the_same_part_of_the_repository(shop: Path, tmp_path: Path) -> None:
-    made = await make_worktree(shop / "src", tmp_path / "home", "x")
-    assert (Path(made.folder) / "a.py").exists()
+async def test_the_agent_works_in_the_same_part_of_the_repository(
+    of: Open, shop: Path, tmp_path: Path
+) -> None:
+    made = await make_worktree(of(shop / "src"), f"{tmp_path}/home/worktrees", "x")
+    assert made.folder == of(Path(made.path) / "src").name
+    assert (Path(made.path) / "src" / "a.py").exists()
 
 
-async def test_what_is_not_committed_is_told(shop: Path, tmp_path: Path) -> None:
+async def test_what_is_not_committed_is_told(of: Open, shop: Path, tmp_path: Path) -> None:
     (shop / "new.py").touch()
     (shop / "src" / "a.py").write_text("a = 2\n")
-    made = await make_worktree(shop, tmp_path / "home", "x")
+    made = await make_worktree(of(shop), f"{tmp_path}/home/worktrees", "x")
     assert "2 changes" in made.notice
-    assert (Path(made.folder) / "src" / "a.py").read_text() == "a = 1\n"
+    assert (Path(made.path) / "src" / "a.py").read_text() == "a = 1\n"
 
 
-async def test_two_agents_of_one_name_at_once_get_two_places(shop: Path, tmp_path: Path) -> None:
+async def test_two_agents_of_one_name_at_once_get_two_places(of: Open, shop: Path, tmp_path: Path) -> None:
     made: list[Worktree] = []
 
     async def one() -> None:
-        made.append(await make_worktree(shop, tmp_path / "home", "x"))
+        made.append(await make_worktree(of(shop), f"{tmp_path}/home/worktrees", "x"))
 
     async with anyio.create_task_group() as group:
         group.start_soon(one)
@@ -69,21 +91,46 @@ async def test_two_agents_of_one_name_at_once_get_two_places(shop: Path, tmp_pat
     assert sorted(each.branch for each in made) == ["newel/x", "newel/x-2"]
 
 
-async def test_a_folder_that_is_no_repository_is_refused_with_the_remedy(tmp_path: Path) -> None:
+async def test_a_folder_that_is_no_repository_is_refused_with_the_remedy(of: Open, tmp_path: Path) -> None:
     with pytest.raises(WorktreeError, match=r"no git repository.*git init"):
-        await make_worktree(tmp_path, tmp_path / "home", "x")
+        await make_worktree(of(tmp_path), f"{tmp_path}/home/worktrees", "x")
 
 
-async def test_a_repository_without_a_commit_is_refused_with_the_remedy(tmp_path: Path) -> None:
+async def test_a_repository_without_a_commit_is_refused_with_the_remedy(of: Open, tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     with pytest.raises(WorktreeError, match="no commit yet"):
-        await make_worktree(tmp_path, tmp_path / "home", "x")
+        await make_worktree(of(tmp_path), f"{tmp_path}/home/worktrees", "x")
 
 
-async def test_the_repositorys_own_hooks_do_not_run(shop: Path, tmp_path: Path) -> None:
+async def test_the_repositorys_own_hooks_do_not_run(of: Open, shop: Path, tmp_path: Path) -> None:
     hook = shop / ".git" / "hooks" / "post-checkout"
     hook.parent.mkdir(exist_ok=True)
     hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
     hook.chmod(0o755)
-    await make_worktree(shop, tmp_path / "home", "x")
+    await make_worktree(of(shop), f"{tmp_path}/home/worktrees", "x")
     assert not (tmp_path / "ran").exists()
+
+
+async def test_nobody_else_can_look_into_the_worktrees(of: Open, shop: Path, tmp_path: Path) -> None:
+    await make_worktree(of(shop), f"{tmp_path}/home/worktrees", "x")
+    assert (tmp_path / "home" / "worktrees").stat().st_mode & 0o777 == 0o700
+
+
+async def test_where_there_is_no_git_that_is_said(shop: Path, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "sh").symlink_to("/bin/sh")
+    bare = LocalWorkspace(str(shop), environ={"PATH": str(tmp_path / "bin")})
+    with pytest.raises(WorktreeError, match=r"needs git.*not found"):
+        await make_worktree(bare, f"{tmp_path}/home/worktrees", "x")
+
+
+async def test_a_name_of_a_project_is_no_command(of: Open, shop: Path, tmp_path: Path) -> None:
+    odd = tmp_path / "-a; touch x '$(touch y)"
+    shutil.move(shop, odd)
+    made = await make_worktree(of(odd), f"{tmp_path}/home dir/worktrees", "Agent 1; touch z")
+    assert made.path == f"{tmp_path}/home dir/worktrees/{odd.name}-Agent-1-touch-z"
+    assert (
+        git(tmp_path / "home dir" / "worktrees" / f"{odd.name}-Agent-1-touch-z", "log", "--format=%s")
+        == "First"
+    )
+    assert {path.name for path in odd.iterdir()} == {".git", "src"}

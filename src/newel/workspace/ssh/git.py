@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
-from typing import Final
 
-from newel.workspace.git import INERT
+from newel.workspace.git import IN_SH
 from newel.workspace.ssh.host import quoted
 from newel.workspace.ssh.snapshot_shell import Shell
-
-_GIT: Final = (
-    "unset GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE GIT_OBJECT_DIRECTORY GIT_COMMON_DIR GIT_NAMESPACE; "
-    f"GIT_OPTIONAL_LOCKS=0 GIT_TERMINAL_PROMPT=0 git {' '.join(INERT)}"
-)
 
 
 class HostGit:
@@ -28,7 +22,7 @@ class HostGit:
     def ask(self, folder: str, *words: str, given: bytes = b"", good: Collection[int] = (0,)) -> bytes | None:
         """As ``newel.workspace.git.ask_git``."""
         asked = " ".join(map(quoted, words))
-        answer = self._ask_in(folder, f"{_GIT} {asked} 2>/dev/null", given)
+        answer = self._ask_in(folder, f"{IN_SH} {asked} 2>/dev/null", given)
         return answer.data if answer.status in good else None
 
     def top_of(self, folder: str) -> str | None:

@@ -196,7 +196,7 @@ class SshWorkspace:
 
         connection, home = self.connection, self.connection.facts.home
         disk = await HostDisk.open(connection, self._root, home, connection.attach)
-        connection.attach(partial(disk.keep, lambda: connection.state.name == "up"))
+        connection.attach(partial(disk.keep, lambda: connection.state.name in {"up", "slow"}))
         # The host may be this machine.
         away = (f"{home}/.newel", f"{home}/.newel/copies", str(folder), *left_out)
         relative = [posixpath.relpath(path, self._root) for path in away]

@@ -1,0 +1,90 @@
+"""If these fail, an agent on a contract does on a host what it would not do here: to the project itself, or unseen."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.agents.support import after
+from tests.sshd import Sshd, served
+from tests.support import Newel, bash, scenario
+
+WithAgent = Callable[..., Newel]
+
+
+@pytest.fixture
+def host() -> Iterator[Sshd]:
+    with served() as server:
+        yield server
+
+
+@pytest.fixture
+def project(host: Sshd) -> Path:
+    """A repository of the host's user, with a commit and with a file that is not in it."""
+    folder = host.home / "shop"
+    folder.mkdir()
+    (folder / "mine").write_text("mine\n")
+    who = ("-c", "user.name=a", "-c", "user.email=a@b.invalid")
+    for words in (("init", "-q"), ("add", "."), (*who, "commit", "-qm", "first")):
+        subprocess.run(["git", *words], cwd=folder, check=True)
+    (folder / "new").write_text("new\n")
+    return folder
+
+
+def files(folder: Path) -> dict[str, str]:
+    return {
+        path.name: path.read_text() for path in folder.iterdir() if path.is_file() and path.name != ".git"
+    }
+
+
+def test_an_agent_with_a_worktree_on_a_host_leaves_the_project_alone_and_can_be_undone(
+    with_agent: WithAgent, host: Sshd, project: Path
+) -> None:
+    newel = with_agent(after(1, True), scenario("Make a file", bash("echo made > a; rm mine; ls")))
+    newel.environ["NEWEL_SSH_CONFIG"] = str(host.config)
+    before = files(project)
+    words = ("--worktree", "--name", "maker", "--approve", "auto", "--accept", "test -s a")
+    done = newel("agent", "Make a file", *words, "--host", f"own:{project}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    tree = host.home / ".newel" / "worktrees" / "shop-maker"
+    assert f"{tree}, on the branch newel/maker" in done.stdout
+    assert "1 changes" in done.stdout
+    assert files(project) == before
+    assert files(tree) == {"a": "made\n"}
+    place = f"ssh://{host.own}@own:{host.port}{tree}"
+    assert newel("undo", "--host", place, "--yes").returncode == 0
+    assert files(tree) == {"mine": "mine\n"}
+    assert "Make a file" in newel("agents", "--host", f"own:{project}").stdout
+    assert list(newel.project.iterdir()) == []
+
+
+def test_what_an_agent_does_on_a_host_with_review_is_checked_in_a_copy_and_waits(
+    with_agent: WithAgent, host: Sshd, project: Path
+) -> None:
+    newel = with_agent(after(1, True), scenario("Make a file", bash("echo made > a && ls")))
+    newel.environ["NEWEL_SSH_CONFIG"] = str(host.config)
+    before, place = files(project), f"own:{project}"
+    accept = "test -s a && test -s mine && test -s new"
+    done = newel("agent", "Make a file", "--accept", accept, "--approve", "review", "--host", place)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert files(project) == before
+    waiting = json.loads(newel("review", "--host", place, "--json").stdout)["pending"]
+    assert [file["file_path"] for file in waiting] == ["a"]
+    assert newel("keep", "--all", "--host", place, "--yes").returncode == 0
+    assert files(project) == before | {"a": "made\n"}
+
+
+def test_a_worktree_in_no_repository_of_a_host_is_refused_before_anything_is_asked(
+    with_agent: WithAgent, host: Sshd
+) -> None:
+    newel = with_agent()
+    newel.environ["NEWEL_SSH_CONFIG"] = str(host.config)
+    (host.home / "plain").mkdir()
+    done = newel("agent", "Make a file", "--worktree", "--host", "own:plain")
+    assert done.returncode != 0
+    assert f"{host.home}/plain is in no git repository" in done.stderr
+    assert newel.requests == []
