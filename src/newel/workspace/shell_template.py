@@ -6,8 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from newel.workspace.shell_quoting import reasons
-
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
@@ -40,16 +38,20 @@ class ShellTemplate:
 
         Raises ``ValueError`` for a value that no program can be given, ``KeyError`` where one is missing.
         """
+        if self._place is None:
+            return self.text
         given = {name: default for name, default in self.variables if default is not None} | dict(values)
         for name, value in given.items():
             if "\0" in value:
                 raise ValueError(f"the value of {name} holds a zero character, which no program can be given")
-        return (
-            self._place.sub(lambda found: _quoted(given[found[1]]), self.text) if self._place else self.text
-        )
+        return self._place.sub(lambda found: _quoted(given[found[1]]), self.text)
 
     def _check(self, names: Sequence[str]) -> None:
-        places = {found.start(): found[1] for found in self._place.finditer(self.text)} if self._place else {}
+        if self._place is None:
+            return
+        from newel.workspace.shell_quoting import reasons
+
+        places = {found.start(): found[1] for found in self._place.finditer(self.text)}
         for name in names:
             if name not in places.values():
                 raise ValueError(

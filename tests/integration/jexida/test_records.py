@@ -113,6 +113,21 @@ def test_what_a_command_changed_is_recorded_though_its_end_is_unknown(tmp_path: 
         assert "-one\n+two" in newel(host, tmp_path, folder, "review")
 
 
+def test_what_cannot_be_recorded_is_told_where_it_happens_and_done(
+    sshd: Sshd, folder: Path, tmp_path: Path, begin: Begin
+) -> None:
+    (tmp_path / ".newel").mkdir()
+    (tmp_path / ".newel" / "review").touch()
+    terminal = begin(sshd, "--through", "run", "--directory", str(folder))
+    terminal.wait_for("phi3 · up")
+    terminal.send("Change it\r")
+    terminal.wait_for("Run it? y yes")
+    terminal.send("y\r")
+    terminal.wait_for("It is done.")
+    assert "│ Error: What this run changes from here on is not recorded" in terminal.screen.text
+    assert contents(folder) == {"a.txt": "two\n", "b.txt": "new\n"}
+
+
 def test_without_a_folder_nothing_is_recorded_and_undo_says_so(
     sshd: Sshd, tmp_path: Path, begin: Begin
 ) -> None:

@@ -274,10 +274,15 @@ class PanelRenderer:
         self._above += self._dress.bottom(note, self._width())
 
     def _say(self, text: str, tone: Tone) -> None:
+        """Words between panels, or in the one that a command's output stands in."""
+        words, width = safe(text).rstrip("\n"), self._width()
+        if self._output is not None:
+            self._above += self._dress.lines(words, width, tone)
+            return
         if self._printed:
             self._above.append("")
         self._printed = True
-        self._above += self._dress.bare(safe(text).rstrip("\n"), self._width(), tone)
+        self._above += self._dress.bare(words, width, tone)
 
     def _end_answer(self, note: str = "") -> None:
         if self._answer is not None:
