@@ -13,6 +13,7 @@ import msgspec
 
 from newel.agent.errors import WorkspaceError
 from newel.app.beside import beside
+from newel.terminal.words import clause
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -174,7 +175,7 @@ class HostGround:
                     case "lost" if away != "lost":
                         away = "lost"
                         await tell(
-                            f"The connection to {host} is lost: {state.reason}. Newel tries to get it back."
+                            f"The connection to {host} is lost: {clause(state.reason)}. Newel tries to get it back."
                         )
                     case "up" if away:
                         await tell(

@@ -8,10 +8,11 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from newel.agent.errors import ConnectionFailed, ProviderError, WorkspaceError
+from newel.agent.errors import ConnectionFailed, HostUnreachable, ProviderError, WorkspaceError
 from newel.agent.ports import Model
 from newel.providers.ollama_model import ModelMissing
 from newel.providers.ollama_there import OllamaThere
+from newel.providers.retry import Retrying
 from tests.integration.providers.raw import ask
 from tests.standins.ollama_program import OllamaProgram
 from tests.standins.ollama_server import OllamaServer
@@ -78,6 +79,21 @@ async def test_without_the_api_the_program_answers_and_status_says_why(host: Hos
     assert ("No connection to Ollama on user@box" if tunnels else "forwards no ports") in host.provider.reason
     assert await host.provider.models() == ["phi3:latest"]
     assert await host.provider.window("phi3") == 4_096
+
+
+async def test_a_host_that_does_not_come_back_is_told_at_once_and_not_waited_for_again(host: Host) -> None:
+    """Each try waits for as long as the connection does."""
+    tried = 0
+
+    async def tunnel() -> str:
+        nonlocal tried
+        tried += 1
+        raise HostUnreachable("box does not answer.")
+
+    there = OllamaThere(tunnel, LocalPrograms(host.folder / "bin"))
+    with pytest.raises(ProviderError, match="box does not answer"):
+        await ask(Retrying(there, base_delay=0.01), model=PHI3, tools=[])
+    assert tried == 1
 
 
 async def test_a_tunnel_that_breaks_is_told_and_the_next_try_finds_a_way(host: Host) -> None:
