@@ -198,16 +198,7 @@ def load(flags: Flags, *, cwd: Path, environ: Mapping[str, str]) -> Settings:
                 return values[name]
         return None
 
-    caps = file.limits
-    limits = Limits(
-        max_turns=flags.max_turns or caps.max_turns,
-        max_tool_calls=caps.max_tool_calls,
-        max_tokens=caps.max_tokens,
-        max_cost=flags.max_cost or caps.max_cost,
-    )
     endpoint = _endpoint(places)
-    if endpoint and endpoint.origin.startswith(str(dotenv)) and not is_loopback(endpoint.base_url):
-        places.insert(1, (ONLY_DOTENV, {"approve": "ask"}))
     host, host_model = flags.host, None
     if host is not None:
         places.insert(1, (ON_A_HOST, {"approve": "ask"}))
@@ -216,6 +207,9 @@ def load(flags: Flags, *, cwd: Path, environ: Mapping[str, str]) -> Settings:
         host_model = choose_model(typed, file.remote, remote_written, has_endpoint=endpoint is not None)
     elif flags.through is not None:
         raise UsageError("--through says how a model of a host is reached: give the host too, with --host.")
+    is_strange = endpoint and endpoint.origin.startswith(str(dotenv)) and not is_loopback(endpoint.base_url)
+    if is_strange and host_model is None:
+        places.insert(1, (ONLY_DOTENV, {"approve": "ask"}))
     return Settings(
         home=home,
         cwd=cwd,
@@ -226,7 +220,7 @@ def load(flags: Flags, *, cwd: Path, environ: Mapping[str, str]) -> Settings:
         approve=first("approve") or "auto",
         renderer=first("renderer"),
         bash_timeout=first("bash_timeout") or 30.0,
-        limits=limits,
+        limits=_limits(flags, file.limits),
         models=file.models,
         origins=origins,
         record=file.review.record,
@@ -234,6 +228,15 @@ def load(flags: Flags, *, cwd: Path, environ: Mapping[str, str]) -> Settings:
         host=host,
         host_model=host_model,
         remote=file.remote,
+    )
+
+
+def _limits(flags: Flags, caps: Caps) -> Limits:
+    return Limits(
+        max_turns=flags.max_turns or caps.max_turns,
+        max_tool_calls=caps.max_tool_calls,
+        max_tokens=caps.max_tokens,
+        max_cost=flags.max_cost or caps.max_cost,
     )
 
 

@@ -128,19 +128,22 @@ async def _model(there: HostPrograms, settings: Settings) -> AsyncIterator[Findi
     from newel.app.model import model_on, server_on
 
     wanted = settings.host_model
+    is_asked_for = wanted is not None and wanted.is_asked_for
     through = wanted.through if wanted else "auto"
     names: list[str] = []
     async with aclosing(server_on(there, through, settings.remote.model.port)) as server:
         try:
             names = await server.models()
         except ProviderError as error:
-            yield Finding(BAD if wanted and wanted.is_asked_for else NOTE, "ollama", str(error))
+            yield Finding(BAD if is_asked_for else NOTE, "ollama", str(error))
+            if is_asked_for:
+                return
         else:
             because = f": {server.reason}" if server.reason else ""
             yield Finding(GOOD, "ollama", f"{server.way}{because}")
-    if wanted is None or not (names or wanted.is_asked_for):
+    if wanted is None or not (names or is_asked_for):
         yield await _model_of_here(settings)
-    elif names:
+    else:
         try:
             yield _is_there(model_on(names, wanted, there.place), names, there.place)
         except ConfigError as error:

@@ -65,6 +65,10 @@ def test_a_test_of_a_host_tells_whose_model_would_work_there(
         done = newel("hosts", "test", f"host:{project}", "--model", "qwen3")
         assert done.returncode == 1
         assert "ollama pull qwen3" in done.stdout
+        server.models.clear()
+        done = newel("hosts", "test", f"host:{project}")
+        assert done.returncode == 1
+        assert "has no model. Get one there" in done.stdout
     finally:
         server.close()
 

@@ -123,15 +123,27 @@ def test_a_secret_on_the_screen_cannot_be_used() -> None:
 STRANGER = "LLM_BASE_URL=https://stranger.example/v1\nLLM_AUTH_TOKEN=theirs\n"
 
 
-def test_a_server_that_only_the_projects_dotenv_names_does_not_act_unasked(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dotenv", [STRANGER, "LLM_BASE_URL=ollama://stranger.example"])
+def test_a_server_that_only_the_projects_dotenv_names_does_not_act_unasked(
+    tmp_path: Path, dotenv: str
+) -> None:
     """Else a cloned repository could name a server that runs commands here, and have any file sent to it."""
-    settings = load(tmp_path, dotenv=STRANGER, toml='approve = "auto"')
+    settings = load(tmp_path, dotenv=dotenv, toml='approve = "auto"')
     assert (settings.approve, settings.origins["approve"]) == ("ask", config.ONLY_DOTENV)
     assert load(tmp_path, dotenv=STRANGER, flags=Flags(approve="auto")).approve == "auto"
 
 
+def test_who_works_on_a_host_is_told_too_that_a_stranger_would_read_it(tmp_path: Path) -> None:
+    there = Flags(host="shop")
+    assert load(tmp_path, dotenv=STRANGER, flags=there).origins["approve"] == config.ONLY_DOTENV
+    toml = '[remote.model]\nname = "phi3"'
+    own = load(tmp_path, dotenv=STRANGER, toml=toml, flags=there)
+    assert (own.approve, own.origins["approve"]) == ("ask", config.ON_A_HOST)
+
+
 def test_a_server_on_this_machine_or_one_the_user_named_acts_as_the_user_wants(tmp_path: Path) -> None:
     assert load(tmp_path, dotenv="LLM_BASE_URL=http://127.0.0.1:11434/v1").approve == "auto"
+    assert load(tmp_path, dotenv="LLM_BASE_URL=ollama://localhost").approve == "auto"
     assert load(tmp_path, {"LLM_BASE_URL": "https://mine.example/v1"}, dotenv=STRANGER).approve == "auto"
 
 
