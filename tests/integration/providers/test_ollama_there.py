@@ -85,7 +85,7 @@ async def test_a_host_that_does_not_come_back_is_told_at_once_and_not_waited_for
     """Each try waits for as long as the connection does."""
     tried = 0
 
-    async def tunnel() -> str:
+    async def tunnel(_: int) -> str:
         nonlocal tried
         tried += 1
         raise HostUnreachable("box does not answer.")
