@@ -6,12 +6,15 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 import anyio
+import anyio.abc
 
 
 class Attention:
-    """Calls ``look`` again and again, several times in ``slow`` seconds, as long as something is ``under_way``."""
+    """Calls ``look`` again and again, several times in ``slow`` seconds, as long as something is ``under_way``; it is given
+    a group for what it has to wait for.
+    """
 
-    def __init__(self, slow: float, look: Callable[[], None]) -> None:
+    def __init__(self, slow: float, look: Callable[[anyio.abc.TaskGroup], None]) -> None:
         self.slow = slow
         self._look = look
         self._count = 0
@@ -28,9 +31,10 @@ class Attention:
 
     async def pay(self) -> None:
         """Until cancelled."""
-        while True:
-            await self._begun.wait()
-            while self._count:
-                await anyio.sleep(self.slow / 3)
-                self._look()
-            self._begun = anyio.Event()
+        async with anyio.create_task_group() as tasks:
+            while True:
+                await self._begun.wait()
+                while self._count:
+                    await anyio.sleep(self.slow / 3)
+                    self._look(tasks)
+                self._begun = anyio.Event()

@@ -179,7 +179,13 @@ class Connection:
         async with self._lock:
             self.target, self._keys = await look_up(self._ssh, self._asked)
             await self._ready(anyio.current_time())
-        self._tasks.start_soon(self._attention.pay)
+
+    @asynccontextmanager
+    async def minded(self) -> AsyncGenerator[None]:
+        """While this is open, it is told when the host does not answer."""
+        async with _tasks() as tasks:
+            tasks.start_soon(self._attention.pay)
+            yield
 
     async def close(self) -> None:
         shells = {self._shell, self._master}
@@ -198,7 +204,7 @@ class Connection:
 
     # -- a host that does not answer ------------------------------------------------------------------
 
-    def _look(self) -> None:
+    def _look(self, tasks: anyio.abc.TaskGroup) -> None:
         """Something is under way. Where that asks nothing of the shell, the shell is asked; where it does and is not answered,
         it may take its time: a session beside it tells.
         """
@@ -207,34 +213,36 @@ class Connection:
             return
         silent = shell.silent
         if silent is None:
-            if shell.usable and not self._lock.locked():
-                self._tasks.start_soon(self._greet, shell)
+            if not self._lock.locked():
+                tasks.start_soon(self._greet)
         elif silent >= self._attention.slow:
             self._tell(State("slow", f"no answer for {silent:.0f} s"))
         elif self.state.name == "slow":
             self._answered()
         elif silent >= self._attention.slow / 2 and not self._probing:
-            self._tasks.start_soon(self._probe, shell)
+            tasks.start_soon(self._probe, shell)
 
     def _answered(self) -> None:
         if self.state.name == "slow":
             self._tell(State("up"))
 
-    async def _greet(self, shell: Shell) -> None:
+    async def _greet(self) -> None:
         async with self._lock:
-            if shell.usable:
-                with suppress(ShellEnded):  # who watches the connection tells
+            if self._master is not None and self._master.lives:
+                with suppress(ShellEnded, WorkspaceError):  # who watches the connection tells
+                    shell = await self._ready(anyio.current_time())
                     await shell.ask(":", b"")
                     self._answered()
 
     async def _probe(self, shell: Shell) -> None:
         self._probing = True
+        words = [*self._ssh.uses(), *self._asked.words, "exit"]
         try:
-            words = [*self._ssh.uses(), *self._asked.words, "exit"]
-            await anyio.run_process(words, env=self._ssh.environ, check=False, cwd="/")
+            with suppress(OSError):  # nobody knows, then
+                await anyio.run_process(words, env=self._ssh.environ, check=False, cwd="/")
+            shell.vouch()  # also by refusing to open a session
         finally:
             self._probing = False
-        shell.vouch()  # also by refusing to open a session
 
     # -- connecting -----------------------------------------------------------------------------------
 
@@ -356,7 +364,7 @@ async def connected(target: Target, **options: Unpack[ConnectionOptions]) -> Asy
                 connection.on_state(options["on_state"])
             try:
                 await connection.open()
-                async with connection.serving():
+                async with connection.minded(), connection.serving():
                     yield connection
             finally:
                 with anyio.CancelScope(shield=True):

@@ -12,14 +12,18 @@ import sys
 import tempfile
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 
 from newel.agent.errors import ConnectionLost, HostUnreachable, StaleFile, WorkspaceError
 from newel.workspace.port import ABSENT
-from newel.workspace.ssh.connection import State
+from newel.workspace.process import Limits
+from newel.workspace.ssh.connection import ConnectionOptions, State
+from newel.workspace.ssh.runner import Timing, run_on_host
 from newel.workspace.ssh.target import Target
 from newel.workspace.ssh.workspace import SshWorkspace, open_host
 from tests.processes import lives
@@ -151,6 +155,26 @@ class TestLost:
             await seen.until("up")
             (tmp_path / "go").touch()
         assert ended == [0]
+
+    async def test_whoever_gives_up_waiting_for_it_can_go(
+        self, sshd: Sshd, relay: Relay, tmp_path: Path, seen: Seen
+    ) -> None:
+        """What was about to find out how the host is ends with the connection, and tells nobody of that."""
+        config = tmp_path / "ssh_config"
+        config.write_text(sshd.client_config(port=relay.port))
+        target = Target("own", path=str(tmp_path))
+        options = ConnectionOptions(config=str(config), silence=60, slow=0.3, on_state=seen)
+        with contextlib.ExitStack() as silence:
+            async with open_host(target, **options) as workspace, anyio.create_task_group() as tasks:
+                timing = Timing(grace=0.1, answer=0.1)
+                client = msgspec.structs.replace(await workspace.connection.client(), timing=timing)
+                run = partial(run_on_host, root=str(tmp_path), limits=Limits())
+                tasks.start_soon(run, client, "touch begun; sleep 1000")
+                await until((tmp_path / "begun").exists)
+                silence.enter_context(relay.holding())
+                await seen.until("slow")
+                tasks.cancel_scope.cancel()
+        assert set(seen.names) <= {"up", "slow"}
 
     @pytest.mark.parametrize("patient", [1.5], indirect=True)
     async def test_a_host_that_works_on_a_long_request_is_not_called_slow(
@@ -341,6 +365,7 @@ def modes(folder: Path) -> list[int]:
 
 OPENS_A_HOST = """
 import sys, anyio
+from newel.workspace.ssh.runner import Timing, run_on_host
 from newel.workspace.ssh.target import Target
 from newel.workspace.ssh.workspace import open_host
 
