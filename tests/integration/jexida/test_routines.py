@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
@@ -18,6 +21,7 @@ from newel.workspace.local import LocalWorkspace
 from newel.workspace.shell_template import ShellTemplate
 from tests.integration.jexida.program import Here
 from tests.integration.jexida.test_repl import ESCAPE, MARK, READY, TAB, panels
+from tests.properties import examples
 
 Open = Callable[..., Any]
 
@@ -43,6 +47,15 @@ ROUTINES = {each.name: each for each in (LOGS, Routine("logs of all", "", ShellT
 )
 def test_values_are_taken_by_their_names_or_their_order(typed: str, values: dict[str, str]) -> None:
     assert LOGS.values(typed) == values
+
+
+@settings(max_examples=examples(50))
+@given(st.text(), st.text())
+def test_any_value_can_be_typed_in_quotes(name: str, lines: str) -> None:
+    values = {"name": name, "lines": lines}
+    assert LOGS.values(shlex.join(f"{each}={value}" for each, value in values.items())) == values
+    if not name.startswith(("name=", "lines=")):
+        assert LOGS.values(shlex.join([name, f"lines={lines}"])) == values
 
 
 @pytest.mark.parametrize(

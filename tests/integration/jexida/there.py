@@ -18,6 +18,7 @@ port = {port}
 
 [routines]
 greet = {{ description = "Say hello", cmd = "echo hello from $(whoami)" }}
+say = {{ cmd = "echo {{what}}", variables = ["what"] }}
 """
 
 Begin = Callable[..., Terminal]
