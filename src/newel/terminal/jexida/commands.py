@@ -13,7 +13,6 @@ from newel.terminal.jexida.conversation import Conversation
 from newel.terminal.jexida.renderer import PanelRenderer
 from newel.terminal.jexida.routines import Routine, Routines, split
 from newel.terminal.jexida.status import Status
-from newel.terminal.review import take_back_here
 from newel.terminal.words import listing, one_line
 
 ASKING = "asking for the models"
@@ -167,6 +166,8 @@ async def undo(context: Context, _: str) -> None:
     if project is None or plan is None:
         context.renderer.note(NOT_RECORDED)
     else:
+        from newel.terminal.review import take_back_here
+
         await take_back_here(context.desk, context.talk.agent, project, plan)
 
 
