@@ -48,10 +48,13 @@ class Note(Wire, frozen=True, kw_only=True):
 
 
 class Known(NamedTuple):
-    """How files were before the last command that was begun, ``at`` seconds since 1970."""
+    """How files were before the last command that was begun, ``at`` seconds since 1970. Not ``whole``: nobody can say of
+    others that they were not there.
+    """
 
     states: dict[str, State]
     at: float
+    whole: bool
 
 
 def states_before(ledger: Ledger, known: Known) -> dict[str, State]:
@@ -192,7 +195,9 @@ class Notes:
             with contextlib.suppress(OSError), path.open("rb") as file:  # another may be faster
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 notes = _left(file.read())
-                known = _known(path.with_suffix(_KNOWN), root, notes) if notes else Known({}, 0.0)
+                known = (
+                    _known(path.with_suffix(_KNOWN), root, notes) if notes else Known({}, 0.0, whole=False)
+                )
                 for note in notes:
                     yield note, known
                 _remove(path.parent, path.stem)
@@ -246,9 +251,11 @@ def _remove(folder: Path, name: str) -> None:
 
 
 def _known(index: Path, root: str, notes: Sequence[Note]) -> Known:
+    records = load(index, root)
     states = {
         join(folder, name): state_of(made)
-        for folder, files in load(index, root).items()
+        for folder, files in (records or {}).items()
         for name, made in files.items()
     }
-    return Known(states, max((note.began_ns for note in notes if note.path is None), default=0) / 1e9)
+    at = max((note.began_ns for note in notes if note.path is None), default=0) / 1e9
+    return Known(states, at, whole=records is not None)

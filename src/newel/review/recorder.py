@@ -246,9 +246,11 @@ class Recorder:
         before = await anyio.to_thread.run_sync(states_before, self._ledger, known)
         there = await self._workspace.stats([self._where(path) for path in before])
         gone = [path for path, info in zip(before, there, strict=True) if info is None]
+        # What nobody can say of that it was not there may be a person's: it is not told as made by the command.
+        touched = {*gone, *(path for path in found if known.whole or path in before)}
         return [
             FileChange(path, before.get(path), None if path in gone else await self._now(path))
-            for path in sorted({*found, *gone})
+            for path in sorted(touched)
         ]
 
     async def _now(self, path: str) -> State | None:

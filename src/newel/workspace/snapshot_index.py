@@ -71,14 +71,16 @@ def save(index: Path, root: str, tree: Tree, fresh: set[str]) -> None:
         raise WorkspaceError(f"Cannot write {index}: {error.strerror or error}.") from error
 
 
-def load(index: Path, root: str) -> Records:
-    """The records that were kept; none if there are none for this root, or none whole."""
+def load(index: Path, root: str) -> Records | None:
+    """The records that were kept; None if none were for this root, or none are whole."""
     with contextlib.suppress(OSError):
-        return {
-            os.fsdecode(folder): {os.fsdecode(name): made for name, made in files.items()}
-            for folder, files in _read(index.read_bytes(), os.fsencode(root)).items()
-        }
-    return {}
+        found = _read(index.read_bytes(), os.fsencode(root))
+        if found is not None:
+            return {
+                os.fsdecode(folder): {os.fsdecode(name): made for name, made in files.items()}
+                for folder, files in found.items()
+            }
+    return None
 
 
 def promised(index: Path) -> set[str]:
@@ -117,13 +119,16 @@ def _blocks(data: bytes) -> Iterable[tuple[bytes, _Packed]]:
             yield root, folders
 
 
-def _read(data: bytes, root: bytes) -> _Packed:
-    found: _Packed = {}
+def _read(data: bytes, root: bytes) -> _Packed | None:
+    found: _Packed | None = None
     for of, folders in _blocks(data):
         if of != root:
-            return {}
+            return None
+        found = {} if found is None else found
         for folder, files in folders.items():
             found.setdefault(folder, {}).update(files)
+    if found is None:
+        return None
     return {
         folder: {name: made for name, made in files.items() if made != _GONE}
         for folder, files in found.items()

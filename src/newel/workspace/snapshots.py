@@ -201,7 +201,7 @@ class Snapshots:
         project, source = self._project, self._source
         if self._first and not project.tree.folders:
             project.tree.folders[""] = Folder(source.rules.repository_of_root())
-            project.remembered = load(self._index, source.root) if self._index else {}
+            project.remembered = (load(self._index, source.root) if self._index else None) or {}
         touched = source.touched(project.linked, everywhere=everywhere)
         if touched is None or again:
             return [Visit("", None, self._first)]

@@ -274,6 +274,24 @@ async def test_what_a_person_did_between_commands_is_not_taken_back_with_what_a_
     recorder.close()
 
 
+async def test_a_file_of_which_nothing_is_known_is_not_taken_for_one_that_a_killed_command_made(
+    project: Path, tmp_path: Path
+) -> None:
+    """Taking that back would delete it."""
+    home = tmp_path / "home"
+    for name in ("a", "gone"):
+        (project / name).write_text("before\n")
+    child = multiprocessing.get_context("spawn").Process(target=_killed, args=(project, home, None))
+    child.start()
+    await anyio.to_thread.run_sync(child.join)
+    [known] = ledger_folder(home, str(project)).glob("*.known")
+    os.truncate(known, 40)
+    recorder = await opened(project, home)
+    files = [file.file_path for run in await look_back(recorder.project, limit=9) for file in run.files]
+    assert files == ["early"]
+    recorder.close()
+
+
 def test_a_title_is_one_line_that_can_be_kept() -> None:
     assert title_of("do\n\tthis \udcff") == "do this ?"
     assert len(title_of("word " * 100)) == 80
