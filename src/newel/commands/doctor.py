@@ -20,7 +20,7 @@ from newel.app.model import connect, find_endpoint
 from newel.commands.findings import BAD, GOOD, NOTE, Finding, Findings
 from newel.config import Endpoint, Flags, Settings
 from newel.providers.ollama_model import full_name
-from newel.providers.urls import without_secrets
+from newel.providers.urls import is_loopback, of_ollama, without_secrets
 
 LOAD: Final = "Load one there; with Ollama: ollama pull NAME."
 ADDRESSES: Final = "Most end in /v1; Ollama's own is ollama://host:11434."
@@ -113,7 +113,7 @@ async def _server(settings: Settings) -> list[Finding]:
         return [*found, Finding(BAD, "connection", f"{error}{_remedy(endpoint, error)}")]
     finally:
         await client.aclose()
-    found.append(Finding(NOTE, "asked by", client.way or ""))
+    found.append(Finding(NOTE, "asked by", f"{client.way}{await _own_api(endpoint)}"))
     if not names:
         words = f"The server answers, but it has no models.\n{LOAD}"
         return [*found, Finding(BAD, "connection", words)]
@@ -122,9 +122,26 @@ async def _server(settings: Settings) -> list[Finding]:
     if settings.model and full_name(settings.model) not in map(full_name, names):
         words = f"The server does not list '{settings.model}'.\nUse one of its names (--model, LLM_DEFAULT_MODEL). {LOAD}"
         found.append(Finding(BAD, "model", words))
-    elif not settings.model and len(names) != 1:
+    elif not settings.model and settings.endpoint is not None and len(names) != 1:
         found.append(Finding(BAD, "model", "None is chosen. Set LLM_DEFAULT_MODEL, or use --model."))
     return found
+
+
+async def _own_api(endpoint: Endpoint) -> str:
+    """What to change where an Ollama of this machine is asked as any other server: it drops what its context has no room for."""
+    from urllib.parse import urlsplit
+
+    from newel.providers.local import discover
+
+    port = urlsplit(endpoint.base_url).port
+    if port is None or of_ollama(endpoint.base_url) or not is_loopback(endpoint.base_url):
+        return ""
+    own = [each.base_url for each in await discover(servers=[("", port)]) if of_ollama(each.base_url)]
+    return (
+        f"\nThis is Ollama. With LLM_BASE_URL={own[0]} it is asked for a context that is large enough."
+        if own
+        else ""
+    )
 
 
 def _remedy(endpoint: Endpoint, error: NewelError) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.integration.providers.raw import RawServer, http
 from tests.standins.ollama_server import LLAMA, OllamaServer
 from tests.support import Newel
 
@@ -54,6 +55,19 @@ def test_doctor_tells_the_api_the_models_and_what_to_do(newel: Newel, model: str
     assert "/api/chat" in done.stdout
     assert "llama3.2:latest" in done.stdout
     assert words in done.stdout
+
+
+def test_doctor_says_that_an_ollama_asked_as_any_server_would_forget(newel: Newel) -> None:
+    """It is what people set before they know of another way."""
+    listed = http(b'{"version": "0.33.0", "data": [{"id": "llama3.2"}], "models": [{"name": "llama3.2"}]}')
+    server = RawServer([listed])
+    try:
+        done = newel("doctor", LLM_BASE_URL=server.url)
+        assert done.returncode == 0
+        assert f"LLM_BASE_URL=ollama://127.0.0.1:{server.port}" in done.stdout
+    finally:
+        server.close()
+    assert "LLM_BASE_URL=ollama://" not in newel("doctor", LLM_BASE_URL=f"{newel.server.url}/v1").stdout
 
 
 def test_doctor_of_a_server_that_does_not_run_tells_what_to_do(newel: Newel, ollama: OllamaServer) -> None:
