@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, nullcontext
 from pathlib import Path
 
 import msgspec
@@ -128,7 +128,9 @@ class AppCrew:
         return self.in_use.describe(name) if name else agent.state.model
 
     async def models(self) -> list[str]:
-        return await self.in_use.server.models()
+        line = self.ground.line if self.where else None
+        with line.patience() if line is not None else nullcontext():
+            return await self.in_use.server.models()
 
     def sessions(self) -> list[SessionSummary]:
         return list_sessions(self._settings.home / "sessions", self.ground.name, limit=200)

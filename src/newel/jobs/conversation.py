@@ -80,7 +80,9 @@ class Crew(Protocol):
         ...
 
     async def models(self) -> list[str]:
-        """The names of the models that the server has. Raises ``ProviderError``."""
+        """The names of the models that the server has. Raises ``ProviderError``, and ``HostUnreachable`` where they are those
+        of a host that does not answer.
+        """
         ...
 
     def sessions(self) -> list[SessionSummary]:

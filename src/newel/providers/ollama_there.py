@@ -19,7 +19,8 @@ Way = Literal["forwarded /api/chat", "ollama run"]
 class OllamaThere:
     """A ``ModelServer``. ``tunnel`` returns the path of a Unix socket that leads to the host's ``port``, and makes the
     tunnel if there is none (any more); where it or the server behind it fails, the program on the host of ``programs``
-    is asked, unless the host itself is not there. ``schema`` and ``never_mend`` are as those of ``Ollama``; so is ``ModelMissing``, which is raised.
+    is asked, unless the host itself is not there. ``schema`` and ``never_mend`` are as those of ``Ollama``; so is
+    ``ModelMissing``, which is raised.
 
     Which way it is to be is looked up before the first request, and again after a connection has failed.
     """

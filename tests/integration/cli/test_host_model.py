@@ -12,6 +12,10 @@ import anyio
 import httpx2
 import pytest
 
+from newel import config
+from newel.agent.errors import HostUnreachable
+from newel.app.crew import open_crew
+from newel.app.ground import SSH_CONFIG, open_ground
 from newel.providers.local import discover
 from tests.sshd import Sshd, served
 from tests.standins.ollama_program import OllamaProgram
@@ -196,6 +200,27 @@ def test_a_connection_that_is_cut_during_an_answer_comes_back_and_the_work_is_do
             said = "".join(process.communicate(timeout=25))
         assert LAST["answer"] in said, said
         assert is_done(folder)
+
+
+@pytest.mark.anyio
+async def test_who_looks_for_another_model_while_the_host_is_lost_is_answered(
+    remote: Remote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent waits for a host, a person does not."""
+    with served() as host:
+        OllamaProgram(host.bin)
+        newel = remote(through="run")
+        monkeypatch.setenv(SSH_CONFIG, str(host.config))
+        flags = config.Flags(host=f"host:{host.project('shop')}")
+        settings = config.load(flags, cwd=newel.project, environ={"NEWEL_HOME": str(newel.home / ".newel")})
+        async with (
+            open_ground(settings.cwd, settings.host) as ground,
+            open_crew(settings, ground, ephemeral=True) as crew,
+        ):
+            assert await crew.models() == ["phi3:latest"]
+            host.stop()
+            with anyio.fail_after(8), pytest.raises(HostUnreachable, match="Newel tries to get"):
+                await crew.models()
 
 
 def test_a_host_without_ollama_is_named_with_the_remedy(remote: Remote, closed: int) -> None:
