@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from newel.commands.ledger import DONE, FAILED, Person, ledger_parser, with_ledger
 from newel.terminal import review as words
+from newel.terminal.called import in_a_shell
 
 if TYPE_CHECKING:
     from newel.review.deciding import Verdict
@@ -35,7 +36,8 @@ def command_decide(arguments: Sequence[str]) -> int:
         if project is None:
             person.renderer.note(NOTHING_WAITS)
             return FAILED
-        walk = Walk(project, person.renderer.note, person.ask, columns=terminal_size(person.out)[0])
+        called = in_a_shell(project.workspace)
+        walk = Walk(project, person.renderer.note, person.ask, called, columns=terminal_size(person.out)[0])
         await walk.run()
         return DONE if walk.outcome.is_done else FAILED
 
@@ -86,7 +88,7 @@ def _settle(parser: argparse.ArgumentParser, verdict: Verdict, given: argparse.N
             return await person.agrees(about, words.QUESTIONS[verdict], yes=given.yes)
 
         choice = chosen(await look(project), given.names, verdict, every=given.every, mine=given.mine)
-        outcome = await settle(project, choice, person.renderer.note, confirm)
+        outcome = await settle(project, choice, person.renderer.note, confirm, in_a_shell(project.workspace))
         return DONE if outcome.is_done else FAILED
 
     return with_ledger(parser, given, run)

@@ -14,6 +14,7 @@ from newel import config
 from newel.commands.arguments import folder, positive_int
 from newel.commands.ledger import DONE, Person, ledger_parser, with_ledger
 from newel.terminal import review as words
+from newel.terminal.called import in_a_shell
 
 if TYPE_CHECKING:
     from newel.review.runs import Project
@@ -40,7 +41,7 @@ def command_review(arguments: Sequence[str]) -> int:
         elif given.checkpoint:
             told.append(await words.describe_checkpoint(project, given.checkpoint))
         else:
-            told.append(await words.describe_project(project, given.n))
+            told.append(await words.describe_project(project, given.n, in_a_shell(project.workspace)))
         return DONE
 
     if not config.load(config.Flags(), cwd=folder(parser, given.cwd), environ=os.environ).record:

@@ -31,10 +31,11 @@ from newel.review.ledger import FileReview, Hunk, ReviewError, UnknownHunk
 from newel.review.runs import Project
 from newel.review.store import Checkpoint, LedgerError
 from newel.terminal import hunks as words
+from newel.terminal.called import Called
 from newel.terminal.words import listing, one_line, plural
 
 NOTHING_WAITS: Final = "Nothing waits for your decision."
-STOPPED: Final = "Nothing was written. What you decided stays decided; {call}decide goes on."
+STOPPED: Final = "Nothing was written. What you decided stays decided; {decide} goes on."
 
 QUESTION: Final = "Keep this hunk? [k,r,f,d,s,b,q,?] "
 HELP: Final = (
@@ -115,10 +116,9 @@ async def settle(
     choice: Choice,
     show: Show,
     confirm: Callable[[str], Awaitable[bool]],
-    *,
-    call: str = "newel ",
+    called: Called,
 ) -> Outcome:
-    """Carry a verdict out, if it is confirmed; ``call`` stands before the commands that are named. Raises ``StaleRevision`` and ``LedgerError``."""
+    """Carry a verdict out, if it is confirmed; ``called`` is how the commands are that are named. Raises ``StaleRevision`` and ``LedgerError``."""
     about = words.describe_choice(choice)
     if not choice.picks:
         show(about or NOTHING_WAITS, "note")
@@ -129,11 +129,11 @@ async def settle(
     reviews = await decide(project, choice)
     if choice.verdict == "reject":
         gone, peeled = _rejected(choice)
-        parts = [words.describe_rejected(gone, call), words.describe_peeled(peeled)]
+        parts = [words.describe_rejected(gone, called), words.describe_peeled(peeled)]
         show("\n".join(part for part in parts if part), "note")
         return Outcome({}, gone, is_done=not choice.left)
     written = await write(project, reviews, choice.hunks)
-    show(words.describe_written(written, call), "note")
+    show(words.describe_written(written, called), "note")
     kept = {one.path: one.applied for one in written.saved}
     return Outcome(kept, {}, is_done=not (choice.left or written.problems))
 
@@ -151,14 +151,12 @@ def _rejected(choice: Choice) -> tuple[Counter[str], Counter[str]]:
 class Walk:
     """The way through what waits in a project. Use ``run``."""
 
-    def __init__(
-        self, project: Project, show: Show, ask: Ask, *, columns: int = 80, call: str = "newel "
-    ) -> None:
+    def __init__(self, project: Project, show: Show, ask: Ask, called: Called, *, columns: int = 80) -> None:
         self._project = project
         self._show = show
         self._ask = ask
         self._columns = columns
-        self._call = call
+        self._called = called
         self._runs: Mapping[str, Checkpoint] = {}
         self._hunks: list[tuple[str, str]] = []
         self._kept: Mapping[str, int] = {}
@@ -190,10 +188,10 @@ class Walk:
         try:
             wanted = await self._decided()
         except anyio.get_cancelled_exc_class():
-            self._show(STOPPED.format(call=self._call), "note")
+            self._show(STOPPED.format(decide=self._called("decide")), "note")
             raise
         if wanted is None:
-            self._show(STOPPED.format(call=self._call), "note")
+            self._show(STOPPED.format(decide=self._called("decide")), "note")
         else:
             await self._write(wanted)
 
@@ -231,9 +229,9 @@ class Walk:
         self._is_done = not written.problems and (self._has_decided or bool(written.saved))
         left = sum(hunk.state == "pending" for review in found.reviews for hunk in review.hunks)
         parts = [
-            words.describe_written(written, self._call),
-            words.describe_rejected(self.outcome.rejected, self._call),
-            f"{plural(left, 'hunk')} left to decide: {self._call}decide." if left else "",
+            words.describe_written(written, self._called),
+            words.describe_rejected(self.outcome.rejected, self._called),
+            f"{plural(left, 'hunk')} left to decide: {self._called('decide')}." if left else "",
         ]
         self._show("\n".join(part for part in parts if part) or "Nothing was decided.", "note")
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from newel.review.deciding import patch_of, run_of
+from newel.terminal.called import Called
 from newel.terminal.diffs import changed_lines
 from newel.terminal.review import shortened
 from newel.terminal.words import one_line, plural, some
@@ -48,8 +49,8 @@ def hunk_facts(hunk: Hunk, runs: Runs) -> str:
     return " · ".join([state, whose(hunk, runs), *(["large"] if hunk.oversized else [])])
 
 
-def describe_waiting(found: Found, runs: Runs, call: str) -> str:
-    """What waits for a decision, by file and hunk; nothing if nothing does. ``call`` stands before commands."""
+def describe_waiting(found: Found, runs: Runs, called: Called) -> str:
+    """What waits for a decision, by file and hunk; nothing if nothing does. ``called`` is how commands are."""
     blocks: list[str] = []
     rejected: list[str] = []
     for review in found.reviews:
@@ -60,10 +61,10 @@ def describe_waiting(found: Found, runs: Runs, call: str) -> str:
             if hunk.state != "rejected":
                 where = f"  {one_line(review.path)}  {hunk.id}  {hunk_facts(hunk, runs)}"
                 blocks.append(f"{where}\n{hunk_diff(review, hunk)}\n")
-    lines = [f"{plural(len(blocks), 'hunk')} to decide: {call}decide\n", *blocks] if blocks else []
+    lines = [f"{plural(len(blocks), 'hunk')} to decide: {called('decide')}\n", *blocks] if blocks else []
     lines += describe_problems(found.problems)
     if rejected:
-        lines += [f"Rejected; {call}keep HUNK brings one back:", *rejected[:LISTED]]
+        lines += [f"Rejected; {called('keep HUNK')} brings one back:", *rejected[:LISTED]]
         lines += [f"  … and {plural(len(rejected) - LISTED, 'file')} more"] if len(rejected) > LISTED else []
     return "\n".join([*lines, ""]) if lines else ""
 
@@ -95,7 +96,7 @@ def to_be_written(reviews: Sequence[FileReview], hunks: Mapping[str, Sequence[st
     return "\n".join(["To be written:", *(row.rstrip() for row in rows)])
 
 
-def describe_written(written: Written, call: str) -> str:
+def describe_written(written: Written, called: Called) -> str:
     """What was written, and what was not."""
     lines: list[str] = []
     if written.saved:
@@ -103,13 +104,15 @@ def describe_written(written: Written, call: str) -> str:
         lines.append(f"Kept {_counted({one.path: one.applied for one in written.saved})}: {names}.")
     lines += describe_problems(written.problems)
     if written.problems:
-        lines.append(f"What you kept there stays kept: {call}decide offers to write it.")
+        lines.append(f"What you kept there stays kept: {called('decide')} offers to write it.")
     return "\n".join(lines)
 
 
-def describe_rejected(counts: Mapping[str, int], call: str) -> str:
+def describe_rejected(counts: Mapping[str, int], called: Called) -> str:
     """That so many hunks of files were rejected; nothing if none was."""
-    return f"Rejected {_counted(counts)}: {some(counts)}. {call}keep HUNK brings one back." if counts else ""
+    if not counts:
+        return ""
+    return f"Rejected {_counted(counts)}: {some(counts)}. {called('keep HUNK')} brings one back."
 
 
 def describe_peeled(counts: Mapping[str, int]) -> str:

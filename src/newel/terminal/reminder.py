@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
-
 import anyio.to_thread
 
 from newel.agent.events import AgentEvent, AgentStart, ToolExecutionStart
 from newel.review.ledger import ReviewError
 from newel.review.recording import RecordingWorkspace
 from newel.session.coding_agent import CodingAgent
+from newel.terminal.called import between_prompts, in_a_shell
 from newel.terminal.words import plural
 
 
@@ -50,11 +49,10 @@ class Reminder:
             files = await anyio.to_thread.run_sync(files_to_decide, ledger, session, since)
         except ReviewError:  # a ledger that cannot be used was told of during the run
             return ""
-        there = "" if workspace.name == workspace.root else f" --host {shlex.quote(workspace.name)}"
-        return self._about(len(files), there) if files else ""
+        called = between_prompts if self._in_place else in_a_shell(workspace)
+        return self._about(len(files), called("decide")) if files else ""
 
-    def _about(self, files: int, there: str) -> str:
+    def _about(self, files: int, decide: str) -> str:
         if not self._in_place and self._agent.session.get_file_path() is None:
             return f"What was proposed for {plural(files, 'file')} is forgotten, as --ephemeral keeps it in memory only."
-        how = "/decide" if self._in_place else f"newel decide{there}"
-        return f"{plural(files, 'file')} {'waits' if files == 1 else 'wait'} for your review: {how}"
+        return f"{plural(files, 'file')} {'waits' if files == 1 else 'wait'} for your review: {decide}"

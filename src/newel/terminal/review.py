@@ -10,6 +10,7 @@ import anyio.to_thread
 
 from newel.agent.messages import UserMessage
 from newel.review.recording import RecordingWorkspace
+from newel.terminal.called import Called, between_prompts
 from newel.terminal.diffs import changed_lines
 from newel.terminal.safe import safe
 from newel.terminal.words import one_line, plural, some
@@ -58,20 +59,20 @@ def list_checkpoints(checkpoints: Sequence[Checkpoint]) -> str:
     return "\n".join(lines) or NOTHING
 
 
-async def describe_project(project: Project, limit: int, *, call: str = "newel ", shown: int = SHOWN) -> str:
-    """What waits in a project, and its latest runs, the last one with what it did; ``call`` is what stands before the
-    commands that it names, ``shown`` how many characters of a diff. Raises ``LedgerError``.
+async def describe_project(project: Project, limit: int, called: Called, *, shown: int = SHOWN) -> str:
+    """What waits in a project, and its latest runs, the last one with what it did; ``called`` is how the commands are that
+    it names, ``shown`` how many characters of a diff. Raises ``LedgerError``.
     """
     from newel.review.deciding import look, run_names
     from newel.review.runs import look_back
     from newel.terminal.hunks import describe_waiting
 
     names = await anyio.to_thread.run_sync(run_names, project.ledger)
-    parts = [describe_waiting(await look(project), names, call)]
+    parts = [describe_waiting(await look(project), names, called)]
     runs = await look_back(project, limit=limit)
     parts += [describe_run(run, shown) if run is runs[0] else _head(run) for run in runs]
     if len(runs) > 1:
-        parts.append(f"`{call}review {runs[1].checkpoint_id}` shows what another run did.")
+        parts.append(f"`{called(f'review {runs[1].checkpoint_id}')}` shows what another run did.")
     parts += [one_line(notice, 400) for notice in project.left_out]
     return "\n".join(part for part in parts if part).rstrip("\n") or NOTHING
 
@@ -185,7 +186,7 @@ async def show_review(context: Context, checkpoint: str) -> None:
     if checkpoint:
         told = await describe_checkpoint(project, checkpoint)
     else:
-        told = await describe_project(project, LISTED, call="/", shown=SHOWN_BETWEEN)
+        told = await describe_project(project, LISTED, between_prompts, shown=SHOWN_BETWEEN)
     context.desk.renderer.note(told, "diff")
 
 
@@ -197,7 +198,7 @@ async def decide(context: Context, _: str) -> None:
     from newel.terminal.deciding import Walk
 
     desk = context.desk
-    walk = Walk(project, desk.renderer.note, desk.ask, columns=desk.columns(), call="/")
+    walk = Walk(project, desk.renderer.note, desk.ask, between_prompts, columns=desk.columns())
     try:
         await walk.run()
     finally:  # who stops midway has decided so far all the same
@@ -229,7 +230,8 @@ async def _settle(context: Context, verdict: Verdict, text: str) -> None:
         return wish.yes or is_yes(await context.desk.ask(QUESTIONS[verdict], ""))
 
     choice = chosen(await look(project), wish.names, verdict, every=wish.every, mine=wish.mine)
-    await _tell_decided(context, await settle(project, choice, context.desk.renderer.note, confirm, call="/"))
+    outcome = await settle(project, choice, context.desk.renderer.note, confirm, between_prompts)
+    await _tell_decided(context, outcome)
 
 
 async def _tell_decided(context: Context, outcome: Outcome) -> None:

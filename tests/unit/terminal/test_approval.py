@@ -54,4 +54,4 @@ def test_the_request_says_on_which_machine() -> None:
 @pytest.mark.anyio
 async def test_without_a_front_end_nothing_is_allowed() -> None:
     request = ApprovalRequest(ToolCall("1", "bash", {}), "Run a command", "ls", "/")
-    assert (await Approver()(request)).decision == "no"
+    assert (await Approver()(request)).decision == "nobody"
