@@ -331,17 +331,43 @@ def _stream(number: int, mode: str, errors: str, *, buffering: int = -1) -> IO[s
 
 
 def main() -> None:
+    ending: list[object] = []
+    atexit.register(_leave, ending)  # what is registered first is called last
     for name in IMPORTED:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()  # what is there stays, so that children need not copy it to count it
     _become(*_serve(socket.socket(fileno=int(sys.argv[1]))))
+    try:
+        _run()
+    except SystemExit as exits:
+        ending.append(exits.code or 0)
+        raise
+    ending.append(0)
+
+
+def _run() -> None:
     if sys.argv[:2] == MODULE:
         module = sys.argv[2]
         del sys.argv[:2]
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     else:
         sys.exit(COMMANDS[Path(sys.argv[0]).name].load()())
+
+
+def _leave(ending: list[object]) -> None:
+    """End the process, whose threads have ended, before Python takes apart what was imported: to do that is to copy it,
+    several times the work of a short command. An exception, a message as exit code and streams that are broken are
+    left to Python.
+    """
+    match ending:
+        case [int(code)]:
+            with contextlib.suppress(OSError, ValueError):
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(code & 0xFF)
+        case _:
+            pass
 
 
 if __name__ == "__main__":
