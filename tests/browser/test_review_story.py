@@ -28,7 +28,6 @@ from tests.browser.review_scenarios import (
 from tests.browser.test_editor import were_refused
 
 Make = Callable[..., Workbench]
-Act = Callable[["Told"], None]
 Shown = dict[str, list[str]]
 
 ODD: Final = {
@@ -293,10 +292,6 @@ STEPS: Final = (
 )
 
 
-def nothing(_: Told) -> None:
-    pass
-
-
 def kill(told: Told) -> None:
     told.bench.kill()
     told.bench.start()
@@ -328,21 +323,16 @@ def cut_off(told: Told) -> None:
         told.page.context.route(f"**/api/agent/**/{name}", cut)
 
 
-@pytest.mark.slow  # fourteen steps in two windows
+@pytest.mark.slow  # fourteen steps in two windows, and the server's death in and after each of them
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize(
-    ("begin", "between"), [(nothing, kill_and_reload), (cut_off, nothing)], ids=["whole", "cut off"]
-)
-def test_a_review_from_the_first_word_to_the_undo_of_its_rollback(
-    workbench: Make, begin: Act, between: Act
-) -> None:
+def test_a_review_from_the_first_word_to_the_undo_of_its_rollback(workbench: Make) -> None:
     told = Told(workbench(json.loads(odd(STORY.read_text()))))
-    begin(told)
+    cut_off(told)
     for step in STEPS:
         step(told)
         told.disk()
         shown = told.agreed()
-        between(told)
+        kill_and_reload(told)
         told.agreed(shown)
         told.page, told.other = told.other, told.page
     were_refused(told.bench)

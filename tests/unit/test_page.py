@@ -10,7 +10,11 @@ from tests.nodejs import NODE, PAGE, packages
 
 
 @pytest.mark.timeout(120)  # the first of these brings the packages
-@pytest.mark.parametrize("words", [["build.mjs", "--check"], ["--test"]], ids=["built files", "unit tests"])
+@pytest.mark.parametrize(
+    "words",
+    [["build.mjs", "--check"], ["--test", "--test-isolation=none"]],
+    ids=["built files", "unit tests"],
+)
 def test_the_page(words: list[str]) -> None:
     """What is shipped is what the sources say; its state is folded from the server's messages as the protocol has it."""
     packages(PAGE)

@@ -109,7 +109,7 @@ def test_a_status_can_end_in_a_reset(send: Send) -> None:
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_stall_is_silent_and_keeps_the_connection(send: Send, *, stream: bool) -> None:
     with running(script({"kind": "stall", "after_chunks": 1})) as server:
-        received, reset = send(server, ask(stream=stream), patience=1)
+        received, reset = send(server, ask(stream=stream), patience=0.5)
     _, body, whole = parts(received)
     assert (bool(body), whole, reset) == (True, False, False)
     assert len(events(body)) == int(stream)

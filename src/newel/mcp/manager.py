@@ -14,6 +14,7 @@ from newel.mcp.config import ServerConfig
 from newel.mcp.questions import Elicit, Sample
 from newel.mcp.server import Server, Surroundings
 from newel.mcp.status import ServerStatus
+from newel.mcp.stdio import Graces
 from newel.mcp.tool import McpTool
 from newel.mcp.trust import Trust
 
@@ -26,7 +27,7 @@ class McpManager:
 
     ``roots`` are the folders a server may know of, the first of them the one it works in. ``environ`` is what
     variables in configurations stand for, and a small part of it is passed on. ``on_change`` is called whenever a status
-    is another, and must not raise. With ``sample`` the servers may ask the model.
+    is another, and must not raise. With ``sample`` the servers may ask the model. ``graces`` is what processes get to end.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class McpManager:
         environ: Mapping[str, str],
         on_change: Callable[[], None] = lambda: None,
         sample: Sample | None = None,
+        graces: Graces | None = None,
     ) -> None:
         self._on_change = on_change
         self._changed = anyio.Event()
@@ -47,6 +49,7 @@ class McpManager:
             roots=list(roots),
             changed=self._tell,
             sample=sample,
+            graces=graces or Graces(),
         )
         self._servers = {config.name: Server(config, self._around) for config in configs}
         self._tasks: TaskGroup | None = None

@@ -22,7 +22,7 @@ from newel.mcp.config import ServerConfig, expand
 from newel.mcp.http import HttpLink
 from newel.mcp.questions import Elicit, Sample
 from newel.mcp.status import ServerState, ServerStatus, ToolStatus
-from newel.mcp.stdio import StdioLink
+from newel.mcp.stdio import Graces, StdioLink
 from newel.mcp.tail import Tail
 from newel.mcp.tool import ToolFacts
 from newel.mcp.trust import Trust
@@ -50,6 +50,7 @@ class Surroundings(msgspec.Struct, kw_only=True):
     roots: list[Path]
     changed: Callable[[], None]
     sample: Sample | None
+    graces: Graces
 
 
 class Link(Protocol):
@@ -214,7 +215,7 @@ class Server:
         await sdk.load()
         if config.url is not None:
             return HttpLink(config)
-        return StdioLink(config, folder=str(folder), environ=around.environ)
+        return StdioLink(config, folder=str(folder), environ=around.environ, graces=around.graces)
 
     async def _stay(self, client: Client, link: Link) -> None:
         async with anyio.create_task_group() as tasks:

@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import anyio
+import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from newel.agent.errors import ConfigError
@@ -38,12 +39,6 @@ if TYPE_CHECKING:
 MAX_UNSENT: Final = 256
 """Messages that wait for a server to read its input."""
 
-FLUSH_GRACE: Final = 0.5
-"""Seconds that a server has to read what was sent before its input ends."""
-EXIT_GRACE: Final = 1.5
-"""Seconds that it has to end by itself after that."""
-TERM_GRACE: Final = 1.5
-KILL_GRACE: Final = 2.0
 LAST_WORDS: Final = 0.05
 """Seconds between the end of one thing and the conclusion that nothing else explains it."""
 
@@ -63,18 +58,32 @@ def environment(server: ServerConfig, environ: Mapping[str, str]) -> dict[str, s
     return child_env(passed, server.env)
 
 
+class Graces(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds that a server has at its end: to read what was sent before its input ends, to end by itself after that, to
+    hear SIGTERM, and to be gone after SIGKILL.
+    """
+
+    flush: float = 0.5
+    exit: float = 1.5
+    term: float = 1.5
+    kill: float = 2.0
+
+
 class StdioLink:
     """One process of a server. ``ended`` is set when it can say no more, and ``reason`` says why in words, unless it
     was we who ended it. ``exited`` is true if it went of its own accord.
     """
 
-    def __init__(self, server: ServerConfig, *, folder: str, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, server: ServerConfig, *, folder: str, environ: Mapping[str, str], graces: Graces
+    ) -> None:
         self.ended = anyio.Event()
         self.exited = False
         self.reason = ""
         self.tail = Tail()
         self._server = server
         self._folder = folder
+        self._graces = graces
         self._all = Descendants(environment(server, environ))
         self._stopping = False
 
@@ -105,7 +114,7 @@ class StdioLink:
                     with anyio.CancelScope(shield=True):
                         incoming.close()
                         outgoing.close()
-                        with anyio.move_on_after(FLUSH_GRACE):
+                        with anyio.move_on_after(self._graces.flush):
                             await written.wait()
                         pipes.close(pipes.stdin)
                         await self._stop(pipes)
@@ -145,9 +154,12 @@ class StdioLink:
 
     async def _stop(self, pipes: Pipes) -> None:
         """Wait for the process to end by itself, then end it and all that it started."""
-        with anyio.move_on_after(EXIT_GRACE):
+        with anyio.move_on_after(self._graces.exit):
             await pipes.ended.wait()
-        for number, grace in ((signal.SIGTERM, TERM_GRACE), (signal.SIGKILL, KILL_GRACE)):
+        for number, grace in (
+            (signal.SIGTERM, self._graces.term),
+            (signal.SIGKILL, self._graces.kill),
+        ):
             until = anyio.current_time() + grace
             while not pipes.ended.is_set() or self._all.live():
                 if anyio.current_time() >= until:

@@ -12,8 +12,12 @@ import pytest
 
 from newel.mcp.config import ServerConfig
 from newel.mcp.manager import McpManager
+from newel.mcp.stdio import Graces
 from newel.mcp.trust import Trust
 from tests.integration.mcp.rogues import Started
+
+QUICK = Graces(exit=0.3, term=0.3)
+"""For servers that would be waited for to no end: those of some people do not hear that their input has ended."""
 
 
 @pytest.fixture
@@ -25,7 +29,8 @@ def started(tmp_path: Path) -> Started:
         *configs: ServerConfig, environ: Mapping[str, str] = os.environ, wait: float = 25, **given: Any
     ) -> AsyncGenerator[McpManager]:
         trust = Trust(tmp_path / "newel")
-        async with McpManager(configs, trust=trust, roots=[tmp_path], environ=environ, **given) as manager:
+        around: dict[str, Any] = {"trust": trust, "roots": [tmp_path], "environ": environ, "graces": QUICK}
+        async with McpManager(configs, **around | given) as manager:
             await manager.wait_started(wait)
             yield manager
 

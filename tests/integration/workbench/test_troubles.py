@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ from newel.jobs.events import Notice
 from newel.jobs.tabs import Contract
 from newel.jobs.turn import read_events
 from newel.jobs.workbench import Workbench
+from tests.integration.mcp.rogues import ROGUE
 from tests.integration.workbench.conftest import Bench, ended, said_in, texts, until
 from tests.support import BIN, scenario
 
@@ -151,7 +153,7 @@ async def test_a_tool_server_that_does_not_start_is_broken_with_its_reason_and_n
     _servers(
         bench,
         away={"command": "/nowhere/server"},
-        silent={"command": "sleep", "args": ["60"]},
+        silent={"command": "sh", "args": ["-c", "cat >/dev/null"]},
         unreachable={"url": "http://127.0.0.1:9/mcp"},
         time=TIME,
     )
@@ -177,12 +179,12 @@ async def test_a_tool_server_that_does_not_start_is_broken_with_its_reason_and_n
 
 async def test_a_switch_that_cannot_be_kept_is_refused_in_words(bench_with: BenchWith) -> None:
     bench = bench_with(scenario("ping", {"content": "pong"}))
-    _servers(bench, time=TIME)
+    _servers(bench, plain={"command": sys.executable, "args": ["-IS", str(ROGUE), "plain"]})
     (bench.newel.home / ".newel" / "mcp_state.json").mkdir()
     async with bench.open() as workbench:
         await until(lambda: workbench.statuses()[0].state == "active")
         with pytest.raises(ConfigError, match=r"mcp_state\.json"):
-            await workbench.set_server("time", enabled=False)
+            await workbench.set_server("plain", enabled=False)
         tab = await workbench.open_chat()
         await said_in(workbench, tab.id, "ping")
         assert (await texts(workbench, tab.id))[-1] == "assistant: pong"

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -205,9 +205,9 @@ class Watched:
         return hash(self.text)
 
 
-def nested(levels: int, odd: str) -> list[Watched]:
+def nested(odd: str) -> list[Watched]:
     """Lines that each become an anchor only when the ones before them have."""
-    pairs = ((f"u{level}", f"u{level - 1}", odd) for level in range(levels))
+    pairs = ((f"u{level}", f"u{level - 1}", odd) for level in range(2000))
     return [Watched(line) for three in pairs for line in three]
 
 
@@ -216,10 +216,9 @@ def blocks(odd: str) -> list[Watched]:
     return [Watched(line) for number in range(300) for line in (*[odd] * 101, f"{number}")]
 
 
-@pytest.mark.parametrize(
-    ("a", "b"), [(nested(2000, "x"), nested(2000, "y")), (blocks("x"), blocks("y"))], ids=["nested", "blocks"]
-)
-def test_no_text_can_keep_the_differ_busy(a: list[Watched], b: list[Watched]) -> None:
+@pytest.mark.parametrize("made", [nested, blocks])
+def test_no_text_can_keep_the_differ_busy(made: Callable[[str], list[Watched]]) -> None:
+    a, b = made("x"), made("y")
     Watched.compared = 0
     spans = diff(a, b)
     assert Watched.compared < MAX_STEPS + 20 * (len(a) + len(b))
