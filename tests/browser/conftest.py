@@ -13,9 +13,9 @@ from playwright.sync_api import Browser
 from tests.browser.bench import Workbench, launched, opened
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """One for the tests of a file, and no longer: other tests want to run event loops of their own. Each page has a
+    """One for the tests of this folder, and no longer: other tests want to run event loops of their own. Each page has a
     context of its own in it.
     """
     with launched() as browser:

@@ -1,0 +1,1 @@
+"""Tests in a browser. They are a package so that they have one together: see ``conftest.browser``."""
