@@ -6,7 +6,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -143,13 +143,12 @@ def sends(*pieces: bytes, pause: float = 0.0, then: Handler | None = None) -> Ha
     return handler
 
 
-def floods(head: bytes, junk: bytes, times: int | None = None) -> Handler:
-    """A handler that repeats junk behind a head, for ever unless told how often."""
+def floods(head: bytes, junk: bytes) -> Handler:
+    """A handler that repeats junk behind a head, for ever."""
 
     def handler(connection: socket.socket) -> None:
         connection.sendall(head)
-        repeats: Iterable[int] = iter(int, 1) if times is None else range(times)
-        for _ in repeats:
+        while True:
             connection.sendall(junk)
 
     return handler
