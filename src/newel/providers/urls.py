@@ -49,9 +49,8 @@ def of_ollama(base_url: str) -> str | None:
     place, mark, query = rest.partition("?")
     url = f"{http}://{place.rstrip('/').removesuffix('/v1').removesuffix('/api')}"
     if not _is_whole(url, HTTP):
-        raise ConfigError(
-            f"'{scheme}://{place.rpartition('@')[2]}' is no address: it must be like ollama://host:11434."
-        )
+        shown = "***" if "@" in base_url else base_url
+        raise ConfigError(f"'{shown}' is no address: it must be like ollama://host:11434.")
     parts = urlsplit(url)
     if http == "http" and parts.port is None:
         url = parts._replace(netloc=f"{parts.netloc}:{OLLAMA_PORT}").geturl()

@@ -17,6 +17,7 @@ from newel.agent.errors import HostUnreachable
 from newel.app.crew import open_crew
 from newel.app.ground import SSH_CONFIG, open_ground
 from newel.providers.local import discover
+from tests.integration.providers.raw import RawServer, http
 from tests.sshd import Sshd, served
 from tests.standins.ollama_program import OllamaProgram
 from tests.standins.ollama_server import LLAMA, OllamaServer
@@ -200,6 +201,30 @@ def test_a_connection_that_is_cut_during_an_answer_comes_back_and_the_work_is_do
             said = "".join(process.communicate(timeout=25))
         assert LAST["answer"] in said, said
         assert is_done(folder)
+
+
+def test_no_key_of_here_goes_to_a_model_there(with_model: Make, sshd: Sshd, project: Path) -> None:
+    told = {
+        "version": "0.33.0",
+        "models": [{"name": "phi3"}],
+        "message": {"content": "From there."},
+        "done": True,
+    }
+    server = RawServer([http(json.dumps(told).encode())])
+    try:
+        newel = with_model()
+        newel.environ["NEWEL_SSH_CONFIG"] = str(sshd.config)
+        (newel.home / ".newel").mkdir()
+        settings = f'api_key = "sk-mine-too"\n[remote.model]\nport = {server.port}\n'
+        (newel.home / ".newel" / "config.toml").write_text(settings)
+        done = newel("--host", f"host:{project}", "Say it")
+        assert "From there." in done.stdout, done.stderr
+        sent = b"".join(head + body for head, body in server.requests)
+        assert b"/api/chat" in sent
+        assert b"sk-" not in sent
+        assert newel.requests == []
+    finally:
+        server.close()
 
 
 @pytest.mark.anyio

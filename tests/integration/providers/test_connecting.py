@@ -44,7 +44,9 @@ def test_an_address_of_ollama_is_understood_as_people_write_it(named: str, reach
     assert of_ollama(named) == reached
 
 
-@pytest.mark.parametrize("named", ["ollama://", "ollama://:7", "ollama://me:secret@box:x"])
+@pytest.mark.parametrize(
+    "named", ["ollama://", "ollama://:7", "ollama://me:secret@box:x", "ollama://me:secret?x@box"]
+)
 def test_an_address_where_nothing_can_be_is_refused_without_its_password(named: str) -> None:
     with pytest.raises(ConfigError, match="must be like ollama://") as refused:
         of_ollama(named)
