@@ -153,7 +153,9 @@ class Interrupted(Event, frozen=True, tag="interrupted"):
 
 
 class ErrorEvent(Event, frozen=True, tag="error"):
-    """Something failed. ``code`` is the error's class in ``newel.agent.errors``, in snake case."""
+    """Something failed. ``code`` is the error's class in ``newel.agent.errors``, in snake case; with ``connection`` it is told
+    how the way to a host is, for better or worse.
+    """
 
     code: str
     message: str

@@ -90,6 +90,8 @@ class ConsoleRenderer:
                 self._finish(event.message)
             case Retry():
                 self._retry(event)
+            case ErrorEvent(code="connection"):
+                self.note(event.message)
             case ErrorEvent():
                 self._line(f"Error: {safe(event.message)}")
             case AgentStart():

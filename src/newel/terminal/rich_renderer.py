@@ -204,6 +204,8 @@ class RichRenderer:
                     call.add(event.delta)
             case Retry():
                 self._retry(event)
+            case ErrorEvent(code="connection"):
+                self.note(event.message)
             case ErrorEvent():
                 self._print(
                     "note", paint.Text().append("Error: ", style=paint.BAD).append(safe(event.message))

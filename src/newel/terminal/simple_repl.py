@@ -91,6 +91,8 @@ class SimpleRenderer:
                 self._paragraph(
                     f"[The request failed: {clause(event.reason)}. Trying again; this starts over.]"
                 )
+            case ErrorEvent(code="connection"):
+                self.note(event.message)
             case ErrorEvent():
                 self._paragraph(f"Error: {safe(event.message)}")
             case AgentEnd():

@@ -110,6 +110,14 @@ def test_an_error_is_told_once(scene: Callable[..., Any]) -> None:
     assert shown(events).count("Too many requests.") == 1
 
 
+def test_that_a_host_is_back_is_told_as_no_error(scene: Callable[..., Any]) -> None:
+    written = shown(
+        scene().add(ErrorEvent(code="connection", message="The connection to shop is back.")).end("done")
+    )
+    assert "The connection to shop is back." in written
+    assert "Error" not in written
+
+
 HOSTILE = st.text(alphabet=st.sampled_from("\x1b[]\x07\\;Hm02Kab\n\r\x9b\u202e\u2028é\ud800"))
 
 

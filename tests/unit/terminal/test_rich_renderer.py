@@ -200,6 +200,13 @@ HOSTILE = st.lists(st.sampled_from([*"\x1b[]\x07;H2Ka\n\r`\x9b", "&#27;", "&#155
 )
 
 
+def test_that_a_host_is_back_is_told_as_no_error(scene: Callable[..., Any]) -> None:
+    back = ErrorEvent(code="connection", message="The connection to shop is back.")
+    written = show(scene().add(back).end("done")).printed
+    assert "The connection to shop is back." in written
+    assert "Error" not in written
+
+
 @settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=examples(20)
 )  # the fixture is a class

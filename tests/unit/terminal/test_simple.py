@@ -39,6 +39,14 @@ def test_a_retry_is_told_in_whole_sentences(scene: Callable[..., Any]) -> None:
 HOSTILE = st.text(alphabet=st.sampled_from("\x1b[]\x07\\;Hm02Kab\n\r\x9b\u202e\u2028é\ud800"))
 
 
+def test_that_a_host_is_back_is_told_as_no_error(scene: Callable[..., Any]) -> None:
+    written = shown(
+        scene().add(ErrorEvent(code="connection", message="The connection to shop is back.")).end("done")
+    )
+    assert "The connection to shop is back." in written
+    assert "Error" not in written
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # the fixture is a plain class
 @given(text=HOSTILE, pieces=st.integers(1, 5))
 def test_no_text_from_outside_reaches_the_terminal_as_a_command(
