@@ -72,7 +72,7 @@ def states_before(ledger: Ledger, known: Known) -> dict[str, State]:
 
 class Notes:
     """The notes in the folder of a ledger; none are kept of a ledger in memory. ``size`` is the most bytes of a file that
-    notes are added to.
+    notes are added to. For one caller at a time.
     """
 
     def __init__(self, folder: Path | None, *, size: int = MAX_NOTES) -> None:
@@ -162,10 +162,19 @@ class Notes:
             self._known = self._known_anew(self._folder, block)
             self._known_most = 2 * len(block) + _SPARE
             self._known_size = 0
-        elif os.write(self._known, block) < len(block):
-            self._close_known()
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._folder))
+        else:
+            self._add_to_known(block)
         self._known_size += len(block)
+
+    def _add_to_known(self, block: bytes) -> None:
+        whole = False
+        try:
+            whole = os.write(self._known, block) == len(block)
+        finally:
+            if not whole:
+                self._close_known()  # all is wanted then
+        if not whole:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._folder))
 
     def _known_anew(self, folder: Path, block: bytes) -> int:
         """Put a file in the place of what is known, at once: notes of commands under way rely on it."""

@@ -171,15 +171,14 @@ class Recorder:
             async with self._lock:
                 self._running.remove(effect)
                 await self._record_found(effect)
+                self._notes.drop(effect.note)
         else:
             try:
                 if not effect.is_left_out:
                     await self._record_written(effect, effect.path)
-            except TooLarge as error:
-                effect.notices.append(str(error))
+                self._notes.drop(effect.note)
             finally:
                 self._lock.release()
-        self._notes.drop(effect.note)
         while self.untold:
             effect.notices.append(self.untold.pop())
         return effect.notices
@@ -199,9 +198,10 @@ class Recorder:
     async def _keep_known(self) -> None:
         """Have it outlive this process how the files are. What was found until now is recorded."""
         if self._notes.is_kept:
-            known = await self._snapshots.known(whole=self._notes.wants_all)
-            if known:
-                await anyio.to_thread.run_sync(self._notes.know, known)
+            with anyio.CancelScope(shield=True):  # what is asked for is not told again
+                known = await self._snapshots.known(whole=self._notes.wants_all)
+                if known:
+                    await anyio.to_thread.run_sync(self._notes.know, known)
 
     async def _record_found(self, effect: Effect) -> None:
         found = await self._snapshots.changes()
@@ -209,7 +209,11 @@ class Recorder:
         await self._record(effect, found.files, found.folders)
 
     async def _record_written(self, effect: Effect, path: str) -> None:
-        after = await self._state(path)
+        try:
+            after = await self._state(path)
+        except TooLarge as error:
+            effect.notices.append(str(error))
+            return
         await self._record(effect, [FileChange(path, effect.before, after)])
         if self._is_taken:
             self._snapshots.note(path, after)
