@@ -160,9 +160,15 @@ def test_an_agent_with_a_worktree_on_a_host_leaves_the_project_as_it_is(
     assert (project / "notes.md").read_bytes() == NOTES.encode()
 
 
-def test_what_keeps_an_agent_from_a_worktree_on_a_host_is_told(bench: Workbench, project: Path) -> None:
+def test_what_keeps_an_agent_from_a_worktree_on_a_host_is_told(
+    bench: Workbench, host: Sshd, project: Path
+) -> None:
     page = bench.page()
     open_agent(page, "Put nothing in order")
     page.get_by_label("A git worktree of its own").check()
     page.get_by_role("button", name="Start").click()
     expect(page.get_by_text(f"{project} is in no git repository")).to_be_visible()
+    host.stop()
+    page.get_by_role("button", name="Start").click()
+    expect(page.get_by_text("host cannot be reached now").first).to_be_visible()
+    bench.complaints.clear()  # the browser's own, of what could not be done

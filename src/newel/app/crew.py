@@ -120,8 +120,9 @@ class AppCrew:
         )
 
     async def worktree(self, agent: str) -> Worktree:
-        project = self.ground.workspace(self.ground.name, Limits())
-        return await make_worktree(project, self.ground.worktrees(self._settings.home), agent)
+        project, line = self.ground.workspace(self.ground.name, Limits()), self.ground.line
+        with line.patience() if line is not None else nullcontext():
+            return await make_worktree(project, self.ground.worktrees(self._settings.home), agent)
 
     def judge(self, agent: CodingAgent, *, small: bool) -> Model:
         name = self.in_use.small_name if small else None

@@ -71,7 +71,7 @@ class Crew(Protocol):
 
     async def worktree(self, agent: str) -> Worktree:
         """A git worktree of the project for an agent of that name. Raises ``WorktreeError``, and ``WorkspaceError`` where the
-        project's host cannot be reached.
+        project's host cannot be reached: a person waits for it.
         """
         ...
 

@@ -23,7 +23,7 @@ from typing import Final
 
 import msgspec
 
-from newel.agent.errors import WorkspaceError
+from newel.agent.errors import ConnectionLost, WorkspaceError
 from newel.workspace.git import copy_repository
 from newel.workspace.mirror_disk import Content, Copied, Disk, LeftOut, Signature
 from newel.workspace.snapshot_rules import MADE_ANEW
@@ -93,6 +93,11 @@ class Mirror:
                 contextlib.suppress(Stopped),
             ):  # one that was told to stop may not have done so yet
                 self._update(contents, stopped)
+        except ConnectionLost as lost:
+            raise ConnectionLost(
+                f"The connection was lost while the copy of {self._project} was brought up to date. Nothing of the project was "
+                "touched, and nothing was done in the copy. Try it again."
+            ) from lost
         except OSError as error:
             raise WorkspaceError(
                 f"Cannot bring the copy of {self._project} up to date in {self.root}: {error.strerror or error}."
