@@ -199,6 +199,23 @@ async def test_a_link_that_an_agent_put_in_place_of_a_folder_leads_no_update_out
     assert tree(mirror.root) == {"src/a.py": (0o644, b"mine\n"), "src/new": (0o644, b"new\n")}
 
 
+async def test_a_link_that_an_agent_put_in_place_of_a_file_is_not_written_through(
+    project: Path, mirrored: Disks, tmp_path: Path
+) -> None:
+    for name in ("copied", "proposed"):
+        (project / name).write_text("mine\n")
+        (tmp_path / name).write_text("precious\n")
+    mirror = await mirrored(project)
+    await update(mirror)
+    for name in ("copied", "proposed"):
+        (copy_in(mirror) / name).unlink()
+        (copy_in(mirror) / name).symlink_to(tmp_path / name)
+        mirror.touched(name)
+    await update(mirror, proposed=Content(b"new\n", 0o644))
+    assert [(tmp_path / name).read_text() for name in ("copied", "proposed")] == ["precious\n"] * 2
+    assert tree(mirror.root) == {"copied": (0o644, b"mine\n"), "proposed": (0o644, b"new\n")}
+
+
 async def test_a_link_to_the_project_itself_does_not_let_an_update_empty_it(
     project: Path, mirrored: Disks
 ) -> None:
@@ -342,7 +359,7 @@ async def until_gone(path: Path) -> None:
 
 
 async def test_an_update_that_was_cancelled_is_made_up_for(project: Path, mirrored: Disks) -> None:
-    for number in range(400):
+    for number in range(200):
         (project / f"{number}").write_text("x")
     mirror = await mirrored(project)
     async with anyio.create_task_group() as tasks:

@@ -13,6 +13,7 @@ import os
 import posixpath
 import stat
 import threading
+import time
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, Self, TypeVar
@@ -45,6 +46,10 @@ STALE: Final = 3_600 * 1_000_000_000
 _LOOK: Final = 1.0
 _LAST: Final = 3.0
 """Seconds: how often is looked whether a copy was let go of, and for how long its removal may hold up the end."""
+
+_BUSY: Final = 60.0
+_PAUSE: Final = 0.1
+"""Seconds: for how long an update that nobody waits for is waited for, and between one look at that and the next."""
 
 _FILES: Final = 2000
 _SIZE: Final = 64 << 20
@@ -123,16 +128,22 @@ class HostDisk:
         self._unused.set()
 
     def hold(self) -> bool:
-        answer = self._change(self._words.hold())
-        found = [(facts, path) for facts, path in records(answer)]
-        self._clock = self._shell.words.seen(found[-1][0]).st_mtime_ns
-        return found[0][0] != b"made"
+        until = time.monotonic() + _BUSY
+        while (said := [facts for facts, _ in records(self._change(self._words.hold()))]) == [b"busy"]:
+            if time.monotonic() > until:
+                raise WorkspaceError(
+                    f"An earlier update of {self.layout.root}, whose connection was lost, does not end on the host. Try it again."
+                )
+            time.sleep(_PAUSE)
+        *made, lease = [b"", *said]
+        self._clock = self._shell.words.seen(lease).st_mtime_ns
+        return b"made" not in made
 
     def sweep(self) -> None:
         """Remove the copies that nobody uses."""
         seen = records(self._change(self._words.leases()))
         stale = [
-            (posixpath.dirname(os.fsdecode(path)), facts.decode())
+            (posixpath.dirname(os.fsdecode(path)), facts.decode(errors="replace"))
             for facts, path in seen
             if self._shell.words.seen(facts).st_mtime_ns < self._clock - STALE
         ]

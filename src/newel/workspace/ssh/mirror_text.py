@@ -15,13 +15,21 @@ LEASE: Final = ".newel-lease"
 
 GONE: Final = ".gone"
 _GIVEN: Final = ".newel-given"
+_BUSY: Final = ".newel-busy"
+"""Holds the number of the process that works in the copy; without the file, or with another number in it, that stops."""
+_ENDING: Final = ".newel-ending"
+"""The same of one that was told to stop."""
 
 _WORDS: Final = 64_000
 """Bytes of names that one program is given: no system takes less."""
 
 _PRELUDE: Final = """\
+newel_me=$(exec sh -c 'echo "$PPID"')
+echo "$newel_me" >"$place/.newel-busy" || exit 1
+trap 'rm -f -- "$place/.newel-busy"' 0
 set -C
-newel_in() { # parts: into the folder of the copy; what is no folder there, or a link, gives way
+newel_in() { # parts: into the folder of the copy, as one that may be written; what is no folder there, or a link, gives way
+  read -r newel_f <"$place/.newel-busy" && [ "$newel_f" = "$newel_me" ] || { echo ': it was stopped'; return 1; }
   cd -P -- "$place" 2>&1 || return
   newel_p=$place made=
   for newel_f do
@@ -30,12 +38,17 @@ newel_in() { # parts: into the folder of the copy; what is no folder there, or a
       rm -f -- "./$newel_f" 2>&1 && mkdir -- "./$newel_f" 2>&1 || return
       made=1
     fi
+    [ -w "./$newel_f" ] && [ -x "./$newel_f" ] || chmod -- u+rwx "./$newel_f" 2>&1 || return
     cd -P -- "./$newel_f" 2>&1 || return
     [ "$PWD" = "$newel_p" ] || { echo ': a link stands in the way'; return 1; }
   done
 }
-newel_out() { # names: have nothing there; in a folder that was just made, nothing is
-  [ "$made" ] || rm -rf -- "$@" 2>&1
+newel_out() { # ./names: have nothing there; in a folder that was just made, nothing is
+  [ "$made" ] || rm -rf -- "$@" || newel_force "$@"
+}
+newel_force() { # paths that do not begin with a dash: remove them and what may not be written; no link is followed
+  find "$@" -type d -exec chmod u+rwx {} \\;
+  rm -rf -- "$@" 2>&1
 }
 newel_copy() { # files of the project: copy them to here; which may not be read is printed
   cp -RPp -- "$@" . 2>/dev/null && return
@@ -57,7 +70,6 @@ newel_write() { # where, counted from 1, and how much of what was given, mode, n
 
 _SWEEP: Final = (
     "(for f in ./.*" + GONE + '; do rm -rf -- "$f" || '
-    # What may not be written may not be emptied either; no link is followed.
     '{ find "$f" -type d -exec chmod u+rwx {} \\; ; rm -rf -- "$f"; }; done) </dev/null >/dev/null 2>&1 &'
 )
 """Removes what is no longer used; nobody waits for it."""
@@ -113,9 +125,14 @@ class MirrorWords:
         return self._each_folder(contents, lambda folder, names: " && ".join(commands(folder, names)))
 
     def hold(self) -> str:
-        """Print how the lease is, just renewed; before that ``made`` if there was none, so that the copy is empty now."""
-        copies, lease = quoted(self._copies), f"{quoted(self._name)}/{LEASE}"
+        """Print how the lease is, just renewed; before that ``made`` if there was none, so that the copy is empty now. Or only
+        ``busy``, if an update that nobody waits for any more, as its connection was lost, still does its last.
+        """
+        copies, name = quoted(self._copies), quoted(self._name)
+        lease, busy, ending = (f"{name}/{each}" for each in (LEASE, _BUSY, _ENDING))
         return (
+            f"cd -P -- {copies}; [ -f ./{busy} ] && mv -f -- ./{busy} ./{ending}; "
+            f'if read -r p <./{ending} && kill -0 "$p"; then echo busy .//; exit 0; fi; rm -f -- ./{ending}; '
             f"(umask 077; mkdir -p -- {copies}) 2>&1 && cd -P -- {copies} 2>&1 && {{ [ -f ./{lease} ] || {{ {self._make()} && echo made .//; }}; }} && "
             f"touch -- ./{lease} 2>&1 && set -- .//{lease} && {self._looks}"
         )

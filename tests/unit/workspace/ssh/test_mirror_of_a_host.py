@@ -76,8 +76,12 @@ async def test_a_connection_that_is_lost_in_an_update_is_said_and_the_next_updat
                 tasks.start_soon(_drop_while_copying, server)
                 with pytest.raises(ConnectionLost, match="Nothing of the project was touched"):
                     await mirror.update({})
-            (server.home / "on").touch()
-            await mirror.update({"new": Content(b"new\n", 0o644)})
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(mirror.update, {"new": Content(b"new\n", 0o644)})
+                # What was begun before goes on there, and must not meet what is done now.
+                stopping = next(server.home.glob(".newel/copies/*")) / ".newel-ending"
+                await until(stopping.exists, "the first one to be told to stop")
+                (server.home / "on").touch()
             assert contents(project) == before
             assert contents(mirror.root) == before | {"new": b"new\n"}
         await until(lambda: copies(server) == [], "the copy to be removed")
@@ -137,6 +141,27 @@ async def test_a_file_that_may_not_be_read_is_told_and_the_others_are_copied(
         assert contents(mirror.root) == {"a": b"a", "z": b"z"}
         await mirror.update({})
         assert mirror.told() == []
+
+
+async def test_what_an_agent_made_unwritable_in_the_copy_is_made_good(sshd: Sshd, tmp_path: Path) -> None:
+    project = sshd.project("unwritable")
+    for name in ("kept", "gone"):
+        (project / name / "below").mkdir(parents=True)
+        (project / name / "below" / "a").write_text("a")
+    async with connected(Target("host", path=str(project)), config=str(sshd.config)) as connection:
+        workspace = SshWorkspace(connection)
+        mirror = await workspace.mirror(tmp_path)
+        await mirror.update({})
+        done = await workspace.at(mirror.root).run(
+            "echo b >kept/below/a; rm kept/below/a; chmod 500 kept/below kept gone"
+        )
+        assert done.exit_code == 0
+        for name in ("kept/below/a", "gone/below/a"):
+            mirror.touched(name)
+        shutil.rmtree(project / "gone")
+        (project / "gone").write_text("now a file")
+        await mirror.update({})
+        assert contents(mirror.root) == contents(project)
 
 
 async def test_the_home_itself_can_be_the_project(tmp_path: Path) -> None:
