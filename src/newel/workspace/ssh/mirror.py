@@ -20,7 +20,7 @@ from typing import Any, Final, Self, TypeVar
 
 import anyio
 
-from newel.agent.errors import WorkspaceError
+from newel.agent.errors import HostGone, WorkspaceError
 from newel.agent.messages import new_id
 from newel.workspace.mirror_disk import Content, Copied, Layout, LeftOut, Signature
 from newel.workspace.snapshot_files import SLACK
@@ -95,9 +95,12 @@ class HostDisk:
 
         try:
             return await asking.within(make)
-        except WorkspaceError as error:
+        except HostGone:
+            raise
+        except (OSError, WorkspaceError) as error:
+            reason = f"{error.strerror}." if isinstance(error, OSError) else error
             raise WorkspaceError(
-                f"Cannot make a copy of {project} in {home}/.newel/copies on the host: {error} Approve each call instead "
+                f"Cannot make a copy of {project} in {home}/.newel/copies on the host: {reason} Approve each call instead "
                 "(--approve ask)."
             ) from error
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from newel.agent.errors import ConnectionLost
+from newel.agent.errors import ConnectionLost, WorkspaceError
 from newel.workspace.mirror import Mirror
 from newel.workspace.mirror_disk import Content
 from newel.workspace.ssh.connection import Connection, connected
@@ -162,6 +162,12 @@ async def test_what_an_agent_made_unwritable_in_the_copy_is_made_good(sshd: Sshd
         (project / "gone").write_text("now a file")
         await mirror.update({})
         assert contents(mirror.root) == contents(project)
+
+
+async def test_a_folder_that_is_gone_cannot_be_copied_and_that_is_said(tmp_path: Path) -> None:
+    async with opened("dash", tmp_path) as disks:
+        with pytest.raises(WorkspaceError, match="No such file or directory"):
+            await disks(tmp_path / "gone")
 
 
 async def test_the_home_itself_can_be_the_project(tmp_path: Path) -> None:
