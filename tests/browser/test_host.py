@@ -134,6 +134,24 @@ def test_a_contract_is_carried_out_judged_and_checked_on_the_host(
     assert list(bench.newel.project.iterdir()) == []
 
 
+def test_what_a_chat_does_under_review_on_a_host_waits_in_the_page_and_is_written_there_when_kept(
+    workbench: Make, host: Sshd, project: Path
+) -> None:
+    given = scenarios(answering("sort", bash("sort -o notes.md notes.md; rm plan.md"), {"content": "Done."}))
+    words = ("--host", f"host:{project}", "--approve", "review")
+    page = workbench(given, *words, environ={"NEWEL_SSH_CONFIG": str(host.config)}).page()
+    open_chat(page)
+    say(page, "sort")
+    expect(files(page)).to_have_count(2)
+    assert (project / "notes.md").read_bytes() == NOTES.encode()
+    file(page, "notes.md").get_by_role("button", name="Accept file notes.md").click()
+    hunks(page, "plan.md").get_by_role("button", name="Reject", exact=True).click()
+    page.keyboard.press("Control+s")
+    expect(files(page)).to_have_count(1)
+    assert (project / "notes.md").read_text() == "".join(sorted(NOTES.splitlines(keepends=True)))
+    assert (project / "plan.md").read_bytes() == PLAN.encode()
+
+
 def test_an_agent_with_a_worktree_on_a_host_leaves_the_project_as_it_is(
     workbench: Make, host: Sshd, project: Path
 ) -> None:

@@ -44,8 +44,9 @@ STALE: Final = 3_600 * 1_000_000_000
 """Nanoseconds after which a copy whose lease was not renewed is nobody's: far more than a connection is away for."""
 
 _LOOK: Final = 1.0
-_LAST: Final = 3.0
-"""Seconds: how often is looked whether a copy was let go of, and for how long its removal may hold up the end."""
+_LAST: Final = 8.0
+"""Seconds: how often is looked whether a copy was let go of, and for how long its removal may hold up the end: longer than a
+request that is cancelled may take to come to its own."""
 
 _BUSY: Final = 60.0
 _PAUSE: Final = 0.1
