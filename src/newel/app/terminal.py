@@ -13,6 +13,7 @@ from newel.agent.errors import ConfigError, UsageError
 from newel.app.model import warn_of_strangers
 from newel.app.parts import Options, opened
 from newel.config import Settings
+from newel.terminal.called import in_a_shell
 
 if TYPE_CHECKING:
     from newel.session.coding_agent import CodingAgent
@@ -44,6 +45,7 @@ async def run_with(settings: Settings, options: Options) -> int:
     watched = sys.stdin.isatty() and sys.stdout.isatty() and screen != "json"
     approver = _approver() if interactive or json_in or watched else None
     elicit = approver.elicit if approver else None
+    called = in_a_shell(settings.host)
     async with opened(settings, options, approver, elicit, wait_for_tools=not interactive) as agent:
         gc.freeze()
         gc.enable()
@@ -51,7 +53,9 @@ async def run_with(settings: Settings, options: Options) -> int:
             from newel.terminal.renderer import text_stdout
             from newel.terminal.simple_repl import run_simple_repl
 
-            return await run_simple_repl(agent, sys.stdin.fileno(), text_stdout(), approver=approver)
+            return await run_simple_repl(
+                agent, sys.stdin.fileno(), text_stdout(), approver=approver, called=called
+            )
         if json_in:
             from newel.terminal.json_mode import run_json
 
@@ -72,7 +76,7 @@ async def run_with(settings: Settings, options: Options) -> int:
         prompts = [Prompt(text) for text in options.prompts] or [Prompt("")]
         prompts[0] = Prompt(prompts[0].typed, piped)
         renderer = _renderer(screen, agent, echo=options.echo)
-        return await run_prompts(agent, prompts, renderer, approver=approver)
+        return await run_prompts(agent, prompts, renderer, approver=approver, called=called)
 
 
 def _can_draw() -> bool:

@@ -36,7 +36,7 @@ def command_decide(arguments: Sequence[str]) -> int:
         if project is None:
             person.renderer.note(NOTHING_WAITS)
             return FAILED
-        called = in_a_shell(project.workspace)
+        called = in_a_shell(given.host)
         walk = Walk(project, person.renderer.note, person.ask, called, columns=terminal_size(person.out)[0])
         await walk.run()
         return DONE if walk.outcome.is_done else FAILED
@@ -88,7 +88,7 @@ def _settle(parser: argparse.ArgumentParser, verdict: Verdict, given: argparse.N
             return await person.agrees(about, words.QUESTIONS[verdict], yes=given.yes)
 
         choice = chosen(await look(project), given.names, verdict, every=given.every, mine=given.mine)
-        outcome = await settle(project, choice, person.renderer.note, confirm, in_a_shell(project.workspace))
+        outcome = await settle(project, choice, person.renderer.note, confirm, in_a_shell(given.host))
         return DONE if outcome.is_done else FAILED
 
     return with_ledger(parser, given, run)

@@ -41,7 +41,7 @@ def command_review(arguments: Sequence[str]) -> int:
         elif given.checkpoint:
             told.append(await words.describe_checkpoint(project, given.checkpoint))
         else:
-            told.append(await words.describe_project(project, given.n, in_a_shell(project.workspace)))
+            told.append(await words.describe_project(project, given.n, in_a_shell(given.host)))
         return DONE
 
     if not config.load(config.Flags(), cwd=folder(parser, given.cwd), environ=os.environ).record:

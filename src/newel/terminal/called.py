@@ -5,17 +5,22 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 
-from newel.workspace.port import Workspace
-
 Called = Callable[[str], str]
 """From ``review cp_12`` to what the person types for it."""
 
 
-def in_a_shell(workspace: Workspace) -> Called:
-    """As a program, about a folder: of this machine, where the person is in it, or of a host."""
-    there = "" if workspace.name == workspace.root else f" --host {shlex.quote(workspace.name)}"
-    return lambda command: f"newel {command}{there}"
-
-
 def between_prompts(command: str) -> str:
     return f"/{command}"
+
+
+def in_the_folder(command: str) -> str:
+    return f"newel {command}"
+
+
+def in_a_shell(place: str | None) -> Called:
+    """About the folder that the person is in, or about a place on a host: as they write it, since it is by an alias of theirs
+    that ssh may know its key.
+    """
+    if place is None:
+        return in_the_folder
+    return lambda command: f"newel {command} --host {shlex.quote(place)}"

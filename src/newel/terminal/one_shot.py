@@ -14,6 +14,7 @@ from newel.agent.errors import WorkspaceError
 from newel.agent.events import AgentEnd
 from newel.review.recording import RecordingWorkspace
 from newel.session.coding_agent import CodingAgent
+from newel.terminal.called import Called, in_the_folder
 from newel.terminal.prompts import Prepared, Prompt, prepare
 from newel.terminal.reminder import Reminder
 from newel.terminal.renderer import Audience, Renderer, animate, forget_stdout, tell_damage
@@ -27,15 +28,20 @@ DONE, FAILED = 0, 1
 
 
 async def run_prompts(
-    agent: CodingAgent, prompts: Sequence[Prompt], renderer: Renderer, *, approver: Approver | None = None
+    agent: CodingAgent,
+    prompts: Sequence[Prompt],
+    renderer: Renderer,
+    *,
+    approver: Approver | None = None,
+    called: Called = in_the_folder,
 ) -> int:
     """Answer each prompt; the first that does not end well is the last. ``approver`` is given where
-    standard input is a terminal: there the person is asked.
+    standard input is a terminal: there the person is asked. ``called`` is how commands are that are named.
 
     Returns 0 if all are done, 1 if a run failed, hit a limit or lost its reader, 128 + N if signal N
     stopped it (130 for Ctrl+C). The second signal ends the process where it stands.
     """
-    reminder = Reminder(agent)
+    reminder = Reminder(agent, called)
     _tell_unrecorded(agent)
     try:
         code = await _run(agent, prompts, renderer, approver)

@@ -8,16 +8,16 @@ from newel.agent.events import AgentEvent, AgentStart, ToolExecutionStart
 from newel.review.ledger import ReviewError
 from newel.review.recording import RecordingWorkspace
 from newel.session.coding_agent import CodingAgent
-from newel.terminal.called import between_prompts, in_a_shell
+from newel.terminal.called import Called, between_prompts
 from newel.terminal.words import plural
 
 
 class Reminder:
-    """Watches an agent from its making on until ``close``. ``in_place``: the person can decide where the words stand."""
+    """Watches an agent from its making on until ``close``. ``called`` is how the command is that decides."""
 
-    def __init__(self, agent: CodingAgent, *, in_place: bool = False) -> None:
+    def __init__(self, agent: CodingAgent, called: Called) -> None:
         self._agent = agent
-        self._in_place = in_place
+        self._called = called
         self._since = ""
         self._has_acted = False
         self.close = agent.subscribe(self._see)
@@ -49,10 +49,9 @@ class Reminder:
             files = await anyio.to_thread.run_sync(files_to_decide, ledger, session, since)
         except ReviewError:  # a ledger that cannot be used was told of during the run
             return ""
-        called = between_prompts if self._in_place else in_a_shell(workspace)
-        return self._about(len(files), called("decide")) if files else ""
+        return self._about(len(files)) if files else ""
 
-    def _about(self, files: int, decide: str) -> str:
-        if not self._in_place and self._agent.session.get_file_path() is None:
+    def _about(self, files: int) -> str:
+        if self._called is not between_prompts and self._agent.session.get_file_path() is None:
             return f"What was proposed for {plural(files, 'file')} is forgotten, as --ephemeral keeps it in memory only."
-        return f"{plural(files, 'file')} {'waits' if files == 1 else 'wait'} for your review: {decide}"
+        return f"{plural(files, 'file')} {'waits' if files == 1 else 'wait'} for your review: {self._called('decide')}"

@@ -14,6 +14,7 @@ import anyio
 from newel.agent.messages import AppMessage, UserMessage
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.approval import Approver
+from newel.terminal.called import between_prompts
 from newel.terminal.commands import BY_NAME, COMMANDS, Command, Context, recap
 from newel.terminal.console import ConsoleRenderer
 from newel.terminal.desk import Desk, When
@@ -44,7 +45,7 @@ async def run_repl(
     Returns 0, 1 if the terminal went away, 128 + N if signal N ended it.
     """
     desk = open_desk(agent, home, screen)
-    reminder = Reminder(agent, in_place=True)
+    reminder = Reminder(agent, between_prompts)
     repl = _Repl(agent, desk, home, reminder)
     approver.attend(desk.ask)
     audience = Audience(desk.renderer, repl.leave)

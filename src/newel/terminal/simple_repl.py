@@ -37,6 +37,7 @@ from newel.providers.encode import to_json
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.approval import Approver
 from newel.terminal.asking import TerminalAsk
+from newel.terminal.called import Called, in_the_folder
 from newel.terminal.calls import Calls, Outcome
 from newel.terminal.lines import LineReader
 from newel.terminal.prompts import Prompt, prepare
@@ -155,14 +156,20 @@ def signature(outcome: Outcome) -> str:
 
 
 async def run_simple_repl(
-    agent: CodingAgent, stdin: int, out: TextIO, *, approver: Approver | None = None
+    agent: CodingAgent,
+    stdin: int,
+    out: TextIO,
+    *,
+    approver: Approver | None = None,
+    called: Called = in_the_folder,
 ) -> int:
     """Read lines from the file descriptor ``stdin`` until it ends or Ctrl+C comes between two prompts.
-    Where that is a terminal, the questions of ``approver`` are put to the person at it.
+    Where that is a terminal, the questions of ``approver`` are put to the person at it. ``called`` is how commands are that
+    are named.
 
     Returns 0, 1 if nobody reads any more, 128 + N if a signal N other than Ctrl+C ended it.
     """
-    reminder = Reminder(agent)
+    reminder = Reminder(agent, called)
     repl = _SimpleRepl(agent, stdin, out, reminder)
     if approver is not None and os.isatty(stdin):
         approver.attend(TerminalAsk(repl.renderer, repl.lines, out))
