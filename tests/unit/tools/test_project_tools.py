@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -175,8 +176,8 @@ async def test_a_search_finds_what_is_staged(tmp_path: Path) -> None:
     """Of a file that is proposed and not on the disk yet, a command on the disk knows nothing."""
 
     class Staged(LocalWorkspace):
-        async def stat(self, path: str, /) -> FileInfo | None:
-            return FileInfo("file", 6, 0o644, 0) if path.endswith("/new") else await super().stat(path)
+        async def stats(self, paths: Sequence[str], /) -> list[FileInfo | None]:
+            return [FileInfo("file", 6, 0o644, 0) if path.endswith("/new") else None for path in paths]
 
         async def read_bytes(self, path: str, /, *, start: int = 0, size: int | None = None) -> bytes:
             return (

@@ -182,7 +182,8 @@ class TestLost:
     ) -> None:
         """Listing a large project may take a while: whether the host is there tell sessions beside it."""
         asked = 2
-        script = f"until [ $(wc -l <{tmp_path}/logins) -gt {asked} ]; do sleep 0.01; done; echo done"
+        waits = f"until [ $(wc -l <{tmp_path}/logins) -gt {asked} ]"
+        script = f"n=0; {waits} || [ $((n += 1)) -gt 1000 ]; do sleep 0.01; done; echo done"
         assert (await patient.connection.ask(script)).data == b"done\n"
         assert seen.names == ["up"]
 
