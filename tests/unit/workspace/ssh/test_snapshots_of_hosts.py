@@ -73,6 +73,9 @@ class Watched:
                 return Answer(0, data)
         return await self.host.ask(script, given=given)
 
+    async def change(self, script: str, /, *, given: bytes = b"") -> Answer:
+        raise AssertionError(f"a look changes nothing: {script}, given {len(given)} bytes")
+
 
 async def test_a_quiet_look_asks_once_and_brings_nothing(root: Path, ledger: Ledger, host: ShellHost) -> None:
     (root / "f").write_bytes(b"x")
