@@ -51,6 +51,14 @@ def content(page: Page, name: str = "notes.md") -> str:
     return ask(page, "GET", f"file?file_path={name}")["content"]
 
 
+def becomes(page: Page, wanted: str) -> None:
+    """Wait until the server has such a buffer: a decision is shown before it is made there."""
+    until = time.monotonic() + 8
+    while time.monotonic() < until and content(page) != wanted:
+        time.sleep(0.02)
+    assert content(page) == wanted
+
+
 def settled(page: Page) -> None:
     """Wait until all that was typed is sent."""
     expect(summary(page)).not_to_contain_text("sending")
@@ -75,7 +83,7 @@ def test_hunks_are_decided_typed_around_undone_and_saved(workbench: Make) -> Non
     expect(summary(page)).to_have_text("1 hunk to decide · 1 accepted, not saved")
     page.get_by_role("button", name="Reject hunk 2 of 2, line 5").click()
     expect(summary(page)).to_contain_text("1 rejected")
-    assert content(page) == NOTES.replace("# Notes", "# NOTES")
+    becomes(page, NOTES.replace("# Notes", "# NOTES"))
     page.get_by_role("button", name="of rejected hunk").click()
     expect(page.locator(".hunk-rejected")).to_contain_text("SECOND")
     page.get_by_role("button", name="Bring back hunk 2").click()
@@ -216,7 +224,7 @@ def test_a_hunk_with_lines_of_the_users_own_asks_which_of_it_is_dropped(workbenc
     expect(page.locator(".line-own")).to_have_count(0)
     expect(text).not_to_contain_text("really")
     expect(text).to_contain_text("SECOND")
-    assert content(page) == NOTES.replace("# Notes", "# NOTES").replace("second", "SECOND")
+    becomes(page, NOTES.replace("# Notes", "# NOTES").replace("second", "SECOND"))
 
 
 def test_all_is_done_with_keys_and_heard(workbench: Make) -> None:
