@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.bench import Workbench, answers, message_box, open_chat, say
+from tests.browser.bench import NARROW, Workbench, answers, message_box, open_chat, say, spills
 from tests.browser.scenarios import SLOW, WAIT, WORK, answering, scenarios
 from tests.support import bash
 
@@ -163,6 +163,7 @@ def test_an_earlier_conversation_opens_again(workbench: Make) -> None:
     expect(page.get_by_role("tab")).not_to_contain_text("Running")
     page.get_by_role("tab").press("Delete")
     expect(page.get_by_text("No tab is open.")).to_be_visible()
+    expect(page.get_by_text("an agent works on its own until its contract is fulfilled")).to_be_visible()
     page.keyboard.press("Alt+o")
     page.get_by_role("option", name="remember the newel").click()
     expect(page.get_by_text("I remember.")).to_be_visible()
@@ -238,3 +239,16 @@ def test_the_start_of_a_long_conversation_comes_when_it_is_wanted(workbench: Mak
     page.locator(".log").evaluate("(log) => { log.scrollTop = 0; }")
     expect(page.get_by_text("Step 3.", exact=True)).to_be_attached()
     expect(page.get_by_text("Step 69.", exact=True)).to_have_count(1)
+
+
+def test_a_table_of_many_columns_is_read_by_words_and_scrolled(workbench: Make) -> None:
+    rows = (["word"] * 40, ["---"] * 40, ["another"] * 40)
+    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    page = workbench(scenarios(answering("a table", {"content": table}))).page(**NARROW)
+    open_chat(page)
+    say(page, "a table")
+    cells = answers(page).get_by_role("cell", name="another")
+    expect(cells).to_have_count(40)
+    assert cells.first.evaluate("(cell) => cell.clientHeight") < 40  # a line, no column of letters
+    assert page.locator(".table").evaluate("(box) => box.scrollWidth > box.clientWidth")
+    assert spills(page) == 0

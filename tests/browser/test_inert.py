@@ -76,6 +76,22 @@ def test_what_models_tools_and_servers_write_is_text(workbench: Make) -> None:
     assert is_inert(page)
 
 
+def test_no_mark_in_an_answer_turns_what_follows_round(workbench: Make) -> None:
+    """Else what somebody reads, and copies into a shell, is not what stands there."""
+    turned = "rm \u202efdp.live\u202c -r"
+    content = f"Run this: {turned} now.\n\n```\n{turned}\n{'word ' * 20}{turned}\n```"
+    slow = {"token_delay_ms": 5, "response": {"content": f"{content}\n\nThat was it."}}
+    page = workbench(scenarios(answering("turn", slow))).page()
+    open_chat(page)
+    say(page, "turn")
+    code = page.locator("pre code")
+    for answer in (code, page.get_by_text("Run this:")):
+        expect(answer).to_contain_text("rm <U+202E>fdp.live<U+202C> -r")
+    expect(code).to_contain_text("word rm <U+202E>fdp.live<U+202C> -r")
+    expect(page.get_by_text("That was it.")).to_be_visible()
+    assert not re.search("[\u202a-\u202e\u2066-\u2069]", page.locator(".prose").last.inner_text())
+
+
 def test_questions_errors_and_names_of_models_and_files_are_text(workbench: Make) -> None:
     refused = {"kind": "status", "status": 400, "body": json.dumps({"error": {"message": ALL}})}
     bench = workbench(

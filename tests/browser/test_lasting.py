@@ -39,6 +39,7 @@ def test_a_killed_server_comes_back_with_all_that_was_said_and_goes_on(workbench
     expect(answers(page).last).to_contain_text("begin word word")
     bench.kill()
     expect(page.get_by_text("Reconnecting…")).to_be_visible()
+    expect(page.get_by_text("if it has ended, start it again: newel web")).to_be_visible()
     message_box(page).fill("a draft meanwhile")
     bench.start()
     expect(page.get_by_text("Reconnecting…")).to_be_hidden()
@@ -170,6 +171,7 @@ def test_the_page_follows_the_end_only_for_who_is_there(workbench: Make) -> None
     expect(page.get_by_text("Line 0.", exact=True)).to_be_in_viewport()
     page.get_by_role("button", name="New messages below").click()
     expect(page.get_by_text("Line 79.", exact=True)).to_be_in_viewport()
+    expect(page.get_by_role("button", name="Go to the end")).to_be_hidden()
 
 
 def test_without_the_token_the_page_says_what_to_do_and_the_url_opens_it(workbench: Make) -> None:

@@ -112,10 +112,16 @@ export class Conversation {
   // -- where the reader is ------------------------------------------------------------------------
 
   toEnd() {
-    this.follows = true;
-    this.pill.hidden = true;
+    this.#follow(true);
     this.#jump();
     kept.set(`place:${this.tab}`, null);
+  }
+
+  /** Whether the reader is at the end, which is when nothing has to lead there. */
+  #follow(follows) {
+    this.follows = follows;
+    this.end.hidden = follows;
+    if (follows) this.pill.hidden = true;
   }
 
   #jump() {
@@ -127,9 +133,7 @@ export class Conversation {
     if (!this.log.isConnected || clientHeight === 0) return;
     const atEnd = scrollHeight - scrollTop - clientHeight < AT_END;
     if (atEnd && this.follows) return; // as it was, and mostly our own doing
-    this.follows = atEnd;
-    this.end.hidden = atEnd;
-    if (atEnd) this.pill.hidden = true;
+    this.#follow(atEnd);
     if (scrollTop < NEAR_TOP && this.talk?.more) this.#fetchOlder();
     clearTimeout(this.keeping);
     this.keeping = setTimeout(() => this.#keep(), 200);
@@ -154,7 +158,7 @@ export class Conversation {
     const view = place && this.views.get(place.key);
     this.restoring = Boolean(place) && !view;
     if (!place) {
-      this.follows = true;
+      this.#follow(true);
       this.#jump();
     } else if (view) {
       this.follows = false;

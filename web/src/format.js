@@ -15,9 +15,11 @@ const ESCAPES = /\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|\x1b\[[0-?]*[ -/]*[@-~]?|\
 const CONTROLS = /[\x00-\x08\x0b-\x1f\x7f-\x9f]/g;
 const TURNS = /[\u202a-\u202e\u2066-\u2069]/g; // marks that turn the direction of writing
 
+/** Text in which nothing turns writing round: what would is written out. */
+export const unturned = (text) => text.replace(TURNS, written);
+
 /** Text of a tool or a file, for reading: no escape sequence, no control character, nothing that turns writing round. */
-export const plain = (text) =>
-  text.replace(ESCAPES, "").replace(/\r\n?/g, "\n").replace(CONTROLS, "").replace(TURNS, written);
+export const plain = (text) => unturned(text.replace(ESCAPES, "").replace(/\r\n?/g, "\n").replace(CONTROLS, ""));
 
 const PICTURE = "\\p{Extended_Pictographic}[\\ufe0f\\p{Emoji_Modifier}]?"; // may be of several characters; those that join it would hide elsewhere
 const HIDDEN = new RegExp(

@@ -1,8 +1,10 @@
-// Markdown to inert elements. HTML in it is text; links go to http, https and mailto only; images are links.
+// Markdown to inert elements. HTML in it is text; links go to http, https and mailto only; images are links; nothing
+// turns the direction of writing.
 
 import DOMPurify from "dompurify";
 import MarkdownIt from "markdown-it";
 import { h, copyButton } from "./dom.js";
+import { unturned } from "./format.js";
 import { highlighted } from "./highlight.js";
 
 const TAGS = [
@@ -63,6 +65,8 @@ const isOpen = ({ markup }, lines) => lines.length < 2 || !lines.at(-1).trim().s
 function made(tokens, env, done) {
   const html = md.renderer.render(tokens, { ...md.options, highlight: done ? highlighted : null }, env);
   const fragment = DOMPurify.sanitize(html, PURE);
+  const texts = document.createTreeWalker(fragment, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) texts.currentNode.data = unturned(texts.currentNode.data);
   for (const link of fragment.querySelectorAll("a")) mendLink(link);
   for (const table of fragment.querySelectorAll("table")) {
     const frame = h("div", { class: "table", tabindex: "0", role: "region", "aria-label": "Table" });

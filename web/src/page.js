@@ -24,6 +24,8 @@ import { Toasts } from "./toast.js";
 import { ToolsPanel } from "./tools.js";
 
 const READ_AT_ONCE = 8; // tabs that are followed, so that going back to one shows it at once
+const LOST = "Newel does not answer. Reconnecting… What you send waits here. Runs go on if it is only the connection; "
+  + "if it has ended, start it again: newel web";
 const HIDDEN_RENDER = 250; // ms: a page in the background has no animation frames, but a title
 
 export class Page {
@@ -323,6 +325,7 @@ export class Page {
   #nothing() {
     return h("div", { class: "empty whole" },
       h("p", { class: "empty-title" }, "No tab is open."),
+      h("p", { class: "dim" }, "In a chat you say step by step what you want; an agent works on its own until its contract is fulfilled."),
       h("div", { class: "row" },
         h("button", { type: "button", class: "primary", onclick: this.does.newChat }, "New chat"),
         h("button", { type: "button", onclick: this.does.newAgent }, "New agent"),
@@ -331,7 +334,7 @@ export class Page {
 
   #connectionBanner({ link, hello }) {
     const lost = link === "lost" || (link === "connecting" && hello !== null);
-    const words = lost ? "Reconnecting… Runs go on meanwhile; what you send waits here." : awayWords(hello?.host);
+    const words = lost ? LOST : awayWords(hello?.host);
     this.banner.hidden = !words;
     if (words) say(this.banner, words);
   }

@@ -1,6 +1,7 @@
 // A text in Markdown that may still grow. Its finished blocks are frozen; only the last one is made again.
 
 import { h } from "./dom.js";
+import { unturned } from "./format.js";
 import { elements, split } from "./markdown.js";
 
 // Characters that only add to a line of text, wherever they stand in it.
@@ -38,7 +39,7 @@ export class Prose {
     if (this.whole || !text.startsWith(this.text)) this.#reset();
     const piece = text.slice(this.text.length);
     this.text = text;
-    if (this.node && this.#isTame(piece)) this.node.appendData(piece);
+    if (this.node && this.#isTame(piece)) this.node.appendData(unturned(piece));
     else if (piece) this.#render();
   }
 
@@ -102,7 +103,7 @@ export class Prose {
     const code = this.el.lastElementChild?.querySelector("code");
     const start = source.indexOf("\n") + 1;
     if (!code || !start || !/^[`~]/.test(source)) return;
-    code.textContent = source.slice(start);
+    code.textContent = unturned(source.slice(start));
     this.node = code.firstChild ?? code.appendChild(document.createTextNode(""));
   }
 

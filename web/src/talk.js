@@ -89,6 +89,7 @@ function addTold(talk, event) {
     case "retry":
       return add("retry", { attempt: event.attempt, of: event.maxAttempts, delay: event.delay, reason: event.reason });
     case "error":
+      if (event.code === "progress") return add("notice", { level: "info", text: event.message });
       return told(talk, event.message) ? talk : add("error", { text: event.message, code: event.code });
     case "agent_end":
       return finished(talk, event, add);

@@ -146,3 +146,8 @@ test("an edited message takes what followed it out of the conversation", () => {
   assert.deepEqual(cutBefore(talk, "u2").entries.map((entry) => entry.id), ["u1"]);
   assert.equal(cutBefore(talk, "none"), talk);
 });
+
+test("what is being done that takes its time is told as that, not as an error", () => {
+  const talk = after(emptyTalk(), [1, { type: "error", code: "progress", message: "Looking at all files." }]);
+  assert.deepEqual(talk.entries.map(({ kind, level, text }) => [kind, level, text]), [["notice", "info", "Looking at all files."]]);
+});
