@@ -37,6 +37,22 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+WAITING = ("tests/faults/", "tests/integration/", "tests/unit/workspace/ssh/", "packages/")
+"""Where tests wait for most of their time: for processes, hosts and servers."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Workers get one half of the list each, when there are two. One begins with the browser, which wants more than a
+    core, so the other one begins with what waits: at once, they would get in each other's way and then both be idle.
+    """
+    if not hasattr(config, "workerinput"):
+        return
+    waiting = [item for item in items if item.nodeid.startswith(WAITING)]
+    working = [item for item in items if not item.nodeid.startswith(WAITING)]
+    half = len(items) // 2
+    items[:] = [*working[:half], *waiting, *working[half:]]
+
+
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"

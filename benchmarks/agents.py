@@ -5,7 +5,8 @@
 Each agent works, on the job engine with its journal on the disk, a session and a log, for so many steps of
 ``bash {"command": "true k"}``; after each a model is asked for a verdict. The floor asks the same number of requests of
 the same server and starts as many shells, as many conversations at once: no journal, no session, nothing kept.
-``CPU`` are the seconds that they and their shells worked; ``RSS`` is the peak of the process that runs the agents, in MiB. ``busy``: how many cores the rest of the machine used.
+``CPU`` are the seconds that they and their shells worked; ``RSS`` is the peak of the process that runs the agents, in MiB. ``busy``:
+how many cores the rest of the machine used.
 """
 
 from __future__ import annotations

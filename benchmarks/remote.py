@@ -25,7 +25,8 @@ import anyio.to_thread
 from newel.tools import coding_tools
 from newel.workspace.search import Query, search
 from newel.workspace.ssh.target import Target
-from newel.workspace.ssh.workspace import SshWorkspace, open_host
+from newel.workspace.ssh.workspace import SshWorkspace
+from tests.opened_host import open_host
 from tests.sshd import Sshd, served
 
 FILES: Final = 10_000

@@ -2,7 +2,8 @@
 
 Two users can log in. ``host`` is an ordinary user: whoever runs the tests, or where that is root, one that is made for
 this (``useradd``, once). ``own`` is whoever runs the tests, so that the same work here and there meets the same rights.
-Both find ``Sshd.home`` as their home, and the programs of ``Sshd.bin`` before all others. Keys are exchanged in the quickest way that is safe: there are many logins.
+Both find ``Sshd.home`` as their home, and the programs of ``Sshd.bin`` before all others. Keys are exchanged in the quickest way that is
+safe: there are many logins.
 """
 
 from __future__ import annotations

@@ -33,9 +33,11 @@ import msgspec
 
 from newel.agent.errors import ConfigError, UsageError
 from newel.agent.ports import Limits, ThinkingLevel
+from newel.config_errors import refused
 from newel.config_hosts import HostModel, choose_model, host_places
 from newel.config_jexida import RemoteSettings, Through
 from newel.providers.urls import HTTP, OLLAMA, is_loopback
+from newel.workspace.addresses import shown_url
 
 Approve = Literal["auto", "ask", "review", "read-only"]
 RendererName = Literal["rich", "console", "json"]
@@ -317,9 +319,8 @@ def _endpoint(places: list[tuple[str, Mapping[str, object]]]) -> Endpoint | None
             continue
         base_url = str(url).strip().rstrip("/")
         if not base_url.lower().startswith(tuple(f"{scheme}://" for scheme in (*HTTP, *OLLAMA))):
-            shown = base_url.rpartition("@")[2]
             raise ConfigError(
-                f"The base URL '{shown}' ({place}) must begin with http://, https:// or ollama://."
+                f"The base URL '{shown_url(base_url)}' ({place}) must begin with http://, https:// or ollama://."
             )
         for key_place, candidates in _key_places(places, place):
             if key := candidates.get("api_key"):
@@ -347,13 +348,12 @@ def _read_toml(path: Path) -> tuple[File, dict[str, Any]]:
         return File(), {}
     import msgspec.toml
 
+    written: dict[str, Any] = {}
     try:
         written = msgspec.toml.decode(data)
         return msgspec.convert(written, File), written.get("remote", {})
     except (msgspec.DecodeError, ValueError) as error:
-        raise ConfigError(
-            f"{path}: {error}. Correct the file, or move it away to use the defaults."
-        ) from error
+        raise refused(path, error, written, File) from error
 
 
 def _small_file(path: Path) -> bytes | None:

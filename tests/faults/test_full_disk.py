@@ -97,3 +97,14 @@ def test_an_agent_works_on_when_the_ledgers_disk_is_full_and_is_recorded_when_th
     lines = alone("sh", "-c", RUNS, environ=newel.environ, cwd=newel.project)
     assert lines[0] == "1"
     assert lines[1:] == ["first"]
+
+
+@pytest.mark.parametrize("disk", ["local", "dash", "busybox"])
+def test_a_copy_that_there_is_no_room_for_leaves_the_room_to_others_and_says_what_to_do(
+    tmp_path: Path, disk: str
+) -> None:
+    words, *later = alone(sys.executable, "-m", "tests.faults.full_copy_child", tmp_path, disk)
+    assert words.startswith(
+        f"There is no room for a copy of {tmp_path}/project in {tmp_path}/home/.newel/copies"
+    )
+    assert later == ["there is room", "it is whole"]

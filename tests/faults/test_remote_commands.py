@@ -40,7 +40,7 @@ PROGRAM = """
 import sys
 import anyio
 from newel.workspace.ssh.target import Target
-from newel.workspace.ssh.workspace import open_host
+from tests.opened_host import open_host
 
 async def main():
     target = Target("host", path=sys.argv[1])

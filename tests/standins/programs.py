@@ -8,7 +8,7 @@ from pathlib import Path
 
 import anyio
 
-from newel.agent.errors import NewelError, WorkspaceError
+from newel.agent.errors import WorkspaceError
 from newel.providers.ollama_run import Ended
 
 
@@ -40,7 +40,7 @@ class LocalPrograms:
                     await _give(process.stdin, given)
                     async for piece in process.stdout:
                         await on_stdout(piece)
-            except* NewelError as failed:  # it leaves as itself
+            except BaseExceptionGroup as failed:  # what `on_stdout` raises leaves as itself
                 process.kill()
                 raise failed.exceptions[0] from None
             finally:

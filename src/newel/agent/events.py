@@ -153,12 +153,17 @@ class Interrupted(Event, frozen=True, tag="interrupted"):
 
 
 class ErrorEvent(Event, frozen=True, tag="error"):
-    """Something failed. ``code`` is the error's class in ``newel.agent.errors``, in snake case; with ``connection`` it is told
-    how the way to a host is, for better or worse.
+    """Something failed. ``code`` is the error's class in ``newel.agent.errors``, in snake case. With two other codes nothing did:
+    ``connection`` tells how the way to a host is, for better or worse, ``progress`` what is being done that takes its time.
     """
 
     code: str
     message: str
+
+    @property
+    def is_notice(self) -> bool:
+        """Whether nothing failed."""
+        return self.code in {"connection", "progress"}
 
 
 AgentEvent = (

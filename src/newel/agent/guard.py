@@ -38,14 +38,17 @@ class Guard:
         """
         limits = self.limits
         rows: tuple[tuple[EndReason, float | None, float, str], ...] = (
-            ("max_turns", limits.max_turns, self.turns, "turns"),
-            ("max_tool_calls", limits.max_tool_calls, self.tool_calls, "tool calls"),
-            ("max_tokens", limits.max_tokens, self.usage.total, "tokens"),
-            ("max_cost", limits.max_cost, self.cost or 0.0, "US dollars"),
+            ("max_turns", limits.max_turns, self.turns, "turn"),
+            ("max_tool_calls", limits.max_tool_calls, self.tool_calls, "tool call"),
+            ("max_tokens", limits.max_tokens, self.usage.total, "token"),
+            ("max_cost", limits.max_cost, self.cost or 0.0, "US dollar"),
         )
         for reason, limit, used, unit in rows:
             if limit is not None and used >= limit and not (in_turn and reason == "max_turns"):
-                return reason, f"Stopped at the limit of {limit:g} {unit} for one prompt ({used:g} used)."
+                return (
+                    reason,
+                    f"Stopped at the limit of {amount(limit, unit)} for one prompt ({number(used)} used).",
+                )
         return None
 
     def repeated(self, call: ToolCall) -> str | None:
@@ -61,6 +64,16 @@ class Guard:
             self._times += 1
         elif self.repeated(call) is None:  # a warning is no news: the same call again gets it again
             self._last, self._times = now, 1
+
+
+def number(value: float) -> str:
+    """``1,000,000``, ``0.25``."""
+    return f"{value:,.6f}".rstrip("0").rstrip(".")
+
+
+def amount(value: float, unit: str) -> str:
+    """``1 turn``, ``2 turns``."""
+    return f"{number(value)} {unit}{'' if value == 1 else 's'}"
 
 
 def _what(call: ToolCall) -> tuple[str, object]:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from newel.agent.errors import WorkspaceError
-from newel.app.beside import beside
 from newel.terminal.words import clause
+from newel.workspace.beside import beside
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from newel.app.host_programs import HostPrograms
     from newel.jobs.host import HostLine
     from newel.workspace.process import Limits
-    from newel.workspace.ssh.connection import Connection
+    from newel.workspace.ssh.connection import Connection, State
     from newel.workspace.ssh.target import Target
     from newel.workspace.watching import WatchedWorkspace
 
@@ -168,26 +168,9 @@ class HostGround:
         away = ""
         try:
             async for state in states:
-                match state.name:
-                    case "slow" if not away:
-                        away = "slow"
-                        await tell(f"There is {state.reason} from {host}. Newel waits for it.")
-                    case "lost" if away != "lost":
-                        away = "lost"
-                        await tell(
-                            f"The connection to {host} is lost: {clause(state.reason)}. Newel tries to get it back."
-                        )
-                    case "up" if away:
-                        await tell(
-                            f"{host} answers again."
-                            if away == "slow"
-                            else f"The connection to {host} is back."
-                        )
-                        away = ""
-                    case "failed":
-                        await tell(f"There is no connection to {host}: {state.reason}")
-                    case _:
-                        pass
+                if words := _told(state, away, host):
+                    await tell(words)
+                away = _AWAY.get(state.name, away)
         finally:
             end()
             send.close()
@@ -197,3 +180,24 @@ class HostGround:
         from newel.workspace.ssh.workspace import SshWorkspace
 
         return SshWorkspace(self._connection, limits=limits)
+
+
+_AWAY: Final = {"slow": "slow", "lost": "lost", "up": ""}
+"""How a host is away after it was told of its connection; other states change nothing in that."""
+
+
+def _told(state: State, away: str, host: str) -> str:
+    """What a person is told of a change, if anything, who knows how the host is ``away``."""
+    match state.name, away:
+        case "slow", "":
+            return f"There is {state.reason} from {host}. Newel waits for it."
+        case "lost", "" | "slow":
+            return f"The connection to {host} is lost: {clause(state.reason)}. Newel tries to get it back."
+        case "up", "slow":
+            return f"{host} answers again."
+        case "up", "lost":
+            return f"The connection to {host} is back."
+        case "failed", _:
+            return f"There is no connection to {host}: {state.reason}"
+        case _:
+            return ""

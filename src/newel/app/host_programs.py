@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
+import msgspec
+
 from newel.providers.ollama_run import Ended
 from newel.workspace.ssh.connection import Connection
 from newel.workspace.ssh.runner import run_program_on_host
@@ -21,8 +23,7 @@ class HostPrograms:
 
     @property
     def place(self) -> str:
-        user = self._connection.target.user
-        return f"{user}@{self.host}" if user else self.host
+        return msgspec.structs.replace(self._connection.target, host=self.host).login
 
     async def run_program(
         self, argv: Sequence[str], /, *, given: bytes, on_stdout: Callable[[bytes], Awaitable[None]]

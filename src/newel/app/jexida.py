@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import posixpath
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ import anyio
 import msgspec
 
 from newel import config
-from newel.agent.errors import ConfigError, WorkspaceError
+from newel.agent.errors import ConfigError
 from newel.app.ground import SSH_CONFIG
 from newel.config import Flags, Settings
 from newel.config_jexida import NAME, ModelChoice, RemoteSettings, Through, load_remote
@@ -21,7 +20,6 @@ from newel.config_jexida import NAME, ModelChoice, RemoteSettings, Through, load
 if TYPE_CHECKING:
     from newel.app.remote_host import RemoteHost
     from newel.terminal.jexida.ports import ModelPath
-    from newel.workspace.ssh.target import Target
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +71,7 @@ async def _run(newel: Settings, remote: RemoteSettings, warnings: list[str], ask
         session = stack.enter_context(
             SessionManager(
                 directory=newel.home / "sessions",
-                cwd=await _place(target, ssh_config),
+                cwd=await host.project_name() if asked.continue_ else target.url,
                 continue_=asked.continue_,
                 session=asked.session,
                 ephemeral=asked.ephemeral,
@@ -98,17 +96,6 @@ async def _run(newel: Settings, remote: RemoteSettings, warnings: list[str], ask
             history=Path.home() / NAME.parent / "history",
             warnings=[*warnings, *session.damage],
         )
-
-
-async def _place(target: Target, ssh_config: str | None) -> str:
-    """The project of the session: of a directory by the name that ``newel --host`` has for it, if it is there."""
-    from newel.workspace.ssh.lookup import meant
-
-    if target.path is None or not target.path.startswith("/"):  # what it is only the host can tell
-        return target.url
-    with suppress(WorkspaceError):  # it is told when the host is connected to
-        target = await meant(target, config=ssh_config)
-    return msgspec.structs.replace(target, path=posixpath.normpath(target.path or "/")).url
 
 
 async def _model(

@@ -15,8 +15,8 @@ from newel.agent.ports import Model, Provider
 from newel.config import Endpoint, ModelFacts, Settings
 from newel.providers.connecting import connect
 from newel.providers.model_server import ModelServer
-from newel.providers.urls import without_secrets
 from newel.terminal.safe import safe
+from newel.workspace.addresses import shown_url
 
 if TYPE_CHECKING:
     from newel.app.ground import Ground
@@ -164,14 +164,14 @@ async def find_model(settings: Settings, endpoint: Endpoint, server: ModelServer
         return names[0]
     offer = _listed(names) if names else "it names none"
     raise ConfigError(
-        f"No model is chosen. Set LLM_DEFAULT_MODEL or use --model. {without_secrets(endpoint.base_url)} has: {offer}."
+        f"No model is chosen. Set LLM_DEFAULT_MODEL or use --model. {shown_url(endpoint.base_url)} has: {offer}."
     )
 
 
 def warn_of_strangers(settings: Settings) -> None:
     """Tell a person that a server which they may not know of makes calls need their approval."""
     if settings.origins.get("approve") == config.ONLY_DOTENV and settings.endpoint:
-        shown = without_secrets(settings.endpoint.base_url)
+        shown = shown_url(settings.endpoint.base_url)
         words = f"only the .env of this folder names the server {shown}, so calls need your approval"
         print(f"newel: {safe(words)} (--approve auto lifts that)", file=sys.stderr)  # noqa: T201 — a person must know
 

@@ -27,7 +27,8 @@ def chat(
     """
     import httpx2
 
-    from newel.providers.urls import is_loopback, of_chat_completions
+    from newel.providers.urls import is_loopback, of_chat_completions, split_base_url
+    from newel.workspace.addresses import shown_url
 
     settings = config.load(Flags(model=model), cwd=Path.cwd(), environ=os.environ)
     if settings.endpoint is None:
@@ -38,15 +39,18 @@ def chat(
     if tools:
         payload["tools"] = tools
     key = settings.endpoint.api_key
-    base_url = of_chat_completions(settings.endpoint.base_url)
+    base_url, query = split_base_url(of_chat_completions(settings.endpoint.base_url))
+    url = f"{base_url}/chat/completions{query}"
     answer = httpx2.post(
-        f"{base_url}/chat/completions",
+        url,
         json=payload,
         headers={"Authorization": f"Bearer {key}"} if key else {},
         timeout=120.0,
         trust_env=not is_loopback(base_url),  # no proxy stands before this machine itself
     )
-    answer.raise_for_status()
+    if not answer.is_success:  # the client's own words would show a password in the URL
+        words = f"{shown_url(url)} answered with {answer.status_code} {answer.reason_phrase}"
+        raise httpx2.HTTPStatusError(words, request=answer.request, response=answer)
     return answer.json()
 
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from newel.agent.errors import WorkspaceError
-from newel.app.beside import beside
 from newel.app.host_programs import HostPrograms
 from newel.providers.ollama_run import Ended
 from newel.review.recording import Attended, Recorders, RecordingWorkspace
+from newel.workspace.beside import beside
 from newel.workspace.port import Completed, OnOutput, Workspace
 from newel.workspace.ssh.connection import Connection, State, connected
 from newel.workspace.ssh.target import Target
@@ -48,7 +48,7 @@ class RemoteHost:
 
     @property
     def name(self) -> str:
-        return f"{self.target.user}@{self.target.host}" if self.target.user else self.target.host
+        return self.target.login
 
     place = name
 
@@ -78,6 +78,9 @@ class RemoteHost:
     async def connect(self) -> None:
         """Raises ``WorkspaceError``."""
         await self._measure(await self.connection())
+
+    async def project_name(self) -> str:
+        return self.target.url if self.target.path is None else SshWorkspace(await self.connection()).name
 
     async def run(self, command: str, /, *, on_output: OnOutput | None = None) -> Completed:
         connection = await self.connection()

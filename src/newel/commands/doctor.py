@@ -16,11 +16,13 @@ import msgspec
 
 from newel import config
 from newel.agent.errors import NewelError, ProviderError
+from newel.agent.guard import number
 from newel.app.model import connect, find_endpoint
 from newel.commands.findings import BAD, GOOD, NOTE, Finding, Findings
 from newel.config import Endpoint, Flags, Settings
 from newel.providers.ollama_model import full_name
-from newel.providers.urls import is_loopback, of_ollama, without_secrets
+from newel.providers.urls import is_loopback, of_ollama
+from newel.workspace.addresses import shown_url
 
 LOAD: Final = "Load one there; with Ollama: ollama pull NAME."
 ADDRESSES: Final = "Most end in /v1; Ollama's own is ollama://host:11434."
@@ -61,7 +63,7 @@ def _findings(flags: Flags) -> Iterator[Finding]:
 def _settings(settings: Settings) -> Iterator[Finding]:
     endpoint = settings.endpoint
     if endpoint is not None:
-        yield Finding(NOTE, "server", f"{without_secrets(endpoint.base_url)}   ({endpoint.origin})")
+        yield Finding(NOTE, "server", f"{shown_url(endpoint.base_url)}   ({endpoint.origin})")
         yield Finding(NOTE, "key", f"{config.masked(endpoint.api_key)}{_from(endpoint.key_origin)}")
     for name in ("model", "small_model", "thinking", "approve", "renderer"):
         value = getattr(settings, name)
@@ -71,7 +73,7 @@ def _settings(settings: Settings) -> Iterator[Finding]:
     yield Finding(NOTE, "commands", f"stopped after {settings.bash_timeout:g} s")
     for name, limit in msgspec.structs.asdict(settings.limits).items():
         if limit is not None:
-            yield Finding(NOTE, name.replace("_", " "), f"{limit:g}")
+            yield Finding(NOTE, name.replace("_", " "), number(limit))
     for model, facts in settings.models.items():
         yield Finding(NOTE, "facts", f"{model}: context {facts.context_window}, output {facts.max_output}")
 
@@ -105,7 +107,7 @@ async def _server(settings: Settings) -> list[Finding]:
     endpoint = await find_endpoint(settings)
     found: list[Finding] = []
     if settings.endpoint is None:
-        found.append(Finding(NOTE, "server", f"{endpoint.base_url}   ({endpoint.origin})"))
+        found.append(Finding(NOTE, "server", f"{shown_url(endpoint.base_url)}   ({endpoint.origin})"))
     client = connect(endpoint.base_url, endpoint.api_key)
     try:
         names = await client.models()

@@ -16,8 +16,8 @@ from newel.agent.errors import ConfigError, HostUnreachable, ProviderError
 from newel.commands.findings import BAD, GOOD, NOTE, Finding, Findings
 from newel.config import Flags, Settings
 from newel.config_hosts import keep
-from newel.providers.urls import without_secrets
 from newel.terminal.safe import safe
+from newel.workspace.addresses import shown_url
 from newel.workspace.ssh.facts import Facts
 from newel.workspace.ssh.target import FORMS, Target
 
@@ -160,7 +160,7 @@ async def _model_of_here(settings: Settings) -> Finding:
     return Finding(
         NOTE,
         "model",
-        f"{settings.model or 'that'} of {without_secrets(endpoint.base_url)} ({endpoint.origin})",
+        f"{settings.model or 'that'} of {shown_url(endpoint.base_url)} ({endpoint.origin})",
     )
 
 

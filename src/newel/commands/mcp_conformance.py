@@ -22,9 +22,9 @@ from newel.mcp import sdk
 from newel.mcp.callbacks import Callbacks
 from newel.mcp.calls import call_tool
 from newel.mcp.config import ServerConfig
+from newel.mcp.facts import ToolFacts
 from newel.mcp.http import HttpLink
 from newel.mcp.questions import ElicitAnswer, ElicitRequest
-from newel.mcp.tool import ToolFacts
 
 if TYPE_CHECKING:
     import httpx2

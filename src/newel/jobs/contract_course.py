@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Literal
 
 from newel.agent.events import AgentEnd, EndReason, MessageEnd, ToolExecutionStart
+from newel.agent.guard import amount
 from newel.agent.messages import (
     AppMessage,
     AssistantMessage,
@@ -112,7 +113,7 @@ class Course:
         )
         for reason, limit, used, unit in rows:
             if limit is not None and used >= limit:
-                return reason, f"Stopped at the limit of {_amount(limit, unit)}. {self.done()}"
+                return reason, f"Stopped at the limit of {amount(limit, unit)}. {self.done()}"
         return None
 
     def stuck(self) -> str | None:
@@ -131,7 +132,7 @@ class Course:
 
     def done(self) -> str:
         """What was done until now, in words."""
-        return f"{_amount(self.tool_calls, 'tool call')} had run."
+        return f"{amount(self.tool_calls, 'tool call')} had run."
 
     # -- the events -------------------------------------------------------------------------------
 
@@ -195,10 +196,6 @@ class Course:
         self.usage += usage
         if cost is not None:
             self.cost = (self.cost or 0.0) + cost
-
-
-def _amount(number: float, unit: str) -> str:
-    return f"{number:,g} {unit}{'' if number == 1 else 's'}"
 
 
 def worked(events: Sequence[RunEvent]) -> float:

@@ -155,7 +155,7 @@ def _entries(event: RunEvent) -> Iterator[tuple[str, str]]:
         case Retry():
             yield f"request {event.attempt} of {event.max_attempts} in {event.delay:g} s", event.reason
         case ErrorEvent():
-            yield "error", event.message
+            yield "notice" if event.is_notice else "error", event.message
         case Notice():
             yield event.level, event.message
         case Interrupted():

@@ -34,7 +34,8 @@ class Worker:
     """Carries out up to ``slots`` jobs at a time, each by the handler of its kind; no job's failure touches another.
 
     When the worker is cancelled its handlers are, and their jobs stay running: the next owner of the engine goes on
-    with them. ``failed`` is told why a job failed that had no handler, got none any more, or whose handler raised.
+    with them. Each ``renew_every`` seconds it says that it is still there, and learns what was cancelled. ``failed`` is told
+    why a job failed that had no handler, got none any more, or whose handler raised.
     """
 
     def __init__(
@@ -43,11 +44,13 @@ class Worker:
         handlers: Mapping[str, Handler],
         *,
         slots: int,
+        renew_every: float = RENEW_EVERY,
         failed: Callable[[Lease, str], None] = lambda _, __: None,
     ) -> None:
         self._engine = engine
         self._handlers = handlers
         self._slots = slots
+        self._renew_every = renew_every
         self._failed = failed
         self._name = f"worker-{new_id()[:8]}"
         self._running: dict[str, tuple[Lease, anyio.CancelScope]] = {}
@@ -102,7 +105,7 @@ class Worker:
 
     async def _keep_leases(self) -> None:
         while True:
-            await anyio.sleep(RENEW_EVERY)
+            await anyio.sleep(self._renew_every)
             leases = [lease for lease, _ in self._running.values()]
             if leases:
                 for job in await _patiently(partial(self._engine.renew, leases)):

@@ -16,12 +16,12 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
-from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 from msgspec import field
 
 from newel.agent.errors import ConfigError, WorkspaceError
+from newel.workspace.addresses import HIDDEN, shown_url
 from newel.workspace.environment import is_secret
 from newel.workspace.files import open_regular, read_all
 
@@ -36,8 +36,8 @@ MAX_NAME: Final = 64
 Level = Literal["user", "project"]
 
 _VARIABLE = re.compile(r"\$\{(?:env:)?([^}:]+|input:[^}]*)(?::-([^}]*))?\}")
+_URL = re.compile(r"(--?[A-Za-z][\w-]*=)?([A-Za-z][A-Za-z0-9+.-]*://.*)", re.DOTALL)
 _SECRET_OPTION = re.compile(r"--?([A-Za-z][\w-]*)(?:=(.*))?", re.DOTALL)
-MASK: Final = "…"
 WORKSPACE: Final = "workspaceFolder"
 """Stands for the working folder, as a variable does for its value."""
 
@@ -68,7 +68,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
             args = self.args if self.level == "project" else _masked(self.args)
             return shlex.join([self.command, *args])
         url = self.url or ""
-        return url if self.level == "project" else _masked_url(url)
+        return url if self.level == "project" else shown_url(url)
 
     @property
     def given(self) -> list[str]:
@@ -283,9 +283,9 @@ def _masked(args: tuple[str, ...]) -> list[str]:
         option = _SECRET_OPTION.fullmatch(arg)
         secret = option is not None and _opens_doors(option[1])
         if option is not None and secret and option[2] is not None:
-            shown.append(arg[: option.start(2)] + MASK)
+            shown.append(arg[: option.start(2)] + HIDDEN)
         else:
-            shown.append(MASK if hide_next and not arg.startswith("-") else arg)
+            shown.append(HIDDEN if hide_next and not arg.startswith("-") else _masked_url(arg))
         hide_next = option is not None and secret and option[2] is None
     return shown
 
@@ -293,24 +293,13 @@ def _masked(args: tuple[str, ...]) -> list[str]:
 def _masked_value(name: str, value: str) -> str:
     variable = _VARIABLE.fullmatch(value)
     plain = variable is not None and variable[2] is None
-    return value if plain or not is_secret(name) else MASK
+    return HIDDEN if is_secret(name) and not plain else _masked_url(value)
 
 
-def _masked_url(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return url
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit(
-        (
-            parts.scheme,
-            host if host == parts.netloc else f"{MASK}@{host}",
-            parts.path,
-            MASK if parts.query else "",
-            "",
-        )
-    )
+def _masked_url(text: str) -> str:
+    """A text that is a URL, or an option with one, without what the URL hides."""
+    found = _URL.fullmatch(text)
+    return (found[1] or "") + shown_url(found[2]) if found else text
 
 
 def _opens_doors(option: str) -> bool:

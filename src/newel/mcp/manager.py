@@ -12,7 +12,7 @@ import anyio
 from newel.agent.errors import ConfigError
 from newel.mcp.config import ServerConfig
 from newel.mcp.questions import Elicit, Sample
-from newel.mcp.server import Server, Surroundings
+from newel.mcp.server import PAUSES, Server, Surroundings
 from newel.mcp.status import ServerStatus
 from newel.mcp.stdio import Graces
 from newel.mcp.tool import McpTool
@@ -27,7 +27,8 @@ class McpManager:
 
     ``roots`` are the folders a server may know of, the first of them the one it works in. ``environ`` is what
     variables in configurations stand for, and a small part of it is passed on. ``on_change`` is called whenever a status
-    is another, and must not raise. With ``sample`` the servers may ask the model. ``graces`` is what processes get to end.
+    is another, and must not raise. With ``sample`` the servers may ask the model. ``graces`` is what processes get to end,
+    ``pauses`` how many seconds pass each time before a server that was lost is started again.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class McpManager:
         on_change: Callable[[], None] = lambda: None,
         sample: Sample | None = None,
         graces: Graces | None = None,
+        pauses: Sequence[float] = PAUSES,
     ) -> None:
         self._on_change = on_change
         self._changed = anyio.Event()
@@ -50,6 +52,7 @@ class McpManager:
             changed=self._tell,
             sample=sample,
             graces=graces or Graces(),
+            pauses=pauses,
         )
         self._servers = {config.name: Server(config, self._around) for config in configs}
         self._tasks: TaskGroup | None = None

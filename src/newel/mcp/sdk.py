@@ -12,7 +12,7 @@ import msgspec
 
 from newel.agent.errors import NewelError
 from newel.mcp.callbacks import Callbacks
-from newel.mcp.tool import ToolFacts
+from newel.mcp.facts import ToolFacts
 
 if TYPE_CHECKING:
     from mcp import types

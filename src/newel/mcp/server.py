@@ -6,7 +6,7 @@ untrusted, disabled ──► starting ──► active ──► broken ──�
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -19,12 +19,12 @@ from newel.mcp import sdk
 from newel.mcp.callbacks import Callbacks
 from newel.mcp.calls import call_tool
 from newel.mcp.config import ServerConfig, expand
+from newel.mcp.facts import ToolFacts
 from newel.mcp.http import HttpLink
 from newel.mcp.questions import Elicit, Sample
 from newel.mcp.status import ServerState, ServerStatus, ToolStatus
 from newel.mcp.stdio import Graces, StdioLink
 from newel.mcp.tail import Tail
-from newel.mcp.tool import ToolFacts
 from newel.mcp.trust import Trust
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 START_TIMEOUT: Final = 30.0
 """Seconds that a server has to start and to name its tools."""
 PAUSES: Final = (1.0, 4.0, 16.0)
-"""Seconds before a server that was lost is started again, and how often that is done."""
+"""Seconds before a server that was lost is started again; their number is how often that is done."""
 STABLE: Final = 300.0
 """Seconds after which earlier losses are forgotten."""
 SETTLE: Final = 0.3
@@ -42,7 +42,7 @@ SETTLE: Final = 0.3
 
 class Surroundings(msgspec.Struct, kw_only=True):
     """What all servers have in common. ``changed`` is told of every new state; ``roots`` are the folders that a server
-    may know of, the first of them the one it works in.
+    may know of, the first of them the one it works in. ``pauses`` is as ``PAUSES``.
     """
 
     trust: Trust
@@ -51,6 +51,7 @@ class Surroundings(msgspec.Struct, kw_only=True):
     changed: Callable[[], None]
     sample: Sample | None
     graces: Graces
+    pauses: Sequence[float]
 
 
 class Link(Protocol):
@@ -169,10 +170,10 @@ class Server:
                 legacy = True  # some servers end at a first message that they do not know
                 continue
             losses = 1 if active > STABLE else losses + 1
-            if losses > len(PAUSES):
+            if losses > len(self._around.pauses):
                 self._set("broken", f"{self.reason} It was lost {losses} times and is not started again.")
                 return
-            await anyio.sleep(PAUSES[losses - 1])
+            await anyio.sleep(self._around.pauses[losses - 1])
 
     async def _connect(self, *, legacy: bool) -> tuple[float, bool]:
         """Start it and stay until it is lost. Returns for how many seconds it was active, 0 if it never was, and

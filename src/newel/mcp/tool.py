@@ -8,22 +8,12 @@ import msgspec
 
 from newel.agent.errors import InvalidArguments
 from newel.agent.ports import OnOutput, ToolResult, ToolSpec
+from newel.mcp.facts import ToolFacts
 from newel.mcp.naming import offered_name
 from newel.mcp.questions import Elicit
 
 if TYPE_CHECKING:
     from newel.mcp.server import Server
-
-
-class ToolFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server says of a tool. ``parameters`` is its JSON Schema as it came; ``reads`` is the server's word that
-    it changes nothing.
-    """
-
-    name: str
-    description: str
-    parameters: dict[str, Any]
-    reads: bool = False
 
 
 class McpTool:

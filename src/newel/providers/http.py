@@ -6,7 +6,7 @@ import functools
 from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, aclosing, asynccontextmanager, contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 import anyio
@@ -21,6 +21,7 @@ from newel.providers.urls import (
     split_base_url,
     target_of,
 )
+from newel.workspace.addresses import shown_url
 
 if TYPE_CHECKING:
     import httpcore2
@@ -130,6 +131,7 @@ class Http:
         self._socket = socket
         self._place = place
         self._headers = _check_headers(headers)
+        self._addressed: dict[str, _Address] = {}
         self._timeout = timeout
         self._pool: httpcore2.AsyncConnectionPool | None = None
         self._timeouts = {
@@ -140,33 +142,40 @@ class Http:
         }
 
     def shown(self, path: str) -> str:
-        """The URL of a path for people: without credentials and without the query, which may hold some."""
-        if self._place:
-            return self._place
-        scheme, separator, rest = self._base_url.partition("://")
-        host, slash, folders = rest.partition("/")
-        return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{folders}{path}"
+        """The URL of a path for people."""
+        return self._place or shown_url(f"{self._base_url}{path}{self._query}")
 
     @asynccontextmanager
     async def ask(self, method: str, path: str, body: bytes = b"") -> AsyncGenerator[Reply]:
         """Send a request; leaving the block closes the answer. Raises ``ConnectionFailed``."""
         import httpcore2
 
-        url = f"{self._base_url}{path}{self._query}"
-        errors = functools.partial(_translated, self.shown(path), self._timeout)
+        address = self._address(path)
+        errors = functools.partial(_translated, address.shown, self._timeout)
+        length = [(b"Content-Length", b"%d" % len(body))] if body else []
         with errors():
             request = httpcore2.Request(
                 method,
-                target_of(url),
-                headers=_encoded(self._headers | _own_headers(url, body)),
+                address.target,
+                headers=[*address.headers, *length],
                 content=body,
                 extensions={"timeout": self._timeouts},
             )
             response = await self._open().handle_async_request(request)
         try:
-            yield Reply(response, errors, self.shown(path), FILLER_TIMES * self._timeout)
+            yield Reply(response, errors, address.shown, FILLER_TIMES * self._timeout)
         finally:
             await response.aclose()
+
+    def _address(self, path: str) -> _Address:
+        """What all requests for a path have in common."""
+        if path not in self._addressed:
+            url = f"{self._base_url}{path}{self._query}"
+            headers = [
+                (name.encode(), value.encode()) for name, value in (self._headers | _own_headers(url)).items()
+            ]
+            self._addressed[path] = _Address(target_of(url), headers, self.shown(path))
+        return self._addressed[path]
 
     async def aclose(self) -> None:
         """Close the connections. The next request opens new ones."""
@@ -180,20 +189,35 @@ class Http:
         return self._pool
 
 
+class _Address(NamedTuple):
+    """Where a request goes, with which headers, and how that is called for people."""
+
+    target: httpcore2.URL
+    headers: list[tuple[bytes, bytes]]
+    shown: str
+
+
 def _pool(base_url: str, socket: str | None) -> httpcore2.AsyncConnectionPool:
     """The connections to a server: through the proxy of the environment, but for one on this machine."""
     import httpcore2
 
-    if socket is not None:
-        return httpcore2.AsyncConnectionPool(uds=socket, keepalive_expiry=KEEP_ALIVE)
-    proxy = None if is_loopback(base_url) else proxy_of(base_url)
+    from newel.providers.whole_writes import WholeWrites
+
+    proxy = None if socket is not None or is_loopback(base_url) else proxy_of(base_url)
     if proxy is None:
-        return httpcore2.AsyncConnectionPool(keepalive_expiry=KEEP_ALIVE)
+        return httpcore2.AsyncConnectionPool(
+            uds=socket, keepalive_expiry=KEEP_ALIVE, network_backend=WholeWrites()
+        )
     kind = httpcore2.AsyncSOCKSProxy if urlsplit(proxy).scheme in SOCKS else httpcore2.AsyncHTTPProxy
-    return kind(target_of(proxy), proxy_auth=credentials_of(proxy), keepalive_expiry=KEEP_ALIVE)
+    return kind(
+        target_of(proxy),
+        proxy_auth=credentials_of(proxy),
+        keepalive_expiry=KEEP_ALIVE,
+        network_backend=WholeWrites(),
+    )
 
 
-def _own_headers(url: str, body: bytes) -> dict[str, str]:
+def _own_headers(url: str) -> dict[str, str]:
     """The headers that every request has; credentials in the URL win over a key."""
     parts = urlsplit(url)
     place = parts.netloc.rpartition("@")[2]
@@ -203,15 +227,9 @@ def _own_headers(url: str, body: bytes) -> dict[str, str]:
         "Host": place,
         "Accept-Encoding": "gzip, deflate",
     }
-    if body:
-        headers["Content-Length"] = str(len(body))
     if credentials := credentials_of(url):
         headers["Authorization"] = "Basic " + b64encode(b":".join(credentials)).decode()
     return headers
-
-
-def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
-    return [(name.encode(), value.encode()) for name, value in headers.items()]
 
 
 def _unpacker(encoding: str) -> Callable[[bytes], Iterable[bytes]]:
@@ -275,7 +293,10 @@ def _translated(url: str, timeout: float) -> Generator[None]:
     except (httpcore2.ConnectError, httpcore2.ConnectTimeout, httpcore2.ProxyError) as error:
         raise _not_connected(url, error) from error
     except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException) as error:
-        reason = str(error) or type(error).__name__
+        said_nothing = (
+            "no answer in time" if isinstance(error, httpcore2.TimeoutException) else "it was closed"
+        )
+        reason = str(error) or said_nothing
         raise ConnectionFailed(f"The connection to {url} broke: {reason}.") from error
 
 

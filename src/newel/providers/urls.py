@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlsplit
 
 from newel.agent.errors import ConfigError
+from newel.workspace.addresses import is_clear, shown_url
 
 if TYPE_CHECKING:
     import httpcore2
@@ -24,6 +25,8 @@ SOCKS = ("socks5", "socks5h")
 
 LOCAL_SUFFIXES = (".local", ".lan", ".internal", ".home.arpa", ".localhost")
 
+ENCODE = " In a name or a password write / ? # @ as %2F %3F %23 %40; an @ behind the host is %40, too."
+
 
 def split_base_url(base_url: str) -> tuple[str, str]:
     """The base URL without what people paste too much of, and its query. Raises ``ConfigError`` if it is
@@ -31,9 +34,8 @@ def split_base_url(base_url: str) -> tuple[str, str]:
     """
     url, question, query = base_url.strip().partition("?")
     url = url.rstrip("/").removesuffix("/chat/completions")
-    if not _is_whole(url, HTTP) or not base_url.isprintable() or " " in url:
-        shown = "***" if "@" in url else url
-        raise ConfigError(f"'{shown}' is no base URL: it must be like https://host/v1.")
+    if not (_is_whole(url, HTTP) and is_clear(base_url.strip())) or not base_url.isprintable() or " " in url:
+        raise ConfigError(_refusal(base_url, "base URL", "https://host/v1"))
     if "#" in base_url:
         raise ConfigError("The base URL has a '#' in it, behind which nothing is sent. Leave that part out.")
     return url, question + query
@@ -48,9 +50,8 @@ def of_ollama(base_url: str) -> str | None:
         return None
     place, mark, query = rest.partition("?")
     url = f"{http}://{place.rstrip('/').removesuffix('/v1').removesuffix('/api')}"
-    if not _is_whole(url, HTTP):
-        shown = "***" if "@" in base_url else base_url
-        raise ConfigError(f"'{shown}' is no address: it must be like ollama://host:11434.")
+    if not (_is_whole(url, HTTP) and is_clear(base_url.strip())):
+        raise ConfigError(_refusal(base_url, "address", "ollama://host:11434"))
     parts = urlsplit(url)
     if http == "http" and parts.port is None:
         url = parts._replace(netloc=f"{parts.netloc}:{OLLAMA_PORT}").geturl()
@@ -60,19 +61,15 @@ def of_ollama(base_url: str) -> str | None:
 def of_chat_completions(base_url: str) -> str:
     """The address before ``/chat/completions``, which Ollama has too, beside its own API."""
     ollama = of_ollama(base_url)
-    return f"{ollama}/v1" if ollama else base_url
+    if ollama is None:
+        return base_url
+    url, mark, query = ollama.partition("?")
+    return f"{url}/v1{mark}{query}"
 
 
 def name_of(base_url: str) -> str:
     """A server by its host, as sessions name it."""
     return "openai" if (host := _host(base_url)) == "api.openai.com" else host or "unknown"
-
-
-def without_secrets(url: str) -> str:
-    """The URL for people: without credentials and without the query, which may hold some."""
-    scheme, separator, rest = url.partition("?")[0].partition("://")
-    host, slash, folders = rest.partition("/")
-    return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{folders}"
 
 
 def target_of(url: str) -> httpcore2.URL:
@@ -155,6 +152,11 @@ def _host(url: str) -> str:
         return urlsplit(url).hostname or ""
     except ValueError:
         return ""
+
+
+def _refusal(url: str, what: str, example: str) -> str:
+    hint = ENCODE if "@" in url else ""
+    return f"'{shown_url(url.strip())}' is no {what}: it must be like {example}.{hint}"
 
 
 def _is_whole(url: str, schemes: Collection[str]) -> bool:

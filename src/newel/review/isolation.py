@@ -36,6 +36,7 @@ OUTSIDE: Final = (
     "{path} was not changed: in this run only files of the project can be, in their copy at {root}, as a person reviews each "
     "change before it takes effect."
 )
+COPYING: Final = "Copying the files of {root}: the agent works in the copy, and what it changes there waits for your decision."
 LEAKED: Final = "A command named the project's own folder and changed files there, past the review: {paths}. `newel undo` takes it back."
 
 
@@ -99,7 +100,8 @@ class IsolatedWorkspace:
         async with self._lock:
             if not self._is_stale:
                 return
-            await self._mirror.update(await self._proposed())
+            async with self._outer.telling(COPYING.format(root=self._outer.root)):
+                await self._mirror.update(await self._proposed())
             self._is_stale = False
         for notice in self._mirror.told():
             await self._inner.say(notice)

@@ -11,15 +11,15 @@ import time
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 import anyio
 import anyio.to_thread
 import msgspec
 
 from newel.agent.errors import WorkspaceError
-from newel.agent.messages import now
 from newel.review.bases import rebased
+from newel.review.effects import Effect, Run
 from newel.review.folders import grown, missing
 from newel.review.interrupted import INDEX, Known, Note, Notes, states_before
 from newel.review.ledger import Applied, FileReview, Hunk, Layer, Lines, ReviewError, new_hunk_id, render
@@ -34,12 +34,8 @@ from newel.workspace.port import Workspace
 from newel.workspace.snapshot_tree import State
 from newel.workspace.watching import FileChange, SnapshotLimits, Snapshotter, WatchedWorkspace
 
-if TYPE_CHECKING:
-    from newel.review.recording import Run
-
 CLOCK: Final = 20_000_000
 """Nanoseconds by which the clock of files may be behind."""
-
 
 IN_MEMORY: Final = 64 << 20
 """Bytes of copies that a ledger in memory may take for commands."""
@@ -50,19 +46,6 @@ BATCH: Final = 200
 
 class TooLarge(ReviewError):
     """A file has more than ``LARGEST`` bytes, and is left out."""
-
-
-class Effect:
-    """Something that is about to happen: to one file, or to any for ``path`` None. ``notices`` are for a person."""
-
-    def __init__(self, run: Run, path: str | None) -> None:
-        self.run = run
-        self.path = path
-        self.before: State | None = None
-        self.is_left_out = False
-        self.began = now()
-        self.note = ""
-        self.notices: list[str] = []
 
 
 class Meaning(Protocol):
@@ -99,7 +82,9 @@ class Recorder:
         self.untold: list[str] = []
         """What a person should know, to be told with the next effect."""
         self._running: list[Effect] = []
-        self._lock = anyio.Lock()
+        self._ended: list[Effect] = []
+        """Commands of which it is not put down yet what they did."""
+        self._lock = anyio.Lock(fast_acquire=True)
         """Held while files are looked at, and while one is written: what is found then is no command's doing."""
 
     @classmethod
@@ -166,12 +151,15 @@ class Recorder:
         return effect
 
     async def end(self, effect: Effect) -> list[str]:
-        """Record what came of an effect; returns what a person should know of it. To be shielded from cancellation."""
+        """Record what came of an effect; returns what a person should know of it.
+
+        Where that is cancelled it is made up for: of a command with the next look here, of a file by the next process.
+        """
         if effect.path is None:
+            self._running.remove(effect)
+            self._ended.append(effect)
             async with self._lock:
-                self._running.remove(effect)
-                await self._record_found(effect)
-                self._notes.drop(effect.note)
+                await self._record_ended()
         else:
             try:
                 if not effect.is_left_out:
@@ -185,6 +173,7 @@ class Recorder:
 
     async def _look(self) -> None:
         """Know all files as they are now."""
+        await self._record_ended()
         if self._running:
             await self._record_found(self._running[0])
             return
@@ -203,10 +192,16 @@ class Recorder:
                 if known:
                     await anyio.to_thread.run_sync(self._notes.know, known)
 
+    async def _record_ended(self) -> None:
+        while self._ended:
+            await self._record_found(self._ended[0])
+            self._notes.drop(self._ended.pop(0).note)
+
     async def _record_found(self, effect: Effect) -> None:
         found = await self._snapshots.changes()
-        effect.notices += map(self._meaning.not_covered, found.notices)
-        await self._record(effect, found.files, found.folders)
+        with anyio.CancelScope(shield=True):  # what is told is not told again
+            effect.notices += map(self._meaning.not_covered, found.notices)
+            await self._record(effect, found.files, found.folders)
 
     async def _record_written(self, effect: Effect, path: str) -> None:
         try:
@@ -234,8 +229,6 @@ class Recorder:
 
     async def recover(self) -> None:
         """Record what was done by processes that did not live to do it."""
-        from newel.review.recording import Run
-
         for note, known in self._notes.left(self._workspace.root):
             effect = Effect(Run(note.session, id=note.run, title=note.title), note.path)
             effect.began = note.began

@@ -9,38 +9,45 @@ Nothing here is loaded or opened before the first effect (``newel.review.recorde
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
 
 from newel.agent.errors import NewelError
 from newel.agent.events import AgentEnd, AgentEvent, AgentStart, ErrorEvent, MessageEnd
-from newel.agent.messages import UserMessage, new_id
+from newel.agent.messages import UserMessage
+from newel.review.effects import Effect, Run
 from newel.session.locate import project_folder
+from newel.workspace.beside import beside
 from newel.workspace.port import Completed, Entry, FileInfo, OnOutput
 from newel.workspace.watching import WatchedWorkspace
 
 if TYPE_CHECKING:
     from newel.agent.agent import Agent
-    from newel.review.recorder import Effect, Recorder
-    from newel.review.store import Checkpoint
+    from newel.review.recorder import Recorder
     from newel.session.manager import SessionManager
+
+PATIENCE: Final = 5.0
+"""Seconds that are left to find what a stopped command has changed: a person waits, and its host may be silent."""
+
+LATER: Final = (
+    "What was stopped has perhaps changed files: looking for that took too long. "
+    "It is recorded with the next one that runs, or when Newel is used here again."
+)
+
+SOON: Final = 1.0
+"""Seconds after which it is told what is done before a command runs."""
+
+LOOKING: Final = (
+    "Looking at all files in {root} before the command runs, so that what it changes there can be taken back."
+)
 
 TITLE = 80
 """Characters of a prompt that name its run."""
-
-
-class Run:
-    """One prompt and all that is done for it. ``checkpoint`` is made with its first effect."""
-
-    def __init__(self, session: str, *, id: str = "", title: str = "") -> None:  # noqa: A002 — the field's name
-        self.id = id or new_id()
-        self.session = session
-        self.title = title
-        self.checkpoint: Checkpoint | None = None
 
 
 class Attended(Protocol):
@@ -67,7 +74,7 @@ class Recorders:
     def __init__(self, home: Path | None) -> None:
         self._home = home
         self._opened: dict[str, Recorder] = {}
-        self._opening = anyio.Lock()
+        self._opening = anyio.Lock(fast_acquire=True)
 
     def ledger(self, root: str) -> Path | None:
         """The folder of a project's ledger; None for one in memory."""
@@ -100,16 +107,20 @@ class RecordingWorkspace:
     What a person does in between is not recorded.
 
     What cannot be recorded is done all the same: that a disk is full must not keep an agent from making room. An ``error``
-    event says so, once.
+    event says so, once. ``patience`` is how many seconds a command that was stopped may be looked after.
     """
 
-    def __init__(self, inner: WatchedWorkspace, recorders: FindsRecorder) -> None:
+    def __init__(
+        self, inner: WatchedWorkspace, recorders: FindsRecorder, *, patience: float = PATIENCE
+    ) -> None:
         self._inner = inner
+        self._patience = patience
         self._recorders = recorders
         self._attended: Attended | None = None
         self._run: Run | None = None
         self._failed: Run | None = None
         self._told: set[str] = set()
+        self._has_looked = False
 
     def attend(self, attended: Attended) -> None:
         """Learn from an agent when its runs begin and end, one that is under way included, and tell those who watch it what they
@@ -204,14 +215,37 @@ class RecordingWorkspace:
             yield
             return
         begun = await self._begin(run, path)
+        patience = math.inf
         try:
             yield
+        except anyio.get_cancelled_exc_class():
+            patience = self._patience
+            raise
         finally:
             if begun is not None:
                 with anyio.CancelScope(shield=True):
-                    await self._end(run, *begun)
+                    await self._end(run, *begun, patience)
+
+    @asynccontextmanager
+    async def telling(self, words: str) -> AsyncGenerator[None]:
+        """What the body does is told to those who watch the agent, if it takes long enough to be wondered at."""
+
+        async def tell() -> None:
+            await anyio.sleep(SOON)
+            await self.say(words, code="progress")
+
+        async with beside(tell):
+            yield
 
     async def _begin(self, run: Run, path: str | None) -> tuple[Recorder, Effect] | None:
+        if path is not None or self._has_looked:  # what is looked at again is known: that is quick
+            return await self._keep(run, path)
+        async with self.telling(LOOKING.format(root=self.root)):
+            begun = await self._keep(run, path)
+        self._has_looked = True
+        return begun
+
+    async def _keep(self, run: Run, path: str | None) -> tuple[Recorder, Effect] | None:
         name = None if path is None else path.removeprefix(self.root).lstrip("/")
         try:
             recorder = await self.recorder()
@@ -220,9 +254,11 @@ class RecordingWorkspace:
             await self._fail(run, error)
             return None
 
-    async def _end(self, run: Run, recorder: Recorder, effect: Effect) -> None:
+    async def _end(self, run: Run, recorder: Recorder, effect: Effect, patience: float) -> None:
+        notices = [LATER]
         try:
-            notices = await recorder.end(effect)
+            with anyio.move_on_after(patience):
+                notices = await recorder.end(effect)
         except (NewelError, OSError) as error:
             await self._fail(run, error)
         else:
@@ -233,11 +269,11 @@ class RecordingWorkspace:
         self._failed = run
         await self.say(f"What this run changes from here on is not recorded and cannot be undone. {error}")
 
-    async def say(self, words: str) -> None:
+    async def say(self, words: str, *, code: str = "not_recorded") -> None:
         """Tell those who watch the agent, once."""
         if words not in self._told and self._attended is not None:
             self._told.add(words)
-            await self._attended.agent.emit(ErrorEvent(code="not_recorded", message=words))
+            await self._attended.agent.emit(ErrorEvent(code=code, message=words))
 
 
 def title_of(text: str) -> str:

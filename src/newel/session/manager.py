@@ -129,6 +129,13 @@ class SessionManager:
         self._metadata = msgspec.structs.replace(self._metadata, config=public_config(config))
         self._started = True
 
+    def set_project(self, cwd: str) -> None:
+        """Say whose session this is, where that is known only now: nothing was said in it yet."""
+        if not self.has_data():
+            self._cwd = cwd
+            self._metadata = msgspec.structs.replace(self._metadata, cwd=cwd)
+            self._path = locate.project_folder(self._directory, cwd) / self._path.name
+
     def append_message(self, message: AppMessage) -> None:
         """Keep one more message of the active branch. A message whose id is known is kept only once."""
         if self._history.get(message.id) is None:

@@ -9,7 +9,7 @@ from typing import NamedTuple, get_args
 from newel.agent.messages import AppMessage, AssistantMessage, ToolCall, ToolResultMessage, UserMessage
 from newel.agent.ports import ThinkingLevel
 from newel.session.coding_agent import CodingAgent
-from newel.terminal.desk import Desk
+from newel.terminal.context import Context
 from newel.terminal.review import decide, keep, reject, rollback, show_review, undo
 from newel.terminal.words import count, describe_call, listing, meter, one_line, plural
 from newel.workspace.port import Workspace
@@ -18,27 +18,6 @@ LISTED = 20
 """Sessions that ``/resume`` offers."""
 SHOWN = 100_000
 """Characters of a call's input or output that ``/show`` prints."""
-
-
-class Context(NamedTuple):
-    """What commands work with. ``home`` is Newel's own folder."""
-
-    agent: CodingAgent
-    desk: Desk
-    home: Path
-
-    def say(self, text: str) -> None:
-        self.desk.renderer.note(text)
-
-    async def pick(self, title: str, rows: Sequence[str]) -> int | None:
-        """The number of the row, from 0, that the person chose; None for none."""
-        numbered = "\n".join(f"{number:>3}  {row}" for number, row in enumerate(rows, 1))
-        answer = (await self.desk.ask("Number (Enter: none): ", f"{title}\n{numbered}") or "").strip()
-        if answer.isdecimal() and 1 <= int(answer) <= len(rows):
-            return int(answer) - 1
-        if answer:
-            self.say(f"{one_line(answer, 40)} is not in the list. Nothing was changed.")
-        return None
 
 
 class Command(NamedTuple):
@@ -123,7 +102,7 @@ async def session(context: Context, words: str) -> None:
         ("messages", str(len(context.agent.state.messages))),
         *(("damage", line) for line in manager.damage),
     ]
-    context.say("\n".join(f"{fact:<9} {one_line(value, 1_000)}" for fact, value in facts))
+    context.say("\n".join(f"{fact:<9} {one_line(value, 1_000)}" for fact, value in facts), "whole")
 
 
 async def resume(context: Context, session_id: str) -> None:
@@ -199,7 +178,7 @@ async def export(context: Context, target: str) -> None:
     name = target or f"newel-{context.agent.session.get_id()[:8]}.md"
     path = _here(context.agent.workspace, name)
     export_session(data, path)
-    context.say(f"Written: {path}")
+    context.say(f"Written: {path}", "whole")
 
 
 def _here(workspace: Workspace, name: str) -> Path:

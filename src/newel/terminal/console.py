@@ -90,7 +90,7 @@ class ConsoleRenderer:
                 self._finish(event.message)
             case Retry():
                 self._retry(event)
-            case ErrorEvent(code="connection"):
+            case ErrorEvent() if event.is_notice:
                 self.note(event.message)
             case ErrorEvent():
                 self._line(f"Error: {safe(event.message)}")

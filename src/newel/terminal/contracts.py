@@ -71,6 +71,8 @@ class ContractScreen:
                 self._renderer.note(event.message)
             case ContractState():
                 self._renderer.note(_state(event))
+            case ErrorEvent() if event.is_notice:
+                self._renderer.handle(event)
             case ErrorEvent():
                 pass  # the state that follows says it
             case AgentEnd():
@@ -133,9 +135,9 @@ class _Watched:
             return
         try:
             self.screen.handle(event)
-        except OSError:
+        except OSError as error:
             self.unseen = True
-            forget_stdout()
+            forget_stdout(error)
             self.solo.stop(now=True)
 
 

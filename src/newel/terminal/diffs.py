@@ -1,4 +1,4 @@
-"""Unified diffs, read back into the lines that they change."""
+"""Unified diffs: read back into the lines that they change, and cut to what can be read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from newel.terminal.safe import safe
+
 MINUS = "\N{MINUS SIGN}"
+
+SHOWN = 100_000
+"""Characters of a diff that are shown."""
 
 _HUNK = re.compile(r"@@ -(?P<old>\d+)(?:,(?P<old_size>\d+))? \+(?P<new>\d+)(?:,(?P<new_size>\d+))? @@")
 
@@ -51,3 +56,11 @@ def changed_lines(diff: str) -> str:
     added, removed = marks.count("+"), marks.count("-")
     parts = [f"+{added}" if added else "", f"{MINUS}{removed}" if removed else ""]
     return " ".join(part for part in parts if part)
+
+
+def shortened(diff: str, shown: int = SHOWN) -> str:
+    """A diff, inert, and cut where it is too long to be read: after ``shown`` characters, or lines of 40 on average."""
+    shown = min(shown, len("\n".join(diff[:shown].split("\n")[: shown // 40])))
+    if len(diff) <= shown:
+        return safe(diff)
+    return f"{safe(diff[:shown])}\n… {len(diff) - shown:,} more characters\n"

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from newel.review.deciding import patch_of, run_of
 from newel.terminal.called import Called
-from newel.terminal.diffs import changed_lines
-from newel.terminal.review import shortened
+from newel.terminal.diffs import changed_lines, shortened
 from newel.terminal.words import one_line, plural, some
 
 if TYPE_CHECKING:

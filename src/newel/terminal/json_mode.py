@@ -70,9 +70,12 @@ class ApprovalAsked(Event, frozen=True, kw_only=True, tag="approval_request"):
 
 
 class State(Event, frozen=True, kw_only=True, omit_defaults=False, tag="state"):
-    """``waiting`` counts the requests that wait their turn; ``context`` is in tokens."""
+    """``waiting`` counts the requests that wait their turn; ``context`` is in tokens. ``where`` says where the model is, if
+    the server of the settings is not asked: ``on host (ollama run)``.
+    """
 
     model: str
+    where: str
     provider: str
     thinking_level: ThinkingLevel
     is_streaming: bool
@@ -132,8 +135,8 @@ async def run_json(agent: CodingAgent, stdin: int, out: BinaryIO, *, approver: A
                 await mode.read(LineReader(stdin))
             await mode.finished.wait()
         audience.check()
-    except OSError:
-        forget_stdout()
+    except OSError as error:
+        forget_stdout(error)
         return 1
     finally:
         unsubscribe()
@@ -233,6 +236,7 @@ class _JsonMode:
         path = agent.session.get_file_path()
         return State(
             model=state.model.id,
+            where=agent.where,
             provider=state.model.provider,
             thinking_level=state.thinking_level,
             is_streaming=state.is_streaming,

@@ -20,6 +20,7 @@ from newel.terminal.reminder import Reminder
 from newel.terminal.renderer import Audience, Renderer, animate, forget_stdout, tell_damage
 from newel.terminal.review import OFF
 from newel.terminal.signals import die_of, exit_code, on_signals
+from newel.terminal.words import one_line
 
 if TYPE_CHECKING:
     from newel.terminal.approval import Approver
@@ -43,6 +44,8 @@ async def run_prompts(
     """
     reminder = Reminder(agent, called)
     _tell_unrecorded(agent)
+    if agent.where:
+        _say(f"The model is {one_line(agent.state.model.id)} {agent.where}.")
     try:
         code = await _run(agent, prompts, renderer, approver)
         if words := await reminder.words():
@@ -99,8 +102,8 @@ async def _run(
                 if ended is None or ended.reason != "done":
                     return FAILED
             return DONE
-    except OSError:  # all else that can fail has been told as an event: this is the screen itself
-        forget_stdout()
+    except OSError as error:  # all else that can fail has been told as an event: this is the screen itself
+        forget_stdout(error)
         return FAILED
     finally:
         unsubscribe()

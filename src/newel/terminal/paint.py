@@ -148,9 +148,14 @@ def diff_block(diff: str, width: int) -> list[Text]:
     return lines
 
 
+def whole_lines(text: str) -> Text:
+    """A text whose lines run over, so that they can be copied."""
+    return Text(safe(text), no_wrap=True, overflow="ignore")
+
+
 def with_diff(text: str) -> Text:
-    """Words with unified diffs among them, whose changed lines stand out. Lines stay whole, so that they can be copied."""
-    painted = Text(no_wrap=True, overflow="ignore")
+    """Words with unified diffs among them, whose changed lines stand out. Their lines run over as well."""
+    painted = whole_lines("")
     for number, line in enumerate(safe(text).split("\n")):
         style = ADDED if line.startswith("+") else REMOVED if line.startswith("-") else ""
         painted.append("\n" if number else "").append(line, style=DIM if line.startswith("@@") else style)

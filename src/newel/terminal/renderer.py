@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 import anyio
@@ -31,7 +32,8 @@ class Renderer(Protocol):
 
     def note(self, text: str, code: str = "note", /) -> None:
         """Show words of the program itself, which may hold text from elsewhere: it is made inert. ``code``
-        tells a program what they are about; ``diff`` are words with unified diffs among them.
+        tells a program what they are about; ``diff`` are words with unified diffs among them, and the lines of
+        ``whole`` are never broken, so that they can be copied.
         """
         ...
 
@@ -96,8 +98,13 @@ def text_stdout() -> TextIO:
     return sys.stdout
 
 
-def forget_stdout() -> None:
-    """Nobody reads standard output any more: let what is still buffered go nowhere, without a word."""
+def forget_stdout(error: OSError) -> None:
+    """Standard output failed with this: let what is still buffered go nowhere. That nobody reads any more goes without
+    a word; a full disk does not.
+    """
+    if error.errno not in {errno.EPIPE, errno.EIO}:  # a reader that has left, a terminal that was closed
+        with suppress(OSError):
+            print(f"newel: Standard output cannot be written: {error.strerror}.", file=sys.stderr)  # noqa: T201 — a person must know
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

@@ -15,8 +15,9 @@ from newel.agent.messages import AppMessage, UserMessage
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.approval import Approver
 from newel.terminal.called import between_prompts
-from newel.terminal.commands import BY_NAME, COMMANDS, Command, Context, recap
+from newel.terminal.commands import BY_NAME, COMMANDS, Command, recap
 from newel.terminal.console import ConsoleRenderer
+from newel.terminal.context import Context
 from newel.terminal.desk import Desk, When
 from newel.terminal.plain_desk import PlainDesk
 from newel.terminal.prompts import Prompt, parse_command, prepare
@@ -63,8 +64,8 @@ async def run_repl(
             repl.group = group
             await desk.run(repl)
         audience.check()
-    except OSError:  # the screen is gone; what else fails is told on it
-        forget_stdout()
+    except OSError as error:  # the screen is gone; what else fails is told on it
+        forget_stdout(error)
         return repl.code or FAILED
     finally:
         unsubscribe()
@@ -218,7 +219,7 @@ class _Repl:
         await command.run(self.context, arguments)
 
     async def _shell(self, command: str) -> None:
-        lines = _Lines(self.desk.renderer.note)
+        lines = _Lines(lambda text: self.desk.renderer.note(text, "whole"))
         completed = await run_command(self.agent.workspace, command, lines.add)
         lines.finish()
         if completed.exit_code:

@@ -11,8 +11,7 @@ import anyio.to_thread
 from newel.agent.messages import UserMessage
 from newel.review.recording import RecordingWorkspace
 from newel.terminal.called import Called, between_prompts
-from newel.terminal.diffs import changed_lines
-from newel.terminal.safe import safe
+from newel.terminal.diffs import SHOWN, changed_lines, shortened
 from newel.terminal.words import one_line, plural, some
 
 if TYPE_CHECKING:
@@ -22,15 +21,13 @@ if TYPE_CHECKING:
     from newel.review.runs import Project, RunFile, RunView
     from newel.review.saving import Saved
     from newel.review.store import Checkpoint
-    from newel.terminal.commands import Context
+    from newel.terminal.context import Context
     from newel.terminal.deciding import Outcome
     from newel.terminal.desk import Desk
 
 LISTED = 10
 """Runs that a conversation shows."""
 
-SHOWN = 100_000
-"""Characters of a diff that are shown."""
 SHOWN_BETWEEN = 2_000
 """The same of a run in a conversation, which goes on below it."""
 ROWS = 20
@@ -129,14 +126,6 @@ def _left_alone(plan: Plan) -> list[str]:
         "This stays as it is, because something newer stands there:",
         *(f"  {one_line(each.reason, 400)}" for each in plan.conflicts),
     ]
-
-
-def shortened(diff: str, shown: int = SHOWN) -> str:
-    """A diff, inert, and cut where it is too long to be read: after ``shown`` characters, or lines of 40 on average."""
-    shown = min(shown, len("\n".join(diff[:shown].split("\n")[: shown // 40])))
-    if len(diff) <= shown:
-        return safe(diff)
-    return f"{safe(diff[:shown])}\n… {len(diff) - shown:,} more characters\n"
 
 
 async def take_back(project: Project, plan: Plan, confirm: Confirm) -> list[Saved]:

@@ -110,6 +110,8 @@ class RichRenderer:
     def note(self, text: str, code: str = "", /) -> None:
         if code == "diff":
             self._print("text", paint.with_diff(text))
+        elif code == "whole":
+            self._print("note", paint.whole_lines(text))
         else:
             self._print("note", paint.Text(safe(text)))
         self._draw()
@@ -204,7 +206,7 @@ class RichRenderer:
                     call.add(event.delta)
             case Retry():
                 self._retry(event)
-            case ErrorEvent(code="connection"):
+            case ErrorEvent() if event.is_notice:
                 self.note(event.message)
             case ErrorEvent():
                 self._print(

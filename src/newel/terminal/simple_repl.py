@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import AbstractContextManager, nullcontext
-from typing import TextIO, assert_never
+from typing import Any, TextIO, assert_never
 
 import anyio
 
@@ -38,7 +38,7 @@ from newel.session.coding_agent import CodingAgent
 from newel.terminal.approval import Approver
 from newel.terminal.asking import TerminalAsk
 from newel.terminal.called import Called, in_the_folder
-from newel.terminal.calls import Calls, Outcome
+from newel.terminal.calls import Calls
 from newel.terminal.lines import LineReader
 from newel.terminal.prompts import Prompt, prepare
 from newel.terminal.reminder import Reminder
@@ -63,6 +63,7 @@ class SimpleRenderer:
         self._stream = SafeStream()
         self._speaking = False
         self._in_tools = False
+        self._open_call: str | None = None
 
     def note(self, text: str, _code: str = "", /) -> None:
         self._paragraph(safe(text))
@@ -78,7 +79,10 @@ class SimpleRenderer:
 
     def handle(self, event: AgentEvent) -> None:
         if outcome := self._calls.see(event):
-            self._tool(outcome)
+            if outcome.milliseconds is None:  # it never ran, so that no start has told of it
+                self._begin_tool(outcome.call_id, outcome.name, outcome.args)
+            if outcome.call_id == self._open_call:
+                self._end_line()
         match event:
             case MessageUpdate():
                 if isinstance(event.assistant_message_event, TextDelta):
@@ -86,17 +90,20 @@ class SimpleRenderer:
             case MessageEnd():
                 if isinstance(event.message, AssistantMessage):
                     self._text(self._stream.finish())
-                    self._end_text()
+                    self._end_line()
+            case ToolExecutionStart():
+                self._begin_tool(event.tool_call_id, event.tool_name, event.args)
             case Retry():
                 self._stream.finish()
                 self._paragraph(
                     f"[The request failed: {clause(event.reason)}. Trying again; this starts over.]"
                 )
-            case ErrorEvent(code="connection"):
+            case ErrorEvent() if event.is_notice:
                 self.note(event.message)
             case ErrorEvent():
                 self._paragraph(f"Error: {safe(event.message)}")
             case AgentEnd():
+                self._end_line()
                 if event.reason not in {"done", "error"}:
                     self._paragraph(f"[{one_line(event.message) or 'Stopped.'}]")
                 self._in_tools = False
@@ -104,7 +111,6 @@ class SimpleRenderer:
                 AgentStart()
                 | TurnStart()
                 | MessageStart()
-                | ToolExecutionStart()
                 | ToolExecutionUpdate()
                 | ToolExecutionEnd()
                 | TurnEnd()
@@ -126,33 +132,34 @@ class SimpleRenderer:
             self._speaking = True
         self.out.write(text)
 
-    def _end_text(self) -> None:
-        if self._speaking:
-            self.out.write("\n")
-            self._speaking = False
-
-    def _tool(self, outcome: Outcome) -> None:
-        self._end_text()
+    def _begin_tool(self, call_id: str, name: str, args: dict[str, Any]) -> None:
+        """Say what runs, on a line that its end completes."""
+        self._end_line()
         if not self._in_tools:
             self.out.write("\n")
             self._in_tools = True
-        self.out.write(f"[Tool: {signature(outcome)}]\n")
+        self.out.write(f"[Tool: {signature(name, args)}")
+        self._open_call = call_id
+
+    def _end_line(self) -> None:
+        if self._speaking or self._open_call is not None:
+            self.out.write("\n" if self._speaking else "]\n")
+        self._speaking, self._open_call = False, None
 
     def _paragraph(self, text: str, end: str = "\n") -> None:
-        self._end_text()
+        self._end_line()
         self.out.write(f"\n{text}{end}")
         self._in_tools = False
         self.out.flush()
 
 
-def signature(outcome: Outcome) -> str:
+def signature(name: str, args: dict[str, Any]) -> str:
     """``edit_file("src/main.py", ...)``: the first argument, and dots for all others."""
-    subject = outcome.args.get(SUBJECT.get(outcome.name, ""))
+    subject = args.get(SUBJECT.get(name, ""))
     shown = [to_json(one_line(subject)).decode()] if isinstance(subject, str) else []
-    if len(outcome.args) > len(shown):
+    if len(args) > len(shown):
         shown.append("...")
-    name = NAMES.get(outcome.name) or one_line(outcome.name, 60)
-    return f"{name}({', '.join(shown)})"
+    return f"{NAMES.get(name) or one_line(name, 60)}({', '.join(shown)})"
 
 
 async def run_simple_repl(
@@ -183,8 +190,8 @@ async def run_simple_repl(
             audience.check()
             out.write("\n")
             out.flush()
-    except OSError:  # the screen is gone; the errors of runs are told as events
-        forget_stdout()
+    except OSError as error:  # the screen is gone; the errors of runs are told as events
+        forget_stdout(error)
         return 1
     finally:
         unsubscribe()

@@ -2,7 +2,8 @@
 
 Lines that occur once on both sides are anchors, as far as they stand in the same order; between two anchors the same is
 tried again. What has no such lines is compared by Myers' algorithm (An O(ND) Difference Algorithm, 1986), piece by piece
-where it is long, and replaced as a whole where that finds nothing in common or would cost too much. ``web/src/patience.js`` does exactly the same: change both.
+where it is long, and replaced as a whole where that finds nothing in common or would cost too much. ``web/src/patience.js`` does
+exactly the same: change both.
 """
 
 from __future__ import annotations

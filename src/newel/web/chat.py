@@ -106,9 +106,9 @@ async def _tell(board: Workbench, run: str, after: int, message: UserMessage, ev
                     await events("text", TextEvent(text))
                 case ToolExecutionStart(tool_name=name, args=args) if said:
                     await events("tool", ToolEvent(name, args))
-                case ErrorEvent(code=code, message=words) if said:
+                case ErrorEvent() as error if said and not error.is_notice:
                     failed = True
-                    await events("error", Failure(code, words))
+                    await events("error", Failure(error.code, error.message))
                 case _:
                     pass
     job = await board.engine.get(run)

@@ -43,7 +43,7 @@ async def serve(
     an end of their own watch it. ``request_patience`` and ``ping`` are in seconds. Must run in the main thread.
     """
     _allow_many_files()
-    server = _Server(_config(app, request_patience, ping), announce)
+    server = _Server(_config(app, request_patience, ping), announce, closing)
 
     def end() -> None:
         server.should_exit = True
@@ -68,13 +68,21 @@ async def serve(
 class _Server(uvicorn.Server):
     """Tells when it serves, and leaves the signals to its owner, whose files want to be closed after it."""
 
-    def __init__(self, config: uvicorn.Config, announce: Callable[[], Any]) -> None:
+    def __init__(self, config: uvicorn.Config, announce: Callable[[], Any], closing: anyio.Event) -> None:
         super().__init__(config)
         self._announce = announce
+        self._closing = closing
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._announce()
+
+    async def main_loop(self) -> None:
+        """Wakes for the end, and once a second for the time that answers bear: who is idle should be so."""
+        while not self._closing.is_set():
+            await self.on_tick(0)
+            with anyio.move_on_after(1):
+                await self._closing.wait()
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:

@@ -14,12 +14,12 @@ long as its process.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Final
 
 import msgspec
 
@@ -35,9 +35,6 @@ class MirrorLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     files: int = 200_000
     size: int = 2 << 30
-
-
-DEFAULTS: Final = MirrorLimits()
 
 
 class Mirror:
@@ -92,7 +89,7 @@ class Mirror:
                 self._working,
                 contextlib.suppress(Stopped),
             ):  # one that was told to stop may not have done so yet
-                self._update(contents, stopped)
+                self._update_or_give_way(contents, stopped)
         except ConnectionLost as lost:
             raise ConnectionLost(
                 f"The connection was lost while the copy of {self._project} was brought up to date. Nothing of the project was "
@@ -103,10 +100,30 @@ class Mirror:
                 f"Cannot bring the copy of {self._project} up to date in {self.root}: {error.strerror or error}."
             ) from error
 
+    def _update_or_give_way(
+        self, contents: Mapping[str, Content | None], stopped: Callable[[], bool]
+    ) -> None:
+        """Half a copy is no use, and others need the room that it takes."""
+        try:
+            self._update(contents, stopped)
+        except OSError as error:
+            if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+                raise
+            self._forget()
+            with contextlib.suppress(OSError, WorkspaceError):
+                self._disk.empty()
+            raise WorkspaceError(
+                f"There is no room for a copy of {self._project} in {self._disk.layout.place}: {error.strerror}. What was copied is "
+                "removed again, and nothing of the project was touched. Make room there, or approve each call instead (--approve ask)."
+            ) from error
+
+    def _forget(self) -> None:
+        self._known = {}
+        self._has_repository = False
+
     def _update(self, contents: Mapping[str, Content | None], stopped: Callable[[], bool]) -> None:
         if not self._disk.hold():
-            self._known = {}
-            self._has_repository = False
+            self._forget()
         self._make_repository()
         self._known |= dict.fromkeys(contents)
         found = self._found(stopped)

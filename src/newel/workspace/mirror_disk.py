@@ -117,6 +117,10 @@ class Disk(Repositories, Protocol):
         """Have these contents in the copy. A file that is like that already stays as it is."""
         ...
 
+    def empty(self) -> None:
+        """Have nothing in the copy, so that its room is others'. It is used again after the next ``hold``."""
+        ...
+
     def let_go(self) -> None:
         """Have the copy removed soon. For any thread, and for the end of the process."""
         ...

@@ -59,6 +59,10 @@ class LocalDisk(LocalRepositories):
         """The lock holds it."""
         return True
 
+    def empty(self) -> None:
+        _remove(self.layout.copied_top)
+        Path(self._root).mkdir(parents=True)
+
     def let_go(self) -> None:
         _remove_soon(Path(self.layout.place))
         os.close(self._lock)
@@ -104,7 +108,7 @@ class LocalDisk(LocalRepositories):
         folder = os.path.dirname(f"{self._root}/{path}")  # noqa: PTH120 — a name may be any bytes
         if folder not in self._cleared:
             self._cleared.add(folder)
-            if os.path.realpath(folder) != folder or not os.path.isdir(folder):  # noqa: PTH112 — as above
+            if os.path.realpath(folder) != folder or not _is_open(folder):
                 _clear(self.layout.place, folder)
         return f"{self._root}/{path}"
 
@@ -151,15 +155,29 @@ def _write(target: str, content: Content) -> None:
 
 
 def _clear(own: str, folder: str) -> None:
-    """Make ``folder``, and all folders between ``own`` and it, real ones."""
+    """Make ``folder``, and all folders between ``own`` and it, real ones that can be written to."""
     place = own
     for name in os.path.relpath(folder, own).split("/"):
         place = f"{place}/{name}"
         with contextlib.suppress(FileNotFoundError):
-            if stat.S_ISDIR(os.lstat(place).st_mode):
+            if stat.S_ISDIR(mode := os.lstat(place).st_mode):
+                _open_up(place, mode)
                 continue
             os.unlink(place)  # noqa: PTH108 — a name may be any bytes
         os.mkdir(place)  # noqa: PTH102 — as above
+
+
+def _is_open(folder: str) -> bool:
+    with contextlib.suppress(OSError):
+        mode = os.lstat(folder).st_mode
+        return stat.S_ISDIR(mode) and mode & stat.S_IRWXU == stat.S_IRWXU
+    return False
+
+
+def _open_up(folder: str, mode: int) -> None:
+    """Let the folder, which is no link, be read, entered and written to by its owner."""
+    if mode & stat.S_IRWXU != stat.S_IRWXU:
+        os.chmod(folder, stat.S_IMODE(mode) | stat.S_IRWXU)  # noqa: PTH101 — a name may be any bytes
 
 
 def _remove(target: str) -> None:
@@ -169,7 +187,21 @@ def _remove(target: str) -> None:
     except (FileNotFoundError, NotADirectoryError):
         pass
     except (IsADirectoryError, PermissionError):
-        shutil.rmtree(target, ignore_errors=True)
+        _remove_folder(target)
+
+
+def _remove_folder(target: str) -> None:
+    """With all that is in it, as far as that can be; folders in it may not let their owner in."""
+    shutil.rmtree(target, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        if stat.S_ISDIR(mode := os.lstat(target).st_mode):
+            _open_up(target, mode)
+            for folder, names, _ in os.walk(target):
+                for name in names:
+                    below = f"{folder}/{name}"
+                    if stat.S_ISDIR(mode := os.lstat(below).st_mode):
+                        _open_up(below, mode)
+            shutil.rmtree(target, ignore_errors=True)
 
 
 # -- copies of processes that are gone --------------------------------------------------------------------
@@ -202,6 +234,6 @@ def _remove_soon(place: Path) -> None:
     with contextlib.suppress(OSError):
         place.rename(gone)
     if threading.main_thread().is_alive():
-        threading.Thread(target=shutil.rmtree, args=(gone,), kwargs={"ignore_errors": True}).start()
+        threading.Thread(target=_remove_folder, args=(str(gone),)).start()
     else:  # the process ends, and waits for no more threads
-        shutil.rmtree(gone, ignore_errors=True)
+        _remove_folder(str(gone))

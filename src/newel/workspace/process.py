@@ -14,8 +14,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import IO, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import anyio
 import msgspec
@@ -130,18 +129,18 @@ class Child:
         except OSError as error:  # no descriptor is left: what nobody can watch must not run
             with self.process:
                 self.process.kill()
-            for pipe in (*self._pipes.values(), *([self._input] if self._input else [])):
-                pipe.close()
+            for pipe in (*self._pipes.values(), *([] if self._input is None else [self._input])):
+                os.close(pipe)
             self._all.forget()
             raise WorkspaceError(
                 f"The command could not be watched and was stopped: {error.strerror}."
             ) from error
         self._selector.register(self._exit, selectors.EVENT_READ)
         for name, pipe in self._pipes.items():
-            os.set_blocking(pipe.fileno(), False)
+            os.set_blocking(pipe, False)
             self._selector.register(pipe, selectors.EVENT_READ, name)
-        if self._input:
-            os.set_blocking(self._input.fileno(), False)
+        if self._input is not None:
+            os.set_blocking(self._input, False)
         self.send(given or b"")
 
     @property
@@ -189,18 +188,18 @@ class Child:
 
     def send(self, data: bytes) -> None:
         """Write to its standard input, now or as soon as it reads. Nothing is written to one that is closed."""
-        if self._input and data:
+        if self._input is not None and data:
             if not self._unsent:
                 self._selector.register(self._input, selectors.EVENT_WRITE, "stdin")
             self._unsent += data
 
     def close_input(self) -> None:
         """The end of its standard input; what it has not read by now it never will."""
-        if self._input:
+        if self._input is not None:
             if self._unsent:
                 self._selector.unregister(self._input)
                 self._unsent.clear()
-            self._input.close()
+            os.close(self._input)
             self._input = None
 
     def close(self) -> None:
@@ -238,10 +237,12 @@ class Child:
         return self.over
 
     def _write(self) -> None:
-        if not self._input:
+        if self._input is None:
             return
         try:
-            written = self._input.write(memoryview(self._unsent)[:BLOCK]) or 0
+            written = os.write(self._input, memoryview(self._unsent)[:BLOCK])
+        except BlockingIOError:
+            return
         except OSError:  # it reads no more
             self.close_input()
             return
@@ -253,7 +254,7 @@ class Child:
         pipe = self._pipes[name]
         for _ in range(BLOCKS_AT_ONCE):
             try:
-                chunk = os.read(pipe.fileno(), BLOCK)
+                chunk = os.read(pipe, BLOCK)
             except BlockingIOError:
                 return
             if not chunk:
@@ -262,44 +263,42 @@ class Child:
                 return
             self.output.add(name, chunk)
 
-    def _close(self, pipe: IO[bytes]) -> None:
+    def _close(self, pipe: int) -> None:
         self._selector.unregister(pipe)
-        pipe.close()
+        os.close(pipe)
 
 
 def _spawn(
     argv: Sequence[str], cwd: str, descendants: Descendants, *, with_input: bool
-) -> tuple[subprocess.Popen[bytes], IO[bytes] | None, dict[str, IO[bytes]]]:
+) -> tuple[subprocess.Popen[bytes], int | None, dict[str, int]]:
     """Start it; returns the process and our ends of its input, if it has one, and its outputs.
 
     The pipes are made here and not by ``Popen``: CPython 3.11.2 loses the ones it has made when there are no
     descriptors for the rest.
     """
+    ours: list[int] = []
+    theirs: list[int] = []
+    no_longer_wanted = ours
     try:
-        with contextlib.ExitStack() as on_failure, contextlib.ExitStack() as always:
-
-            def pipe() -> tuple[IO[bytes], IO[bytes]]:
-                read, write = os.pipe()
-                return os.fdopen(read, "rb", buffering=0), os.fdopen(write, "wb", buffering=0)
-
-            ours: list[IO[bytes]] = []
-            theirs: list[IO[bytes]] = []
-            for _ in range(2):
-                read, write = pipe()
-                ours.append(on_failure.enter_context(read))
-                theirs.append(always.enter_context(write))
-            if with_input:
-                read, write = pipe()
-                ours.append(on_failure.enter_context(write))
-                theirs.append(always.enter_context(read))
-            else:
-                theirs.append(always.enter_context(Path(os.devnull).open("rb")))
-            stdout, stderr, stdin = theirs
-            process = descendants.start(argv, cwd=cwd, stdin=stdin, stdout=stdout, stderr=stderr)
-            on_failure.pop_all()
-            return process, ours[2] if with_input else None, {"stdout": ours[0], "stderr": ours[1]}
+        for _ in range(2):
+            read, write = os.pipe()
+            ours.append(read)
+            theirs.append(write)
+        if with_input:
+            read, write = os.pipe()
+            ours.append(write)
+            theirs.append(read)
+        else:
+            theirs.append(os.open(os.devnull, os.O_RDONLY))
+        stdout, stderr, stdin = theirs
+        process = descendants.start(argv, cwd=cwd, stdin=stdin, stdout=stdout, stderr=stderr)
+        no_longer_wanted = []
     except (OSError, ValueError) as error:
         raise not_started(cwd, error, argv) from error
+    finally:
+        for descriptor in (*no_longer_wanted, *theirs):
+            os.close(descriptor)
+    return process, ours[2] if with_input else None, {"stdout": ours[0], "stderr": ours[1]}
 
 
 def not_started(folder: str, error: OSError | ValueError, argv: Sequence[str]) -> WorkspaceError:

@@ -39,7 +39,8 @@ Touched = dict[str, set[str]]
 class Source(Protocol):
     """The directories and files below a root. Paths are relative to it; its own is empty.
 
-    Most methods block, and are for work ``within``, one at a time; ``is_quiet`` and ``close`` are for any thread. Raises ``OSError`` with what a file system answers, and ``WorkspaceError`` for all else.
+    Most methods block, and are for work ``within``, one at a time; ``is_quiet`` and ``close`` are for any thread. Raises ``OSError``
+    with what a file system answers, and ``WorkspaceError`` for all else.
     """
 
     @property

@@ -7,12 +7,13 @@ import ctypes
 import fcntl
 import os
 import re
+import select
 import struct
 import sys
 import termios
 from collections import defaultdict
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 _EVENT: Final = struct.Struct("iIII")
 _SIZE: Final = struct.Struct("i")
@@ -43,11 +44,15 @@ class Watches:
     whenever that may not be all.
     """
 
-    def __init__(self, descriptor: int, libc: Any, most: int, mounts: bytes) -> None:
+    def __init__(self, descriptor: int, libc: Any, most: int, mounts: IO[bytes]) -> None:
         self._descriptor = descriptor
         self._libc = libc
         self._most = most
         self._mounts = mounts
+        self._remounted = False
+        self._news = select.poll()
+        self._news.register(descriptor, select.POLLIN)
+        self._news.register(mounts, select.POLLPRI)  # tells once of what came or went since it was opened
         self._path_of: dict[int, str] = {}
         self._watch_of: dict[str, int] = {}
 
@@ -57,13 +62,17 @@ class Watches:
         if sys.platform != "linux":
             return None
         with contextlib.suppress(OSError, AttributeError, ValueError):
-            mounts = _MOUNTS.read_bytes()
-            if not _is_local(root, mounts):
-                return None
             most = int(_MOST.read_text()) // 2  # the editor of the user needs some, too
             libc = ctypes.CDLL(None, use_errno=True)
-            descriptor = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-            return cls(descriptor, libc, most, mounts) if descriptor >= 0 else None
+            with contextlib.ExitStack() as on_failure:
+                mounts = on_failure.enter_context(_MOUNTS.open("rb"))
+                if not _is_local(root, mounts.read()):
+                    return None
+                descriptor = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+                if descriptor < 0:
+                    return None
+                on_failure.pop_all()
+                return cls(descriptor, libc, most, mounts)
         return None
 
     def add(self, path: str, descriptor: int) -> bool:
@@ -109,11 +118,14 @@ class Watches:
                     known = False
                 elif path is not None and name:
                     found[path].add(os.fsdecode(name))
-        return found if known and self._mounts == _MOUNTS.read_bytes() else None
+        self.is_quiet()
+        return found if known and not self._remounted else None
 
     def is_quiet(self) -> bool:
         """Whether ``changes`` would answer that there are none."""
-        return not self._waiting() and self._mounts == _MOUNTS.read_bytes()
+        news = self._news.poll(0)
+        self._remounted |= any(descriptor == self._mounts.fileno() for descriptor, _ in news)
+        return not news and not self._remounted
 
     def _waiting(self) -> int:
         """Bytes of events that were not read."""
@@ -121,6 +133,7 @@ class Watches:
 
     def close(self) -> None:
         os.close(self._descriptor)
+        self._mounts.close()
 
 
 def _is_local(root: str, mounts: bytes) -> bool:

@@ -63,7 +63,7 @@ class Snapshots:
         self._owed = False
         self._noted: dict[str, State | None] = {}
         self._told: set[str] = set()
-        self._turn = anyio.Lock()
+        self._turn = anyio.Lock(fast_acquire=True)
         self._working = threading.Lock()
 
     async def take(self) -> list[str]:

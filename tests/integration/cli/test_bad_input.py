@@ -74,11 +74,12 @@ def test_closed_channels_are_no_reason_to_fall_over(with_model: Make, command: s
     assert done.returncode in {0, 1, 2}
 
 
-def test_a_full_disk_behind_the_output_is_one_message(with_model: Make) -> None:
+@pytest.mark.parametrize("words", [["sessions"], ["hello"], ["--json", "hello"]], ids=" ".join)
+def test_a_full_disk_behind_the_output_is_one_message(with_model: Make, words: list[str]) -> None:
     newel = with_model()
     with open("/dev/full", "w") as full:  # noqa: PTH123 — a device, no file
         done = subprocess.run(
-            [BIN / "newel", "sessions"],
+            [BIN / "newel", *words],
             env=newel.environ,
             stdout=full,
             stderr=subprocess.PIPE,

@@ -148,6 +148,26 @@ def test_a_model_with_a_small_context_always_sees_what_it_is_to_do_and_its_tools
     assert '"name":"bash"' in asked[-1]
 
 
+def test_who_asks_once_or_from_a_program_is_told_that_a_model_of_the_host_answers(
+    remote: Remote, project: Path, ollama: OllamaServer, program: OllamaProgram
+) -> None:
+    """Else a small model there is taken for the one that is set here."""
+    newel, ask = remote(port=ollama.port), '{"type":"get_state"}\n'
+    place = f"host:{project}"
+    assert (
+        newel("--host", place, "all 42").stderr
+        == "newel: The model is llama3.2:latest on host (forwarded /api/chat).\n"
+    )
+    state = json.loads(newel("--host", place, "--json", stdin=ask).stdout)
+    assert (state["model"], state["where"]) == ("llama3.2:latest", "on host (forwarded /api/chat)")
+    program.set(default="Well.")
+    done = newel("--host", place, "--through", "run", "--model", "phi3", "--json", "hello")
+    assert done.stderr == "newel: The model is phi3 on host (ollama run).\n"
+    newel.environ |= {"LLM_BASE_URL": newel.server.url + "/v1", "LLM_DEFAULT_MODEL": "mock-model"}
+    assert json.loads(newel("--json", stdin=ask).stdout)["where"] == ""
+    assert newel("hello").stderr == ""
+
+
 @pytest.mark.parametrize(("model", "words"), [("llama3.2", LAST["answer"]), ("nope", "ollama pull nope")])
 def test_in_the_browser_the_model_of_the_host_answers_or_it_is_said_how_to_get_it(
     remote: Remote, project: Path, ollama: OllamaServer, model: str, words: str

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import anyio
+import httpx2
 import pytest
 
 import newel
@@ -136,6 +137,21 @@ async def test_a_plain_question_takes_tools_along_and_runs_none(with_model: Make
     assert rig.requests[0]["tools"] == [tool]
     assert answer["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "write"
     assert not (rig.project / "hello.py").exists()
+
+
+async def test_a_refusal_shows_no_password_and_a_query_goes_behind_the_path(
+    with_model: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the error that a program logs would hold the password, and a gateway with a query could not be asked."""
+    rig = with_model()
+    inside = rig.environ["LLM_BASE_URL"].replace("http://", "http://me:hidden@")
+    question = [{"role": "user", "content": "please write a hello world"}]
+    monkeypatch.setitem(os.environ, "LLM_BASE_URL", f"{inside}?key=hidden")
+    assert newel.chat(question)["choices"]
+    monkeypatch.setitem(os.environ, "LLM_BASE_URL", f"{inside}/nothing?key=hidden")
+    with pytest.raises(httpx2.HTTPStatusError, match="answered with 404") as refused:
+        newel.chat(question)
+    assert "hidden" not in str(refused.value)
 
 
 async def test_what_is_not_configured_is_a_configuration_error(tmp_path: Path) -> None:

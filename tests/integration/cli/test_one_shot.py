@@ -92,7 +92,7 @@ def test_a_limit_is_exit_code_1_with_its_reason(with_model: Make) -> None:
     newel = with_model()
     done = newel("--max-turns", "1", "please write a hello world")
     assert done.returncode == 1
-    assert "limit of 1 turns" in done.stdout + done.stderr
+    assert "limit of 1 turn for one prompt" in done.stdout + done.stderr
 
 
 def test_a_server_that_refuses_is_exit_code_1_without_a_traceback_or_the_key(with_model: Make) -> None:

@@ -48,6 +48,9 @@ class Here:
     async def connect(self) -> None:
         pass
 
+    async def project_name(self) -> str:
+        return "ssh://me@here/"
+
     async def run(self, command: str, /, *, on_output: OnOutput | None = None) -> Completed:
         return await self._workspace.run(command, on_output=on_output)
 
@@ -113,7 +116,7 @@ async def main() -> int:
         user="me",
         routines={each.name: each for each in routines},
         turns=4,
-        session=SessionManager(directory=home / "sessions", cwd="ssh://me@here/"),
+        session=SessionManager(directory=home / "sessions", cwd="me@here"),
     )
     return await run_jexida(talk, title="jexida test", history=home / "history")
 

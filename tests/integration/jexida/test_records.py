@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from newel.providers.answer_or_shell import Answer, Shell, render
-from tests.integration.jexida.there import Begin, environ
+from tests.integration.jexida.there import Begin, command, environ, piped
 from tests.sshd import Sshd, served
 from tests.standins.ollama_program import OllamaProgram
 from tests.support import BIN
@@ -83,6 +85,93 @@ def test_what_a_models_command_changed_is_seen_and_taken_back_as_that_of_any_age
     terminal.wait_for("phi3 · up")
     newel(sshd, tmp_path, folder, "undo", "--yes")
     assert contents(folder) == {"a.txt": "two\n", "b.txt": "new\n", **own}
+
+
+def test_a_conversation_is_found_by_the_folder_that_was_meant_however_that_was_written(
+    sshd: Sshd, folder: Path, tmp_path: Path
+) -> None:
+    link = sshd.home / f"{folder.name}-link"
+    link.symlink_to(folder)
+
+    def said_in(directory: str, words: str, *more: str) -> str:
+        return piped(
+            command(sshd, "--through", "run", "--directory", directory, *more), tmp_path, words, **host
+        )
+
+    host = {"NEWEL_SSH_CONFIG": str(sshd.config)}
+    said_in(folder.name, "By its name\n")
+    assert "Going on with a conversation of 2 messages." in said_in(
+        f"~/{folder.name}", "Again\n", "--continue"
+    )
+    assert "Going on with a conversation of 4 messages." in said_in(str(link), "Again\n", "--continue")
+    assert "6 messages  By its name" in newel(sshd, tmp_path, folder, "sessions")
+
+
+def test_a_conversation_that_began_before_its_host_was_there_is_found_by_the_folder_that_was_meant(
+    tmp_path: Path, begin: Begin
+) -> None:
+    with served() as host:
+        folder = filled(host, "project")
+        host.stop()
+        terminal = begin(host, "--through", "run", "--directory", "project")
+        terminal.wait_for("phi3 · not connected")
+        host.start()
+        terminal.send("Now\r")
+        terminal.wait_for("It is done.")
+        assert "2 messages  Now" in newel(host, tmp_path, folder, "sessions")
+
+
+@pytest.fixture
+def is_looked_at(tmp_path: Path) -> Iterator[tuple[Sshd, Path, Path]]:
+    """A host on which a look at the files of a folder lasts until there is a third thing, a file."""
+    with served() as host:
+        folder, go = filled(host, "project"), host.home / "go"
+        find = host.bin / "find"
+        find.write_text(
+            f"#!/bin/sh\nn=0; until [ -e {go} ] || [ $((n += 1)) -gt 500 ]; do sleep 0.02; done\n"
+            f'exec {shutil.which("find")} "$@"\n'
+        )
+        find.chmod(0o755)
+        yield host, folder, go
+
+
+def test_who_waits_for_a_look_at_the_files_before_a_command_is_told_so(
+    is_looked_at: tuple[Sshd, Path, Path], begin: Begin
+) -> None:
+    host, folder, go = is_looked_at
+    terminal = begin(host, "--through", "run", "--directory", str(folder))
+    terminal.wait_for("phi3 · up")
+    terminal.send("Change it\r")
+    terminal.wait_for("Run it? y yes")
+    terminal.send("y\r")
+    terminal.wait_for(f"│ Looking at all files in {folder}")
+    assert contents(folder) == {"a.txt": "one\n", "gone.txt": "one\n"}
+    go.touch()
+    terminal.wait_for("It is done.")
+
+
+def test_who_stops_a_look_at_the_files_before_a_command_is_free_and_nothing_ran(
+    is_looked_at: tuple[Sshd, Path, Path], tmp_path: Path, begin: Begin
+) -> None:
+    host, folder, go = is_looked_at
+    terminal = begin(host, "--through", "run", "--directory", str(folder))
+    terminal.wait_for("phi3 · up")
+    for _ in range(2):
+        terminal.send("Change it\r")
+        terminal.wait_for("Run it? y yes")
+        terminal.send("y\r")
+        terminal.wait_for("running on")
+        terminal.send("\x1b")
+        terminal.wait_for("did not run to its end")
+        terminal.send("/clear\r")
+        terminal.wait_for("phi3 · up")
+    assert contents(folder) == {"a.txt": "one\n", "gone.txt": "one\n"}
+    go.touch()
+    terminal.send("Change it\r")
+    terminal.wait_for("Run it? y yes")
+    terminal.send("y\r")
+    terminal.wait_for("It is done.")
+    assert "-one\n+two" in newel(host, tmp_path, folder, "review")
 
 
 def test_a_change_is_recorded_where_the_connection_is_made_for_it(tmp_path: Path, begin: Begin) -> None:

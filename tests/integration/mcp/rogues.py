@@ -17,6 +17,9 @@ from newel.mcp.status import ServerStatus
 
 ROGUE = Path(__file__).parent / "servers" / "rogue.py"
 
+SOON = (0.05, 0.05, 0.05)
+"""Pauses before a server that was lost is started again, for who only waits for that."""
+
 Started = Callable[..., AbstractAsyncContextManager[McpManager]]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from newel.mcp.config import ServerConfig
-from tests.integration.mcp.rogues import Started, call, status, until
+from tests.integration.mcp.rogues import SOON, Started, call, status, until
 from tests.integration.mcp.test_rogues import peak
 
 pytestmark = pytest.mark.anyio
@@ -181,7 +181,7 @@ async def test_an_answer_without_end_fails_in_bounded_memory_and_the_call_only(
 async def test_a_session_that_the_server_forgot_is_begun_anew(
     started: Started, serving: Callable[[str], Way]
 ) -> None:
-    async with started(serving("forgetful").config()) as manager:
+    async with started(serving("forgetful").config(), pauses=SOON) as manager:
         result, _ = await call(manager, "rogue__act")
         assert result.is_error
         await until(lambda: status(manager).state == "active")
@@ -193,7 +193,7 @@ async def test_a_connection_that_breaks_in_a_call_is_a_result_and_the_server_is_
     started: Started, serving: Callable[[str], Way]
 ) -> None:
     server = serving("gone")
-    async with started(server.config()) as manager:
+    async with started(server.config(), pauses=SOON) as manager:
         result, _ = await call(manager, "rogue__act")
         assert result.is_error
         assert "not known" in result.output

@@ -16,7 +16,7 @@ import pytest
 from newel.agent.errors import InvalidArguments, ToolError
 from newel.agent.messages import AssistantMessage, TextContent
 from newel.mcp.questions import ElicitAnswer, ElicitRequest, SampleRequest
-from tests.integration.mcp.rogues import ROGUE, Started, call, rogue, status, until
+from tests.integration.mcp.rogues import ROGUE, SOON, Started, call, rogue, status, until
 from tests.processes import lives
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
@@ -41,7 +41,7 @@ async def test_a_server_that_dies_in_a_call_gives_the_model_a_result_with_its_re
 
 
 async def test_a_server_that_was_lost_is_there_again_without_anybodys_help(started: Started) -> None:
-    async with started(rogue("die")) as manager:
+    async with started(rogue("die"), pauses=SOON) as manager:
         await call(manager, "rogue__act")
         await until(lambda: status(manager).state == "active")
         result, _ = await call(manager, "rogue__act")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncGenerator, Generator
 from typing import Any
 
@@ -13,11 +14,11 @@ from tests.integration.providers.raw import Connect, Handler, RawServer, Serve
 
 @pytest.fixture
 def serve() -> Generator[Serve]:
-    """``serve(answer, answer, …)`` starts a server."""
+    """``serve(answer, answer, …)`` starts a server, with ``tls`` one that speaks it."""
     servers: list[RawServer] = []
 
-    def start(*answers: bytes | Handler) -> RawServer:
-        servers.append(RawServer(list(answers)))
+    def start(*answers: bytes | Handler, tls: ssl.SSLContext | None = None) -> RawServer:
+        servers.append(RawServer(list(answers), tls))
         return servers[-1]
 
     yield start

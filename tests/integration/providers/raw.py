@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -23,19 +24,22 @@ BASH = ToolSpec("bash", "Run.", {"type": "object", "properties": {"command": {"t
 
 class RawServer:
     """Answers the n-th request with the n-th of ``answers`` (the last one again and again): bytes, after
-    which the connection stays open, or a handler. ``requests`` are (head, body) as they came.
+    which the connection stays open, or a handler. ``requests`` are (head, body) as they came. With ``tls`` it speaks that.
     """
 
-    def __init__(self, answers: list[bytes | Handler]) -> None:
+    def __init__(self, answers: list[bytes | Handler], tls: ssl.SSLContext | None = None) -> None:
         self.answers = answers
+        self._tls = tls
         self.requests: list[tuple[bytes, bytes]] = []
+        self.first_pieces: list[int] = []
+        """Bytes of each request that had come when its head was whole."""
         self.connections = 0
         self.handled = threading.Event()
         """Set when a handler is through with its connection."""
         self._sockets: list[socket.socket] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}/v1"
+        self.url = f"http{'s' if tls else ''}://127.0.0.1:{self.port}/v1"
         self._acceptor = threading.Thread(target=self._accept, daemon=True)
         self._acceptor.start()
 
@@ -54,11 +58,10 @@ class RawServer:
                 self._sockets.append(connection)
                 threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
-    def _serve(self, connection: socket.socket) -> None:
-        with suppress(OSError), connection:
+    def _serve(self, accepted: socket.socket) -> None:
+        with suppress(OSError), self._secured(accepted) as connection:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            while request := self._receive(connection):
-                self.requests.append(request)
+            while self.receive(connection):
                 answer = self.answers[min(len(self.requests), len(self.answers)) - 1]
                 if callable(answer):
                     answer(connection)
@@ -66,18 +69,29 @@ class RawServer:
                     return
                 connection.sendall(answer)
 
-    def _receive(self, connection: socket.socket) -> tuple[bytes, bytes] | None:
+    def _secured(self, accepted: socket.socket) -> socket.socket:
+        if self._tls is None:
+            return accepted
+        with accepted:
+            secured = self._tls.wrap_socket(accepted, server_side=True)
+        self._sockets.append(secured)
+        return secured
+
+    def receive(self, connection: socket.socket) -> bool:
+        """Wait for one request and note it; False if the client is gone."""
         data = b""
         while b"\r\n\r\n" not in data:
             if not (piece := connection.recv(65536)):
-                return None
+                return False
             data += piece
+        self.first_pieces.append(len(data))
         head, _, body = data.partition(b"\r\n\r\n")
         lengths = [line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
         length = int(lengths[0].partition(b":")[2]) if lengths else 0
         while len(body) < length:
             body += connection.recv(65536)
-        return head, body
+        self.requests.append((head, body))
+        return True
 
     def sent(self, at: int = -1) -> dict[str, Any]:
         """The decoded body of a request."""
@@ -150,6 +164,26 @@ def floods(head: bytes, junk: bytes) -> Handler:
         connection.sendall(head)
         while True:
             connection.sendall(junk)
+
+    return handler
+
+
+def tunnels(port: int) -> Handler:
+    """A handler that takes a client on to a server of this machine, as proxies do when they are told to ``CONNECT``."""
+
+    def pass_on(source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):
+            while piece := source.recv(65536):
+                target.sendall(piece)
+            target.shutdown(socket.SHUT_WR)
+
+    def handler(connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+        with socket.create_connection(("127.0.0.1", port)) as server:
+            back = threading.Thread(target=pass_on, args=(server, connection), daemon=True)
+            back.start()
+            pass_on(connection, server)
+            back.join()
 
     return handler
 

@@ -13,7 +13,7 @@ from newel.agent.errors import ConfigError, ProviderError, RequestRejected
 from newel.agent.ports import Model
 from newel.providers.connecting import connect
 from newel.providers.local import LocalServer, discover
-from newel.providers.urls import of_ollama
+from newel.providers.urls import of_chat_completions, of_ollama
 from tests.integration.providers.raw import Serve, ask, http
 from tests.standins.ollama_server import OllamaServer
 
@@ -42,6 +42,10 @@ def ollama() -> Generator[OllamaServer]:
 )
 def test_an_address_of_ollama_is_understood_as_people_write_it(named: str, reached: str | None) -> None:
     assert of_ollama(named) == reached
+
+
+def test_the_other_api_of_ollama_stands_before_the_query_of_its_address() -> None:
+    assert of_chat_completions("ollama://box?team=a") == "http://box:11434/v1?team=a"
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ from collections.abc import Generator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import anyio
+import anyio.abc
 import pytest
 
 from newel.agent.errors import ConnectionFailed, HostUnreachable, ProviderError, WorkspaceError
@@ -79,6 +81,22 @@ async def test_without_the_api_the_program_answers_and_status_says_why(host: Hos
     assert ("No connection to Ollama on user@box" if tunnels else "forwards no ports") in host.provider.reason
     assert await host.provider.models() == ["phi3:latest"]
     assert await host.provider.window("phi3") == 4_096
+
+
+async def test_a_port_that_nobody_listens_at_is_told_in_words(host: Host) -> None:
+    """As ssh has it: what is forwarded there can be connected to, and is closed at once."""
+
+    async def close(stream: anyio.abc.SocketStream) -> None:
+        await stream.aclose()
+
+    async with (
+        await anyio.create_unix_listener(str(host.folder / "s")) as listener,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(listener.serve, close)
+        assert await host.answer() == "program"
+        tasks.cancel_scope.cancel()
+    assert host.provider.reason == "The connection to Ollama on user@box broke: it was closed."
 
 
 async def test_a_host_that_does_not_come_back_is_told_at_once_and_not_waited_for_again(host: Host) -> None:

@@ -75,6 +75,23 @@ async def test_what_is_sent(serve: Serve, connect: Connect) -> None:
     assert server.sent()["stream"] is True
 
 
+async def test_a_request_goes_out_in_one_piece(serve: Serve, connect: Connect) -> None:
+    """Else each would cost two packets, and over TLS two records, where one does."""
+    server = serve(ANSWER)
+    provider = connect(server.url)
+    for _ in range(2):
+        await ask(provider)
+    assert server.first_pieces == [len(head) + 4 + len(body) for head, body in server.requests]
+
+
+async def test_a_long_request_arrives_whole(serve: Serve, connect: Connect) -> None:
+    """Else a long conversation would break off."""
+    server = serve(ANSWER)
+    said = "word " * 40_000
+    await ask(connect(server.url), messages=[UserMessage(said)])
+    assert server.sent()["messages"][-1]["content"] == said
+
+
 async def test_credentials_in_the_url_are_used_and_not_shown(serve: Serve, connect: Connect) -> None:
     """Else a server behind a gateway could not be used, or its password would stand in every error."""
     server = serve(refusal("no"))
@@ -84,7 +101,8 @@ async def test_credentials_in_the_url_are_used_and_not_shown(serve: Serve, conne
     head = server.requests[0][0]
     assert head.startswith(b"POST /v1/chat/completions?api-version=1&key=hidden ")
     assert b"authorization: basic " in head.lower()
-    assert str(caught.value) == f"{server.url}/chat/completions rejected the request (400): no"
+    shown = server.url.replace("http://", "http://…@") + "/chat/completions?…"
+    assert str(caught.value) == f"{shown} rejected the request (400): no"
 
 
 async def test_no_key_is_no_header(serve: Serve, connect: Connect) -> None:

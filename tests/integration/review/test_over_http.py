@@ -84,10 +84,19 @@ def test_every_endpoint_is_behind_the_gate_and_described(tmp_path: Path) -> None
 
 
 def test_the_interface_is_what_its_description_says(tmp_path: Path) -> None:
-    """Whatever is sent, no answer is a failure of the server or of a kind that is not described."""
+    """Whatever is sent, to the workbench as to a review, no answer is a failure of the server or of a kind that is not
+    described.
+    """
     with review(tmp_path) as at:
         job = at.settled(at.start("Translate"))
-        names = {"job_id": job["id"], "session_id": job["session_id"], "checkpoint_id": job["checkpoint_id"]}
+        at.server.chat("Hi")
+        (tab,) = at.server.client.get("/api/state").json()["tabs"]
+        names = {
+            "job_id": job["id"],
+            "session_id": job["session_id"],
+            "checkpoint_id": job["checkpoint_id"],
+            "run": tab["run"],
+        }
         told = "".join(f'{name} = "{value}"\n' for name, value in names.items())
         (tmp_path / "schemathesis.toml").write_text(f'[parameters]\n{told}file_path = "a.md"\nwait = 0\n')
         done = subprocess.run(
@@ -96,8 +105,8 @@ def test_the_interface_is_what_its_description_says(tmp_path: Path) -> None:
                 f"--config-file={tmp_path / 'schemathesis.toml'}",
                 "run",
                 f"{at.server.url}/openapi.json",
-                "--include-path-regex=/api/agent/",
                 f"--header=Authorization: Bearer {at.server.token}",
+                f"--header=Origin: {at.server.url}",
                 "--checks=not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance",
                 "--phases=fuzzing",
                 "--max-examples=2",

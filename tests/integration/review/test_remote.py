@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 import anyio
 import pytest
 
 from newel.agent.agent import ProviderTransport
+from newel.agent.events import AgentEvent, ErrorEvent
 from newel.agent.messages import AssistantMessage
 from newel.agent.ports import AllowAll, Model, RunConfig
 from newel.agent.transform import Transformer
@@ -22,10 +23,12 @@ from newel.review.runs import look_back
 from newel.session.coding_agent import CodingAgent
 from newel.session.manager import SessionManager
 from newel.tools import coding_tools
+from newel.workspace.ssh.connection import SLOW
 from newel.workspace.ssh.target import Target
-from newel.workspace.ssh.workspace import open_host
+from tests.opened_host import open_host
 from tests.review_place import calls, says
-from tests.sshd import Sshd
+from tests.sshd import SECONDS, Sshd
+from tests.tcp_relay import relayed
 
 pytestmark = pytest.mark.anyio
 
@@ -35,7 +38,12 @@ Tree = dict[str, tuple[bytes, int]]
 
 @asynccontextmanager
 async def agent_on(
-    config: str, root: Path, home: Path, script: Sequence[AssistantMessage]
+    config: str,
+    root: Path,
+    home: Path,
+    script: Sequence[AssistantMessage],
+    *,
+    slow: float = SLOW,
 ) -> AsyncGenerator[CodingAgent]:
     """An agent that works in a folder of the host, and what it does is recorded."""
     recorders = Recorders(home)
@@ -46,8 +54,8 @@ async def agent_on(
     async def list_models() -> list[str]:
         return ["m"]
 
-    async with open_host(Target("own", path=str(root)), config=config) as host:
-        workspace = RecordingWorkspace(host, recorders)
+    async with open_host(Target("own", path=str(root)), config=config, slow=slow) as host:
+        workspace = RecordingWorkspace(host, recorders, patience=0.5)
         agent = CodingAgent(
             transport=ProviderTransport(Scripted(script)),
             config=RunConfig(
@@ -79,6 +87,12 @@ async def recorder_on(sshd: Sshd, root: Path, home: Path) -> AsyncGenerator[Reco
             yield await recorders.of(host)
         finally:
             recorders.close()
+
+
+async def recorder_of(agent: CodingAgent) -> Recorder:
+    workspace = agent.workspace
+    assert isinstance(workspace, RecordingWorkspace)
+    return await workspace.recorder()
 
 
 def tree(root: Path) -> Tree:
@@ -152,6 +166,40 @@ async def test_what_a_person_wrote_on_the_host_before_the_command_stays(sshd: Ss
     assert (root / "gone.txt").read_bytes() == b"by hand\n"
     assert (root / "later").read_bytes() == b"by hand, too\n"
     assert (root / "one").exists()
+
+
+async def test_who_stops_a_command_on_a_silent_host_is_free_and_what_it_did_is_recorded_as_its_own(
+    sshd: Sshd, tmp_path: Path
+) -> None:
+    root, home, config = filled(tmp_path / "project"), tmp_path / "home", tmp_path / "ssh_config"
+    script = [
+        calls("bash", command=f"{COMMAND}; touch begun; sleep 1000"),
+        calls("bash", command="true"),
+        says("Done."),
+    ]
+    told: list[str] = []
+
+    def see(event: AgentEvent) -> None:
+        if isinstance(event, ErrorEvent):
+            told.append(event.message)
+
+    with relayed(sshd.port) as wire, ExitStack() as silence:
+        config.write_text(sshd.client_config(port=wire.port))
+        async with agent_on(str(config), root, home, script, slow=0.3) as agent:
+            agent.agent.subscribe(see)
+            with anyio.fail_after(SECONDS):
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(agent.prompt, "Stopped")
+                    while not (root / "begun").exists():  # noqa: ASYNC110 — no event tells of a file
+                        await anyio.sleep(0.01)
+                    silence.enter_context(wire.holding())
+                    agent.abort()
+            assert "is recorded with the next one" in told[-1]
+            silence.close()
+            await agent.prompt("Next")
+            (run,) = await look_back((await recorder_of(agent)).project, limit=5)
+            assert run.title == "Stopped"
+            assert {"gone.txt", "begun", "moved"} < {file.file_path for file in run.files}
 
 
 KILLED = """

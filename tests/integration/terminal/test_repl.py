@@ -166,6 +166,17 @@ def test_the_users_own_command_streams_can_be_stopped_and_stays_from_the_model(o
     terminal.wait_for("Done after 1 results.")
 
 
+def test_lines_that_can_be_copied_are_not_broken_between_words(open_terminal: Open) -> None:
+    """Else what a command wrote is not what is seen, and a path that is copied has a line break in it."""
+    terminal = open_terminal("rich", columns=40)
+    terminal.wait_for(f"{MARK}\n")
+    terminal.send("!printf '%s  %s\\n' aaaaaaaaaaaaaaaaaaaa bbbbbbbbbbbbbbbbbbbbbbbb\r")
+    terminal.wait_for("\naaaaaaaaaaaaaaaaaaaa  bbbbbbbbbbbbbbbbbb\nbbbbbb\n")
+    terminal.send("/session\r")
+    terminal.wait_for("\nmessages")
+    assert any(line.startswith("file      /") for line in terminal.screen.lines)
+
+
 def test_a_command_of_the_user_leaves_no_line_about_stopping_it(open_terminal: Open) -> None:
     terminal = open_terminal("rich")
     terminal.wait_for(f"{MARK}\n")

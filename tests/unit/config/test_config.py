@@ -100,6 +100,16 @@ def test_dotenv_lines_as_people_write_them(tmp_path: Path) -> None:
         ("approve = 'yolo'", "approve"),
         ("model = ", "config.toml"),
         ("limits = 3", "limits"),
+        ('[remote.connection]\nport = "x"', r"config\.toml: remote\.connection\.port: Expected"),
+        (
+            '[remote.routines]\nok = {cmd = "df"}\nlogs = {cmd = "logs {name}", variables = ["lines"]}',
+            r"config\.toml: remote\.routines\.logs: the variable lines does not occur.*Correct the file",
+        ),
+        (
+            '[remote.routines]\n"my logs" = {cmd = "df", variables = [3]}',
+            r'config\.toml: remote\.routines\."my logs"\.variables\[0\]: Expected',
+        ),
+        ('[models."a.b"]\ncontext_window = 0', r'config\.toml: models\."a\.b"\.context_window: Expected'),
     ],
 )
 def test_a_wrong_config_file_is_refused_with_its_name_and_what_is_wrong(

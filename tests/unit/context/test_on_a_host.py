@@ -16,7 +16,7 @@ from newel.context.mentions import Expansion, expand
 from newel.context.templates import load
 from newel.workspace.local import LocalWorkspace
 from newel.workspace.ssh.target import Target
-from newel.workspace.ssh.workspace import open_host
+from tests.opened_host import open_host
 from tests.sshd import Sshd, served
 
 pytestmark = pytest.mark.anyio

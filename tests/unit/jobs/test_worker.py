@@ -24,7 +24,7 @@ DONE = Outcome(state="done")
 @asynccontextmanager
 async def working(engine: SqliteEngine, slots: int = 10, **handlers: Handler) -> AsyncGenerator[None]:
     async with anyio.create_task_group() as tasks:
-        await tasks.start(Worker(engine, handlers, slots=slots).run)
+        await tasks.start(Worker(engine, handlers, slots=slots, renew_every=0.05).run)
         yield
         tasks.cancel_scope.cancel()
 

@@ -181,6 +181,8 @@ def test_what_is_shown_for_a_decision_hides_nothing_and_reveals_no_variable() ->
         (("--token=abc",), "c '--token=…'"),
         (("--key-file", "x"), "c --key-file x"),
         (("--verbose", "abc"), "c --verbose abc"),
+        (("postgres://me:abc@host/db",), "c postgres://…@host/db"),
+        (("--url=https://me:abc@host/mcp", "x"), "c --url=https://…@host/mcp x"),
     ],
 )
 def test_secrets_in_the_users_own_commands_are_not_shown(args: tuple[str, ...], shown: str) -> None:
@@ -190,6 +192,12 @@ def test_secrets_in_the_users_own_commands_are_not_shown(args: tuple[str, ...], 
 def test_secrets_in_an_address_are_not_shown() -> None:
     url = "https://user:pass@host.example/mcp?token=abc"
     assert one(command=None, url=url).target == "https://…@host.example/mcp?…"
+
+
+def test_a_password_in_the_value_of_a_variable_is_not_shown() -> None:
+    assert one(env={"DATABASE_URL": "postgres://me:abc@host/db"}).settings == [
+        "DATABASE_URL = postgres://…@host/db"
+    ]
 
 
 @given(

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from newel.review.checkpoints import Checkpoints
+from newel.review.effects import Run
 from newel.review.folders import clear
 from newel.review.recorder import Recorder
-from newel.review.recording import Run
 from newel.review.store import Ledger
 from newel.workspace.local import LocalWorkspace
 from tests.unit.review.project import Project

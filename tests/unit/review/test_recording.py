@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from newel.agent.messages import new_id
 from newel.review.bases import rebased, saved
+from newel.review.effects import Run
 from newel.review.interrupted import INDEX
 from newel.review.ledger import FileReview, Lines
 from newel.review.recorder import Recorder, recorded
-from newel.review.recording import Run, ledger_folder, title_of
+from newel.review.recording import ledger_folder, title_of
 from newel.review.rollback import reverted
 from newel.review.runs import hunk_ids, look_back
 from newel.review.text import lines_of

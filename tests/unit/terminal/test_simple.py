@@ -31,6 +31,14 @@ def test_a_tools_name_is_no_command_to_the_terminal(scene: Callable[..., Any]) -
     assert len(line) < 100
 
 
+def test_a_call_is_shown_while_it_runs(scene: Callable[..., Any]) -> None:
+    """Else a minute of silence says nothing of what the model has begun."""
+    call = ToolCall("1", "bash", {"command": "make"})
+    begun = scene().say("I build.", call).start(call)
+    assert shown(begun.events) == '\nAgent: I build.\n\n[Tool: bash("make")'
+    assert shown(begun.finish(call, "done").end()) == '\nAgent: I build.\n\n[Tool: bash("make")]\n'
+
+
 def test_a_retry_is_told_in_whole_sentences(scene: Callable[..., Any]) -> None:
     run = scene().add(Retry(attempt=2, max_attempts=5, delay=7.588, reason="Too many requests (429)."))
     assert "[The request failed: Too many requests (429). Trying again;" in shown(run.events)

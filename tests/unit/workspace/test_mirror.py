@@ -420,3 +420,56 @@ async def test_a_repository_that_git_cannot_copy_whole_is_said(project: Path, mi
     await update(mirror)
     assert ["do not rely on git" in words for words in mirror.told()] == [True]
     assert tree(mirror.root) == {"a": (0o644, b"one\n")}
+
+
+SHUT = """
+import os, sys, tempfile, anyio
+from pathlib import Path
+# Before it is somebody else, who may not be let into the folder that this is read from.
+import newel.workspace.mirror, newel.workspace.mirror_local
+from newel.workspace.local import LocalWorkspace
+from newel.workspace.mirror_disk import Content
+
+def contents(folder):
+    return {str(path.relative_to(folder)): path.read_text() for path in Path(folder).rglob("*") if path.is_file()}
+
+async def main():
+    if os.geteuid() == 0:  # root may write anywhere, so be someone else
+        os.seteuid(65534)
+    with tempfile.TemporaryDirectory() as folder:
+        project, copies = Path(folder, "project"), Path(folder, "copies")
+        (project / "sub/deep").mkdir(parents=True)
+        for name in ("sub/a", "sub/deep/b"):
+            (project / name).write_text("one")
+        mirror = await LocalWorkspace(str(project)).mirror(copies)
+        for bits in (0o500, 0o000):
+            await mirror.update({})
+            shut = Path(mirror.root, "sub")
+            (shut / "a").write_text("two")
+            (shut / "deep/b").unlink()
+            (shut / "deep/new/more").mkdir(parents=True)
+            (shut / "deep/new/more/file").write_text("two")
+            for each in ("deep/new/more", "deep/new", "deep", ""):
+                (shut / each).chmod(bits)
+            for each in ("sub/a", "sub/deep/b", "sub/deep/new/more/file"):
+                mirror.touched(each)
+            await mirror.update({"sub/deep/new": Content(b"wanted", 0o644)})
+            print(contents(mirror.root) == contents(project) | {"sub/deep/new": "wanted"})
+        for each in ("deep", ""):
+            (shut / each).chmod(bits)
+        mirror.close()
+        with anyio.fail_after(5):
+            while list(copies.iterdir()):
+                await anyio.sleep(0.01)
+        print("nothing is left")
+
+anyio.run(main)
+"""
+
+
+def test_folders_that_an_agent_has_shut_are_made_right_and_removed_for_an_ordinary_user() -> None:
+    """Else each of its calls fails from then on, and the copy stays on the disk for ever."""
+    done = subprocess.run(
+        [sys.executable, "-c", SHUT], capture_output=True, text=True, timeout=25, check=False
+    )
+    assert done.stdout.splitlines() == ["True", "True", "nothing is left"], done.stderr

@@ -263,6 +263,38 @@ async def test_a_folder_that_cannot_be_read_is_not_taken_for_deleted(root: Path,
     assert changes.files == []
 
 
+@pytest.fixture
+def disk(root: Path) -> Iterator[Callable[[], None]]:
+    """Puts an empty file system in the place of the folder ``data``, which is there again afterwards."""
+    (root / "data").mkdir()
+    with contextlib.ExitStack() as stack:
+
+        def mount() -> None:
+            done = subprocess.run(
+                ["mount", "-t", "tmpfs", "newel", "data"], cwd=root, check=False, capture_output=True
+            )
+            if done.returncode:
+                pytest.skip("only somebody who may mount file systems can try that")
+            stack.callback(sh, root, "umount --lazy data")
+
+        yield mount
+
+
+async def test_what_a_command_mounts_is_looked_at(
+    root: Path, snapshots: Open, disk: Callable[[], None]
+) -> None:
+    """Else what a command does behind a mount of its own could not be undone: nobody was watching there."""
+    (root / "data" / "hidden").write_text("beneath")
+    some = snapshots()
+    await some.take()
+    assert told(await some.changes()) == {}
+    disk()
+    sh(root, "echo one > data/new")
+    assert told(await some.changes()) == {"data/hidden": "-", "data/new": "+"}
+    sh(root, "echo two > data/new")
+    assert told(await some.changes()) == {"data/new": "~"}
+
+
 async def test_a_root_that_is_gone_is_said(root: Path, snapshots: Open) -> None:
     looked = snapshots()
     await looked.take()

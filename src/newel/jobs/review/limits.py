@@ -9,8 +9,8 @@ from newel.tools.project import ProjectLimits
 
 
 class ReviewLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Sizes are in bytes of UTF-8. Those of the names in ``newel.config.ReviewSettings`` are the user's to set. ``tools`` are the limits of one call, ``hunks`` the size of a hunk that is shown whole;
-    the others are of a job, a session, and of all of them.
+    """Sizes are in bytes of UTF-8. Those of the names in ``newel.config.ReviewSettings`` are the user's to set. ``tools`` are the
+    limits of one call, ``hunks`` the size of a hunk that is shown whole; the others are of a job, a session, and of all of them.
     """
 
     max_tool_calls_per_job: int = 12

@@ -25,7 +25,8 @@ MAX_REQUESTS = 12
 class Conversation:
     """One conversation about one host. ``turns`` is how many of its turns the model is shown; see ``window``.
 
-    ``models`` are those that can be chosen, as far as somebody has asked for them. ``commands_run`` counts the commands that ran on the host, whoever wanted them; ``exit_code`` is that of the last.
+    ``models`` are those that can be chosen, as far as somebody has asked for them. ``commands_run`` counts the commands that ran
+    on the host, whoever wanted them; ``exit_code`` is that of the last.
     """
 
     def __init__(
@@ -79,6 +80,11 @@ class Conversation:
         """Raises what ``ModelPath.models`` does."""
         self.models[:] = await self.path.models()
         return self.models
+
+    async def settle(self) -> None:
+        """Know which project this belongs to, before anything is said in it. Raises ``WorkspaceError``."""
+        if not self.session.has_data():
+            self.session.set_project(await self.host.project_name())
 
     async def prompt(self, text: str) -> AgentEnd:
         """Say something to the model, see its commands through, and return how it ended. Raises what ``Agent.prompt`` does."""

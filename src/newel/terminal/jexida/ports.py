@@ -43,6 +43,12 @@ class Host(Protocol):
         """Be connected. Raises ``WorkspaceError``, with words for what can be done."""
         ...
 
+    async def project_name(self) -> str:
+        """What the project is called by which conversations are found: the folder that is meant, however it was written, or
+        where none was, the host. Of a folder only the host can tell: raises ``WorkspaceError``.
+        """
+        ...
+
     async def run(self, command: str, /, *, on_output: OnOutput | None = None) -> Completed:
         """Run a shell command, as ``Workspace.run`` does. Raises ``WorkspaceError``."""
         ...

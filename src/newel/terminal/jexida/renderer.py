@@ -159,6 +159,8 @@ class PanelRenderer:
                 self._end_answer()
                 self._say(retry(event, void=self._answer is not None), "dim")
                 self.do("waiting to try again")
+            case ErrorEvent() if event.is_notice:
+                self._say(event.message, "dim")
             case ErrorEvent():
                 self._end_answer()
                 self._say(f"Error: {event.message}", "bad")

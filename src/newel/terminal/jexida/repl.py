@@ -9,6 +9,7 @@ import sys
 from collections.abc import Awaitable, Sequence
 from pathlib import Path
 
+from newel.agent.errors import WorkspaceError
 from newel.providers.ollama_model import ModelMissing
 from newel.terminal.desk import Desk, When
 from newel.terminal.jexida.commands import BY_NAME, COMMANDS, Context, pull, unknown
@@ -50,8 +51,8 @@ async def run_jexida(talk: Conversation, *, title: str, history: Path, warnings:
             group.start_soon(repl.jobs.guarded, talk.host.connect)
             await desk.run(repl)
         audience.check()
-    except OSError:  # the screen is gone; what else fails is told on it
-        forget_stdout()
+    except OSError as error:  # the screen is gone; what else fails is told on it
+        forget_stdout(error)
         return repl.code or FAILED
     finally:
         unsubscribe()
@@ -156,6 +157,12 @@ class _Repl:
 
     async def _prompt(self, text: str) -> None:
         talk = self.context.talk
+        try:
+            with self.context.doing(f"connecting to {one_line(talk.host.name, 60)}"):
+                await talk.settle()
+        except WorkspaceError:
+            self.context.desk.echo(text)  # it became no part of the conversation
+            raise
         before = talk.commands_run
         self._prompting = True
         failure = await _failure(talk.prompt(text))

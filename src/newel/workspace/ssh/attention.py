@@ -10,11 +10,11 @@ import anyio.abc
 
 
 class Attention:
-    """Calls ``look`` again and again, several times in ``slow`` seconds, as long as something is ``under_way``; it is given
-    a group for what it has to wait for.
+    """Calls ``look`` again and again, several times in ``slow`` seconds, as long as something is ``under_way``, and after that
+    until it returns that all is well; it is given a group for what it has to wait for.
     """
 
-    def __init__(self, slow: float, look: Callable[[anyio.abc.TaskGroup], None]) -> None:
+    def __init__(self, slow: float, look: Callable[[anyio.abc.TaskGroup], bool]) -> None:
         self.slow = slow
         self._look = look
         self._count = 0
@@ -34,7 +34,8 @@ class Attention:
         async with anyio.create_task_group() as tasks:
             while True:
                 await self._begun.wait()
-                while self._count:
+                is_well = False
+                while self._count or not is_well:
                     await anyio.sleep(self.slow / 3)
-                    self._look(tasks)
+                    is_well = self._look(tasks)
                 self._begun = anyio.Event()

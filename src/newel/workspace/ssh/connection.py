@@ -143,7 +143,11 @@ class Connection:
                 await self._ready(anyio.current_time() + self._patience)
         argv = [*self._ssh.uses(), *self._asked.words]
         return Client(
-            argv=argv, environ=self._ssh.environ, host=self.host, under_way=self._attention.under_way
+            argv=argv,
+            environ=self._ssh.environ,
+            host=self.host,
+            under_way=self._attention.under_way,
+            answers=lambda: self.state.name != "slow",
         )
 
     async def tunnel(self, port: int) -> str:
@@ -204,23 +208,23 @@ class Connection:
 
     # -- a host that does not answer ------------------------------------------------------------------
 
-    def _look(self, tasks: anyio.abc.TaskGroup) -> None:
+    def _look(self, tasks: anyio.abc.TaskGroup) -> bool:
         """Something is under way. Where that asks nothing of the shell, the shell is asked; where it does and is not answered,
-        it may take its time: a session beside it tells.
+        it may take its time: a session beside it tells. Returns whether the host is no longer, or not yet, called slow.
         """
         shell = self._shell
-        if shell is None or self.state.name not in _HELD:
-            return
-        silent = shell.silent
-        if silent is None:
-            if not self._lock.locked():
-                tasks.start_soon(self._greet)
-        elif silent >= self._attention.slow:
-            self._tell(State("slow", f"no answer for {silent:.0f} s"))
-        elif self.state.name == "slow":
-            self._answered()
-        elif silent >= self._attention.slow / 2 and not self._probing:
-            tasks.start_soon(self._probe, shell)
+        if self.state.name in _HELD:
+            silent = None if shell is None else shell.silent
+            if shell is None or silent is None:
+                if not self._lock.locked():
+                    tasks.start_soon(self._greet)
+            elif silent >= self._attention.slow:
+                self._tell(State("slow", f"no answer for {silent:.0f} s"))
+            elif self.state.name == "slow":
+                self._answered()
+            elif silent >= self._attention.slow / 2 and not self._probing:
+                tasks.start_soon(self._probe, shell)
+        return self.state.name != "slow"
 
     def _answered(self) -> None:
         if self.state.name == "slow":

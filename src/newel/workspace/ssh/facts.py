@@ -44,7 +44,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
             raise Problem(
                 "path",
                 f"{target.path} on {target.host} is no directory to work in: {reason}.",
-                "Name one that exists there, as in user@host:/path.",
+                "Name one that exists there.",
             ).error()
         clock = said.get("clock", "")
         return cls(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Final, NamedTuple
 
 import anyio
@@ -40,12 +39,3 @@ async def look_up(ssh: Ssh, asked: Target) -> Meant:
     keys = tuple(value for key, _, value in pairs if key == "identityfile")
     target = msgspec.structs.replace(asked, host=said["hostname"], user=said["user"], port=int(said["port"]))
     return Meant(target, keys)
-
-
-async def meant(asked: Target, *, config: str | None = None) -> Target:
-    """``look_up`` for who has no connection. ``config`` is a file that ssh reads instead of the user's."""
-    ssh = Ssh(config, os.environ, silence=1)
-    try:
-        return (await look_up(ssh, asked)).target
-    finally:
-        ssh.close()

@@ -8,6 +8,7 @@ file system that it is on, is removed by whoever makes the next one. One that wa
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import posixpath
@@ -56,6 +57,9 @@ _FILES: Final = 2000
 _SIZE: Final = 64 << 20
 _SENT: Final = 4 << 20
 """Files, bytes to copy, and bytes to send, of one request: others wait for it."""
+
+_NO_ROOM: Final = {"No space left on device": errno.ENOSPC, "Disk quota exceeded": errno.EDQUOT}
+"""What a host says of a full disk, in its words and in ours: what has to be done is the same here and there."""
 
 _FACTS: Final = 256
 """Bytes that the facts of a file take, at most."""
@@ -127,6 +131,9 @@ class HostDisk:
 
     def meanwhile(self, work: Callable[[], None]) -> None:
         self._attach(partial(self._asking.within, work))
+
+    def empty(self) -> None:
+        self._change(self._words.let_go())  # the next one that holds it makes it anew
 
     def let_go(self) -> None:
         self._unused.set()
@@ -239,7 +246,10 @@ def _folder(path: str) -> str:
 
 def _checked(answer: Answer) -> Answer:
     if answer.status != 0:
-        raise WorkspaceError(f"{answers.reason(answer)}.")
+        reason = answers.reason(answer)
+        if number := _NO_ROOM.get(reason):
+            raise OSError(number, reason)
+        raise WorkspaceError(f"{reason}.")
     return answer
 
 

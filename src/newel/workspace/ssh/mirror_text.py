@@ -25,7 +25,7 @@ _WORDS: Final = 64_000
 
 _PRELUDE: Final = """\
 newel_me=$(exec sh -c 'echo "$PPID"')
-echo "$newel_me" >"$place/.newel-busy" || exit 1
+{ echo "$newel_me" >"$place/.newel-busy"; } 2>&1 || exit 1
 trap 'rm -f -- "$place/.newel-busy"' 0
 set -C
 newel_in() { # parts: into the folder of the copy, as one that may be written; what is no folder there, or a link, gives way

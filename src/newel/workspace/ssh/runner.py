@@ -51,6 +51,9 @@ LONGEST: Final = 128 * 1024
 _NOT_ENTERED: Final = {301: errno.ENOENT, 302: errno.ENOTDIR, 303: errno.EACCES}
 """What ``run.sh`` says instead of an exit code when it cannot go to the folder."""
 
+GLANCE: Final = 0.1
+"""Seconds between two looks whether a host that is to end a program still answers."""
+
 _NOT_RECEIVED: Final = 304
 _ENDED_FOR_SILENCE: Final = 305
 
@@ -73,7 +76,8 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
 
 class Client(msgspec.Struct, frozen=True, kw_only=True):
     """How a command line gets to a host: ``argv`` is that of ``ssh`` up to and with the host, ``environ`` its
-    environment, ``host`` what the host is called in errors. A command is ``under_way`` within that.
+    environment, ``host`` what the host is called in errors. A command is ``under_way`` within that. ``answers`` is False
+    while the host is known to be silent.
     """
 
     argv: Sequence[str]
@@ -81,6 +85,7 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     timing: Timing = Timing()
     under_way: Callable[[], AbstractContextManager[None]] = nullcontext
+    answers: Callable[[], bool] = lambda: True
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -207,6 +212,7 @@ class _Channel(Child):
 
     def __init__(self, client: Client, framed: Framed, given: bytes) -> None:
         self._framed = framed
+        self._answers = client.answers
         self._timing = client.timing
         self._next_beat = anyio.current_time() + self._timing.beat
         super().__init__([*client.argv, BOOT], "/", client.environ, framed, given=given)
@@ -231,9 +237,16 @@ class _Channel(Child):
         return left_open
 
     async def stop(self) -> None:
-        """Have the host end the program, and then the client, whether or not the host has said that it is done."""
+        """Have the host end the program, and then the client, whether or not the host has said that it is done.
+
+        Its word is worth waiting for: then nothing of the program changes a file any more. A program that does not want to
+        end takes twice the grace, and the host is given as long as ``answer`` besides. Only where it is known to be silent
+        there is nothing to wait for: the order is on its way, and what the client leaves behind ends without it.
+        """
         self.close_input()
-        await self._read_until(lambda: self.over, 2 * self._timing.grace + self._timing.answer)
+        until = anyio.current_time() + 2 * self._timing.grace + self._timing.answer
+        while not self.over and self._answers() and anyio.current_time() < until:
+            await self._read_until(lambda: self.over, GLANCE)
         await super().stop()
 
 

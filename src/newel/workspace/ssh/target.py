@@ -75,10 +75,15 @@ class Target(msgspec.Struct, frozen=True):
         return f".{slash}{rest}" if home == "~" else self.path or "."
 
     @property
+    def login(self) -> str:
+        """``user@host``, as people write it."""
+        return f"{self.user}@{self.host}" if self.user else self.host
+
+    @property
     def by_hand(self) -> str:
         """What a user types to get there without Newel."""
         port = ["-p", str(self.port)] if self.port else []
-        return shlex.join(["ssh", *port, f"{self.user}@{self.host}" if self.user else self.host])
+        return shlex.join(["ssh", *port, self.login])
 
     @property
     def url(self) -> str:

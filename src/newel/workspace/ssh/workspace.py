@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Unpack
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -20,10 +19,9 @@ from newel.workspace.port import ABSENT, Completed, Entry, FileInfo, OnOutput
 from newel.workspace.process import Limits
 from newel.workspace.refusals import Doing, cannot, leads_elsewhere, not_regular, stale
 from newel.workspace.ssh import answers, paths
-from newel.workspace.ssh.connection import Connection, ConnectionOptions, connected
+from newel.workspace.ssh.connection import Connection
 from newel.workspace.ssh.host import Answer, quoted
 from newel.workspace.ssh.runner import run_on_host
-from newel.workspace.ssh.target import Target
 
 if TYPE_CHECKING:
     from newel.workspace.git_view import GitView
@@ -254,12 +252,3 @@ class SshWorkspace:
 
 def _script(words: Iterable[str]) -> str:
     return " ".join(map(quoted, words))
-
-
-@asynccontextmanager
-async def open_host(
-    target: Target, *, limits: Limits | None = None, **options: Unpack[ConnectionOptions]
-) -> AsyncGenerator[SshWorkspace]:
-    """A workspace on a host, over a connection of its own that ends with it; see ``connected``."""
-    async with connected(target, **options) as connection:
-        yield SshWorkspace(connection, limits=limits)

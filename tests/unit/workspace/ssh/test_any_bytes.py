@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from newel.agent.errors import StaleFile
 from newel.workspace.port import ABSENT, Entry
 from newel.workspace.ssh.target import Target
-from newel.workspace.ssh.workspace import SshWorkspace, open_host
+from newel.workspace.ssh.workspace import SshWorkspace
 from tests.needed import needed
+from tests.opened_host import open_host
 from tests.sshd import Sshd
 
 pytestmark = pytest.mark.anyio

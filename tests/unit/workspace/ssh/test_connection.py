@@ -25,7 +25,8 @@ from newel.workspace.process import Limits
 from newel.workspace.ssh.connection import ConnectionOptions, State
 from newel.workspace.ssh.runner import Timing, run_on_host
 from newel.workspace.ssh.target import Target
-from newel.workspace.ssh.workspace import SshWorkspace, open_host
+from newel.workspace.ssh.workspace import SshWorkspace
+from tests.opened_host import open_host
 from tests.processes import lives
 from tests.sshd import SECONDS, Sshd, served
 from tests.tcp_relay import Relay, relayed
@@ -175,6 +176,37 @@ class TestLost:
                 await seen.until("slow")
                 tasks.cancel_scope.cancel()
         assert set(seen.names) <= {"up", "slow"}
+
+    async def test_a_host_that_answers_again_is_not_called_silent_though_nobody_waits_for_it_any_more(
+        self, patient: SshWorkspace, relay: Relay, tmp_path: Path, seen: Seen
+    ) -> None:
+        with relay.holding():
+            for _ in range(2):
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(patient.stat, str(tmp_path))
+                    await anyio.wait_all_tasks_blocked()
+                    await seen.until("slow")
+                    tasks.cancel_scope.cancel()
+        await seen.until("up")
+        assert set(seen.names) == {"up", "slow"}
+
+    async def test_a_command_on_a_host_that_is_silent_is_given_up_when_the_user_says_so_and_ends_there(
+        self, patient: SshWorkspace, relay: Relay, tmp_path: Path, seen: Seen
+    ) -> None:
+        """The user would wait for a word that cannot come."""
+        timing = Timing(answer=2 * SECONDS)
+        client = msgspec.structs.replace(await patient.connection.client(), timing=timing)
+        run = partial(run_on_host, root=str(tmp_path), limits=Limits())
+        stays = "trap 'touch ended; exit' TERM; touch begun; while :; do sleep 0.01; done"
+        with anyio.fail_after(SECONDS), contextlib.ExitStack() as silence:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(run, client, stays)
+                await until((tmp_path / "begun").exists)
+                silence.enter_context(relay.holding())
+                await seen.until("slow")
+                tasks.cancel_scope.cancel()
+            assert not (tmp_path / "ended").exists()
+        await until((tmp_path / "ended").exists)
 
     @pytest.mark.parametrize("patient", [1.5], indirect=True)
     async def test_a_host_that_works_on_a_long_request_is_not_called_slow(
@@ -368,7 +400,7 @@ OPENS_A_HOST = """
 import sys, anyio
 from newel.workspace.ssh.runner import Timing, run_on_host
 from newel.workspace.ssh.target import Target
-from newel.workspace.ssh.workspace import open_host
+from tests.opened_host import open_host
 
 async def main():
     async with open_host(Target("host"), config=sys.argv[1]) as workspace:

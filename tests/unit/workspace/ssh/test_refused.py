@@ -16,8 +16,8 @@ from newel.agent.errors import HostUnreachable, WorkspaceError
 from newel.workspace.port import Entry
 from newel.workspace.ssh.problems import explain
 from newel.workspace.ssh.target import Target
-from newel.workspace.ssh.workspace import open_host
 from tests.needed import needed
+from tests.opened_host import open_host
 from tests.sshd import Sshd
 
 pytestmark = pytest.mark.anyio

@@ -20,8 +20,8 @@ from newel.workspace.ssh.host import Answer
 from newel.workspace.ssh.snapshot_text import FLAVOURS, means, records
 from newel.workspace.ssh.snapshots import HostFiles
 from newel.workspace.ssh.target import Target
-from newel.workspace.ssh.workspace import open_host
 from newel.workspace.watching import Changes
+from tests.opened_host import open_host
 from tests.shell_host import ShellHost, link_busybox
 from tests.sshd import Sshd
 

@@ -1,0 +1,87 @@
+"""Servers behind TLS, as all should be that are not on this machine."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from pathlib import Path
+
+import pytest
+import trustme
+
+from newel.agent.errors import RequestRejected
+from newel.agent.messages import UserMessage
+from tests.integration.providers.raw import DONE, HELLO, Connect, RawServer, Serve, ask, sse, tunnels
+
+pytestmark = pytest.mark.anyio
+
+NAME = "model.example"
+ANSWER = sse(HELLO, DONE)
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+def trusted(authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This machine knows the authority."""
+    authority.cert_pem.write_to_path(str(tmp_path / "authority.pem"))
+    monkeypatch.setitem(os.environ, "SSL_CERT_FILE", str(tmp_path / "authority.pem"))
+
+
+@pytest.fixture
+def server(authority: trustme.CA, serve: Serve) -> RawServer:
+    """A server with a certificate for ``NAME`` and for its address."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with authority.issue_cert(NAME, "127.0.0.1").private_key_and_cert_chain_pem.tempfile() as path:
+        context.load_cert_chain(path)
+    return serve(ANSWER, tls=context)
+
+
+@pytest.mark.usefixtures("trusted")
+@pytest.mark.parametrize("said", ["Hi", "word " * 100_000], ids=["short", "long"])
+async def test_a_server_of_an_authority_that_this_machine_knows(
+    said: str, server: RawServer, connect: Connect
+) -> None:
+    """Else no server out there could be used, or each request would pay for a connection of its own."""
+    provider = connect(server.url)
+    for _ in range(3):
+        message, _ = await ask(provider, messages=[UserMessage(said)])
+        assert message.text == "Hello, wörld"
+    assert server.sent()["messages"][-1]["content"] == said
+    assert server.connections == 1
+
+
+async def test_a_server_that_nobody_vouches_for_gets_nothing(server: RawServer, connect: Connect) -> None:
+    """Else whoever sits between would get the key; and the user must learn what to do."""
+    with pytest.raises(RequestRejected, match=r"is not trusted.*Install its authority on this machine"):
+        await ask(connect(server.url))
+    assert server.requests == []
+
+
+@pytest.mark.usefixtures("trusted")
+async def test_a_server_with_the_certificate_of_another_gets_nothing(
+    server: RawServer, connect: Connect
+) -> None:
+    """Else any server with any certificate would get the key."""
+    with pytest.raises(RequestRejected, match=r"is not trusted.*localhost"):
+        await ask(connect(server.url.replace("127.0.0.1", "localhost")))
+    assert server.requests == []
+
+
+@pytest.mark.usefixtures("trusted")
+async def test_through_the_proxy_of_a_company(
+    server: RawServer, serve: Serve, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else nobody behind one could use a server out there; and the proxy must not see the key."""
+    proxy = serve(tunnels(server.port))
+    monkeypatch.setitem(os.environ, "https_proxy", f"http://me:word@127.0.0.1:{proxy.port}")
+    message, _ = await ask(connect(f"https://{NAME}/v1"))
+    assert message.text == "Hello, wörld"
+    [(head, body)] = proxy.requests
+    assert head.startswith(f"CONNECT {NAME}:443 ".encode())
+    assert b"proxy-authorization: basic " in head.lower()
+    assert b"sk-test-key" not in head + body
+    assert b"sk-test-key" in server.requests[0][0]
