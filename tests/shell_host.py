@@ -93,9 +93,9 @@ def _write(descriptor: int, data: bytes) -> None:
 
 
 def link_busybox(folder: Path, *besides: str) -> None:
-    """Fill a folder with busybox's programs, and a few others."""
+    """Fill a folder with busybox, its programs, and a few others."""
     subprocess.run(["busybox", "--install", "-s", str(folder)], check=True)
-    for name in besides:
+    for name in ("busybox", *besides):  # not every busybox counts itself among its programs
         if found := shutil.which(name):
             (folder / name).unlink(missing_ok=True)
             (folder / name).symlink_to(found)
