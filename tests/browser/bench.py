@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, expect, sync_playwright
 
 from mock_llm_server import running
 from tests.forked import Process, start
@@ -67,6 +67,28 @@ def launched() -> Generator[Browser]:
         browser = playwright.chromium.launch(executable_path=chromium(), args=list(ARGUMENTS))
         yield browser
         browser.close()
+
+
+class Gate:
+    """Requests of a page wait at it until it is opened; then all go through. It stays to the end of the page: a request that
+    is on its way while a route is taken away may be lost.
+    """
+
+    def __init__(self, page: Page, pattern: str) -> None:
+        self._held: list[Route] = []
+        self._is_open = False
+        page.route(pattern, self._take)
+
+    def open(self) -> None:
+        self._is_open = True
+        while self._held:
+            self._held.pop(0).continue_()
+
+    def _take(self, route: Route) -> None:
+        if self._is_open:
+            route.continue_()
+        else:
+            self._held.append(route)
 
 
 class Workbench:

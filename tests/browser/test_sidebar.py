@@ -94,16 +94,18 @@ def test_two_windows_show_the_same_job_and_the_same_decisions(workbench: Make) -
     held: list[Route] = []
 
     def hold(route: Route) -> None:
-        held.append(route)
+        if held:
+            route.continue_()
+        else:
+            held.append(route)
 
     first.route("**/api/agent/decide", hold)
     hunk.get_by_role("button", name="Accept", exact=True).click()
     expect(hunk.locator(".hunk-where")).to_contain_text("accepted")  # before the server has answered
-    held.pop().fulfill(status=409, json={"error": {"code": "contested", "message": "It cannot be."}})
+    held[0].fulfill(status=409, json={"error": {"code": "contested", "message": "It cannot be."}})
     expect(hunk).to_contain_text("It cannot be.")
     expect(hunk.locator(".hunk-where")).not_to_contain_text("accepted")
     bench.complaints.clear()  # the browser's own, of the answer
-    first.unroute("**/api/agent/decide")
     hunk.get_by_role("button", name="Accept", exact=True).click()
     expect(hunks(second, "plan.md").locator(".hunk-where")).to_contain_text("accepted")
     file(second, "notes.md").get_by_role("button", name="Accept file notes.md").click()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.bench import NARROW, Workbench, flaws
+from tests.browser.bench import NARROW, Gate, Workbench, flaws
 from tests.browser.proposing import NOTES, adding, ask, propose, proposing, replacing
 from tests.browser.test_editor import were_refused
 
@@ -31,7 +31,9 @@ def begun(workbench: Make, **options: Any) -> tuple[Workbench, Page, dict[str, A
     (bench.newel.project / "notes.md").write_text(NOTES)
     (bench.newel.project / "app.py").write_text(APP)
     page = bench.page(**options)
-    return bench, page, propose(page, WORDS)
+    job = propose(page, WORDS)
+    expect(page.get_by_role("button", name="Review 4 to decide")).to_be_visible()  # the page has heard of all
+    return bench, page, job
 
 
 def go(page: Page, place: str) -> None:
@@ -91,8 +93,7 @@ def test_a_decision_on_a_hunk_that_changed_meanwhile_says_so_and_can_be_made_aga
     region = waiting(page)
     expect(region.get_by_role("button", name="Accept", exact=True)).to_have_count(4)
     # Another client is faster, and this page has not heard of it yet.
-    held: list[Any] = []
-    page.route("**/api/agent/file?*", lambda route: held.append(route))  # noqa: PLW0108 — it has to take attributes
+    gate = Gate(page, "**/api/agent/file?*")
     file = next(each for each in ask(page, "GET", "pending")["files"] if each["file_path"] == "app.py")
     splices = [
         {"start_line": 2, "delete_lines": 1, "new_text": "    return 'other'\n"},
@@ -101,9 +102,7 @@ def test_a_decision_on_a_hunk_that_changed_meanwhile_says_so_and_can_be_made_aga
     ask(page, "POST", "edit", {"file_path": "app.py", "rev": file["rev"], "splices": splices})
     with page.expect_response("**/api/agent/decide"):
         region.get_by_role("button", name="Accept", exact=True).first.click()
-    for route in held:
-        route.continue_()
-    page.unroute("**/api/agent/file?*")
+    gate.open()
     expect(region).to_contain_text("A hunk at line 2 was not decided: it is another one by now.")
     own = region.locator(".pending-hunk", has_text="mine")
     expect(own.get_by_role("button")).to_have_text(["Drop"])

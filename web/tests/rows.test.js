@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { nextHunk, pendingRows, totals } from "../src/review/pendingrows.js";
+import { firstHunk, nextHunk, pendingRows, totals } from "../src/review/pendingrows.js";
 import { foldersOf, rowsOf, step, typed, waiting } from "../src/review/rows.js";
 
 const file = (file_path, fields = {}) => ({ file_path, pending: 1, accepted: 0, conflicts: 0, hunk_ids: ["h"], ...fields });
@@ -55,9 +55,19 @@ test("of everything that waits the hunks that are decided and saved, or rejected
   const views = new Map([["a", { rev: 1, hunks: [hunk("1", "pending"), hunk("2", "rejected"), hunk("3", "accepted")] }]]);
   const rows = pendingRows({ pending, views, notes: new Map(), folded: new Set() });
   assert.deepEqual(rows.map((row) => row.key), ["file/a", "hunk/a/1", "hunk/a/3", "file/b", "unknown/b"]);
+  assert.equal(firstHunk(rows), "hunk/a/1");
   assert.equal(nextHunk(rows, null, 1), "hunk/a/1");
   assert.equal(nextHunk(rows, "hunk/a/1", 1), "hunk/a/3");
   assert.equal(nextHunk(rows, "hunk/a/3", 1), "hunk/a/3");
   assert.deepEqual(pendingRows({ pending, views, notes: new Map(), folded: new Set(["a", "b"]) }).map((row) => row.key), ["file/a", "file/b"]);
   assert.deepEqual(totals(pending), { files: 2, pending: 2, accepted: 0, conflicts: 0 });
+});
+
+test("the keys begin at the first hunk of all, and wait for it where others are known before it", () => {
+  const pending = [file("a"), file("b")];
+  const views = new Map([["b", { rev: 1, hunks: [{ hunk_id: "1", state: "pending", patch: "@@ -1 +1 @@\n-a\n+b\n" }] }]]);
+  const rows = (...folded) => pendingRows({ pending, views, notes: new Map(), folded: new Set(folded) });
+  assert.equal(firstHunk(rows()), null);
+  assert.equal(firstHunk(rows("a")), "hunk/b/1"); // who folded it does not mean it
+  assert.equal(firstHunk(rows("a", "b")), null);
 });

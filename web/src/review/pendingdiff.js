@@ -6,7 +6,7 @@ import { plural, reveal } from "../format.js";
 import { waitWords } from "./hunks-patch.js";
 import { parsePatch } from "./patch.js";
 import { hunksView } from "./patchview.js";
-import { nextHunk, pendingRows, totals } from "./pendingrows.js";
+import { firstHunk, nextHunk, pendingRows, totals } from "./pendingrows.js";
 import { choiceOf } from "./waiting.js";
 import { wholeWords } from "./whole.js";
 import { Windowed } from "./windowed.js";
@@ -47,9 +47,9 @@ export class PendingDiff {
   hidden() {}
 
   focus() {
-    const key = this.rows.some((row) => row.key === this.at) ? this.at : nextHunk(this.rows, null, 1);
+    const key = this.rows.some((row) => row.key === this.at) ? this.at : firstHunk(this.rows);
     if (key) this.#go(key);
-    else this.title.focus(); // until there is a hunk
+    else this.title.focus(); // until it is known
   }
 
   destroy() {
@@ -102,7 +102,7 @@ export class PendingDiff {
     this.save.disabled = !this.isUp;
     set(this.window.list, "role", this.rows.length ? "list" : "group");
     this.window.set(this.rows.map((row) => ({ ...row, stamp: `${row.stamp} ${this.isUp}` })));
-    if (document.activeElement === this.title && this.rows[1]?.kind === "hunk") this.focus();
+    if (document.activeElement === this.title) this.focus();
   }
 
   // -- what is shown --------------------------------------------------------------------------------

@@ -48,6 +48,12 @@ function hunkRow(file, hunk, place, count, notes, waiting) {
   };
 }
 
+/** The key of the hunk at which a person begins; null until it is known, though hunks further down may be known before it. */
+export function firstHunk(rows) {
+  const first = rows.find((row) => row.kind !== "file");
+  return first?.kind === "hunk" ? first.key : null;
+}
+
 /** The key of the hunk `by` rows further (−1: back) from `at`; the first or last where `at` is none. */
 export function nextHunk(rows, at, by) {
   const hunks = rows.filter((row) => row.kind === "hunk");
