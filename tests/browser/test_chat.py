@@ -249,6 +249,7 @@ def test_a_table_of_many_columns_is_read_by_words_and_scrolled(workbench: Make) 
     say(page, "a table")
     cells = answers(page).get_by_role("cell", name="another")
     expect(cells).to_have_count(40)
+    expect(page.locator(".assistant .actions:not([hidden])")).to_have_count(1)  # it is whole
     assert cells.first.evaluate("(cell) => cell.clientHeight") < 40  # a line, no column of letters
     assert page.locator(".table").evaluate("(box) => box.scrollWidth > box.clientWidth")
     assert spills(page) == 0

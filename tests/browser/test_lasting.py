@@ -216,6 +216,10 @@ Setext
   ```
 - last
 
+- [x] a task that is *done*
+- [ ] a task
+  - [X] within it, and `[ ] code` stays code
+
 """
 
 
@@ -234,3 +238,7 @@ def test_a_text_that_grew_piece_by_piece_looks_as_it_does_after_a_reload(workben
     page.reload()
     expect(whole).to_have_count(4)
     assert page.locator(".prose").inner_html() == shown
+    expect(page.locator(".prose .task").nth(0)).to_have_text("☑ a task that is done")
+    expect(page.locator(".prose .task").nth(1)).to_have_text(
+        re.compile(r"☐ a task\s+☑ within it, and \[ \] code stays code")
+    )

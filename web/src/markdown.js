@@ -68,6 +68,7 @@ function made(tokens, env, done) {
   const texts = document.createTreeWalker(fragment, NodeFilter.SHOW_TEXT);
   while (texts.nextNode()) texts.currentNode.data = unturned(texts.currentNode.data);
   for (const link of fragment.querySelectorAll("a")) mendLink(link);
+  for (const item of fragment.querySelectorAll("li")) markTask(item);
   for (const table of fragment.querySelectorAll("table")) {
     const frame = h("div", { class: "table", tabindex: "0", role: "region", "aria-label": "Table" });
     table.replaceWith(frame);
@@ -78,6 +79,15 @@ function made(tokens, env, done) {
     if (done) addCopy(pre);
   }
   return fragment;
+}
+
+/** "[x] done" of a task list becomes its box. */
+function markTask(item) {
+  const text = (item.firstElementChild?.tagName === "P" ? item.firstElementChild : item).firstChild;
+  const box = text?.nodeType === Node.TEXT_NODE && /^\s*\[([ x])\] /i.exec(text.data);
+  if (!box) return;
+  text.data = `${box[1] === " " ? "☐" : "☑"} ${text.data.slice(box[0].length)}`;
+  item.className = "task";
 }
 
 function mendLink(link) {

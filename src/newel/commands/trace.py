@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -69,15 +70,18 @@ def command_trace(arguments: Sequence[str]) -> int:
 
 
 def _list(folder: Path, project: str | None, limit: int, *, as_json: bool) -> int:
-    found: list[Listed] = []
+    begun: list[tuple[str, Path]] = []
     for path in trace_files(folder):
+        with _telling():
+            header = read_header(path)
+            if project in {None, header.project}:
+                begun.append((header.created_at, path))
+    found: list[Listed] = []
+    for _, path in sorted(begun, reverse=True):  # a job that was begun earlier may have written last
         if len(found) == limit:
             break
-        try:
-            if project in {None, read_header(path).project}:
-                found.append(_listed(path))
-        except BadTrace as error:  # one that cannot be read hides no other
-            print(safe(str(error)), file=sys.stderr)
+        with _telling():
+            found.append(_listed(path))
     if as_json:
         _print_json({"traces": found})
         return DONE
@@ -91,6 +95,15 @@ def _list(folder: Path, project: str | None, limit: int, *, as_json: bool) -> in
             else "No traces of this folder yet. --all shows those of others."
         )
     return DONE
+
+
+@contextmanager
+def _telling() -> Generator[None]:
+    """A trace that cannot be read hides no other."""
+    try:
+        yield
+    except BadTrace as error:
+        print(safe(str(error)), file=sys.stderr)
 
 
 def _listed(path: Path) -> Listed:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, get_args
 
+from newel.agent.errors import NewelError
 from newel.agent.messages import AppMessage, AssistantMessage, ToolCall, ToolResultMessage, UserMessage
 from newel.agent.ports import ThinkingLevel
 from newel.session.coding_agent import CodingAgent
@@ -64,8 +66,20 @@ async def model(context: Context, name: str) -> None:
         if picked is None:
             return
         name = names[picked]
+    else:
+        names = await _listed(agent)
     agent.set_model(name)
-    context.say(f"{one_line(name)} answers from the next prompt on.")
+    # Gateways answer for more models than they list, so that it may be meant.
+    doubt = " The server does not list it: /model shows what it does." if names and name not in names else ""
+    context.say(f"{one_line(name)} answers from the next prompt on.{doubt}")
+
+
+async def _listed(agent: CodingAgent) -> list[str]:
+    """The server's models; none where it does not tell, for the next prompt says what is wrong."""
+    try:
+        return await agent.list_models()
+    except NewelError:
+        return []
 
 
 async def thinking(context: Context, level: str) -> None:
@@ -175,10 +189,20 @@ async def export(context: Context, target: str) -> None:
     if data is None:
         context.say("Nothing has been said yet.")
         return
-    name = target or f"newel-{context.agent.session.get_id()[:8]}.md"
-    path = _here(context.agent.workspace, name)
+    workspace = context.agent.workspace
+    path = (
+        _here(workspace, target)
+        if target
+        else _free(workspace, f"newel-{context.agent.session.get_id()[:8]}")
+    )
     export_session(data, path)
     context.say(f"Written: {path}", "whole")
+
+
+def _free(workspace: Workspace, name: str) -> Path:
+    """A page of a name that no file has yet: that of an earlier export is the user's."""
+    numbered = (f"{name}.md" if number == 1 else f"{name}-{number}.md" for number in itertools.count(1))
+    return next(path for each in numbered if not (path := _here(workspace, each)).exists())
 
 
 def _here(workspace: Workspace, name: str) -> Path:

@@ -162,9 +162,17 @@ def test_each_command_of_a_conversation_does_what_its_name_says(
         ("/session name A talk", ""),
         ("/session", "name      A talk"),
         ("/export talk.md", f"Written: {newel.project / 'talk.md'}"),
+        ("/export talk.md", "talk.md exists already. Name another file."),
+        ("/export", ".md"),
+        ("/export", "-2.md"),
         ("/thinking high", "Thinking is high."),
         ("/model", "1  mock-model  (in use)"),
         ("2", "mock-model-mini answers from the next prompt on."),
+        (
+            "/model gpt-typo",
+            "gpt-typo answers from the next prompt on. The server does not list it: /model shows",
+        ),
+        ("/model mock-model-mini", "mock-model-mini answers from the next prompt on."),
         ("once more: how are you", "once more"),
         ("/compact Keep the greeting.", "Summed up"),
         ("/nonsense", "There is no command /nonsense. /help lists them."),
@@ -173,6 +181,7 @@ def test_each_command_of_a_conversation_does_what_its_name_says(
         terminal.wait_for(shown)
     terminal.type("/quit\n")
     assert terminal.end() == 0
+    assert terminal.shown.count("does not list it") == 1
     assert "All is well" in (newel.project / "talk.md").read_text()
     assert [(request["model"], request.get("reasoning_effort")) for request in newel.requests[:2]] == [
         ("mock-model", None),

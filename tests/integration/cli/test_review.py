@@ -185,9 +185,9 @@ def test_a_review_shows_the_last_run_whole_and_an_earlier_one_by_its_name(with_m
     assert f"\n+{first}" in told
     assert last not in told
     assert json.loads(ran(newel, "review", earlier, "--json"))["checkpoints"] == checkpoints[1:]
-    missing = newel("review", "cp_0")
+    missing = newel("review", "cp_none")
     assert missing.returncode != 0
-    assert "no checkpoint cp_0" in missing.stderr
+    assert "no checkpoint cp_none" in missing.stderr
 
 
 @pytest.mark.parametrize("pager", ["sh -c 'cat > paged'", "", "no-such-pager", "'"])
