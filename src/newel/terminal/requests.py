@@ -90,6 +90,10 @@ class Requests:
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise BadRequest(f"This is no request: {_why(error, line)}. It began: {line[:200]}") from error
         match request:
+            case Say(content=text, attachments=[]) | Steer(content=text) | FollowUp(content=text) if (
+                not text.strip()
+            ):
+                raise BadRequest("There is nothing in it to answer: its content is empty.")
             case Say():
                 for attachment in request.attachments:
                     _check(attachment)
