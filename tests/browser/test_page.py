@@ -147,4 +147,9 @@ def test_many_tabs_stay_on_one_row_that_can_be_scrolled(workbench: Make) -> None
         say(page, f"conversation number {number}")
     expect(page.get_by_role("tab")).to_have_count(12)
     expect(page.get_by_role("tab", name="conversation number 11")).to_be_in_viewport()
+    open_chat(page)
+    expect(page.get_by_role("tab", name="Chat", exact=True)).to_be_in_viewport(ratio=1)
+    page.get_by_role("tab", name="conversation number 9").click()
+    page.set_viewport_size({"width": 400, "height": 800})
+    expect(page.get_by_role("tab", name="conversation number 9")).to_be_in_viewport(ratio=1)
     assert spills(page) == 0

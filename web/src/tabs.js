@@ -29,6 +29,8 @@ export class Tabs {
     Object.assign(this, { show, close, rename });
     this.el = h("div", { class: "tablist", role: "tablist", "aria-label": "Chats and agents", onkeydown: (event) => this.#key(event) });
     this.buttons = new Map();
+    this.active = null; // the chosen tab's element, which stays in sight whatever the width
+    new ResizeObserver(() => this.#reveal()).observe(this.el);
   }
 
   update({ tabs, active, stopping, isUnread }) {
@@ -42,10 +44,19 @@ export class Tabs {
     }
     tabs.forEach((tab, index) => {
       const button = this.buttons.get(tab.id) ?? this.#make(tab);
-      this.#show(button, tab, { isActive: tab.id === active, stopping: stopping[tab.id], unread: isUnread(tab) });
       if (this.el.children[index] !== button.el) this.el.insertBefore(button.el, this.el.children[index] ?? null);
+      this.#show(button, tab, { isActive: tab.id === active, stopping: stopping[tab.id], unread: isUnread(tab) });
     });
     this.el.hidden = tabs.length === 0;
+    const shown = this.buttons.get(active)?.el ?? null;
+    if (shown !== this.active) {
+      this.active = shown;
+      this.#reveal();
+    }
+  }
+
+  #reveal() {
+    this.active?.scrollIntoView({ block: "nearest", inline: "nearest" });
   }
 
   #make({ id }) {
@@ -84,7 +95,7 @@ export class Tabs {
       badge(tab, stopping), unread && h("span", { class: "unread" }, h("span", { class: "sr-only" }, "unread")));
     set(button.el, "aria-selected", isActive);
     button.el.tabIndex = isActive ? 0 : -1;
-    if (isActive) button.el.scrollIntoView({ block: "nearest", inline: "nearest" });
+    if (isActive) this.#reveal();
   }
 
   #key(event) {
