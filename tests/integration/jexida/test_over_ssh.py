@@ -182,7 +182,13 @@ def test_the_terminal_is_sane_after_the_ssh_of_a_shell_was_killed(
     )
     os.kill(int(found.stdout), signal.SIGKILL)
     terminal.wait_for("ended with exit code 137.")
-    terminal.send("/cmd echo sane\r")
+
+    def is_typed() -> bool:  # ssh's master reads the terminal too, until it hears that its client is gone
+        terminal.send("\x15/cmd echo sane")
+        return "/cmd echo sane" in terminal.screen.text
+
+    terminal.wait_for(is_typed)
+    terminal.send("\r")
     terminal.wait_for("│ sane ")
     terminal.send("/exit\r")
     assert terminal.end() == 0

@@ -42,6 +42,11 @@ SETTLE_GRACE: Final = 5.0
 
 _KEPT_WORDS: Final = 8192
 
+_FAILED: Final = 255
+"""How ssh exits when it failed itself. Of a connection that the host closed it may say nothing at the level that it is asked for: below
+that, hosts print their banners.
+"""
+
 
 class ShellEnded(Exception):
     """The shell is gone, or no longer to be used; ``words`` are what ssh said to that."""
@@ -250,6 +255,8 @@ class Shell:
         with anyio.move_on_after(_END_GRACE):
             await self._until_ended()
         self._hear()
+        if not self._words and self._process.returncode == _FAILED:
+            return "Connection closed"
         return self.said
 
 

@@ -15,6 +15,7 @@ import pytest
 from newel.agent.errors import HostUnreachable, WorkspaceError
 from newel.workspace.port import Entry
 from newel.workspace.ssh.problems import explain
+from newel.workspace.ssh.shell import Shell, ShellEnded
 from newel.workspace.ssh.target import Target
 from tests.needed import needed
 from tests.opened_host import open_host
@@ -173,6 +174,17 @@ def test_what_ssh_says_is_understood_and_harmless(words: str, kind: str) -> None
     assert problem.what
     assert problem.remedy
     assert (problem.what + problem.remedy).isprintable()
+
+
+async def test_a_connection_that_ends_without_a_word_was_closed() -> None:
+    # ssh writes "banner exchange: Broken pipe" below the level that it is asked for, and fails with its own exit code.
+    shell = Shell(["sh", "-c", "exit 255"], dict(os.environ))
+    try:
+        with pytest.raises(ShellEnded) as ended:
+            await shell.begin("/")
+    finally:
+        await shell.close()
+    assert explain(ended.value.words, Target("h")).kind == "network"
 
 
 NOISE = "head -c 300000 /dev/urandom; echo; echo noise >&2; "
