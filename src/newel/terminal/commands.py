@@ -51,8 +51,8 @@ async def clear(context: Context, _: str) -> None:
     context.say("A new conversation. The one before is kept: /resume.")
 
 
-async def model(context: Context, name: str) -> None:
-    agent = context.agent
+async def model(context: Context, given: str) -> None:
+    agent, name = context.agent, given
     if not name:
         names = await agent.list_models()
         known = agent.state.model.id
@@ -66,20 +66,18 @@ async def model(context: Context, name: str) -> None:
         if picked is None:
             return
         name = names[picked]
-    else:
-        names = await _listed(agent)
     agent.set_model(name)
-    # Gateways answer for more models than they list, so that it may be meant.
-    doubt = " The server does not list it: /model shows what it does." if names and name not in names else ""
+    doubt = await _doubt(agent, given) if given else ""
     context.say(f"{one_line(name)} answers from the next prompt on.{doubt}")
 
 
-async def _listed(agent: CodingAgent) -> list[str]:
-    """The server's models; none where it does not tell, for the next prompt says what is wrong."""
+async def _doubt(agent: CodingAgent, name: str) -> str:
+    """What is to be said of a model's name that was typed. Gateways answer for more models than they list, so that it holds."""
     try:
-        return await agent.list_models()
-    except NewelError:
-        return []
+        names = await agent.list_models()
+    except NewelError:  # the next prompt says what is wrong
+        names = []
+    return " The server does not list it: /model shows what it does." if names and name not in names else ""
 
 
 async def thinking(context: Context, level: str) -> None:
