@@ -4,6 +4,7 @@ its own. Says what came of it.
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -30,7 +31,7 @@ async def copy(disks: Disks, project: Path, home: Path) -> list[str]:
     except WorkspaceError as error:
         told.append(str(error))
     with anyio.move_on_after(5):
-        while sum(map(len, contents(home).values())) > 1_000:  # noqa: ASYNC110 — no event tells of a disk
+        while shutil.disk_usage(home).used > 100_000:  # noqa: ASYNC110 — no event tells of a disk
             await anyio.sleep(0.01)
         told.append("there is room")
     mount(home, "16m", "remount,")
