@@ -118,14 +118,18 @@ class Watches:
                     known = False
                 elif path is not None and name:
                     found[path].add(os.fsdecode(name))
-        self.is_quiet()
+        self._hear()
         return found if known and not self._remounted else None
 
     def is_quiet(self) -> bool:
         """Whether ``changes`` would answer that there are none."""
+        return not self._hear() and not self._remounted
+
+    def _hear(self) -> bool:
+        """Whether there is news. That of the mounts is kept, for it is told once only."""
         news = self._news.poll(0)
         self._remounted |= any(descriptor == self._mounts.fileno() for descriptor, _ in news)
-        return not news and not self._remounted
+        return bool(news)
 
     def _waiting(self) -> int:
         """Bytes of events that were not read."""

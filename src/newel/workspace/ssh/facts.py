@@ -24,7 +24,6 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     rg: str = ""
     git: str = ""
     setsid: str = ""
-    proc: bool = False
     clock_ahead: int = 0
 
     @classmethod
@@ -48,11 +47,6 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
             ).error()
         clock = said.get("clock", "")
         return cls(
-            **{
-                name: said.get(name, "")
-                for name in cls.__struct_fields__
-                if name not in {"proc", "clock_ahead"}
-            },
-            proc="proc" in said,
+            **{name: said.get(name, "") for name in cls.__struct_fields__ if name != "clock_ahead"},
             clock_ahead=int(clock) - round(time.time()) if clock.isdecimal() else 0,
         )

@@ -270,7 +270,6 @@ newel_facts() { # the path to work in
   done
   [ -n "$newel_has_stat" ] || printf 'missing=stat\0'
   command -v newel_sums >/dev/null || printf 'missing=sha256sum\0'
-  [ -d /proc/self ] && printf 'proc=1\0'
   printf 'clock=%s\0' "$(date +%s)"
 }
 
