@@ -130,7 +130,8 @@ def test_a_tab_that_is_closed_in_one_window_is_closed_in_the_other(workbench: Ma
     expect(other.locator(".agent-bar .badge")).to_have_text("Running")
     one.keyboard.press("Alt+w")
     one.get_by_role("button", name="Stop and close").click()
-    expect(other.get_by_role("tab")).to_have_count(1)
+    for page in (one, other):
+        expect(page.get_by_role("tab")).to_have_count(1)
     expect(message_box(other)).to_be_visible()
     one.keyboard.press("Alt+w")
     for page in (one, other):
