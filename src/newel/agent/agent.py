@@ -106,7 +106,10 @@ class AgentState:
 
     def fold(self, event: AgentEvent) -> None:
         """Take over what an event changes."""
-        self.is_retrying = isinstance(event, Retry)
+        if isinstance(event, Retry):
+            self.is_retrying = True
+        elif isinstance(event, MessageUpdate | MessageEnd):  # no other event says anything about the request
+            self.is_retrying = False
         match event:
             case MessageStart(message=AssistantMessage() as message):
                 self.partial = Partial(message)
@@ -277,7 +280,7 @@ class Agent:
             with anyio.CancelScope() as self._scope:
                 await self.transport.run(tuple(state.messages), prompts, state.config, watch)
         finally:
-            state.is_streaming, state.partial, self._scope = False, None, None
+            state.is_streaming, state.is_retrying, state.partial, self._scope = False, False, None, None
             state.pending_tool_calls.clear()
         return ended
 

@@ -62,6 +62,11 @@ def milliseconds_since(began: float) -> int:
     return round((time.monotonic() - began) * 1000)
 
 
+def _described(error: Exception) -> str:
+    """An error of a tool for the model: an expected one by its message alone."""
+    return str(error) if isinstance(error, NewelError) else f"{type(error).__name__}: {error}"
+
+
 class Batch:
     """Runs the calls of one message after another, with what the whole run has in common."""
 
@@ -170,8 +175,13 @@ class Batch:
             verdict = await self.config.policy.decide(request, tool, call.arguments)
             if not verdict.allow:
                 call.refusal = verdict.reason
-            else:
-                call.tool, call.key = tool, await tool.serial_key(call.arguments)
+                return
+            try:
+                call.key = await tool.serial_key(call.arguments)
+            except Exception as error:  # noqa: BLE001 — whatever a tool raises, the model is told and the run goes on
+                call.refusal = f"Not run: {_described(error)}"
+                return
+            call.tool = tool
 
     async def execute(self, call: _Call) -> None:
         request = call.call
@@ -196,10 +206,8 @@ class Batch:
                 call.result = msgspec.structs.replace(call.stopped(), duration=milliseconds_since(began))
                 await self.tell_end(call.result)
             raise
-        except NewelError as error:
-            answer = ToolResult(str(error), is_error=True)
         except Exception as error:  # noqa: BLE001 — whatever a tool raises, the model is told and the run goes on
-            answer = ToolResult(f"{type(error).__name__}: {error}", is_error=True)
+            answer = ToolResult(_described(error), is_error=True)
         call.result = ToolResultMessage(
             tool_call_id=request.id,
             tool_name=request.name,

@@ -113,6 +113,7 @@ class Tool(Protocol):
     async def serial_key(self, arguments: Any, /) -> str | None:
         """Which calls of one message may overlap, asked of those that may run: None overlaps with all others; calls with equal keys
         run one after the other; ``"*"`` runs alone, after every earlier call and before every later.
+        Every exception but cancellation becomes an error result, and the call is not executed.
         """
         ...
 

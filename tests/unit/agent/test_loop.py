@@ -245,6 +245,25 @@ async def test_a_failing_tool_is_told_to_the_model_and_the_run_goes_on(error: Ex
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("error", [ToolError("the host is gone"), RuntimeError("worse")])
+async def test_a_call_whose_order_cannot_be_found_out_is_told_to_the_model_and_the_run_goes_on(
+    error: Exception,
+) -> None:
+    """Else a lost host ends the whole prompt at the first `read`, where `bash` is only told to the model."""
+
+    class Lost(Say):
+        async def serial_key(self, arguments: str, /) -> str | None:
+            raise error
+
+    watched = Watched([calls("a"), says("I see.")], [Lost()])
+    end = await watched.agent.prompt("Go")
+    assert end.reason == "done"
+    assert watched.results[0].is_error
+    assert str(error) in watched.results[0].output
+    assert watched.of(ToolExecutionStart) == []
+
+
+@pytest.mark.anyio
 async def test_another_agents_names_are_understood_and_reported_under_ours() -> None:
     call = ToolCall("1", "speak", {"words": "x"})
     watched = Watched([AssistantMessage(content=[call]), says("Done.")], [Say()])
@@ -414,6 +433,25 @@ async def test_stop_while_a_failed_request_waits_for_its_next_try_ends_the_run(w
     assert end.reason == "aborted"
     assert (await watched.agent.prompt("Again")).reason == "aborted"
     _assert_valid(watched.agent.state.messages)
+
+
+@pytest.mark.anyio
+async def test_a_notice_while_a_failed_request_waits_does_not_keep_stop_from_ending_the_run() -> None:
+    """Else the notice of a lost connection, which comes just then, makes Stop wait and ask the server once more."""
+
+    class Failing:
+        async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
+            await on_delta(Retry(attempt=1, max_attempts=4, delay=60.0, reason="down"))
+            await watched.agent.emit(ErrorEvent(code="connection", message="The connection is lost."))
+            watched.agent.stop()
+            await anyio.sleep(60)
+            raise AssertionError
+
+    watched = Watched([])
+    watched.agent.transport = ProviderTransport(Failing())
+    with anyio.fail_after(5):
+        end = await watched.agent.prompt("Go")
+    assert end.reason == "aborted"
 
 
 @pytest.mark.anyio
