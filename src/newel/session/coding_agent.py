@@ -172,7 +172,11 @@ class CodingAgent:
         self.agent.replace_messages(self.session.branch(message_id))
 
     def _switch(self, session: SessionManager) -> None:
-        self.agent.replace_messages(session.get_messages())
+        try:
+            self.agent.replace_messages(session.get_messages())
+        except BaseException:
+            session.close()  # it is locked for us, and nobody else would unlock it
+            raise
         self.session.close()
         self.session = session
 

@@ -1,0 +1,55 @@
+"""Going on with another session of the same agent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from newel.agent.agent import ProviderTransport
+from newel.agent.messages import AssistantMessage, TextContent, UserMessage
+from newel.agent.ports import Model, ModelRequest, OnDelta, RunConfig
+from newel.agent.transform import Transformer
+from newel.session.coding_agent import CodingAgent
+from newel.session.manager import SessionManager
+from newel.workspace.local import LocalWorkspace
+
+
+@pytest.mark.anyio
+async def test_a_session_that_could_not_be_taken_up_is_free_for_others(tmp_path: Path) -> None:
+    """Else "is open in another Newel" names this very process until it ends, though it never used the session."""
+
+    def open_session(session: str | None) -> SessionManager:
+        return SessionManager(directory=tmp_path, cwd="/project", session=session)
+
+    other = open_session(None)
+    other.start_session({"model": "scripted", "provider": "openai", "thinking": "off"})
+    other.append_message(UserMessage(content="said before"))
+    other.close()
+
+    class Busy:
+        async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
+            with pytest.raises(RuntimeError):
+                agent.resume(other.get_id())
+            return AssistantMessage(content=[TextContent("Done.")])
+
+    async def list_models() -> list[str]:
+        return ["scripted"]
+
+    agent = CodingAgent(
+        transport=ProviderTransport(Busy()),
+        config=RunConfig(model=Model("scripted"), transform=Transformer()),
+        workspace=LocalWorkspace(str(tmp_path)),
+        session=open_session(None),
+        open_session=open_session,
+        list_models=list_models,
+        describe_model=Model,
+        templates={},
+    )
+    with anyio.fail_after(5):
+        await agent.prompt("Hi")
+    again = open_session(other.get_id())
+    assert len(again.get_messages()) == 1
+    again.close()
+    agent.session.close()
