@@ -18,10 +18,10 @@ from newel.agent.errors import ConfigError, UsageError
 from newel.mcp.config import FILE, ServerConfig, load_servers, parse_entry
 from newel.mcp.manager import McpManager
 from newel.mcp.status import ServerStatus
-from newel.mcp.store import rewrite
 from newel.mcp.trust import Trust
 from newel.terminal.safe import reveal, safe
 from newel.terminal.words import one_line
+from newel.workspace.state_file import rewrite
 
 WAIT: Final = 60.0
 """Seconds in which a server that is tried must have started or failed, a second attempt included."""

@@ -10,13 +10,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from newel.agent.messages import now
 from newel.mcp.config import ServerConfig
-from newel.mcp.store import rewrite
+from newel.workspace.state_file import load_state, update_state
 
 
 class _Trusted(msgspec.Struct, frozen=True):
@@ -45,9 +45,6 @@ class _StateFile(msgspec.Struct):
     servers: dict[str, _Switches] = {}
 
 
-F = TypeVar("F", _TrustFile, _StateFile)
-
-
 class Trust:
     """The decisions, read from their files each time, so that all of a user's processes know the same.
 
@@ -59,7 +56,7 @@ class Trust:
         self._state = home / "mcp_state.json"
 
     def is_trusted(self, server: ServerConfig) -> bool:
-        return server.level == "user" or fingerprint(server) in _load(self._trust, _TrustFile).trusted
+        return server.level == "user" or fingerprint(server) in load_state(self._trust, _TrustFile).trusted
 
     def set_trusted(self, server: ServerConfig, trusted: bool) -> None:
         def change(file: _TrustFile) -> None:
@@ -71,7 +68,7 @@ class Trust:
                 file.trusted.pop(fingerprint(server), None)
 
         if server.level == "project":
-            _update(self._trust, _TrustFile, change)
+            update_state(self._trust, _TrustFile, change)
 
     def is_enabled(self, server: ServerConfig) -> bool:
         switch = self._switches(server).enabled
@@ -94,7 +91,7 @@ class Trust:
         self._switch(server, change)
 
     def _switches(self, server: ServerConfig) -> _Switches:
-        return _load(self._state, _StateFile).servers.get(_key(server), _Switches())
+        return load_state(self._state, _StateFile).servers.get(_key(server), _Switches())
 
     def _switch(self, server: ServerConfig, change: Callable[[_Switches], None]) -> None:
         def whole(file: _StateFile) -> None:
@@ -103,7 +100,7 @@ class Trust:
             if switches == _Switches():
                 del file.servers[_key(server)]
 
-        _update(self._state, _StateFile, whole)
+        update_state(self._state, _StateFile, whole)
 
 
 def fingerprint(server: ServerConfig) -> str:
@@ -123,26 +120,3 @@ def fingerprint(server: ServerConfig) -> str:
 
 def _key(server: ServerConfig) -> str:
     return f"{server.origin}#{server.name}"
-
-
-def _load(path: Path, kind: type[F]) -> F:
-    try:
-        return _decode(path.read_bytes(), kind)
-    except OSError:
-        return kind()
-
-
-def _decode(data: bytes, kind: type[F]) -> F:
-    try:
-        return msgspec.json.decode(data, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return kind()
-
-
-def _update(path: Path, kind: type[F], change: Callable[[F], None]) -> None:
-    def changed(before: bytes) -> bytes:
-        file = _decode(before, kind)
-        change(file)
-        return msgspec.json.format(msgspec.json.encode(file)) + b"\n"
-
-    rewrite(path, changed)

@@ -1,4 +1,4 @@
-"""Changing a small file whole, while other processes may do the same."""
+"""Small files of state: read leniently, and replaced whole while other processes may do the same."""
 
 from __future__ import annotations
 
@@ -8,13 +8,42 @@ import hashlib
 import os
 from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
+
+import msgspec
 
 from newel.agent.errors import ConfigError, StaleFile, WorkspaceError
-from newel.workspace.files import replace
 
 TRIES: Final = 20
 """How often a change is made again because another process was faster."""
+
+T = TypeVar("T")
+
+
+def load_state(path: Path, kind: type[T]) -> T:
+    """The JSON in a file as a struct, or an empty one where it cannot be read: a damaged file decides nothing."""
+    try:
+        return _decode(path.read_bytes(), kind)
+    except OSError:
+        return kind()
+
+
+def update_state(path: Path, kind: type[T], change: Callable[[T], None]) -> None:
+    """Apply ``change`` to the struct in a file and replace the file. Raises ``ConfigError`` if the disk refuses."""
+
+    def changed(before: bytes) -> bytes:
+        state = _decode(before, kind)
+        change(state)
+        return msgspec.json.format(msgspec.json.encode(state)) + b"\n"
+
+    rewrite(path, changed)
+
+
+def _decode(data: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return kind()
 
 
 def rewrite(path: Path, change: Callable[[bytes], bytes], *, mode: int = 0o600) -> None:
@@ -23,6 +52,8 @@ def rewrite(path: Path, change: Callable[[bytes], bytes], *, mode: int = 0o600) 
     ``mode`` is that of a new file. ``change`` is called again if the file became another meanwhile. Raises
     ``ConfigError``, and what ``change`` raises.
     """
+    from newel.workspace.files import replace
+
     for _ in range(TRIES):
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
