@@ -34,6 +34,7 @@ commands:
   newel checkpoints            the runs that can be taken back
   newel rollback CHECKPOINT    the files of a run as they were before it, or without some of its hunks
   newel trace [JOB]            what happened in the jobs of a review, step by step
+  newel trust                  the model servers you trust, and what the .env of this folder wants
   newel mcp                    MCP servers: list, add, remove, test, trust
   newel sessions               the sessions of this folder
   newel export SESSION         a session as Markdown (or --html) on standard output or into a file

@@ -12,8 +12,9 @@ What is set twice is taken from the first of these:
 stands beside it in the same place, or one given on the command line. So the ``.env`` of a strange project can
 name another server, but it never gets your key.
 
-**A stranger's server does not drive your machine.** Where only the project's ``.env`` names the server, and it is not
-this machine, ``approve`` is ``ask`` unless the command line says otherwise.
+**A project does not choose the server.** Its ``.env`` does so only if the user trusts that folder with that address
+(``config_trust``). Until then its address, key and model are ignored, and ``Settings.ignored`` names them. Where it is
+trusted and not this machine, ``approve`` is still ``ask`` unless the command line says otherwise.
 
 **Work on a host is asked for.** With ``--host``, ``approve`` is ``ask`` unless the command line says otherwise: what is done
 there is often not yours alone. Its model is the server's that is set here, else one of the host; ``[remote.model]``, which is
@@ -25,6 +26,8 @@ about hosts alone, says which of them before that, and the command line before a
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_type_hints
@@ -36,6 +39,7 @@ from newel.agent.ports import Limits, ThinkingLevel
 from newel.config_errors import refused
 from newel.config_hosts import HostModel, choose_model, host_places
 from newel.config_jexida import RemoteSettings, Through
+from newel.config_trust import IgnoredServer, named_server, trusted_places
 from newel.providers.urls import HTTP, OLLAMA, is_loopback
 from newel.workspace.addresses import shown_url
 
@@ -59,12 +63,15 @@ REVIEW_PREFIX = "NEWEL_REVIEW_"
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """A server, and the key that may be sent to it; ``origin`` says where each was found."""
+    """A server, and the key that may be sent to it; ``origin`` says where each was found. ``found_as`` is the program of a
+    server that was found on this machine by its port, empty for one that was configured.
+    """
 
     base_url: str
     origin: str
     api_key: str | None = None
     key_origin: str | None = None
+    found_as: str = ""
 
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -156,8 +163,8 @@ class Flags(msgspec.Struct, frozen=True):
 class Settings(msgspec.Struct, frozen=True):
     """``record`` is whether what agents do to files is recorded, ``review`` what the user says of the limits of reviews;
     ``host`` is where agents work if not in ``cwd``: a place that ssh can reach, with ``host_model`` if they have one of that
-    host; ``remote`` is what ``[remote]`` says of the host of ``jexida``. ``origins`` names the place of each value that is
-    not a default.
+    host; ``remote`` is what ``[remote]`` says of the host of ``jexida``. ``ignored`` is the server of the project's ``.env``
+    that the user does not trust. ``origins`` names the place of each value that is not a default.
     """
 
     home: Path
@@ -177,6 +184,7 @@ class Settings(msgspec.Struct, frozen=True):
     host: str | None = None
     host_model: HostModel | None = None
     remote: RemoteSettings = RemoteSettings()
+    ignored: IgnoredServer | None = None
 
 
 def load(flags: Flags, *, cwd: Path, environ: Mapping[str, str]) -> Settings:
@@ -186,10 +194,11 @@ def load(flags: Flags, *, cwd: Path, environ: Mapping[str, str]) -> Settings:
     file, remote_written = _read_toml(path)
     dotenv = cwd / ".env"
     origins: dict[str, str] = {}
+    stronger = [("command line", msgspec.structs.asdict(flags)), *_variables("environment", environ)]
+    of_project, ignored = trusted_places(home, cwd, _of_project(cwd), stronger)
     places: list[tuple[str, Mapping[str, object]]] = [
-        ("command line", msgspec.structs.asdict(flags)),
-        *_variables("environment", environ),
-        *_variables(str(dotenv), _read_dotenv(dotenv)),
+        *stronger,
+        *of_project,
         (str(path), msgspec.structs.asdict(file)),
     ]
 
@@ -230,6 +239,7 @@ def load(flags: Flags, *, cwd: Path, environ: Mapping[str, str]) -> Settings:
         host=host,
         host_model=host_model,
         remote=file.remote,
+        ignored=ignored,
     )
 
 
@@ -246,6 +256,16 @@ def known_places(home: Path) -> dict[str, str]:
     """The names that hosts have, each with its place. Raises ``ConfigError``."""
     file, remote_written = _read_toml(home / "config.toml")
     return host_places(home, file.remote, remote_written)
+
+
+def dotenv_server(cwd: Path) -> str | None:
+    """The server that the ``.env`` of a folder names; see ``named_server``."""
+    return named_server(_of_project(cwd))
+
+
+def _of_project(cwd: Path) -> list[tuple[str, dict[str, object]]]:
+    dotenv = cwd / ".env"
+    return _variables(str(dotenv), _read_dotenv(dotenv))
 
 
 def newel_home(environ: Mapping[str, str]) -> Path:
@@ -357,15 +377,21 @@ def _read_toml(path: Path) -> tuple[File, dict[str, Any]]:
 
 
 def _small_file(path: Path) -> bytes | None:
-    """The content of a regular file of at most 1 MiB, None if there is none. A pipe would wait for ever, a device
-    never end.
+    """The content of a regular file of at most 1 MiB, None if there is none. A pipe would wait for ever, a device never
+    end: neither is opened, and one that takes the file's place meanwhile is not read.
     """
+    refused = ConfigError(f"{path} is no file of settings. Move it away to use the defaults.")
     try:
         if not path.exists():
             return None
-        if not path.is_file() or path.stat().st_size > MAX_FILE:
-            raise ConfigError(f"{path} is no file of settings. Move it away to use the defaults.")
-        return path.read_bytes()
+        if not path.is_file():
+            raise refused
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        with os.fdopen(descriptor, "rb") as stream:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE:
+                raise refused
+            return stream.read(MAX_FILE)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
 

@@ -129,7 +129,7 @@ class AppCrew:
         return self.in_use.describe(name) if name else agent.state.model
 
     async def models(self) -> list[str]:
-        line = self.ground.line if self.where else None
+        line = self.ground.line if self.in_use.is_on_host else None
         with line.patience() if line is not None else nullcontext():
             return await self.in_use.server.models()
 

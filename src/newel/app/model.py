@@ -6,6 +6,7 @@ import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -33,6 +34,12 @@ No model is configured, and none was found on this machine
   export OPENAI_API_KEY=…                                          OpenAI
   newel demo                                                       a first look without a model"""
 
+UNUSED = """\
+No model is configured.
+{found}
+Or name a server of your own:
+  export LLM_BASE_URL=… LLM_AUTH_TOKEN=… LLM_DEFAULT_MODEL=…"""
+
 MOST_NAMES = 8
 
 
@@ -46,8 +53,8 @@ class NothingThere(NothingFound):
 
 class ModelInUse(msgspec.Struct, frozen=True, kw_only=True):
     """``provider`` asks ``server``, again where that is worth it. ``name`` is the model's, ``small_name`` that of one for
-    summaries, where the settings name one of this server. ``where`` tells a person where the model is, if that goes
-    without saying nowhere else.
+    summaries, where the settings name one of this server. ``where`` describes the model's location; it is empty for a server
+    that was configured. ``is_on_host`` is whether that is the host where agents work.
     """
 
     server: ModelServer
@@ -56,6 +63,7 @@ class ModelInUse(msgspec.Struct, frozen=True, kw_only=True):
     facts: Mapping[str, ModelFacts]
     small_name: str | None = None
     where: str = ""
+    is_on_host: bool = False
 
     def describe(self, name: str) -> Model:
         """What is known of one of the server's models."""
@@ -93,6 +101,7 @@ async def _of_settings(settings: Settings, stack: AsyncExitStack) -> ModelInUse:
         name=await find_model(settings, endpoint, server),
         facts=settings.models,
         small_name=settings.small_model,
+        where=f"of {endpoint.found_as} at {urlsplit(endpoint.base_url).netloc}" if endpoint.found_as else "",
     )
 
 
@@ -119,6 +128,7 @@ async def _of_host(
         name=name,
         facts=settings.models,
         where=f"on {there.host} ({server.way})",
+        is_on_host=True,
     )
 
 
@@ -145,14 +155,19 @@ def model_on(names: list[str], wanted: HostModel, place: str) -> str:
 
 
 async def find_endpoint(settings: Settings) -> Endpoint:
-    """What is configured, else the first local server that answers. Raises ``NothingFound``."""
+    """What is configured, else the first local server that answers and that the user trusts. Raises ``NothingFound``."""
     if settings.endpoint is not None:
         return settings.endpoint
-    from newel.providers.local import discover
+    from newel.app.local_server import look
+    from newel.app.trusting import trust_command
 
-    for server in await discover():
-        return Endpoint(server.base_url, f"{server.name}, found on this machine")
-    raise NothingFound(NOTHING_CONFIGURED)
+    found = await look(settings.home)
+    if found.endpoint is not None:
+        return found.endpoint
+    nothing = [UNUSED.format(found=found.words) if found.words else NOTHING_CONFIGURED]
+    if settings.ignored and settings.ignored.address:
+        nothing.append(f"  {trust_command(settings.ignored):<64} the server of the .env here")
+    raise NothingFound("\n".join(nothing))
 
 
 async def find_model(settings: Settings, endpoint: Endpoint, server: ModelServer) -> str:
@@ -160,7 +175,7 @@ async def find_model(settings: Settings, endpoint: Endpoint, server: ModelServer
     if settings.model:
         return settings.model
     names = await server.models()
-    if len(names) == 1 or (names and settings.endpoint is None):
+    if len(names) == 1 or (names and endpoint.found_as):
         return names[0]
     offer = _listed(names) if names else "it names none"
     raise ConfigError(
@@ -169,7 +184,14 @@ async def find_model(settings: Settings, endpoint: Endpoint, server: ModelServer
 
 
 def warn_of_strangers(settings: Settings) -> None:
-    """Tell a person that a server which they may not know of makes calls need their approval."""
+    """Tell a person which server of a project is not used, or that one which they may not know of makes calls need their
+    approval.
+    """
+    if settings.ignored is not None:
+        from newel.app.trusting import ignored_words, is_news
+
+        if is_news(settings):
+            print(f"newel: {ignored_words(settings.ignored)}", file=sys.stderr)  # noqa: T201 — a person must know
     if settings.origins.get("approve") == config.ONLY_DOTENV and settings.endpoint:
         shown = shown_url(settings.endpoint.base_url)
         words = f"only the .env of this folder names the server {shown}, so calls need your approval"

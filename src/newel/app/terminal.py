@@ -27,7 +27,14 @@ def run_agent(options: Options) -> int:
     gc.disable()
     import anyio
 
-    settings = config.load(options.flags, cwd=options.cwd, environ=os.environ)
+    def load() -> Settings:
+        return config.load(options.flags, cwd=options.cwd, environ=os.environ)
+
+    settings = load()
+    if settings.ignored is not None or settings.endpoint is None:
+        from newel.app.trusting import can_ask, settled
+
+        settings = settled(settings, load) if can_ask(settings) else settings
     return anyio.run(run_with, settings, options)
 
 

@@ -24,6 +24,7 @@ MODULES = {
     "agents": "agents",
     "hosts": "hosts",
     "jexida": "jexida",
+    "trust": "trust",
     "mcp": "mcp",
     "mcp-conformance": "mcp_conformance",
 }

@@ -67,6 +67,20 @@ def of_chat_completions(base_url: str) -> str:
     return f"{url}/v1{mark}{query}"
 
 
+def address_of(base_url: str) -> str:
+    """The server that a base URL names, in the one spelling in which a user decides on it: ASCII throughout, the host as
+    DNS has it, without credentials and query. Raises ``ConfigError`` if it names none, without showing a password.
+    """
+    ollama = of_ollama(base_url)
+    parts = urlsplit(ollama or split_base_url(base_url)[0])
+    host = ascii_host(parts.hostname or "")
+    place = (f"[{host}]" if ":" in host else host) + (f":{parts.port}" if parts.port else "")
+    scheme = (
+        parts.scheme if ollama is None else next(own for own, http in OLLAMA.items() if http == parts.scheme)
+    )
+    return f"{scheme}://{place}{quote(parts.path.rstrip('/'), safe=_IN_PATHS)}"
+
+
 def name_of(base_url: str) -> str:
     """A server by its host, as sessions name it."""
     return "openai" if (host := _host(base_url)) == "api.openai.com" else host or "unknown"

@@ -25,8 +25,8 @@ Desk = Callable[[], AbstractAsyncContextManager["ReviewDesk"]]
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """What the page says of the program at the other end. ``project`` is the folder it works in; ``where`` says where its
-    models are, if they are those of a host.
+    """What the page says of the program at the other end. ``project`` is the folder it works in; ``where`` describes where its
+    models are, if that was not configured.
     """
 
     newel: str

@@ -1,0 +1,68 @@
+"""Servers of this machine that nobody configured: found by their ports, used if the user has agreed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from newel.config import Endpoint
+from newel.config_trust import ServerTrust
+from newel.terminal.words import one_line
+
+if TYPE_CHECKING:
+    from newel.providers.local import LocalServer
+
+MOST_NAMES = 3
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """``endpoint`` is the first server that the user has agreed to. ``undecided`` are those that the user was never asked
+    about, ``words`` why none of them is used, with what to do.
+    """
+
+    endpoint: Endpoint | None
+    undecided: list[LocalServer]
+    words: str
+
+
+async def look(home: Path) -> Found:
+    """Look for servers on the ports that are known."""
+    from newel.providers.local import discover, strangers
+
+    servers = await discover()
+    trust = ServerTrust(home)
+    decisions = (
+        {server.address: trust.is_trusted("", server.address) for server in servers} if servers else {}
+    )
+    agreed = next((server for server in servers if decisions[server.address]), None)
+    undecided = [server for server in servers if decisions[server.address] is None]
+    told = [_unused(server, declined=decisions[server.address] is False) for server in servers]
+    told += [_stranger(port, user) for port, user in strangers()] if agreed is None else []
+    endpoint = endpoint_of(agreed) if agreed else None
+    return Found(endpoint=endpoint, undecided=undecided, words="\n".join(told))
+
+
+def endpoint_of(server: LocalServer) -> Endpoint:
+    return Endpoint(server.base_url, f"{server.name}, found on this machine", found_as=server.name)
+
+
+def describe(server: LocalServer) -> str:
+    """The program, its address and its models, on one line."""
+    models = [one_line(name, 40) for name in server.models[:MOST_NAMES]]
+    shown = ", ".join(models) + (" …" if len(server.models) > MOST_NAMES else "")
+    return f"{server.name} answers at {server.address} ({shown or 'no model'})"
+
+
+def _unused(server: LocalServer, *, declined: bool) -> str:
+    reason = "You declined to use it." if declined else "You have not used it with Newel yet."
+    unknown = "" if server.is_owned else " This system does not say which user runs it."
+    return f"{describe(server)}. {reason}{unknown} To use it:\n  newel trust {server.address}"
+
+
+def _stranger(port: int, user: str) -> str:
+    return (
+        f"Port {port} of this machine belongs to another user ({user}), so it is not asked for models. To use it all the "
+        f"same, set it: export LLM_BASE_URL=http://127.0.0.1:{port}/v1"
+    )

@@ -1,0 +1,145 @@
+"""Asks the user, once and before anything else, whether a model server that they did not configure may be used."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from newel.config import Settings
+from newel.config_trust import IgnoredServer, ServerTrust
+from newel.terminal.safe import reveal
+from newel.workspace.addresses import shown_url
+
+if TYPE_CHECKING:
+    from newel.providers.local import LocalServer
+
+TRIES: Final = 3
+"""How often a question is put to somebody whose answer is neither yes nor no."""
+
+CONSEQUENCE: Final = (
+    "It gets what you type and every file that the agent reads, and decides what the agent does."
+)
+
+
+def can_ask(settings: Settings) -> bool:
+    """Whether a person sits at all three standard streams; JSON mode talks to a program."""
+    streams = (sys.stdin, sys.stdout, sys.stderr)
+    return settings.renderer != "json" and all(stream.isatty() for stream in streams)
+
+
+def settled(settings: Settings, load: Callable[[], Settings]) -> Settings:
+    """The settings after the user was asked what is undecided. ``load`` reads them again. Raises ``ConfigError``.
+
+    Call it outside of an event loop: it waits for the terminal, and Ctrl+C has to end that.
+    """
+    ignored = settings.ignored
+    if ignored and ignored.address and is_news(settings):
+        answer = _ask(_question_of_folder(settings, ignored), default=False)
+        if answer is not None:
+            ServerTrust(settings.home).decide(ignored.folder, ignored.address, trusted=answer)
+            settings = load()  # with what stands there now: another address is another decision
+    if settings.endpoint is None and settings.host_model is None:
+        settings = _with_local_server(settings)
+    return settings
+
+
+def is_news(settings: Settings) -> bool:
+    """Whether a server was ignored that would be used now, and the user has not declined it."""
+    has_other = settings.host_model is not None and settings.host_model.is_asked_for
+    return settings.ignored is not None and not settings.ignored.declined and not has_other
+
+
+def _with_local_server(settings: Settings) -> Settings:
+    import anyio
+    import msgspec
+
+    from newel.app.local_server import endpoint_of, look
+
+    found = anyio.run(look, settings.home)
+    endpoint = found.endpoint
+    for server in found.undecided if endpoint is None else []:
+        answer = _ask(_question_of_machine(server), default=server.is_owned)
+        if answer is None:
+            break
+        ServerTrust(settings.home).decide("", server.address, trusted=answer)
+        if answer:
+            endpoint = endpoint_of(server)
+            break
+    return settings if endpoint is None else msgspec.structs.replace(settings, endpoint=endpoint)
+
+
+def ignored_words(ignored: IgnoredServer) -> str:
+    """What was ignored, and how to use it, on one line."""
+    if not ignored.address:
+        return f"{_dotenv(ignored)} names a model server at no valid address; it is ignored"
+    return (
+        f"{_dotenv(ignored)} names the model server {ignored.address}; it is ignored, because you have not trusted it "
+        f"in this folder. To use it: {trust_command(ignored)}"
+    )
+
+
+def trust_command(ignored: IgnoredServer) -> str:
+    """What to type to trust the server of a folder."""
+    here = [] if ignored.folder == str(Path.cwd()) else ["--cwd", ignored.folder]
+    return reveal(shlex.join(["newel", "trust", *here, ignored.address]))
+
+
+def _dotenv(ignored: IgnoredServer) -> str:
+    return one_reveal(f"{ignored.folder}/.env")
+
+
+def one_reveal(text: str) -> str:
+    """A text on one line with everything that could hide something written out."""
+    return reveal(text).replace("\n", "␊").replace("\t", "␉")
+
+
+def _question_of_folder(settings: Settings, ignored: IgnoredServer) -> str:
+    dotenv = Path(ignored.folder, ".env")
+    lines = [f"{_dotenv(ignored)} names a model server:", f"  {ignored.address}"]
+    if dotenv.is_symlink():
+        lines.append(f"  (.env is a link to {one_reveal(str(dotenv.resolve()))})")
+    lines.append(CONSEQUENCE)
+    if settings.endpoint is not None:
+        instead = f"{shown_url(settings.endpoint.base_url)} ({settings.endpoint.origin})"
+        lines.append(f"If not, your own is used: {one_reveal(instead)}")
+    lines.append("Use it in this folder from now on?")
+    return "\n".join(lines)
+
+
+def _question_of_machine(server: LocalServer) -> str:
+    from newel.app.local_server import describe
+
+    lines = [f"No model server is configured. {describe(server)}.", CONSEQUENCE]
+    if not server.is_owned:
+        lines.append("This system does not say which user runs it.")
+    lines.append("Use it from now on?")
+    return "\n".join(lines)
+
+
+def _ask(question: str, *, default: bool) -> bool | None:
+    """Put a question to the person at the terminal; None if there is no answer."""
+    import termios
+
+    termios.tcflush(sys.stdin, termios.TCIFLUSH)  # a yes from before the question is no answer to it
+    choices = "[Y/n]" if default else "[y/N]"
+    text = f"{question} {choices} "
+    for _ in range(TRIES):
+        sys.stderr.write(text)
+        sys.stderr.flush()
+        line = sys.stdin.readline()
+        if not line:
+            sys.stderr.write("\n")
+            return None
+        match line.strip().lower():
+            case "y" | "yes":
+                return True
+            case "n" | "no":
+                return False
+            case "":
+                return default
+            case _:
+                text = f"Answer y or n. {choices} "
+    return None

@@ -1,0 +1,64 @@
+"""Finds out which users listen on a port of this machine's loopback.
+
+Linux lists the sockets of all users with their owners in ``/proc/net/tcp`` and ``/proc/net/tcp6``. macOS tells only root.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final
+
+LISTENING: Final = "0A"
+TABLES: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+
+
+def _printed(address: bytes) -> str:
+    """An IP address as the kernel prints it: numbers of 32 bits, each in the byte order of the machine."""
+    words = [address[at : at + 4] for at in range(0, len(address), 4)]
+    return "".join(f"{int.from_bytes(word, sys.byteorder):08X}" for word in words)
+
+
+def _reached() -> frozenset[str]:
+    """The local addresses of sockets that a connection to 127.0.0.1 may reach: its own, and those of every address."""
+    four = [b"\x7f\0\0\1", bytes(4)]
+    six = [*(bytes(10) + b"\xff\xff" + each for each in four), bytes(16)]
+    return frozenset(map(_printed, [*four, *six]))
+
+
+def owners(ports: Collection[int]) -> dict[int, set[int]]:
+    """The user ids of all sockets that may accept a connection to 127.0.0.1, by port. A port of which the system tells
+    nothing is left out.
+    """
+    reached = _reached()
+    found: dict[int, set[int]] = {}
+    for table in TABLES:
+        try:
+            lines = table.read_text().split("\n")[1:]
+        except (OSError, UnicodeDecodeError):
+            continue
+        for line in lines:
+            fields = line.split()
+            if len(fields) < 8 or fields[3] != LISTENING:
+                continue
+            address, _, port = fields[1].partition(":")
+            if address in reached and (number := int(port, 16)) in ports:
+                found.setdefault(number, set()).add(int(fields[7]))
+    return found
+
+
+def name_of_user(uid: int) -> str:
+    """The account's name, else its number."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def is_accepted(uid: int, services: Collection[str]) -> bool:
+    """Whether a process of that user may be asked: this user's, root's, or that of a service account."""
+    return uid in {0, os.getuid()} or name_of_user(uid) in services
