@@ -6,7 +6,7 @@ import functools
 from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, aclosing, asynccontextmanager, contextmanager, suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 from urllib.parse import urlsplit
 
 import anyio
@@ -129,6 +129,7 @@ class Http:
     ) -> None:
         self._base_url, self._query = split_base_url(base_url)
         self._socket = socket
+        self._is_local = socket is None and is_loopback(self._base_url)
         self._place = place
         self._headers = _check_headers(headers)
         self._addressed: dict[str, _Address] = {}
@@ -151,7 +152,7 @@ class Http:
         import httpcore2
 
         address = self._address(path)
-        errors = functools.partial(_translated, address.shown, self._timeout)
+        errors = functools.partial(_translated, address.shown, self._timeout, is_local=self._is_local)
         length = [(b"Content-Length", b"%d" % len(body))] if body else []
         with errors():
             request = httpcore2.Request(
@@ -282,8 +283,8 @@ def _check_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 @contextmanager
-def _translated(url: str, timeout: float) -> Generator[None]:
-    """The HTTP library's errors as ours."""
+def _translated(url: str, timeout: float, *, is_local: bool) -> Generator[None]:
+    """The HTTP library's errors as ours. ``is_local`` is whether the server is one of this machine's loopback."""
     import httpcore2
 
     try:
@@ -291,7 +292,7 @@ def _translated(url: str, timeout: float) -> Generator[None]:
     except httpcore2.ReadTimeout as error:
         raise ConnectionFailed(f"{url} sent nothing for {timeout:g} s.") from error
     except (httpcore2.ConnectError, httpcore2.ConnectTimeout, httpcore2.ProxyError) as error:
-        raise _not_connected(url, error) from error
+        raise _not_connected(url, error, is_local=is_local) from error
     except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException) as error:
         said_nothing = (
             "no answer in time" if isinstance(error, httpcore2.TimeoutException) else "it was closed"
@@ -304,11 +305,34 @@ def _too_long(limit: int) -> BadResponse:
     return BadResponse(f"The server sent more than {limit // 2**20} MiB; refused.")
 
 
-def _not_connected(url: str, error: Exception) -> ProviderError:
+def _not_connected(url: str, error: Exception, *, is_local: bool) -> ProviderError:
     reason = str(error) or "no answer"
     if "CERTIFICATE_VERIFY_FAILED" in reason:
-        return RequestRejected(
-            f"The certificate of {url} is not trusted: {reason}. "
+        remedy = (
             "Install its authority on this machine, or use the server's http:// address."
+            if is_local
+            else "Nothing was sent. Check the host name in the address and this machine's clock. If the server belongs to "
+            "your organisation, install its authority on this machine (SSL_CERT_FILE names a file of authorities). "
+            "Otherwise somebody may be intercepting the connection."
         )
+        return RequestRejected(f"The certificate of {url} is not trusted: {reason}. {remedy}")
+    if is_local and _is_refused(error):
+        failed = ConnectionFailed(
+            f"No connection to {url}: nothing listens there. Start the server, or correct the base URL."
+        )
+        failed.retryable = (
+            False  # only its start helps a server of this machine: do not keep the user waiting
+        )
+        return failed
     return ConnectionFailed(f"No connection to {url}: {reason}. Check that the server runs and the base URL.")
+
+
+def _is_refused(error: BaseException | None) -> bool:
+    """Whether every address that was tried refused the connection."""
+    while error is not None:
+        if isinstance(error, BaseExceptionGroup):
+            return all(map(_is_refused, cast("BaseExceptionGroup[BaseException]", error).exceptions))
+        if isinstance(error, ConnectionRefusedError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

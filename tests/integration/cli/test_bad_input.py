@@ -109,13 +109,13 @@ def test_an_export_overwrites_nothing(with_model: Make) -> None:
 
 @pytest.mark.parametrize("words", [["doctor"], ["--json", "x"]])
 def test_a_server_that_is_not_there_is_named_at_once(with_model: Make, words: list[str]) -> None:
-    """By a run, too, which may then try for some time whether it comes back."""
+    """Else who forgot to start their local server would watch retries that cannot help."""
     newel = with_model()
-    newel.environ["LLM_BASE_URL"] = "http://127.0.0.1:9/v1"
-    with newel.start(*words) as process:
-        assert process.stdout is not None
-        assert any("No connection to http://127.0.0.1:9/v1" in line for line in process.stdout)
-        process.kill()
+    done = newel(*words, LLM_BASE_URL="http://localhost:9/v1")
+    assert "No connection to http://localhost:9/v1" in done.stdout
+    assert "Trying again" not in done.stdout
+    assert '"retry"' not in done.stdout
+    assert done.returncode == 1
 
 
 def test_a_server_that_stays_busy_is_given_up_on(with_model: Make) -> None:

@@ -308,8 +308,9 @@ async def test_a_line_without_an_end_fills_no_memory(serve: Serve) -> None:
 
 async def test_nobody_there_is_said_with_the_place(tmp_path: Path) -> None:
     client = Ollama(socket=str(tmp_path / "none"), place="ollama on user@box")
-    with pytest.raises(ConnectionFailed, match="No connection to ollama on user@box"):
+    with pytest.raises(ConnectionFailed, match="No connection to ollama on user@box") as failed:
         await client.version()
+    assert failed.value.retryable, "the tunnel to a host may come back"
 
 
 async def test_models_are_listed_and_connections_used_again(start: Start) -> None:

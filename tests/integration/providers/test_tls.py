@@ -85,3 +85,17 @@ async def test_through_the_proxy_of_a_company(
     assert b"proxy-authorization: basic " in head.lower()
     assert b"sk-test-key" not in head + body
     assert b"sk-test-key" in server.requests[0][0]
+
+
+async def test_nobody_is_advised_to_do_without_tls_for_a_server_out_there(
+    server: RawServer, serve: Serve, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a user whom somebody intercepts would hand over the key and the conversation on Newel's own advice."""
+    proxy = serve(tunnels(server.port))
+    monkeypatch.setitem(os.environ, "https_proxy", f"http://127.0.0.1:{proxy.port}")
+    with pytest.raises(
+        RequestRejected, match=r"is not trusted.*Check the host name.*clock.*intercept"
+    ) as refused:
+        await ask(connect(f"https://{NAME}/v1"))
+    assert "http://" not in str(refused.value)
+    assert server.requests == []
