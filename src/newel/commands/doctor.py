@@ -7,6 +7,7 @@ import os
 import platform
 import stat
 from collections.abc import Iterator, Sequence
+from contextlib import aclosing
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -15,14 +16,21 @@ import anyio
 import msgspec
 
 from newel import config
-from newel.agent.errors import NewelError, ProviderError
+from newel.agent.errors import NewelError, ProviderError, RateLimited, RequestRejected
 from newel.agent.guard import number
-from newel.app.model import connect, find_endpoint
+from newel.agent.messages import UserMessage
+from newel.agent.ports import Model, ModelRequest
+from newel.app.model import connect, find_endpoint, find_model
+from newel.app.trusting import ignored_words
 from newel.commands.findings import BAD, GOOD, NOTE, Finding, Findings
 from newel.config import Endpoint, Flags, Settings
+from newel.providers.model_server import ModelServer
 from newel.providers.ollama_model import full_name
 from newel.providers.urls import is_loopback, of_ollama
 from newel.workspace.addresses import shown_url
+
+PATIENCE: Final = 20.0
+"""Seconds that one token may take: a server may load its model first."""
 
 LOAD: Final = "Load one there; with Ollama: ollama pull NAME."
 ADDRESSES: Final = "Most end in /v1; Ollama's own is ollama://host:11434."
@@ -62,6 +70,7 @@ def _findings(flags: Flags) -> Iterator[Finding]:
 
 def _settings(settings: Settings) -> Iterator[Finding]:
     endpoint = settings.endpoint
+    yield from _dotenv(settings)
     if endpoint is not None:
         yield Finding(NOTE, "server", f"{shown_url(endpoint.base_url)}   ({endpoint.origin})")
         yield Finding(NOTE, "key", f"{config.masked(endpoint.api_key)}{_from(endpoint.key_origin)}")
@@ -76,6 +85,14 @@ def _settings(settings: Settings) -> Iterator[Finding]:
             yield Finding(NOTE, name.replace("_", " "), number(limit))
     for model, facts in settings.models.items():
         yield Finding(NOTE, "facts", f"{model}: context {facts.context_window}, output {facts.max_output}")
+
+
+def _dotenv(settings: Settings) -> Iterator[Finding]:
+    """Whether the server that the project's .env names may be used."""
+    if settings.ignored is not None:
+        yield Finding(NOTE, ".env", ignored_words(settings.ignored))
+    elif settings.endpoint is not None and settings.endpoint.origin.startswith(str(settings.cwd / ".env")):
+        yield Finding(NOTE, ".env", "names the server; you have trusted it in this folder")
 
 
 def _from(origin: str | None) -> str:
@@ -108,14 +125,19 @@ async def _server(settings: Settings) -> list[Finding]:
     found: list[Finding] = []
     if settings.endpoint is None:
         found.append(Finding(NOTE, "server", f"{shown_url(endpoint.base_url)}   ({endpoint.origin})"))
-    client = connect(endpoint.base_url, endpoint.api_key)
-    try:
-        names = await client.models()
-    except NewelError as error:
-        return [*found, Finding(BAD, "connection", f"{error}{_remedy(endpoint, error)}")]
-    finally:
-        await client.aclose()
-    found.append(Finding(NOTE, "asked by", f"{client.way}{await _own_api(endpoint)}"))
+    async with aclosing(connect(endpoint.base_url, endpoint.api_key)) as client:
+        try:
+            names = await client.models()
+        except NewelError as error:
+            return [*found, Finding(BAD, "connection", f"{error}{_remedy(endpoint, error)}")]
+        return found + await _answers(settings, endpoint, client, names)
+
+
+async def _answers(
+    settings: Settings, endpoint: Endpoint, client: ModelServer, names: list[str]
+) -> list[Finding]:
+    """What there is to say of a server that lists its models."""
+    found = [Finding(NOTE, "asked by", f"{client.way}{await _own_api(endpoint)}")]
     if not names:
         words = f"The server answers, but it has no models.\n{LOAD}"
         return [*found, Finding(BAD, "connection", words)]
@@ -126,7 +148,39 @@ async def _server(settings: Settings) -> list[Finding]:
         found.append(Finding(BAD, "model", words))
     elif not settings.model and settings.endpoint is not None and len(names) != 1:
         found.append(Finding(BAD, "model", "None is chosen. Set LLM_DEFAULT_MODEL, or use --model."))
-    return found
+    else:
+        return [*found, await _answer(settings, endpoint, client)]
+    return [*found, Finding(NOTE, "answer", "The key was not tested: there is no model to ask.")]
+
+
+async def _answer(settings: Settings, endpoint: Endpoint, client: ModelServer) -> Finding:
+    """Whether the model can be asked with the key that is set. Many servers list their models to everybody, so that one token
+    is asked for.
+    """
+    if of_ollama(endpoint.base_url) and endpoint.api_key is None:
+        return Finding(NOTE, "answer", "Not tested: Ollama would load the model first, and no key is set.")
+    name = await find_model(settings, endpoint, client)
+    request = ModelRequest(Model(name, client.name, max_output=1), "", [UserMessage("Hi")])
+    try:
+        with anyio.fail_after(PATIENCE):
+            await client.complete(request, _unheard)
+    except TimeoutError:
+        return Finding(
+            NOTE, "answer", f"The key was not tested: {name} did not answer within {PATIENCE:g} s."
+        )
+    except (RateLimited, RequestRejected) as error:
+        if error.status not in {401, 402, 403, 404}:  # some refuse so small an answer, or are busy
+            return Finding(NOTE, "answer", f"The key was not tested. {error}")
+        return Finding(BAD, "answer", f"{error}{_remedy(endpoint, error)}")
+    except ProviderError as error:
+        return Finding(BAD, "answer", f"{error}{_remedy(endpoint, error)}")
+    return Finding(
+        GOOD, "answer", f"{name} answers {'with this key' if endpoint.api_key else 'without a key'}"
+    )
+
+
+async def _unheard(_: object) -> None:
+    """What the model says does not matter."""
 
 
 async def _own_api(endpoint: Endpoint) -> str:

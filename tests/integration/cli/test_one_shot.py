@@ -227,6 +227,26 @@ def test_doctor_finds_nothing_wrong_where_nothing_is(with_model: Make) -> None:
     assert "sk-test" not in done.stdout
 
 
+def test_doctor_finds_a_key_that_the_server_refuses_though_it_lists_its_models(with_model: Make) -> None:
+    """Else somebody with a wrong key is told that nothing is wrong, and their first prompt fails."""
+    refused = {"kind": "status", "status": 401}
+    newel = with_model(scenario("Hi", {"fault": refused, "response": {"content": "Never."}}))
+    done = newel("doctor")
+    assert done.returncode == 1, done.stdout
+    assert "!! answer" in done.stdout
+    assert "does not accept the API key (401)" in done.stdout
+    assert "Nothing is wrong" not in done.stdout
+    assert "sk-test" not in done.stdout
+    assert [each["max_tokens"] for each in newel.requests] == [1], "a test costs one token"
+
+
+def test_doctor_says_so_if_it_could_not_test_the_key(with_model: Make) -> None:
+    busy = {"kind": "status", "status": 429}
+    done = with_model(scenario("Hi", {"fault": busy, "response": {"content": "Never."}}))("doctor")
+    assert "The key was not tested" in done.stdout
+    assert done.returncode == 0, "a busy server is nothing that needs the user"
+
+
 def test_doctor_names_each_problem_with_its_remedy(with_model: Make) -> None:
     newel = with_model()
     (newel.home / ".newel").mkdir()
