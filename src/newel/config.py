@@ -213,7 +213,7 @@ def load(flags: Flags, *, cwd: Path, environ: Mapping[str, str]) -> Settings:
     host, host_model = flags.host, None
     if host is not None:
         places.insert(1, (ON_A_HOST, {"approve": "ask"}))
-        host = host_places(home, file.remote, remote_written).get(host, host)
+        host = host_places(home, file.remote).get(host, host)
         typed = (flags.through, flags.base_url, flags.model)
         host_model = choose_model(typed, file.remote, remote_written, has_endpoint=endpoint is not None)
     elif flags.through is not None:
@@ -254,8 +254,8 @@ def _limits(flags: Flags, caps: Caps) -> Limits:
 
 def known_places(home: Path) -> dict[str, str]:
     """The names that hosts have, each with its place. Raises ``ConfigError``."""
-    file, remote_written = _read_toml(home / "config.toml")
-    return host_places(home, file.remote, remote_written)
+    file, _ = _read_toml(home / "config.toml")
+    return host_places(home, file.remote)
 
 
 def dotenv_server(cwd: Path) -> str | None:

@@ -51,13 +51,13 @@ class HostModel(msgspec.Struct, frozen=True):
     is_asked_for: bool
 
 
-def host_places(home: Path, remote: RemoteSettings, written: Mapping[str, Any]) -> dict[str, str]:
-    """Each name with its place; ``written`` is what stands under ``[remote]``. Raises ``ConfigError``."""
-    if "connection" not in written:
+def host_places(home: Path, remote: RemoteSettings) -> dict[str, str]:
+    """Each name with its place. Raises ``ConfigError``."""
+    there = remote.connection
+    if there.host is None:
         return known_hosts(home)
     from newel.workspace.ssh.target import Target
 
-    there = remote.connection
     return {REMOTE: Target(there.host, there.user, there.port, there.directory).url} | known_hosts(home)
 
 

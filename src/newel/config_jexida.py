@@ -31,9 +31,11 @@ class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Connection(Section, frozen=True):
-    """``host`` may be a name of ``~/.ssh/config``. ``directory`` is where commands run, the user's home if it is not said."""
+    """``host`` may be a name of ``~/.ssh/config``. It has no default: an address in whatever network this machine is in would
+    be a stranger's. ``directory`` is where commands run, the user's home if it is not said.
+    """
 
-    host: Annotated[str, msgspec.Meta(min_length=1)] = "192.168.1.224"
+    host: Annotated[str, msgspec.Meta(min_length=1)] | None = None
     user: Annotated[str, msgspec.Meta(min_length=1)] = "jexida"
     port: Annotated[int, msgspec.Meta(ge=1, le=65_535)] | None = None
     directory: Annotated[str, msgspec.Meta(min_length=1)] | None = None

@@ -28,6 +28,7 @@ from newel.session.coding_agent import CodingAgent
 from newel.session.listing import SessionSummary, list_sessions
 from newel.session.manager import SessionManager
 from newel.terminal.safe import safe
+from newel.terminal.words import one_line
 from newel.workspace.process import Limits
 
 
@@ -36,6 +37,8 @@ async def open_crew(settings: Settings, ground: Ground, *, ephemeral: bool) -> A
     """The crew of a ground, its model server and its tool servers. Raises ``ConfigError`` and ``ProviderError``."""
     async with AsyncExitStack() as stack:
         in_use = await stack.enter_async_context(open_model(settings, ground))
+        if in_use.where and not in_use.is_on_host:
+            print(f"newel: The model is {one_line(in_use.name)} {in_use.where}.", file=sys.stderr)  # noqa: T201 — nobody chose it
         servers, problems = tool_servers(
             settings,
             on_change=lambda: crew.servers_changed(),  # noqa: PLW0108 — it is set to something else later

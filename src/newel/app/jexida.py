@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -14,12 +15,22 @@ import msgspec
 from newel import config
 from newel.agent.errors import ConfigError
 from newel.app.ground import SSH_CONFIG
+from newel.app.trusting import ignored_words, is_news
 from newel.config import Flags, Settings
 from newel.config_jexida import NAME, ModelChoice, RemoteSettings, Through, load_remote
+from newel.terminal.safe import safe
 
 if TYPE_CHECKING:
     from newel.app.remote_host import RemoteHost
     from newel.terminal.jexida.ports import ModelPath
+
+
+NO_HOST = f"""\
+No host is set, so there is nothing to connect to. Name one:
+  jexida --host HOST                       a host, or a name of ~/.ssh/config
+or write it into ~/{NAME}:
+  [connection]
+  host = "server.example\""""
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +56,39 @@ def run(asked: Asked) -> int:
     if asked.config is not None and not asked.config.exists():
         raise ConfigError(f"There is no file {asked.config}.")
     loaded = load_remote(asked.config or Path.home() / NAME, newel.remote)
-    return anyio.run(_run, newel, _with(loaded.settings, asked), loaded.warnings, asked)
+    remote = _with(loaded.settings, asked)
+    if remote.model.through == "api" and is_news(newel) and newel.ignored is not None:
+        loaded.warnings.append(ignored_words(newel.ignored))
+    if remote.connection.host is None:
+        for warning in loaded.warnings:
+            print(f"jexida: {safe(warning)}", file=sys.stderr)  # noqa: T201 — it may be why there is no host
+        remote = _with(remote, _asked_for_host(asked))
+    return anyio.run(_run, newel, remote, loaded.warnings, asked)
+
+
+def _asked_for_host(asked: Asked) -> Asked:
+    """The same with a host that the person at the terminal names. Raises ``ConfigError`` if nobody does."""
+    from newel.workspace.ssh.target import Target
+
+    named = ""
+    if all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
+        sys.stderr.write(
+            "No host is set. Which host should jexida look after (host, user@host or a name of ~/.ssh/config)? "
+        )
+        sys.stderr.flush()
+        named = sys.stdin.readline().strip()
+    if not named:
+        raise ConfigError(NO_HOST)
+    there = Target.parse(named)
+    kept = f'Keep it: write [connection] and host = "{there.host}" into ~/{NAME}.'
+    print(safe(kept), file=sys.stderr)  # noqa: T201 — to whom it was asked
+    return msgspec.structs.replace(
+        asked,
+        host=there.host,
+        user=there.user or asked.user,
+        port=there.port or asked.port,
+        directory=there.path or asked.directory,
+    )
 
 
 async def _run(newel: Settings, remote: RemoteSettings, warnings: list[str], asked: Asked) -> int:
@@ -60,6 +103,7 @@ async def _run(newel: Settings, remote: RemoteSettings, warnings: list[str], ask
     from newel.workspace.ssh.target import Target
 
     there = remote.connection
+    assert there.host is not None  # noqa: S101 — ``run`` asks for it
     target = Target(there.host, there.user, there.port, there.directory)
     routines = {
         name: Routine(name, each.description, each.template()) for name, each in remote.routines.items()

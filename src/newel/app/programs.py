@@ -32,7 +32,12 @@ def chat(
 
     settings = config.load(Flags(model=model), cwd=Path.cwd(), environ=os.environ)
     if settings.endpoint is None:
-        raise ConfigError("No server is configured. Set LLM_BASE_URL (and LLM_AUTH_TOKEN).")
+        remedy = "Set LLM_BASE_URL (and LLM_AUTH_TOKEN)."
+        if settings.ignored is not None and settings.ignored.address:
+            from newel.app.trusting import trust_command
+
+            remedy += f" To use the server that .env names: {trust_command(settings.ignored)}"
+        raise ConfigError(f"No server is configured. {remedy}")
     if settings.model is None:
         raise ConfigError("No model is configured. Set LLM_DEFAULT_MODEL, or name one.")
     payload: dict[str, Any] = {"model": settings.model, "messages": messages, "max_tokens": 4096}

@@ -15,6 +15,7 @@ import msgspec
 
 from newel import config
 from newel.agent.errors import ConfigError, UsageError
+from newel.app.model import warn_of_strangers
 from newel.commands.arguments import add_model_options, add_place, flags_of, folder
 from newel.commands.places import project_of
 from newel.config import Settings
@@ -46,6 +47,7 @@ def command_agent(arguments: Sequence[str]) -> int:
         parser.error("give a contract, or --resume with the id of a run")
     settings = config.load(flags_of(given), cwd=folder(parser, given.cwd), environ=os.environ)
     contract = None if given.resume else _contract(given)
+    warn_of_strangers(settings)
     return anyio.run(_run_agent, settings, contract, given)
 
 

@@ -185,10 +185,12 @@ def test_newels_folder_can_be_moved_as_a_whole(with_model: Make, tmp_path: Path)
     assert not (newel.home / ".newel").exists()
 
 
-def test_a_dotenv_of_the_project_is_read(with_model: Make) -> None:
+def test_a_dotenv_of_the_project_is_read_once_it_is_trusted(with_model: Make) -> None:
     newel = with_model()
+    url = newel.environ["LLM_BASE_URL"]
     lines = [f"{name}={newel.environ.pop(name)}" for name in list(newel.environ) if name.startswith("LLM_")]
     (newel.project / ".env").write_text("\n".join(lines))
+    assert newel("trust", url).returncode == 0
     assert newel("how are you").returncode == 0
     assert newel.requests[0]["model"] == "mock-model"
 

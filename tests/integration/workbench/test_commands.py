@@ -79,6 +79,7 @@ def test_server_and_model_can_stand_in_the_dotenv_of_the_folder(with_model: With
     url = newel.environ["LLM_BASE_URL"]
     newel.environ = {name: value for name, value in newel.environ.items() if not name.startswith("LLM_")}
     (newel.project / ".env").write_text(f"LLM_BASE_URL={url}\nLLM_DEFAULT_MODEL=glm-4\n")
+    assert newel("trust", url).returncode == 0
     with served(newel) as server:
         assert server.chat("ping")[0] == ("text", {"content": "pong"})
     assert newel.requests[0]["model"] == "glm-4"

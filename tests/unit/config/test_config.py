@@ -8,6 +8,7 @@ import pytest
 from newel import config
 from newel.agent.errors import ConfigError
 from newel.config import Flags
+from newel.config_trust import ServerTrust
 
 
 def load(
@@ -16,7 +17,10 @@ def load(
     dotenv: str = "",
     toml: str = "",
     flags: Flags | None = None,
+    *,
+    trusted: str = "",
 ) -> config.Settings:
+    """The settings of a folder whose ``.env`` may choose the server ``trusted``."""
     home, cwd = tmp_path / "home", tmp_path / "project"
     home.mkdir(exist_ok=True)
     cwd.mkdir(exist_ok=True)
@@ -24,6 +28,8 @@ def load(
         (cwd / ".env").write_text(dotenv)
     if toml:
         (home / "config.toml").write_text(toml)
+    if trusted:
+        ServerTrust(home).decide(str(cwd), trusted, trusted=True)
     return config.load(flags or Flags(), cwd=cwd, environ={"NEWEL_HOME": str(home), **(environ or {})})
 
 
@@ -88,7 +94,7 @@ def test_a_typed_address_takes_the_environments_key(tmp_path: Path) -> None:
 
 def test_dotenv_lines_as_people_write_them(tmp_path: Path) -> None:
     text = "# mine\nexport LLM_BASE_URL='http://a'\nLLM_AUTH_TOKEN=\"k y\"\nLLM_DEFAULT_MODEL=m # note\nPATH=/evil\n"
-    settings = load(tmp_path, dotenv=text)
+    settings = load(tmp_path, dotenv=text, trusted="http://a")
     assert settings.endpoint is not None
     assert (settings.endpoint.base_url, settings.endpoint.api_key, settings.model) == ("http://a", "k y", "m")
 
@@ -133,27 +139,36 @@ def test_a_secret_on_the_screen_cannot_be_used() -> None:
 STRANGER = "LLM_BASE_URL=https://stranger.example/v1\nLLM_AUTH_TOKEN=theirs\n"
 
 
-@pytest.mark.parametrize("dotenv", [STRANGER, "LLM_BASE_URL=ollama://stranger.example"])
-def test_a_server_that_only_the_projects_dotenv_names_does_not_act_unasked(
-    tmp_path: Path, dotenv: str
+THEIRS = "https://stranger.example/v1"
+
+
+@pytest.mark.parametrize(
+    ("dotenv", "trusted"),
+    [(STRANGER, THEIRS), ("LLM_BASE_URL=ollama://stranger.example", "ollama://stranger.example:11434")],
+)
+def test_a_trusted_server_of_the_projects_dotenv_still_does_not_act_unasked(
+    tmp_path: Path, dotenv: str, trusted: str
 ) -> None:
-    """Else a cloned repository could name a server that runs commands here, and have any file sent to it."""
-    settings = load(tmp_path, dotenv=dotenv, toml='approve = "auto"')
+    """Who lets a server see the project has not let it run whatever it likes, or read outside of the project."""
+    settings = load(tmp_path, dotenv=dotenv, toml='approve = "auto"', trusted=trusted)
     assert (settings.approve, settings.origins["approve"]) == ("ask", config.ONLY_DOTENV)
-    assert load(tmp_path, dotenv=STRANGER, flags=Flags(approve="auto")).approve == "auto"
+    assert load(tmp_path, dotenv=dotenv, flags=Flags(approve="auto")).approve == "auto"
 
 
 def test_who_works_on_a_host_is_told_too_that_a_stranger_would_read_it(tmp_path: Path) -> None:
     there = Flags(host="shop")
-    assert load(tmp_path, dotenv=STRANGER, flags=there).origins["approve"] == config.ONLY_DOTENV
+    known = load(tmp_path, dotenv=STRANGER, flags=there, trusted=THEIRS)
+    assert known.origins["approve"] == config.ONLY_DOTENV
     toml = '[remote.model]\nname = "phi3"'
     own = load(tmp_path, dotenv=STRANGER, toml=toml, flags=there)
     assert (own.approve, own.origins["approve"]) == ("ask", config.ON_A_HOST)
 
 
 def test_a_server_on_this_machine_or_one_the_user_named_acts_as_the_user_wants(tmp_path: Path) -> None:
-    assert load(tmp_path, dotenv="LLM_BASE_URL=http://127.0.0.1:11434/v1").approve == "auto"
-    assert load(tmp_path, dotenv="LLM_BASE_URL=ollama://localhost").approve == "auto"
+    ollama = "http://127.0.0.1:11434/v1"
+    assert load(tmp_path, dotenv=f"LLM_BASE_URL={ollama}", trusted=ollama).approve == "auto"
+    named = load(tmp_path, dotenv="LLM_BASE_URL=ollama://localhost", trusted="ollama://localhost:11434")
+    assert (named.approve, named.ignored) == ("auto", None)
     assert load(tmp_path, {"LLM_BASE_URL": "https://mine.example/v1"}, dotenv=STRANGER).approve == "auto"
 
 

@@ -63,7 +63,7 @@ def load(home: Path, toml: str, flags: Flags, **environ: str) -> config.Settings
     [
         ('host = "server"', "ssh://jexida@server"),
         ('host = "server"\nuser = "me"\nport = 22\ndirectory = "/srv/a b"', "ssh://me@server:22/srv/a%20b"),
-        ('directory = "src"', "ssh://jexida@192.168.1.224/~/src"),
+        ('host = "server"\ndirectory = "src"', "ssh://jexida@server/~/src"),
     ],
 )
 def test_the_host_of_the_settings_is_known_as_remote(tmp_path: Path, connection: str, place: str) -> None:
@@ -75,8 +75,9 @@ def test_the_host_of_the_settings_is_known_as_remote(tmp_path: Path, connection:
 
 
 def test_without_a_host_in_the_settings_remote_is_a_host_of_that_name(tmp_path: Path) -> None:
-    """A default address, of a design's own network, is nobody's wish."""
-    assert load(tmp_path, '[remote.model]\nname = "phi3"\n', Flags(host="remote")).host == "remote"
+    """A default address would be a stranger's in most networks."""
+    for toml in ('[remote.model]\nname = "phi3"\n', '[remote.connection]\nuser = "ada"\n'):
+        assert load(tmp_path, toml, Flags(host="remote")).host == "remote"
 
 
 REMOTE = '[remote.model]\nname = "phi3"\nport = 7\n'

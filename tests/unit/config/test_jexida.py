@@ -32,7 +32,7 @@ disk = { description = "Free space", cmd = "df -h" }
 def test_without_a_file_the_defaults_stand(tmp_path: Path) -> None:
     loaded = load_remote(tmp_path / "config.toml")
     assert loaded.settings == RemoteSettings(
-        connection=Connection(host="192.168.1.224", user="jexida"),
+        connection=Connection(host=None, user="jexida"),
         model=ModelChoice(name="phi3"),
         routines={},
         history=History(turns=10),

@@ -1,0 +1,156 @@
+"""If these fail, Newel hands a conversation, and the machine, to whatever program happens to listen on a port."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.forked import ROOT
+from tests.needed import needed
+from tests.support import BIN
+from tests.tmux import Tmux
+
+ADDRESS = "http://127.0.0.1:1234"
+STRANGER = 54_321
+
+
+def may_unshare() -> bool:
+    try:
+        return subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+pytestmark = pytest.mark.skipif(not may_unshare(), reason="nobody may have a network of their own here")
+
+
+class Machine:
+    """A machine on which a model server listens that nobody configured."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.project = folder / "project"
+        self.project.mkdir()
+        self._requests = folder / "requests"
+        self.environ = {
+            "PATH": f"{BIN}:{os.environ['PATH']}",
+            "HOME": str(folder),
+            "LANG": "C.UTF-8",
+            "TERM": "dumb",
+            "PYTHONPATH": str(ROOT),
+        }
+
+    def command(self, *words: str, owner: int = 0, port: int = 1234) -> list[str]:
+        there = [sys.executable, "-m", "tests.standins.machine", str(port), str(owner), str(self._requests)]
+        return [needed("unshare"), "--net", *there, *words]
+
+    def run(self, *words: str, owner: int = 0, **environ: str) -> Any:
+        return subprocess.run(
+            self.command(*words, owner=owner),
+            cwd=self.project,
+            env=self.environ | environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=25,
+        )
+
+    @property
+    def asked(self) -> list[str]:
+        """The paths that the server was asked for."""
+        return [each["path"] for each in json.loads(self._requests.read_text())]
+
+    @property
+    def was_prompted(self) -> bool:
+        return any("completions" in path for path in self.asked)
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def test_a_server_that_was_found_is_used_once_it_is_trusted_and_always_named(machine: Machine) -> None:
+    done = machine.run("newel", "hello world")
+    assert done.returncode == 1
+    assert f"answers at {ADDRESS} (mock-model" in done.stderr
+    assert f"\n  newel trust {ADDRESS}\n" in done.stderr
+    assert not machine.was_prompted
+    assert machine.run("newel", "trust", ADDRESS).returncode == 0
+    done = machine.run("newel", "--ephemeral", "how are you")
+    assert done.returncode == 0, done.stderr
+    assert machine.was_prompted
+    assert "The model is mock-model of LM Studio at 127.0.0.1:1234." in done.stderr
+    assert machine.run("newel", "trust", "--remove", ADDRESS).returncode == 0
+    assert machine.run("newel", "how are you").returncode == 1
+
+
+def test_a_server_of_another_user_is_not_even_asked_for_its_models(machine: Machine) -> None:
+    """Not after its port was trusted, either: that was about another program."""
+    machine.run("newel", "trust", ADDRESS)
+    done = machine.run("newel", "how are you", owner=STRANGER)
+    assert done.returncode == 1
+    assert f"Port 1234 of this machine belongs to another user ({STRANGER})" in done.stderr
+    assert machine.asked == []
+
+
+def test_a_server_of_another_user_that_the_user_configures_is_theirs_to_choose(machine: Machine) -> None:
+    done = machine.run(
+        "newel",
+        "how are you",
+        owner=STRANGER,
+        LLM_BASE_URL=f"{ADDRESS}/v1",
+        LLM_DEFAULT_MODEL="mock-model",
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [["web", "--port", "0"], ["agent", "hello"], ["--json", "hello"], ["doctor"]]
+)
+def test_what_cannot_ask_does_not_use_it(machine: Machine, words: list[str]) -> None:
+    done = machine.run("newel", *words)
+    assert done.returncode == 1
+    assert f"newel trust {ADDRESS}" in done.stdout + done.stderr
+    assert not machine.was_prompted
+
+
+def test_a_projects_dotenv_cannot_do_what_the_port_may_not(machine: Machine) -> None:
+    machine.run("newel", "trust", ADDRESS)
+    (machine.project / ".env").write_text("LLM_BASE_URL=http://127.0.0.1:1234/evil\n")
+    done = machine.run("newel", "how are you")
+    assert done.returncode == 0
+    assert "/evil; it is ignored" in done.stderr
+    assert not any("evil" in path for path in machine.asked)
+
+
+def test_a_person_is_asked_before_the_first_use(machine: Machine) -> None:
+    command = machine.command("newel", "--ephemeral", "how are you")
+    with Tmux(command, machine.project, machine.environ, columns=120) as screen:
+        screen.wait_for("Use it from now on? [Y/n]")
+        assert f"answers at {ADDRESS} (mock-model" in screen.text
+        screen.type("", "Enter")
+        screen.wait_for("The model is mock-model of LM Studio at 127.0.0.1:1234.")
+        screen.wait_for_end()
+    assert machine.was_prompted
+    assert machine.run("newel", "--ephemeral", "how are you").returncode == 0
+
+
+def test_a_no_is_remembered(machine: Machine) -> None:
+    with Tmux(machine.command("newel"), machine.project, machine.environ, columns=120) as screen:
+        screen.wait_for("Use it from now on? [Y/n]")
+        screen.type("n", "Enter")
+        screen.wait_for("You declined to use it.")
+        screen.wait_for_end()
+    assert not machine.was_prompted
+    with Tmux(machine.command("newel"), machine.project, machine.environ, columns=120) as screen:
+        screen.wait_for("You declined to use it.")
+        screen.wait_for_end()
+        assert "Use it from now on?" not in screen.text

@@ -1,0 +1,52 @@
+"""If these fail, whoever has an account on the machine gets the conversations of somebody who set nothing up."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import socket
+import sys
+
+import pytest
+
+from newel.providers.listeners import is_accepted, name_of_user, owners
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who listens")
+
+
+@pytest.mark.parametrize(
+    ("family", "address"),
+    [
+        (socket.AF_INET, "127.0.0.1"),
+        (socket.AF_INET, "0.0.0.0"),  # noqa: S104 — as a server for the whole network does
+        (socket.AF_INET6, "::"),
+        (socket.AF_INET6, "::ffff:127.0.0.1"),
+    ],
+)
+def test_who_listens_is_known_however_loopback_is_reached(family: socket.AddressFamily, address: str) -> None:
+    with socket.socket(family) as server:
+        if family == socket.AF_INET6:
+            server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        server.bind((address, 0))
+        server.listen()
+        port = server.getsockname()[1]
+        socket.create_connection(("127.0.0.1", port)).close()
+        assert owners([port]) == {port: {os.getuid()}}
+    assert owners([port]) == {}
+
+
+def test_a_socket_that_loopback_does_not_reach_says_nothing() -> None:
+    with socket.socket(socket.AF_INET) as server:
+        server.bind(("127.0.0.2", 0))
+        server.listen()
+        assert owners([server.getsockname()[1]]) == {}
+
+
+def test_the_user_root_and_known_services_may_be_asked_and_nobody_else() -> None:
+    other = next(each for each in pwd.getpwall() if each.pw_uid not in {0, os.getuid()})
+    assert is_accepted(os.getuid(), ())
+    assert is_accepted(0, ())
+    assert not is_accepted(other.pw_uid, ())
+    assert is_accepted(other.pw_uid, {other.pw_name})
+    assert not is_accepted(4_000_123, {other.pw_name})
+    assert name_of_user(4_000_123) == "4000123"
