@@ -1,0 +1,76 @@
+"""If these fail, ``jexida`` logs in at a stranger's machine because nobody has told it where to go."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.forked import start
+from tests.integration.jexida.there import environ, piped
+from tests.support import BIN
+from tests.tmux import Tmux
+
+JEXIDA = str(BIN / "jexida")
+
+
+@pytest.fixture
+def ssh(tmp_path: Path) -> Callable[[], str]:
+    """What ssh was told, in a program that stands before it."""
+    told = tmp_path / "told"
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "ssh"
+    program.write_text(f'#!/bin/sh\necho "$@" >> {told}\nexit 255\n')
+    program.chmod(0o755)
+    return lambda: told.read_text() if told.exists() else ""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> dict[str, str]:
+    return {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+
+
+def test_where_nobody_can_be_asked_it_says_how_to_name_a_host(
+    tmp_path: Path, ssh: Callable[[], str], path: dict[str, str]
+) -> None:
+    with start([JEXIDA], cwd=tmp_path, env=environ(tmp_path, **path)) as process:
+        said, errors = process.communicate("", timeout=20)
+    assert (process.returncode, said) == (1, "")
+    assert "jexida --host HOST" in errors
+    assert ssh() == ""
+
+
+@pytest.mark.parametrize("settings", ['[connection]\nuser = "ada"\n', "[connection]\nhost = 7\n", "rubbish"])
+def test_settings_without_a_host_that_can_be_used_lead_nowhere(
+    tmp_path: Path, ssh: Callable[[], str], path: dict[str, str], settings: str
+) -> None:
+    (tmp_path / ".jexida").mkdir()
+    (tmp_path / ".jexida" / "config.toml").write_text(settings)
+    assert piped([JEXIDA], tmp_path, "hello\n", **path) == ""
+    assert ssh() == ""
+
+
+def test_a_person_names_the_host(tmp_path: Path, ssh: Callable[[], str], path: dict[str, str]) -> None:
+    with Tmux([JEXIDA], tmp_path, environ(tmp_path, **path), columns=120) as screen:
+        screen.wait_for("No host is set. Which host should jexida look after")
+        assert ssh() == ""
+        screen.type("ada@server.invalid", "Enter")
+        screen.wait_for('host = "server.invalid"')
+        screen.wait_for("ada@server.invalid")
+        while "server.invalid" not in ssh():
+            assert not screen.ended, screen.text
+    assert "-l ada" in ssh()
+    assert "192.168" not in ssh()
+
+
+def test_a_person_who_names_none_is_told_how_to(
+    tmp_path: Path, ssh: Callable[[], str], path: dict[str, str]
+) -> None:
+    with Tmux([JEXIDA], tmp_path, environ(tmp_path, **path), columns=120) as screen:
+        screen.wait_for("No host is set. Which host")
+        screen.type("", "Enter")
+        screen.wait_for("jexida --host HOST")
+        screen.wait_for_end()
+    assert ssh() == ""
