@@ -150,7 +150,7 @@ def test_a_no_is_remembered(machine: Machine) -> None:
         screen.wait_for("You declined to use it.")
         screen.wait_for_end()
     assert not machine.was_prompted
-    with Tmux(machine.command("newel"), machine.project, machine.environ, columns=120) as screen:
+    with Tmux(machine.command("newel"), machine.folder, machine.environ, columns=120) as screen:
         screen.wait_for("You declined to use it.")
         screen.wait_for_end()
         assert "Use it from now on?" not in screen.text
