@@ -63,8 +63,8 @@ REVIEW_PREFIX = "NEWEL_REVIEW_"
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """A server, and the key that may be sent to it; ``origin`` says where each was found. ``found_as`` is the program of a
-    server that was found on this machine by its port, empty for one that was configured.
+    """A server, and the key that may be sent to it; ``origin`` says where each was found. ``found_as`` describes a server
+    that was found on this machine by its port, and is empty for one that was configured.
     """
 
     base_url: str

@@ -9,6 +9,7 @@ import msgspec
 
 from newel.config import Endpoint
 from newel.config_trust import ServerTrust
+from newel.providers.urls import of_ollama
 from newel.terminal.words import one_line
 
 if TYPE_CHECKING:
@@ -45,14 +46,22 @@ async def look(home: Path) -> Found:
 
 
 def endpoint_of(server: LocalServer) -> Endpoint:
-    return Endpoint(server.base_url, f"{server.name}, found on this machine", found_as=server.name)
+    """The server as one that was found. Only Ollama's own API tells which program answers."""
+    place = server.address.removeprefix("http://")
+    found_as = f"Ollama at {place}" if _is_ollama(server) else f"the server at {place}, {server.name}'s port"
+    return Endpoint(server.base_url, f"{server.name}, found on this machine", found_as=found_as)
 
 
 def describe(server: LocalServer) -> str:
-    """The program, its address and its models, on one line."""
+    """What answers, its address and its models, on one line."""
     models = [one_line(name, 40) for name in server.models[:MOST_NAMES]]
     shown = ", ".join(models) + (" …" if len(server.models) > MOST_NAMES else "")
-    return f"{server.name} answers at {server.address} ({shown or 'no model'})"
+    program = "Ollama" if _is_ollama(server) else f"A server on {server.name}'s port"
+    return f"{program} answers at {server.address} ({shown or 'no model'})"
+
+
+def _is_ollama(server: LocalServer) -> bool:
+    return of_ollama(server.base_url) is not None
 
 
 def _unused(server: LocalServer, *, declined: bool) -> str:

@@ -6,7 +6,6 @@ import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -101,7 +100,7 @@ async def _of_settings(settings: Settings, stack: AsyncExitStack) -> ModelInUse:
         name=await find_model(settings, endpoint, server),
         facts=settings.models,
         small_name=settings.small_model,
-        where=f"of {endpoint.found_as} at {urlsplit(endpoint.base_url).netloc}" if endpoint.found_as else "",
+        where=f"of {endpoint.found_as}" if endpoint.found_as else "",
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from newel.config import Settings
+from newel.config import OPENAI_URL, Settings
 from newel.config_trust import IgnoredServer, ServerTrust
 from newel.terminal.safe import reveal
 from newel.workspace.addresses import shown_url
@@ -76,7 +76,7 @@ def ignored_words(ignored: IgnoredServer) -> str:
     if not ignored.address:
         return f"{_dotenv(ignored)} names a model server at no valid address; it is ignored"
     return (
-        f"{_dotenv(ignored)} names the model server {ignored.address}; it is ignored, because you have not trusted it "
+        f"{_dotenv(ignored)} {_names(ignored)} {ignored.address}; it is ignored, because you have not trusted it "
         f"in this folder. To use it: {trust_command(ignored)}"
     )
 
@@ -85,6 +85,12 @@ def trust_command(ignored: IgnoredServer) -> str:
     """What to type to trust the server of a folder."""
     here = [] if ignored.folder == str(Path.cwd()) else ["--cwd", ignored.folder]
     return reveal(shlex.join(["newel", "trust", *here, ignored.address]))
+
+
+def _names(ignored: IgnoredServer) -> str:
+    """How the file came to name its server: many hold a key of OpenAI that is meant for the application."""
+    by_key = " (by OPENAI_API_KEY)" if ignored.address == OPENAI_URL else ""
+    return f"names the model server{by_key}"
 
 
 def _dotenv(ignored: IgnoredServer) -> str:
@@ -98,7 +104,7 @@ def one_reveal(text: str) -> str:
 
 def _question_of_folder(settings: Settings, ignored: IgnoredServer) -> str:
     dotenv = Path(ignored.folder, ".env")
-    lines = [f"{_dotenv(ignored)} names a model server:", f"  {ignored.address}"]
+    lines = [f"{_dotenv(ignored)} {_names(ignored)}:", f"  {ignored.address}"]
     if dotenv.is_symlink():
         lines.append(f"  (.env is a link to {one_reveal(str(dotenv.resolve()))})")
     lines.append(CONSEQUENCE)

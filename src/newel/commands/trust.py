@@ -34,19 +34,23 @@ def command_trust(arguments: Sequence[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("address", nargs="?", metavar="ADDRESS", help="the server, as Newel names it")
-    parser.add_argument("--remove", action="store_true", help="forget the decision about ADDRESS")
+    change = parser.add_mutually_exclusive_group()
+    change.add_argument("--decline", action="store_true", help="do not use it, and do not mention it again")
+    change.add_argument("--remove", action="store_true", help="forget the decision about ADDRESS")
     parser.add_argument("--cwd", metavar="DIR", default=".", help="decide for this folder")
     given = parser.parse_args(arguments)
     cwd = Path(given.cwd).expanduser()
     trust = ServerTrust(config.newel_home(os.environ))
     if given.address is None:
-        if given.remove:
-            parser.error("--remove needs the ADDRESS to forget")
+        if given.remove or given.decline:
+            parser.error("give the ADDRESS")
         return _list(trust, cwd)
     if os.environ.get(MARK):
         raise UsageError("A command of an agent cannot decide on trust. Run this in a terminal of your own.")
     address = address_of(given.address)
-    return _remove(trust, real_folder(cwd), address) if given.remove else _add(trust, cwd, address)
+    if given.remove:
+        return _remove(trust, real_folder(cwd), address)
+    return _decide(trust, cwd, address, trusted=not given.decline)
 
 
 def _list(trust: ServerTrust, cwd: Path) -> int:
@@ -70,11 +74,12 @@ def _line(decision: Decision) -> str:
     return f"{state:<9} {one_reveal(decision.address)}  {where}  since {one_reveal(decision.since[:10])}"
 
 
-def _add(trust: ServerTrust, cwd: Path, address: str) -> int:
+def _decide(trust: ServerTrust, cwd: Path, address: str, *, trusted: bool) -> int:
     here = real_folder(cwd)
     if address == config.dotenv_server(cwd):
-        trust.decide(here, address, trusted=True)
-        print(f"Trusted: the .env of {one_reveal(here)} may use {address}.")
+        trust.decide(here, address, trusted=trusted)
+        may = "Trusted: {} may use {}." if trusted else "Declined: {} may not use {}."
+        print(may.format(f"the .env of {one_reveal(here)}", address))
         return 0
     found = _of_this_machine(address)
     if found is None:
@@ -84,8 +89,9 @@ def _add(trust: ServerTrust, cwd: Path, address: str) -> int:
             f"The .env of {one_reveal(here)} {named}, so there is nothing to trust about {address}. To use that server, "
             "configure it: LLM_BASE_URL in your environment, or base_url in config.toml."
         )
-    trust.decide("", found, trusted=True)
-    print(f"Trusted: {found}. Newel uses it where no server is configured.")
+    trust.decide("", found, trusted=trusted)
+    uses = "Newel uses it" if trusted else "Newel does not use it"
+    print(f"{'Trusted' if trusted else 'Declined'}: {found}. {uses} where no server is configured.")
     return 0
 
 

@@ -221,7 +221,7 @@ class Welcome(FromServer, frozen=True, kw_only=True, tag="welcome"):
     host: HostState | None
     """Where the agents work; null for the server's own machine."""
     where: str
-    """Where the models are, in words, if they are those of that host; else empty."""
+    """Where the models are, in words, if they are those of that host or of a server that was found; else empty."""
 
 
 class Tabs(FromServer, frozen=True, kw_only=True, tag="tabs"):

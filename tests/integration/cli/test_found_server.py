@@ -87,7 +87,7 @@ def test_a_server_that_was_found_is_used_once_it_is_trusted_and_always_named(mac
     done = machine.run("newel", "--ephemeral", "how are you")
     assert done.returncode == 0, done.stderr
     assert machine.was_prompted
-    assert "The model is mock-model of LM Studio at 127.0.0.1:1234." in done.stderr
+    assert "The model is mock-model of the server at 127.0.0.1:1234, LM Studio's port." in done.stderr
     assert machine.run("newel", "trust", "--remove", ADDRESS).returncode == 0
     assert machine.run("newel", "how are you").returncode == 1
 
@@ -137,7 +137,7 @@ def test_a_person_is_asked_before_the_first_use(machine: Machine) -> None:
         screen.wait_for("Use it from now on? [Y/n]")
         assert f"answers at {ADDRESS} (mock-model" in screen.text
         screen.type("", "Enter")
-        screen.wait_for("The model is mock-model of LM Studio at 127.0.0.1:1234.")
+        screen.wait_for("The model is mock-model of the server at 127.0.0.1:1234, LM Studio's port.")
         screen.wait_for_end()
     assert machine.was_prompted
     assert machine.run("newel", "--ephemeral", "how are you").returncode == 0

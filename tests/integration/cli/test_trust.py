@@ -128,6 +128,16 @@ def test_a_trusted_server_that_is_elsewhere_still_has_to_ask(cloned: Cloned) -> 
     assert "ask   (a server that only .env names)" in cloned.newel("doctor").stdout
 
 
+def test_a_script_can_decline(cloned: Cloned) -> None:
+    """A key of OpenAI that is the application's would otherwise be mentioned by every run."""
+    cloned.dotenv.write_text("OPENAI_API_KEY=sk-of-the-application\n")
+    assert "(by OPENAI_API_KEY) https://api.openai.com/v1; it is ignored" in cloned.newel("hello").stderr
+    assert cloned.newel("trust", "--decline", "https://api.openai.com/v1").returncode == 0
+    done = cloned.newel("hello")
+    assert "From my own server." in done.stdout
+    assert "openai" not in done.stderr
+
+
 def test_only_what_the_folder_names_can_be_trusted(cloned: Cloned) -> None:
     done = cloned.newel("trust", "http://other.example/v1")
     assert done.returncode == 2
