@@ -123,6 +123,8 @@ export class Page {
     if (link !== "open") return;
     for (const id of this.recent) this.#watch(id);
     this.shell.connected(this.store.get().hello.project);
+    const { notice } = this.store.get().hello;
+    if (!this.hasBegun && notice) this.toasts.failed(plain(notice));
     if (!this.hasBegun) this.actions.sayUnacknowledged();
     this.hasBegun = true;
     this.#route();

@@ -186,15 +186,21 @@ def warn_of_strangers(settings: Settings) -> None:
     """Tell a person which server of a project is not used, or that one which they may not know of makes calls need their
     approval.
     """
+    if words := notice_of_strangers(settings):
+        print(f"newel: {words}", file=sys.stderr)  # noqa: T201 — a person must know
+
+
+def notice_of_strangers(settings: Settings) -> str:
+    """See ``warn_of_strangers``; empty if there is nothing to tell."""
     if settings.ignored is not None:
         from newel.app.trusting import ignored_words, is_news
 
-        if is_news(settings):
-            print(f"newel: {ignored_words(settings.ignored)}", file=sys.stderr)  # noqa: T201 — a person must know
+        return ignored_words(settings.ignored) if is_news(settings) else ""
     if settings.origins.get("approve") == config.ONLY_DOTENV and settings.endpoint:
         shown = shown_url(settings.endpoint.base_url)
         words = f"only the .env of this folder names the server {shown}, so calls need your approval"
-        print(f"newel: {safe(words)} (--approve auto lifts that)", file=sys.stderr)  # noqa: T201 — a person must know
+        return f"{safe(words)} (--approve auto lifts that)"
+    return ""
 
 
 def _listed(names: list[str]) -> str:

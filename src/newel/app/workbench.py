@@ -15,7 +15,7 @@ import msgspec
 
 from newel import config
 from newel.agent.errors import NewelError
-from newel.app.model import warn_of_strangers
+from newel.app.model import notice_of_strangers, warn_of_strangers
 from newel.config import Flags, Settings
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ async def _serve(settings: Settings, options: Options) -> None:
             approve=settings.approve,
             ephemeral=options.ephemeral,
             where=workbench.crew.where,
+            notice=notice_of_strangers(settings),
         )
         app = create_app(
             workbench,

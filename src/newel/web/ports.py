@@ -26,7 +26,7 @@ Desk = Callable[[], AbstractAsyncContextManager["ReviewDesk"]]
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
     """What the page says of the program at the other end. ``project`` is the folder it works in; ``where`` describes where its
-    models are, if that was not configured.
+    models are, if that was not configured. ``notice`` is what the user should know of the start.
     """
 
     newel: str
@@ -35,6 +35,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     approve: str
     ephemeral: bool
     where: str = ""
+    notice: str = ""
 
 
 class Workbench(Protocol):

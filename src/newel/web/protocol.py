@@ -222,6 +222,8 @@ class Welcome(FromServer, frozen=True, kw_only=True, tag="welcome"):
     """Where the agents work; null for the server's own machine."""
     where: str
     """Where the models are, in words, if they are those of that host or of a server that was found; else empty."""
+    notice: str = ""
+    """What the user should know of the start, such as a server that the project names and that is not trusted; else empty."""
 
 
 class Tabs(FromServer, frozen=True, kw_only=True, tag="tabs"):

@@ -143,6 +143,7 @@ class _Socket:
                     servers=self._board.statuses(),
                     host=self._board.host,
                     where=about.where,
+                    notice=about.notice,
                 )
             )
             async with anyio.create_task_group() as tasks:

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from websockets.sync.client import connect
 
 from mock_llm_server import MockServer, running
 from tests.served import served
@@ -72,6 +73,9 @@ def test_a_cloned_repository_gets_not_a_byte(cloned: Cloned, words: list[str]) -
 def test_a_cloned_repository_gets_not_a_byte_in_the_workbench(cloned: Cloned) -> None:
     with served(cloned.newel, "newel", "web") as server:
         assert server.chat("hello")[0] == ("text", {"content": "From my own server."})
+        with connect(f"ws{server.url[4:]}/ws", additional_headers=server.headers) as page:
+            welcome = json.loads(page.recv(timeout=10))
+        assert f"newel trust {cloned.address}" in welcome["notice"]
     assert cloned.evil.requests == []
 
 
