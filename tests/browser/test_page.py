@@ -153,3 +153,19 @@ def test_many_tabs_stay_on_one_row_that_can_be_scrolled(workbench: Make) -> None
     page.set_viewport_size({"width": 400, "height": 800})
     expect(page.get_by_role("tab", name="conversation number 9")).to_be_in_viewport(ratio=1)
     assert spills(page) == 0
+
+
+def test_a_server_that_the_project_names_and_that_is_ignored_is_told(workbench: Make) -> None:
+    """Else somebody who wanted that server wonders for long why another one answers."""
+    bench = workbench(scenarios())
+    bench.kill()
+    url = bench.newel.environ.pop("LLM_BASE_URL")
+    (bench.newel.home / ".newel" / "config.toml").write_text(f'base_url = "{url}"\n')
+    (bench.newel.project / ".env").write_text("LLM_BASE_URL=http://127.0.0.1:9/v1\n")
+    bench.start()
+    page = bench.page(**NARROW)
+    notice = page.get_by_role("alert")
+    expect(notice).to_contain_text("newel trust http://127.0.0.1:9/v1")
+    assert spills(page) == 0
+    page.get_by_role("button", name="Close notice").click()
+    expect(notice).to_have_count(0)
