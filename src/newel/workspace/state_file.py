@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import os
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -52,6 +51,8 @@ def rewrite(path: Path, change: Callable[[bytes], bytes], *, mode: int = 0o600) 
     ``mode`` is that of a new file. ``change`` is called again if the file became another meanwhile. Raises
     ``ConfigError``, and what ``change`` raises.
     """
+    import hashlib
+
     from newel.workspace.files import replace
 
     for _ in range(TRIES):
