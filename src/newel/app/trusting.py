@@ -8,9 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from newel.agent.errors import ConfigError
 from newel.config import OPENAI_URL, Settings
 from newel.config_trust import IgnoredServer, ServerTrust
-from newel.terminal.safe import reveal
+from newel.terminal.safe import reveal, safe
 from newel.workspace.addresses import shown_url
 
 if TYPE_CHECKING:
@@ -39,11 +40,21 @@ def settled(settings: Settings, load: Callable[[], Settings]) -> Settings:
     if ignored and ignored.address and is_news(settings):
         answer = _ask(_question_of_folder(settings, ignored), default=False)
         if answer is not None:
-            ServerTrust(settings.home).decide(ignored.folder, ignored.address, trusted=answer)
+            _remember(settings.home, ignored.folder, ignored.address, trusted=answer)
             settings = load()  # with what stands there now: another address is another decision
     if settings.endpoint is None and settings.host_model is None:
         settings = _with_local_server(settings)
     return settings
+
+
+def _remember(home: Path, folder: str, address: str, *, trusted: bool) -> None:
+    """Keep an answer. Where that fails only the trust of a folder does not hold: it is read again from the file."""
+    try:
+        ServerTrust(home).decide(folder, address, trusted=trusted)
+    except ConfigError as error:
+        if folder and trusted:
+            raise
+        sys.stderr.write(f"newel: Your answer is not remembered. {safe(str(error))}\n")
 
 
 def is_news(settings: Settings) -> bool:
@@ -64,7 +75,7 @@ def _with_local_server(settings: Settings) -> Settings:
         answer = _ask(_question_of_machine(server), default=server.is_owned)
         if answer is None:
             break
-        ServerTrust(settings.home).decide("", server.address, trusted=answer)
+        _remember(settings.home, "", server.address, trusted=answer)
         if answer:
             endpoint = endpoint_of(server)
             break

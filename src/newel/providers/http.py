@@ -328,10 +328,10 @@ def _not_connected(url: str, error: Exception, *, is_local: bool) -> ProviderErr
 
 
 def _is_refused(error: BaseException | None) -> bool:
-    """Whether every address that was tried refused the connection."""
+    """Whether an address that was tried refused the connection; the others of the same name may not exist here."""
     while error is not None:
         if isinstance(error, BaseExceptionGroup):
-            return all(map(_is_refused, cast("BaseExceptionGroup[BaseException]", error).exceptions))
+            return any(map(_is_refused, cast("BaseExceptionGroup[BaseException]", error).exceptions))
         if isinstance(error, ConnectionRefusedError):
             return True
         error = error.__cause__ or error.__context__

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -154,3 +155,16 @@ def test_a_no_is_remembered(machine: Machine) -> None:
         screen.wait_for("You declined to use it.")
         screen.wait_for_end()
         assert "Use it from now on?" not in screen.text
+
+
+def test_where_the_system_does_not_say_who_listens_enter_means_no(machine: Machine) -> None:
+    """As on macOS. Else a stranger's program is used because somebody pressed Enter."""
+    inside = shlex.join(machine.command("newel")[2:])
+    command = [needed("unshare"), "--net", "--mount", "sh", "-c", f"umount -l /proc; exec {inside}"]
+    with Tmux(command, machine.project, machine.environ, columns=120) as screen:
+        screen.wait_for("Use it from now on? [y/N]")
+        assert "This system does not say which user runs it." in screen.text
+        screen.type("", "Enter")
+        screen.wait_for("You declined to use it.")
+        screen.wait_for_end()
+    assert not machine.was_prompted

@@ -234,6 +234,21 @@ def test_ctrl_c_at_the_question_ends_newel_and_decides_nothing(
     assert "(not trusted)" in cloned.newel("trust").stdout
 
 
+@pytest.mark.parametrize("answer", ["n", "y"])
+def test_an_answer_that_cannot_be_kept_is_said(
+    cloned: Cloned, on_terminal: Callable[..., Tmux], answer: str
+) -> None:
+    """Who declines can work all the same; who agrees learns why that does not hold."""
+    (cloned.newel.home / ".newel" / "trust.json").mkdir()
+    screen = on_terminal("hello")
+    screen.wait_for(QUESTION)
+    screen.type(answer, "Enter")
+    screen.wait_for_end()
+    assert "trust.json could not be changed" in screen.text.replace("\n", "")
+    assert ("From my own server." in screen.text) is (answer == "n")
+    assert cloned.evil.requests == []
+
+
 def test_the_question_hides_nothing(cloned: Cloned, on_terminal: Callable[..., Tmux]) -> None:
     """An address that looks like a known one is shown as DNS sees it, and one with hidden characters not at all."""
     cloned.dotenv.write_text("LLM_BASE_URL=https://\N{CYRILLIC SMALL LETTER A}pi.openai.com/v1\n")
