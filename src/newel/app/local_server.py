@@ -38,11 +38,12 @@ async def look(home: Path) -> Found:
         {server.address: trust.is_trusted("", server.address) for server in servers} if servers else {}
     )
     agreed = next((server for server in servers if decisions[server.address]), None)
+    if agreed is not None:
+        return Found(endpoint=endpoint_of(agreed), undecided=[], words="")
     undecided = [server for server in servers if decisions[server.address] is None]
     told = [_unused(server, declined=decisions[server.address] is False) for server in servers]
-    told += [_stranger(port, user) for port, user in strangers()] if agreed is None else []
-    endpoint = endpoint_of(agreed) if agreed else None
-    return Found(endpoint=endpoint, undecided=undecided, words="\n".join(told))
+    told += [_stranger(port, user) for port, user in strangers()]
+    return Found(endpoint=None, undecided=undecided, words="\n".join(told))
 
 
 def endpoint_of(server: LocalServer) -> Endpoint:
@@ -56,8 +57,15 @@ def describe(server: LocalServer) -> str:
     """What answers, its address and its models, on one line."""
     models = [one_line(name, 40) for name in server.models[:MOST_NAMES]]
     shown = ", ".join(models) + (" …" if len(server.models) > MOST_NAMES else "")
-    program = "Ollama" if _is_ollama(server) else f"A server on {server.name}'s port"
+    program = "Ollama" if _is_ollama(server) else f"{_program(server)} on {server.name}'s port"
     return f"{program} answers at {server.address} ({shown or 'no model'})"
+
+
+def _program(server: LocalServer) -> str:
+    from newel.providers.listeners import program_on
+
+    name = program_on(server.port)
+    return f"The program {one_line(name, 40)}" if name else "A server"
 
 
 def _is_ollama(server: LocalServer) -> bool:
@@ -67,7 +75,7 @@ def _is_ollama(server: LocalServer) -> bool:
 def _unused(server: LocalServer, *, declined: bool) -> str:
     reason = "You declined to use it." if declined else "You have not used it with Newel yet."
     unknown = "" if server.is_owned else " This system does not say which user runs it."
-    return f"{describe(server)}. {reason}{unknown} To use it:\n  newel trust {server.address}"
+    return f"{describe(server)}.\n{reason}{unknown} To use it:\n  newel trust {server.address}"
 
 
 def _stranger(port: int, user: str) -> str:

@@ -71,7 +71,7 @@ def _with_local_server(settings: Settings) -> Settings:
 
     found = anyio.run(look, settings.home)
     endpoint = found.endpoint
-    for server in found.undecided if endpoint is None else []:
+    for server in found.undecided:
         answer = _ask(_question_of_machine(server), default=server.is_owned)
         if answer is None:
             break
@@ -129,7 +129,7 @@ def _question_of_folder(settings: Settings, ignored: IgnoredServer) -> str:
 def _question_of_machine(server: LocalServer) -> str:
     from newel.app.local_server import describe
 
-    lines = [f"No model server is configured. {describe(server)}.", CONSEQUENCE]
+    lines = ["No model server is configured.", f"{describe(server)}.", CONSEQUENCE]
     if not server.is_owned:
         lines.append("This system does not say which user runs it.")
     lines.append("Use it from now on?")

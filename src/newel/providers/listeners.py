@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 LISTENING: Final = "0A"
 TABLES: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
@@ -28,12 +29,18 @@ def _reached() -> frozenset[str]:
     return frozenset(map(_printed, [*four, *six]))
 
 
-def owners(ports: Collection[int]) -> dict[int, set[int]]:
-    """The user ids of all sockets that may accept a connection to 127.0.0.1, by port. A port of which the system tells
-    nothing is left out.
-    """
+class Listener(NamedTuple):
+    """A socket that may accept a connection to 127.0.0.1."""
+
+    port: int
+    uid: int
+    inode: str
+
+
+def listeners(ports: Collection[int]) -> list[Listener]:
+    """All such sockets on some ports. None for a port of which the system tells nothing."""
     reached = _reached()
-    found: dict[int, set[int]] = {}
+    found: list[Listener] = []
     for table in TABLES:
         try:
             lines = table.read_text().split("\n")[1:]
@@ -41,12 +48,38 @@ def owners(ports: Collection[int]) -> dict[int, set[int]]:
             continue
         for line in lines:
             fields = line.split()
-            if len(fields) < 8 or fields[3] != LISTENING:
+            if len(fields) < 10 or fields[3] != LISTENING:
                 continue
             address, _, port = fields[1].partition(":")
             if address in reached and (number := int(port, 16)) in ports:
-                found.setdefault(number, set()).add(int(fields[7]))
+                found.append(Listener(number, int(fields[7]), fields[9]))
     return found
+
+
+def owners(ports: Collection[int]) -> dict[int, set[int]]:
+    """The user ids behind ``listeners``, by port."""
+    found: dict[int, set[int]] = {}
+    for each in listeners(ports):
+        found.setdefault(each.port, set()).add(each.uid)
+    return found
+
+
+def program_on(port: int) -> str:
+    """The name of the process that listens on a port, as far as this user may know it, else empty."""
+    wanted = {f"socket:[{each.inode}]" for each in listeners([port])}
+    for process in Path("/proc").glob("[0-9]*") if wanted else ():
+        with suppress(OSError):  # it ended, or is another user's
+            for descriptor in (process / "fd").iterdir():
+                if _leads_to(descriptor) in wanted:
+                    return (process / "comm").read_text(errors="replace").strip()
+    return ""
+
+
+def _leads_to(descriptor: Path) -> str:
+    try:
+        return str(descriptor.readlink())
+    except OSError:  # it was closed
+        return ""
 
 
 def name_of_user(uid: int) -> str:

@@ -32,9 +32,13 @@ class LocalServer(msgspec.Struct, frozen=True):
     is_owned: bool = True
 
     @property
+    def port(self) -> int:
+        return int(self.base_url.removesuffix("/v1").rpartition(":")[2])
+
+    @property
     def address(self) -> str:
         """The port on which it was found, as a URL: what a user decides on."""
-        return address_of_port(int(self.base_url.removesuffix("/v1").rpartition(":")[2]))
+        return address_of_port(self.port)
 
 
 def address_of_port(port: int) -> str:

@@ -6,10 +6,11 @@ import os
 import pwd
 import socket
 import sys
+from pathlib import Path
 
 import pytest
 
-from newel.providers.listeners import is_accepted, name_of_user, owners
+from newel.providers.listeners import is_accepted, name_of_user, owners, program_on
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who listens")
 
@@ -33,6 +34,15 @@ def test_who_listens_is_known_however_loopback_is_reached(family: socket.Address
         socket.create_connection(("127.0.0.1", port)).close()
         assert owners([port]) == {port: {os.getuid()}}
     assert owners([port]) == {}
+
+
+def test_the_program_that_listens_is_named() -> None:
+    """Else who is asked whether to use it has to guess what runs on the port."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        mine = Path("/proc/self/comm").read_text().strip()
+        assert program_on(server.getsockname()[1]) == mine
+    with socket.create_server(("127.0.0.2", 0)) as elsewhere:
+        assert program_on(elsewhere.getsockname()[1]) == ""
 
 
 def test_a_socket_that_loopback_does_not_reach_says_nothing() -> None:
