@@ -60,7 +60,7 @@ async def measured(server: Sshd, workspace: SshWorkspace, project: Path, runs: i
     async def shown(_: str) -> None: ...
 
     async def call(name: str, **arguments: Any) -> None:
-        result = await tools[name].execute(tools[name].parse(arguments), shown)
+        result = await (await tools[name].plan(tools[name].parse(arguments))).execute(shown)
         assert not result.is_error, result.output
 
     async def edit() -> None:

@@ -40,6 +40,7 @@ from newel.config_errors import refused
 from newel.config_hosts import HostModel, choose_model, host_places
 from newel.config_jexida import RemoteSettings, Through
 from newel.config_trust import IgnoredServer, named_server, trusted_places
+from newel.permissions.rules import Rule, parse
 from newel.providers.urls import HTTP, OLLAMA, is_loopback
 from newel.workspace.addresses import shown_url
 
@@ -128,6 +129,12 @@ class ReviewFile(ReviewSettings, frozen=True, forbid_unknown_fields=True):
     record: bool = True
 
 
+class PermissionsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``[permissions]``: what tools may open beyond the project; see ``newel.permissions.rules``."""
+
+    allow: list[str] = []
+
+
 class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``config.toml``."""
 
@@ -143,6 +150,7 @@ class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     models: dict[str, ModelFacts] = {}
     review: ReviewFile = ReviewFile()
     remote: RemoteSettings = RemoteSettings()
+    permissions: PermissionsFile = PermissionsFile()
 
 
 class Flags(msgspec.Struct, frozen=True):
@@ -162,6 +170,7 @@ class Flags(msgspec.Struct, frozen=True):
 
 class Settings(msgspec.Struct, frozen=True):
     """``record`` is whether what agents do to files is recorded, ``review`` what the user says of the limits of reviews;
+    ``allow`` is what their tools may open beyond the project;
     ``host`` is where agents work if not in ``cwd``: a place that ssh can reach, with ``host_model`` if they have one of that
     host; ``remote`` is what ``[remote]`` says of the host of ``jexida``. ``ignored`` is the server of the project's ``.env``
     that the user does not trust. ``origins`` names the place of each value that is not a default.
@@ -185,6 +194,7 @@ class Settings(msgspec.Struct, frozen=True):
     host_model: HostModel | None = None
     remote: RemoteSettings = RemoteSettings()
     ignored: IgnoredServer | None = None
+    allow: tuple[Rule, ...] = ()
 
 
 def load(flags: Flags, *, cwd: Path, environ: Mapping[str, str]) -> Settings:
@@ -240,7 +250,15 @@ def load(flags: Flags, *, cwd: Path, environ: Mapping[str, str]) -> Settings:
         host_model=host_model,
         remote=file.remote,
         ignored=ignored,
+        allow=_rules(path, file.permissions.allow),
     )
+
+
+def _rules(path: Path, written: list[str]) -> tuple[Rule, ...]:
+    try:
+        return tuple(map(parse, written))
+    except ConfigError as error:
+        raise ConfigError(f"{path}: permissions.allow: {error}") from error
 
 
 def _limits(flags: Flags, caps: Caps) -> Limits:

@@ -47,7 +47,7 @@ async def stopped(folder: Path, at: int, name: str, **arguments: Any) -> int:
         pass
 
     with scope:
-        await tool.execute(tool.parse(arguments), shown)
+        await (await tool.plan(tool.parse(arguments))).execute(shown)
     assert scope.cancelled_caught
     return workspace.looks
 

@@ -1,4 +1,4 @@
-"""The tool calls of one message: checked and approved in order, run side by side, answered in order."""
+"""The tool calls of one message: checked in order, each approved when its turn comes, run side by side, answered in order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from newel.agent.errors import InvalidArguments, NewelError
 from newel.agent.events import ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate
 from newel.agent.guard import Guard
 from newel.agent.messages import INTERRUPTED, AppMessage, ToolCall, ToolResultMessage
-from newel.agent.ports import Emit, RunConfig, Tool, ToolResult
+from newel.agent.ports import Emit, PlannedCall, RunConfig, Tool, ToolResult
 
 Say = Callable[[AppMessage], Awaitable[None]]
 Part = TypeVar("Part")
@@ -30,6 +30,7 @@ class _Call:
         self.call = call
         self.tool: Tool | None = None
         self.arguments: Any = None
+        self.planned: PlannedCall | None = None
         self.key: str | None = None
         self.refusal = ""
         self.started = False
@@ -105,6 +106,7 @@ class Batch:
             for call in calls:
                 await self.admit(call)
             if len(calls) == 1:
+                await self.decide(calls[0])
                 await self.execute(calls[0])
                 await say_finished()
             elif calls:
@@ -133,13 +135,15 @@ class Batch:
                 await say(call.stopped())
 
     async def side_by_side(self, calls: list[_Call], say_finished: Callable[[], Awaitable[None]]) -> None:
-        telling = anyio.Lock()
+        telling, deciding = anyio.Lock(), anyio.Lock()
 
         async def one(index: int) -> None:
             call = calls[index]
             for earlier in calls[:index]:
                 if call.waits_for(earlier):
                     await earlier.done.wait()
+            async with deciding:  # not before: an earlier call may change what this one is about
+                await self.decide(call)
             await self.execute(call)
             call.done.set()
             async with telling:
@@ -153,7 +157,7 @@ class Batch:
             raise failed.exceptions[0] from failed
 
     async def admit(self, call: _Call) -> None:
-        """Find the tool, check the arguments, ask the policy; what fails becomes the call's refusal."""
+        """Find the tool and check the arguments; what fails becomes the call's refusal."""
         request = call.call
         tool = self.tools.get(request.name)
         if tool is None:
@@ -169,19 +173,22 @@ class Batch:
             self.guard.tool_calls += 1
             try:
                 call.arguments = tool.parse(request.arguments)
+                call.key = await tool.serial_key(call.arguments)
             except InvalidArguments as error:
                 call.refusal = str(error)
-                return
-            verdict = await self.config.policy.decide(request, tool, call.arguments)
-            if not verdict.allow:
-                call.refusal = verdict.reason
-                return
-            try:
-                call.key = await tool.serial_key(call.arguments)
             except Exception as error:  # noqa: BLE001 — whatever a tool raises, the model is told and the run goes on
                 call.refusal = f"Not run: {_described(error)}"
-                return
-            call.tool = tool
+            else:
+                call.tool = tool
+
+    async def decide(self, call: _Call) -> None:
+        """Ask the policy; a call that it does not allow loses its tool."""
+        if call.tool is None:
+            return
+        verdict = await self.config.policy.decide(call.call, call.tool, call.arguments)
+        call.planned = verdict.planned
+        if not verdict.allow:
+            call.tool, call.refusal = None, verdict.reason
 
     async def execute(self, call: _Call) -> None:
         request = call.call
@@ -200,7 +207,8 @@ class Batch:
         )
         began = time.monotonic()
         try:
-            answer = await call.tool.execute(call.arguments, on_output)
+            planned = call.planned or await call.tool.plan(call.arguments)
+            answer = await planned.execute(on_output)
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
                 call.result = msgspec.structs.replace(call.stopped(), duration=milliseconds_since(began))

@@ -88,6 +88,47 @@ class ToolResult(Wire, frozen=True):
 OnOutput = Callable[[str], Awaitable[None]]
 
 
+class Touch(Wire, frozen=True):
+    """A file or folder that a call itself opens; what a command opens is not known.
+
+    ``path`` is real (absolute, links followed) and of the host that the tool works on; ``named`` is the path as the call
+    gives it. ``before`` and ``after`` are the SHA-256 of a file's content now and once the call is done, ``absent`` for
+    no file; empty where the call does not depend on it.
+    """
+
+    path: str
+    named: str
+    writes: bool = False
+    before: str = ""
+    after: str = ""
+
+
+class Preview(Wire, frozen=True):
+    """``text`` is exactly what a call would do: a command, a unified diff. ``touches`` is what the text rests on."""
+
+    text: str
+    touches: Sequence[Touch] = ()
+
+
+class PlannedCall(Protocol):
+    """A call bound to real paths: what a policy judged is what ``execute`` opens, whatever its names lead to by then."""
+
+    @property
+    def touches(self) -> Sequence[Touch]:
+        """All files and folders that the call itself would open. Known without reading them."""
+        ...
+
+    async def preview(self) -> Preview:
+        """What would be done. Changes nothing; may raise ``NewelError`` where the call would fail. From then on
+        ``execute`` does exactly this or fails.
+        """
+        ...
+
+    async def execute(self, on_output: OnOutput, /) -> ToolResult:
+        """Do it. Every exception but cancellation becomes an error result for the model."""
+        ...
+
+
 class Tool(Protocol):
     """Something that the model can do."""
 
@@ -111,39 +152,38 @@ class Tool(Protocol):
         ...
 
     async def serial_key(self, arguments: Any, /) -> str | None:
-        """Which calls of one message may overlap, asked of those that may run: None overlaps with all others; calls with equal keys
+        """Which calls of one message may overlap, asked before the policy is: None overlaps with all others; calls with equal keys
         run one after the other; ``"*"`` runs alone, after every earlier call and before every later.
         Every exception but cancellation becomes an error result, and the call is not executed.
         """
         ...
 
-    async def preview(self, arguments: Any, /) -> str:
-        """What the call would do, exactly: a command, a unified diff. Changes nothing; may raise
-        ``NewelError`` where the call would fail.
+    async def plan(self, arguments: Any, /) -> PlannedCall:
+        """Bind the call to the files that its arguments name now. Changes nothing. May raise ``NewelError`` where the
+        call would fail.
         """
-        ...
-
-    async def execute(self, arguments: Any, on_output: OnOutput, /) -> ToolResult:
-        """Do it. Every exception but cancellation becomes an error result for the model."""
         ...
 
 
 # -- hooks ----------------------------------------------------------------------------------------
 
 
-class Verdict(Wire, frozen=True):
-    """``allow=False`` gives ``reason`` to the model as the call's result."""
+class Verdict(msgspec.Struct, frozen=True):
+    """``allow=False`` gives ``reason`` to the model as the call's result. ``planned`` is the call that was judged: it
+    runs as it is. With None the policy looked at no files, and the call is planned when it runs.
+    """
 
     allow: bool
     reason: str = ""
+    planned: PlannedCall | None = None
 
 
 class Policy(Protocol):
     """Decides whether a call may run."""
 
     async def decide(self, call: ToolCall, tool: Tool, arguments: Any, /) -> Verdict:
-        """Asked once for each valid call, in order, before any of its message runs. May wait for a
-        person. What it raises ends the run.
+        """Asked once for each valid call, one at a time, as soon as the calls before it that it must wait for
+        (``Tool.serial_key``) are done. May wait for a person. What it raises ends the run.
         """
         ...
 

@@ -46,6 +46,11 @@ class Ground(Protocol):
     def shell(self) -> str: ...
 
     @property
+    def home(self) -> str:
+        """The user's home there."""
+        ...
+
+    @property
     def programs(self) -> HostPrograms | None:
         """What can be asked of the host beside its folder; None for this machine."""
         ...
@@ -104,6 +109,10 @@ class LocalGround:
         return "bash" if shutil.which("bash") else "sh"
 
     @property
+    def home(self) -> str:
+        return os.path.expanduser("~")  # noqa: PTH111 — a home that nobody knows stays as it is
+
+    @property
     def system(self) -> str:
         here = os.uname()
         return f"{here.sysname} {here.release}"
@@ -133,6 +142,10 @@ class HostGround:
         self.line = AppHostLine(connection)
         self.programs = HostPrograms(connection)
         self.name = self._open(Limits()).name
+
+    @property
+    def home(self) -> str:
+        return self._connection.facts.home
 
     @property
     def system(self) -> str:

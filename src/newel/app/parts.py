@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from newel.context.instructions import Instructions
     from newel.context.templates import Template
     from newel.mcp.questions import Elicit
+    from newel.permissions.places import Places
     from newel.permissions.policy import Ask
     from newel.review.recording import Recorders
     from newel.session.coding_agent import CodingAgent
@@ -133,7 +134,9 @@ async def build_agent(
     from newel.agent.agent import ProviderTransport
     from newel.agent.ports import RunConfig
     from newel.agent.transform import Transformer
+    from newel.app.boundaries import guarded, places_of
     from newel.app.workspaces import open_workspaces
+    from newel.context.attachable import Attachable
     from newel.context.compaction import Compactor
     from newel.context.instructions import describe
     from newel.providers.windows import find_window
@@ -143,7 +146,8 @@ async def build_agent(
     model = in_use.model
     open_folder = partial(place.ground.workspace, place.folder)
     places = await open_workspaces(settings, model, place.recorders, open_folder)
-    tools = coding_tools(places.works_in, timeout=settings.bash_timeout)
+    judge = places_of(settings, place.ground, places)
+    tools = coding_tools(guarded(places.works_in, judge), timeout=settings.bash_timeout)
     instructions, templates = await _what_is_said(settings, places.workspace)
     window = partial(find_window, in_use.server)
     compactor = Compactor(in_use.provider, in_use.small, context_window=None, find_window=window)
@@ -154,7 +158,7 @@ async def build_agent(
         system_prompt=_system_prompt(manner, tools, instructions, places, place.ground),
         tools=tools,
         thinking=settings.thinking,
-        policy=_policy(settings, place, tools if places.isolated else []),
+        policy=_policy(settings, place, judge, tools if places.isolated else []),
         limits=settings.limits,
         compact=compactor,
     )
@@ -163,6 +167,7 @@ async def build_agent(
         config=run_config,
         workspace=places.workspace,
         works_in=places.works_in,
+        attachable=Attachable(guarded(places.workspace, judge), judge.why_not_attached),
         session=place.session,
         open_session=place.open_session,
         journal=place.journal,
@@ -194,11 +199,11 @@ async def _what_is_said(
     return await find_instructions(project, home=Folder(home, str(settings.home))), await load(prompts)
 
 
-def _policy(settings: Settings, place: Place, reviewed: list[Tool]) -> Policy:
+def _policy(settings: Settings, place: Place, judge: Places, reviewed: list[Tool]) -> Policy:
     from newel.permissions.policy import policy
 
     names = [tool.spec.name for tool in reviewed]
-    return policy(settings.approve, ask=place.ask, folder=place.folder, reviewed=names)
+    return policy(settings.approve, ask=place.ask, folder=place.folder, reviewed=names, places=judge)
 
 
 def _system_prompt(

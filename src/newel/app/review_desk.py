@@ -20,6 +20,7 @@ async def open_desk(
     """
     from newel.agent.ports import RunConfig
     from newel.agent.transform import Transformer
+    from newel.app.boundaries import judge_of
     from newel.jobs.review.bench import Bench
     from newel.jobs.review.desk import ReviewDesk
     from newel.jobs.review.traced import TracedEngine, Traces
@@ -41,5 +42,6 @@ async def open_desk(
             config=RunConfig(model=crew.in_use.model, transform=Transformer(), thinking=settings.thinking),
             limits=limits,
             traces=traces,
+            places=judge_of(settings, crew.ground, project.workspace.root),
         )
     )

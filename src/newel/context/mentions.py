@@ -6,6 +6,7 @@ author wants to be sent away, and must not go through here.
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Sequence
 from pathlib import PurePosixPath
@@ -13,9 +14,10 @@ from typing import NamedTuple
 
 from newel.agent.errors import HostGone, WorkspaceError
 from newel.agent.messages import Attachment
+from newel.context.attachable import Attachable
 from newel.context.attachments import attachment_from
 from newel.workspace.naming import check_path
-from newel.workspace.port import Kind, Workspace
+from newel.workspace.port import Kind
 
 MAX_ATTACHMENTS = 32
 MAX_TOTAL_BYTES = 64 * 1024 * 1024
@@ -47,14 +49,14 @@ class Expansion(NamedTuple):
     notes: list[str]
 
 
-async def expand(text: str, workspace: Workspace) -> Expansion:
+async def expand(text: str, attachable: Attachable) -> Expansion:
     """Attach what a prompt mentions; relative paths start at the workspace's root, ``~`` is the home there.
 
-    ``@path`` attaches a file or the listing of a folder; punctuation behind it is not part of it. The
+    Not attached, with a note, is what ``attachable`` has something against. ``@path`` attaches a file or the listing of a folder; punctuation behind it is not part of it. The
     bare path of an image that exists attaches it too. What does not exist stays as it is, with a note if
     it looks like a path (so ``@property`` is left in peace). Each file is attached once; never raises.
     """
-    collector = _Collector(workspace)
+    collector = _Collector(attachable)
     try:
         text = await collector.mentions(text)
         await collector.images(text)
@@ -71,10 +73,10 @@ class _Found(NamedTuple):
 
 
 class _Collector:
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, attachable: Attachable) -> None:
         self.attachments: list[Attachment] = []
         self.notes: list[str] = []
-        self._workspace = workspace
+        self._workspace, self._why_not = attachable
         self._seen: set[str] = set()
         self._bytes = 0
         self._is_full = False
@@ -131,9 +133,12 @@ class _Collector:
     async def _attach(self, path: str, name: str, *, only_image: bool = False) -> bool:
         if self._is_full:
             return False
-        path = await self._workspace.resolve(path)
+        named, path = posixpath.normpath(path), await self._workspace.resolve(path)
         if path in self._seen:
             return True
+        if why := self._why_not(named, path):
+            self.notes.append(f"{name} was not attached: {why}")
+            return False
         try:
             attachment = await attachment_from(self._workspace, path, name=name)
         except HostGone:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from newel.agent.errors import InvalidArguments
+from newel.agent.planned import Planned
 from newel.agent.ports import OnOutput, ToolResult, ToolSpec
 from newel.mcp.facts import ToolFacts
 from newel.mcp.naming import offered_name
@@ -63,9 +65,13 @@ class McpTool:
         """Calls of one server in their order, but for those that only read."""
         return None if self._facts.reads else f"mcp {self._server.config.name}"
 
-    async def preview(self, arguments: dict[str, Any], /) -> str:
+    async def plan(self, arguments: dict[str, Any], /) -> Planned:
+        """What files the server opens, it alone knows."""
+        return Planned(partial(self._preview, arguments), partial(self._execute, arguments))
+
+    async def _preview(self, arguments: dict[str, Any]) -> str:
         shown = msgspec.json.format(msgspec.json.encode(arguments), indent=2).decode()
         return f"{self._facts.name} of {self._server.config.name} ({self._server.config.target})\n{shown}"
 
-    async def execute(self, arguments: dict[str, Any], on_output: OnOutput, /) -> ToolResult:
+    async def _execute(self, arguments: dict[str, Any], on_output: OnOutput) -> ToolResult:
         return await self._server.call(self._facts.name, arguments, on_output, self._elicit)

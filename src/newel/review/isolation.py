@@ -145,13 +145,15 @@ class IsolatedWorkspace:
         await self._ready()
         return await self._inner.stats(paths)
 
-    async def list(self, path: str, /, *, limit: int = 10_000) -> list[Entry]:
+    async def list(self, path: str, /, *, limit: int = 10_000, nofollow: bool = False) -> list[Entry]:
         await self._ready()
-        return await self._inner.list(path, limit=limit)
+        return await self._inner.list(path, limit=limit, nofollow=nofollow)
 
-    async def read_bytes(self, path: str, /, *, start: int = 0, size: int | None = None) -> bytes:
+    async def read_bytes(
+        self, path: str, /, *, start: int = 0, size: int | None = None, nofollow: bool = False
+    ) -> bytes:
         await self._ready()
-        return await self._inner.read_bytes(path, start=start, size=size)
+        return await self._inner.read_bytes(path, start=start, size=size, nofollow=nofollow)
 
     async def write_bytes(
         self, path: str, data: bytes, /, *, expect: str | None = None, mode: int | None = None

@@ -173,11 +173,13 @@ class RecordingWorkspace:
     async def stats(self, paths: Sequence[str], /) -> list[FileInfo | None]:
         return await self._inner.stats(paths)
 
-    async def list(self, path: str, /, *, limit: int = 10_000) -> list[Entry]:
-        return await self._inner.list(path, limit=limit)
+    async def list(self, path: str, /, *, limit: int = 10_000, nofollow: bool = False) -> list[Entry]:
+        return await self._inner.list(path, limit=limit, nofollow=nofollow)
 
-    async def read_bytes(self, path: str, /, *, start: int = 0, size: int | None = None) -> bytes:
-        return await self._inner.read_bytes(path, start=start, size=size)
+    async def read_bytes(
+        self, path: str, /, *, start: int = 0, size: int | None = None, nofollow: bool = False
+    ) -> bytes:
+        return await self._inner.read_bytes(path, start=start, size=size, nofollow=nofollow)
 
     async def write_bytes(
         self, path: str, data: bytes, /, *, expect: str | None = None, mode: int | None = None

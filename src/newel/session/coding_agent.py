@@ -11,6 +11,7 @@ from newel.agent.agent import Agent, AgentState, AgentTransport, Subscriber
 from newel.agent.events import AgentEnd, AgentEvent, MessageEnd
 from newel.agent.messages import AppMessage, AssistantMessage, Attachment, CustomMessage, Usage
 from newel.agent.ports import Emit, Model, RunConfig
+from newel.context.attachable import Attachable
 from newel.context.compaction import Compactor
 from newel.context.templates import Template
 from newel.session.manager import SessionManager
@@ -49,7 +50,7 @@ class CodingAgent:
     """Everything a front end needs: say something, watch, stop, and move between sessions.
 
     ``workspace`` is the person's; the tools work in ``works_in``, which is another one where what they change is decided
-    afterwards. ``open_session`` opens a session by its id, or begins a new one for None. ``approve`` (the preset) and
+    afterwards. ``attachable`` is what the person's prompts may attach. ``open_session`` opens a session by its id, or begins a new one for None. ``approve`` (the preset) and
     ``instructions`` (which AGENTS.md files are in force, in words) are for the screens to show; so is ``where``, which says
     where the model is if the name of it does not. ``journal`` is awaited
     with each event before the session takes it.
@@ -72,8 +73,10 @@ class CodingAgent:
         instructions: str = "",
         where: str = "",
         works_in: Workspace | None = None,
+        attachable: Attachable | None = None,
     ) -> None:
         self.workspace = workspace
+        self.attachable = attachable or Attachable(workspace)
         self.works_in = works_in or workspace
         self.session = session
         self.list_models = list_models

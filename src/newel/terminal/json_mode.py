@@ -20,6 +20,7 @@ cannot be understood is answered with an ``error`` event that names it.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, BinaryIO, assert_never
 
@@ -29,7 +30,7 @@ from anyio.lowlevel import checkpoint
 from newel.agent.errors import NewelError
 from newel.agent.events import AgentEvent, ErrorEvent, Event
 from newel.agent.messages import Usage, UserMessage
-from newel.agent.ports import ThinkingLevel
+from newel.agent.ports import ThinkingLevel, Touch
 from newel.permissions.policy import Approval, ApprovalRequest
 from newel.providers.encode import to_json
 from newel.session.coding_agent import CodingAgent
@@ -59,7 +60,9 @@ from newel.terminal.signals import exit_code, on_signals
 
 
 class ApprovalAsked(Event, frozen=True, kw_only=True, tag="approval_request"):
-    """A call waits for an ``approve`` request; ``preview`` is what it would do, exactly."""
+    """A call waits for an ``approve`` request; ``preview`` is what it would do, exactly. ``touches`` are the files that it
+    opens itself. The same call asks again where one of them changed meanwhile.
+    """
 
     tool_call_id: str
     tool_name: str
@@ -67,6 +70,7 @@ class ApprovalAsked(Event, frozen=True, kw_only=True, tag="approval_request"):
     label: str
     preview: str
     folder: str
+    touches: Sequence[Touch] = ()
 
 
 class State(Event, frozen=True, kw_only=True, omit_defaults=False, tag="state"):
@@ -300,6 +304,7 @@ class _JsonMode:
                 label=request.label,
                 preview=request.preview,
                 folder=request.folder,
+                touches=request.touches,
             )
         )
         try:

@@ -49,7 +49,7 @@ async def prepare(agent: CodingAgent, prompt: Prompt) -> Prepared:
     if "@" in text or "." in text:  # nothing else can name a file
         from newel.context.mentions import expand
 
-        text, attachments, notes = await expand(text, agent.workspace)
+        text, attachments, notes = await expand(text, agent.attachable)
     if template:
         text = template.expand(text)
     if prompt.piped:

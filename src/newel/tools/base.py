@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from newel.agent.errors import InvalidArguments
-from newel.agent.ports import OnOutput, ToolResult, ToolSpec
+from newel.agent.planned import Planned
+from newel.agent.ports import OnOutput, PlannedCall, ToolResult, ToolSpec
 from newel.tools.aliases import ARGUMENT_ALIASES, COMMENTARY, TOOL_ALIASES
 
 
@@ -73,10 +74,15 @@ class TypedTool(ABC, Generic[P]):
     async def serial_key(self, arguments: P, /) -> str | None: ...
 
     @abstractmethod
-    async def preview(self, arguments: P, /) -> str: ...
+    async def preview(self, arguments: P, /) -> str:
+        """What the call would do, exactly; see ``newel.agent.ports.Preview``."""
 
     @abstractmethod
     async def execute(self, arguments: P, on_output: OnOutput, /) -> ToolResult: ...
+
+    async def plan(self, arguments: P, /) -> PlannedCall:
+        """For a tool that opens no files by itself. One that does overrides this, and says which."""
+        return Planned(partial(self.preview, arguments), partial(self.execute, arguments))
 
     @cached_property
     def _fields(self) -> dict[str, msgspec.structs.FieldInfo]:

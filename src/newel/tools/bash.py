@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from msgspec import Meta
 
-from newel.agent.ports import OnOutput, ToolResult
+from newel.agent.planned import Planned
+from newel.agent.ports import OnOutput, ToolResult, Touch
 from newel.tools.base import Parameters, TypedTool
 from newel.workspace.port import Completed, Workspace
 
@@ -45,6 +47,12 @@ class BashTool(TypedTool[BashParameters]):
 
     async def preview(self, arguments: BashParameters, /) -> str:
         return arguments.command
+
+    async def plan(self, arguments: BashParameters, /) -> Planned:
+        """Bound to the folder that the command runs in."""
+        root = self._workspace.root
+        folder = Touch(await self._workspace.resolve(root), root, writes=True)
+        return Planned(partial(self.preview, arguments), partial(self.execute, arguments), [folder])
 
     async def execute(self, arguments: BashParameters, on_output: OnOutput, /) -> ToolResult:
         timeout = min(self._max_timeout, arguments.timeout or self._timeout)

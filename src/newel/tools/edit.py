@@ -8,12 +8,12 @@ import msgspec
 from msgspec import Meta
 
 from newel.agent.errors import HostGone, StaleFile, ToolError, WorkspaceError
-from newel.agent.ports import OnOutput, ToolResult
+from newel.agent.ports import ToolResult
 from newel.tools.aliases import REPLACEMENT_ALIASES
 from newel.tools.base import Parameters, renamed
 from newel.tools.diff import Block, described, lines_of, unified
 from newel.tools.editing import Edited, Replacement, edit
-from newel.tools.file_tool import FileParameters, FileTool, aside
+from newel.tools.file_tool import ChangingTool, FileParameters, aside, sha256
 from newel.tools.paths import not_found
 from newel.tools.text import DIFF_SHOWN, encoded, plural
 from newel.workspace.port import ABSENT
@@ -52,12 +52,15 @@ class EditParameters(FileParameters, frozen=True):
 class _Plan(msgspec.Struct, frozen=True):
     """An edit that has been thought through: ``old`` is None for a file that is to be created."""
 
-    path: str
     expect: str
     old: bytes | None
     edited: Edited
 
-    def preview(self, name: str) -> str:
+    @property
+    def data(self) -> bytes:
+        return self.edited.content
+
+    def described(self, name: str, /) -> str:
         return described(name, self._lines, self.edited.blocks)
 
     def diff(self, name: str) -> str:
@@ -73,14 +76,13 @@ class _Plan(msgspec.Struct, frozen=True):
         return None if self.old is None else lines_of(self.old)
 
 
-class EditTool(FileTool[EditParameters]):
+class EditTool(ChangingTool[EditParameters, _Plan]):
     name = "edit"
     label = "Edit File"
     description = (
         "Find and replace exact string in a file. old_string must match exactly one place: quote enough of "
         "the lines around it, or set replace_all. An empty old_string creates a new file."
     )
-    read_only = False
     parameters = EditParameters
 
     def parse(self, arguments: dict[str, Any], /) -> EditParameters:
@@ -108,21 +110,16 @@ class EditTool(FileTool[EditParameters]):
             ]
         return given
 
-    async def preview(self, arguments: EditParameters, /) -> str:
-        plan = await self._plan(arguments)
-        return await aside(plan.size, plan.preview, arguments.file_path)
-
-    async def execute(self, arguments: EditParameters, _: OnOutput, /) -> ToolResult:
-        plan = await self._plan(arguments)
+    async def make(self, plan: _Plan, arguments: EditParameters, path: str, /) -> ToolResult:
         name, edited = arguments.file_path, plan.edited
         diff = await aside(plan.size, plan.diff, name)
         try:
-            sha256 = await self._workspace.write_bytes(plan.path, edited.content, expect=plan.expect)
+            written = await self._workspace.write_bytes(path, edited.content, expect=plan.expect)
         except StaleFile as error:
             raise StaleFile(
                 f"{name} changed on disk during the edit. Nothing was changed. Read it again."
             ) from error
-        self._tracker.saw(plan.path, sha256)
+        self._tracker.saw(path, written)
         if plan.old is None:
             text = f"Created new file {name} ({plural(len(edited.content), 'byte')})"
         else:
@@ -144,26 +141,23 @@ class EditTool(FileTool[EditParameters]):
             },
         )
 
-    async def _plan(self, arguments: EditParameters) -> _Plan:
-        import hashlib
-
+    async def think(self, arguments: EditParameters, path: str, /) -> _Plan:
         name, wanted = arguments.file_path, _replacements(arguments)
-        path = await self._workspace.resolve(name)
         creates = len(wanted) == 1 and not wanted[0].old
         content = await self._content(path, name)
         if content is None:
             if creates:
-                return _Plan(path, ABSENT, None, _created(wanted[0].new))
+                return _Plan(ABSENT, None, _created(wanted[0].new))
             raise await not_found(self._workspace, path, name)
-        sha256 = hashlib.sha256(content).hexdigest()
-        if self._tracker.last_seen(path) not in {None, sha256}:
+        found = sha256(content)
+        if self._tracker.last_seen(path) not in {None, found}:
             raise StaleFile(
                 f"{name} changed on disk since you last saw it. Nothing was changed. "
                 "Read it again, then repeat the edit."
             )
         if not content and creates:
-            return _Plan(path, sha256, content, _created(wanted[0].new))
-        return _Plan(path, sha256, content, await aside(len(content), edit, content, wanted, name))
+            return _Plan(found, content, _created(wanted[0].new))
+        return _Plan(found, content, await aside(len(content), edit, content, wanted, name))
 
     async def _content(self, path: str, name: str) -> bytes | None:
         """All of a file; None if there is none. One that is short is asked for once: it may be far away."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from functools import partial
 from typing import Annotated, Final
 
 import anyio.lowlevel
@@ -10,7 +11,8 @@ import anyio.to_thread
 from msgspec import Meta
 
 from newel.agent.errors import HostGone, ToolError, WorkspaceError
-from newel.agent.ports import OnOutput, ToolResult
+from newel.agent.planned import Planned
+from newel.agent.ports import OnOutput, ToolResult, Touch
 from newel.tools.file_tool import FileParameters, FileTool
 from newel.tools.images import LARGEST_FILE, mime_type, picture
 from newel.tools.paging import LONGEST_LINE, Page
@@ -60,11 +62,15 @@ class ReadTool(FileTool[ReadParameters]):
     read_only = True
     parameters = ReadParameters
 
-    async def preview(self, arguments: ReadParameters, /) -> str:
-        return arguments.file_path
-
-    async def execute(self, arguments: ReadParameters, _: OnOutput, /) -> ToolResult:
+    async def plan(self, arguments: ReadParameters, /) -> Planned:
         path = await self._workspace.resolve(arguments.file_path)
+
+        async def describe() -> str:
+            return arguments.file_path
+
+        return Planned(describe, partial(self._read, arguments, path), [Touch(path, arguments.file_path)])
+
+    async def _read(self, arguments: ReadParameters, path: str, _: OnOutput, /) -> ToolResult:
         try:  # a file, mostly, which is asked for once: it may be far away
             head = await self._workspace.read_bytes(path, size=BLOCK)
         except HostGone:

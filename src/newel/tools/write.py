@@ -8,14 +8,17 @@ import msgspec
 from msgspec import Meta
 
 from newel.agent.errors import StaleFile
-from newel.agent.ports import OnOutput, ToolResult
+from newel.agent.ports import ToolResult
 from newel.tools.diff import Block, compare, described, lines_of, unified
-from newel.tools.file_tool import FileParameters, FileTool, aside
+from newel.tools.file_tool import ChangingTool, FileParameters, aside, sha256
 from newel.tools.text import DIFF_SHOWN, encoded, plural
 from newel.workspace.port import ABSENT
 
 COMPARED: Final = 1_000_000
 """Bytes of an old content that is compared with the new one."""
+
+NO_FILE: Final = "none"
+"""Expected of what is no regular file: nothing is written in its place, whatever it becomes."""
 
 
 class WriteParameters(FileParameters, frozen=True):
@@ -26,58 +29,75 @@ class WriteParameters(FileParameters, frozen=True):
 class _Plan(msgspec.Struct, frozen=True):
     """A write that has been thought through: ``old`` is None for a new file."""
 
-    path: str
+    expect: str
     data: bytes
-    is_new: bool
     old: list[bytes] | None
     blocks: list[Block[bytes]]
 
+    @property
+    def size(self) -> int:
+        return len(self.data)
 
-class WriteTool(FileTool[WriteParameters]):
+    def described(self, name: str, /) -> str:
+        return described(name, self.old, self.blocks)
+
+
+class WriteTool(ChangingTool[WriteParameters, _Plan]):
     name = "write"
     label = "Write File"
     description = "Create a new file or completely replace existing file contents. Makes missing directories."
-    read_only = False
     parameters = WriteParameters
 
-    async def preview(self, arguments: WriteParameters, /) -> str:
-        plan = await self._plan(arguments)
-        return await aside(len(plan.data), described, arguments.file_path, plan.old, plan.blocks)
-
-    async def execute(self, arguments: WriteParameters, _: OnOutput, /) -> ToolResult:
-        plan = await self._plan(arguments)
-        expect = ABSENT if plan.is_new else self._tracker.last_seen(plan.path)
+    async def make(self, plan: _Plan, arguments: WriteParameters, path: str, /) -> ToolResult:
+        name = arguments.file_path
         try:
-            sha256 = await self._workspace.write_bytes(plan.path, plan.data, expect=expect)
+            written = await self._workspace.write_bytes(path, plan.data, expect=plan.expect)
         except StaleFile as error:
-            raise StaleFile(
-                f"{arguments.file_path} changed on disk since you last saw it. Nothing was written. "
-                "Read it, then write again if that is still right."
-            ) from error
-        self._tracker.saw(plan.path, sha256)
-        done = "Created new file" if plan.is_new else "Overwrote"
+            raise _stale(name) from error
+        self._tracker.saw(path, written)
+        is_new = plan.expect == ABSENT
         return ToolResult(
-            f"{done} {arguments.file_path} ({plural(len(plan.data), 'byte')})",
+            f"{'Created new file' if is_new else 'Overwrote'} {name} ({plural(len(plan.data), 'byte')})",
             details={
-                "filePath": arguments.file_path,
+                "filePath": name,
                 "size": len(plan.data),
-                "isNew": plan.is_new,
-                "diff": unified(arguments.file_path, plan.old, plan.blocks, limit=DIFF_SHOWN),
+                "isNew": is_new,
+                "diff": unified(name, plan.old, plan.blocks, limit=DIFF_SHOWN),
             },
         )
 
-    async def _plan(self, arguments: WriteParameters) -> _Plan:
-        path = await self._workspace.resolve(arguments.file_path)
+    async def think(self, arguments: WriteParameters, path: str, /) -> _Plan:
         data = encoded(arguments.content, "content")
         new = lines_of(data)
         info = await self._workspace.stat(path)
         if info is None or info.kind != "file":  # what is no file is refused when it comes to writing
-            return _Plan(path, data, info is None, None, [Block(0, 0, new)] if new else [])
+            return _Plan(ABSENT if info is None else NO_FILE, data, None, [Block(0, 0, new)] if new else [])
         content = await self._workspace.read_bytes(path, size=COMPARED + 1)
+        found = sha256(content) if len(content) <= COMPARED else await self._digest(path, info.size)
+        if self._tracker.last_seen(path) not in {None, found}:
+            raise _stale(arguments.file_path)
         if len(content) > COMPARED:
             size = max(info.size, len(content))  # a file in /proc says that it has none
             note = f"({size:,} bytes that are not compared)\n".encode()
-            return _Plan(path, data, is_new=False, old=[note], blocks=[Block(0, 1, new)])
+            return _Plan(found, data, old=[note], blocks=[Block(0, 1, new)])
         old = lines_of(content)
         blocks = await aside(len(content) + len(data), compare, old, new)
-        return _Plan(path, data, is_new=False, old=old, blocks=blocks)
+        return _Plan(found, data, old=old, blocks=blocks)
+
+    async def _digest(self, path: str, size: int) -> str:
+        """The SHA-256 of a long file. Of one that is longer than it said it is not the file's, so that nothing is written."""
+        import hashlib
+
+        seen, position, block = hashlib.sha256(), 0, b" "
+        while block and position <= size:
+            block = await self._workspace.read_bytes(path, start=position, size=COMPARED)
+            position += len(block)
+            seen.update(block)
+        return seen.hexdigest()
+
+
+def _stale(name: str) -> StaleFile:
+    return StaleFile(
+        f"{name} changed on disk since you last saw it. Nothing was written. "
+        "Read it, then write again if that is still right."
+    )

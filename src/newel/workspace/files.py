@@ -7,12 +7,12 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Final
 
 from newel.agent.errors import StaleFile, WorkspaceError
-from newel.workspace.handles import Place, beside, held
+from newel.workspace.handles import Place, beside, held, open_nofollow
 from newel.workspace.port import ABSENT, Entry, FileInfo, Kind
 from newel.workspace.refusals import Doing, cannot, not_regular, stale
 
@@ -64,15 +64,28 @@ def info(path: str) -> FileInfo | None:
     )
 
 
-def entries(path: str, limit: int) -> list[Entry]:
+def entries(path: str, limit: int, *, nofollow: bool = False) -> list[Entry]:
     found: list[Entry] = []
     try:
-        with os.scandir(path) as names:
+        with _folder(path, nofollow=nofollow) as folder, os.scandir(folder) as names:
             for _, item in zip(range(limit), names, strict=False):
                 found.append(Entry(item.name, _kind(item), item.is_symlink()))
     except OSError as error:
         raise failure("list", path, error) from error
     return sorted(found, key=lambda entry: entry.name)
+
+
+@contextlib.contextmanager
+def _folder(path: str, *, nofollow: bool) -> Generator[str | int]:
+    """What lists a folder: its path, or a descriptor where no link may lead there."""
+    if not nofollow:
+        yield path
+        return
+    descriptor = open_nofollow(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _kind(item: os.DirEntry[str]) -> Kind:
@@ -82,10 +95,13 @@ def _kind(item: os.DirEntry[str]) -> Kind:
         return "other"
 
 
-def open_regular(path: str) -> tuple[int, int]:
-    """A descriptor to read from and the file's size; it never waits for a pipe or reads a device."""
+def open_regular(path: str, *, nofollow: bool = False) -> tuple[int, int]:
+    """A descriptor to read from and the file's size; it never waits for a pipe or reads a device. ``nofollow``: see
+    ``Workspace.read_bytes``.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = open_nofollow(path, flags) if nofollow else os.open(path, flags)
     except OSError as error:
         raise failure("read", path, error) from error
     found = os.fstat(descriptor)

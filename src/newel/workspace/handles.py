@@ -104,6 +104,19 @@ def held(path: str, *, resolved: bool, make: bool = False) -> Generator[Place]:
         os.close(folder)
 
 
+def open_nofollow(path: str, flags: int) -> int:
+    """``os.open`` of an absolute path in which no link may be. Raises ``StaleFile`` where one is, and ``OSError``."""
+    folder, name = _walked(path, resolved=True, make=False), PurePath(path).name or "."
+    try:
+        return os.open(name, flags | os.O_NOFOLLOW, dir_fd=folder)
+    except OSError as error:
+        if _is_link(folder, name):
+            raise leads_elsewhere(path) from error
+        raise
+    finally:
+        os.close(folder)
+
+
 def _walked(path: str, *, resolved: bool, make: bool) -> int:
     parent = PurePath(path).parent
     here = os.open(parent.anchor or ".", _SEARCH)

@@ -66,11 +66,13 @@ class LocalWorkspace:
             return files.infos(paths)
         return await anyio.to_thread.run_sync(files.infos, paths)
 
-    async def list(self, path: str, /, *, limit: int = 10_000) -> list[Entry]:
-        return await anyio.to_thread.run_sync(files.entries, path, limit)
+    async def list(self, path: str, /, *, limit: int = 10_000, nofollow: bool = False) -> list[Entry]:
+        return await anyio.to_thread.run_sync(partial(files.entries, path, limit, nofollow=nofollow))
 
-    async def read_bytes(self, path: str, /, *, start: int = 0, size: int | None = None) -> bytes:
-        descriptor, length = files.open_regular(path)
+    async def read_bytes(
+        self, path: str, /, *, start: int = 0, size: int | None = None, nofollow: bool = False
+    ) -> bytes:
+        descriptor, length = files.open_regular(path, nofollow=nofollow)
         try:
             # Files in /proc say that they are empty: that tells nothing.
             bounds = ([length - start] if length else []) + ([] if size is None else [size])

@@ -231,3 +231,15 @@ class Output:
     def close(self) -> None:
         with contextlib.suppress(OSError):  # a network disk may report a full disk only here
             self.spill.close()
+
+
+def is_spill(path: str) -> bool:
+    """Whether a real path is that of a file which holds a long output."""
+    import tempfile
+
+    folder, _, name = path.rpartition("/")
+    return (
+        name.startswith(PREFIX)
+        and name.endswith(SUFFIX)
+        and folder == os.path.realpath(tempfile.gettempdir())
+    )

@@ -89,12 +89,16 @@ class Workspace(Protocol):
         """``stat`` of many at once; None also for what may not be looked at."""
         ...
 
-    async def list(self, path: str, /, *, limit: int = 10_000) -> list[Entry]:
-        """The names in a directory, sorted; no more than ``limit`` are looked at."""
+    async def list(self, path: str, /, *, limit: int = 10_000, nofollow: bool = False) -> list[Entry]:
+        """The names in a directory, sorted; no more than ``limit`` are looked at. ``nofollow`` as for ``read_bytes``."""
         ...
 
-    async def read_bytes(self, path: str, /, *, start: int = 0, size: int | None = None) -> bytes:
-        """A file's bytes from ``start``, at most ``size`` of them. Only regular files can be read."""
+    async def read_bytes(
+        self, path: str, /, *, start: int = 0, size: int | None = None, nofollow: bool = False
+    ) -> bytes:
+        """A file's bytes from ``start``, at most ``size`` of them. Only regular files can be read. ``nofollow``: if a link
+        is in the path by now, also as a folder, it raises ``StaleFile``.
+        """
         ...
 
     async def write_bytes(

@@ -85,7 +85,8 @@ async def main():
             (write, {"content": "new"}), (edit, {"old_string": "old", "new_string": "new"})
         ):
             try:
-                await tool.execute(tool.parse({"file_path": name, **arguments}), shown)
+                planned = await tool.plan(tool.parse({"file_path": name, **arguments}))
+                await planned.execute(shown)
                 print("written", name)
             except NewelError as error:
                 print(error)
@@ -109,7 +110,8 @@ def peak():
 
 async def main():
     read = coding_tools(LocalWorkspace(sys.argv[1]))[0]
-    result = await read.execute(read.parse({"file_path": "f", "offset": 2001, "limit": 3}), shown)
+    planned = await read.plan(read.parse({"file_path": "f", "offset": 2001, "limit": 3}))
+    result = await planned.execute(shown)
     print(peak(), result.details["totalLines"])
     print(len(result.output), result.output.splitlines()[-1])
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import re
 import select
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Any
 
 import pytest
 
+from tests.driver import Driver
 from tests.forked import start
 from tests.support import BIN, Newel, bash, scenario
 
@@ -230,41 +228,6 @@ def test_the_plain_conversation_has_its_format_to_the_letter(with_model: Make) -
 
 
 # -- JSON lines ---------------------------------------------------------------------------------------
-
-
-class Driver:
-    """Another program that drives ``newel --json``."""
-
-    def __init__(self, newel: Newel, *words: str) -> None:
-        self.process = subprocess.Popen(
-            [str(BIN / "newel"), "--json", *words],
-            cwd=newel.project,
-            env=newel.environ,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def send(self, **request: Any) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps(request) + "\n")
-        self.process.stdin.flush()
-
-    def until(self, kind: str) -> dict[str, Any]:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            event = json.loads(line)
-            if event["type"] == kind:
-                return event
-        raise AssertionError(f"there was no {kind}")
-
-    def finish(self) -> int:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.close()
-        self.process.stdout.read()
-        self.process.stdout.close()
-        return self.process.wait(PATIENCE)
 
 
 def test_a_program_approves_declines_and_asks_for_the_state(with_model: Make) -> None:

@@ -39,7 +39,7 @@ async def call(
         shown.append(piece)
 
     tool = next(tool for tool in manager.tools(elicit) if tool.spec.name == name)
-    result = await tool.execute(tool.parse(arguments), on_output)
+    result = await (await tool.plan(tool.parse(arguments))).execute(on_output)
     return result, "".join(shown)
 
 

@@ -90,6 +90,6 @@ async def test_calls_of_one_server_keep_their_order_unless_they_only_read(starte
 async def test_what_is_shown_before_a_call_is_the_call_exactly(started: Started) -> None:
     async with started(rogue("plain")) as manager:
         (tool,) = manager.tools()
-        shown = await tool.preview({"path": "/etc/x"})
+        shown = (await (await tool.plan({"path": "/etc/x"})).preview()).text
         assert "act of rogue" in shown
         assert '"path": "/etc/x"' in shown

@@ -57,7 +57,7 @@ async def test_a_call_of_a_server_that_is_not_there_says_so_and_does_nothing(sta
             pass
 
         with pytest.raises(ToolError, match="nothing was done"):
-            await tool.execute({}, nowhere)
+            await (await tool.plan({})).execute(nowhere)
 
 
 @pytest.mark.parametrize(("way", "words"), [("junk", "floods its output"), ("huge", "more than 16 MiB")])

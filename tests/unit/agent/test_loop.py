@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import anyio
@@ -34,6 +35,7 @@ from newel.agent.messages import (
     Usage,
     UserMessage,
 )
+from newel.agent.planned import Planned
 from newel.agent.ports import (
     Limits,
     Model,
@@ -81,10 +83,13 @@ class Say:
     async def serial_key(self, arguments: str, /) -> str | None:
         return self.key
 
-    async def preview(self, arguments: str, /) -> str:
-        return arguments
+    async def plan(self, arguments: str, /) -> Planned:
+        async def describe() -> str:
+            return arguments
 
-    async def execute(self, arguments: str, on_output: OnOutput, /) -> ToolResult:
+        return Planned(describe, partial(self.execute, arguments))
+
+    async def execute(self, arguments: str, on_output: OnOutput) -> ToolResult:
         if self.work is not None:
             await self.work(arguments, on_output)
         return ToolResult(f"said {arguments}")

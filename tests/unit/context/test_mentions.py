@@ -16,6 +16,7 @@ from PIL import Image
 
 from newel.agent.errors import WorkspaceError
 from newel.agent.messages import Attachment
+from newel.context.attachable import Attachable
 from newel.context.attachments import MAX_ENTRIES, attachment_from
 from newel.context.mentions import MAX_ATTACHMENTS, Expansion, expand
 from newel.workspace.local import LocalWorkspace
@@ -36,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def expanded(text: str, folder: Path) -> Expansion:
-    return anyio.run(expand, text, LocalWorkspace(str(folder)))
+    return anyio.run(expand, text, Attachable(LocalWorkspace(str(folder))))
 
 
 def attached(path: Path) -> Attachment:

@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from newel.agent.errors import HostGone
+from newel.context.attachable import Attachable
 from newel.context.files import Folder
 from newel.context.instructions import find_instructions
 from newel.context.mentions import Expansion, expand
@@ -74,8 +75,8 @@ async def test_a_project_says_the_same_from_afar(project: Path, tmp_path: Path, 
         assert said == await find_instructions(near, home=home)
         templates = await load([Folder(far, f"{far.root}/.newel/prompts")])
         assert templates == await load([Folder(near, f"{near.root}/.newel/prompts")])
-        expanded = await expand(PROMPT, far)
-        assert told(expanded) == told(await expand(PROMPT, near))
+        expanded = await expand(PROMPT, Attachable(far))
+        assert told(expanded) == told(await expand(PROMPT, Attachable(near)))
     assert [(each.text[:9], bool(each.cut), bool(each.problem)) for each in said] == [
         ("Answer in", False, False),
         ("Use tabs.", True, False),
@@ -93,7 +94,7 @@ async def test_a_host_that_is_gone_is_told_and_no_rule_of_the_project_is_passed_
         target = Target("own", path=str(project))
         async with open_host(target, config=str(server.config), patience=0.2) as far:
             server.stop()
-            expanded = await expand(PROMPT, far)
+            expanded = await expand(PROMPT, Attachable(far))
             with pytest.raises(HostGone):
                 await find_instructions(far, home=None)
             with pytest.raises(HostGone):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 from newel.agent.errors import ToolError
 from newel.agent.messages import ToolCall
+from newel.agent.planned import Planned
 from newel.agent.ports import OnOutput, Policy, ToolResult, ToolSpec, Verdict
 from newel.permissions.policy import PRESETS, Approval, ApprovalRequest, Preset, policy
 
@@ -27,10 +29,13 @@ class Look:
     async def serial_key(self, arguments: Any, /) -> str | None:
         return arguments.get("key")
 
-    async def preview(self, arguments: Any, /) -> str:
+    async def plan(self, arguments: Any, /) -> Planned:
+        return Planned(partial(self.preview, arguments), partial(self.execute, arguments))
+
+    async def preview(self, arguments: Any) -> str:
         return f"look {arguments}"
 
-    async def execute(self, arguments: Any, on_output: OnOutput, /) -> ToolResult:
+    async def execute(self, arguments: Any, on_output: OnOutput) -> ToolResult:
         await on_output("looking")
         return ToolResult(f"seen {arguments}")
 
@@ -42,7 +47,7 @@ class Change(Look):
     label = "Change it"
     read_only = False
 
-    async def preview(self, arguments: Any, /) -> str:
+    async def preview(self, arguments: Any) -> str:
         if "what" not in arguments:
             raise ToolError("nothing there to change")
         return f"change {arguments['what']}"
@@ -72,7 +77,7 @@ async def decide(rules: Policy, tool: Look, **arguments: object) -> Verdict:
 
 @pytest.mark.parametrize("preset", PRESETS)
 async def test_reading_never_waits_for_an_answer(preset: Preset) -> None:
-    assert await decide(policy(preset, ask=None, folder="/src"), Look()) == Verdict(allow=True)
+    assert (await decide(policy(preset, ask=None, folder="/src"), Look())).allow
 
 
 async def test_auto_lets_everything_run() -> None:
@@ -133,7 +138,7 @@ async def test_a_call_that_cannot_say_what_it_would_do_does_not_run() -> None:
     """It could succeed a moment later, once an earlier call of the same message has run."""
     person = Person()
     verdict = await decide(policy("ask", ask=person, folder="/src"), Change())
-    assert verdict == Verdict(allow=False, reason="Not run: nothing there to change")
+    assert (verdict.allow, verdict.reason) == (False, "Not run: nothing there to change")
     assert person.asked == []
 
 

@@ -35,11 +35,11 @@ class Bench:
         async def on_output(piece: str) -> None:
             self.shown.append(piece)
 
-        return await tool.execute(tool.parse(arguments), on_output)
+        return await (await tool.plan(tool.parse(arguments))).execute(on_output)
 
     async def preview(self, name: str, **arguments: Any) -> str:
         tool = self.tools[name]
-        return await tool.preview(tool.parse(arguments))
+        return (await (await tool.plan(tool.parse(arguments))).preview()).text
 
     def put(self, name: str, content: str | bytes) -> Path:
         path = self.folder / name

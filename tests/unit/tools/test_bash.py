@@ -63,7 +63,7 @@ async def test_a_timeout_says_so_and_how_to_raise_it(bench: Bench) -> None:
 async def test_no_timeout_goes_beyond_the_longest(bench: Bench) -> None:
     tool = BashTool(bench.workspace, timeout=0.1, max_timeout=0.2)
     for timeout in (1_000, "inf"):
-        ran = await tool.execute(tool.parse({"command": "sleep 60", "timeout": timeout}), shown)
+        ran = await (await tool.plan(tool.parse({"command": "sleep 60", "timeout": timeout}))).execute(shown)
         assert "Stopped after 0.2 seconds" in ran.output
         assert "No longer timeout is allowed" in ran.output
     assert "stopped after 0.1 seconds" in tool.description
@@ -82,7 +82,7 @@ async def test_a_process_left_in_the_background_is_told_of(bench: Bench) -> None
 async def test_a_long_output_names_the_file_that_holds_it_all(tmp_path: Path) -> None:
     limits = Limits(output=2_000, spill_dir=str(tmp_path / "spill"))
     tool = BashTool(LocalWorkspace(str(tmp_path), limits=limits))
-    ran = await tool.execute(tool.parse({"command": "seq 100000"}), shown)
+    ran = await (await tool.plan(tool.parse({"command": "seq 100000"}))).execute(shown)
     assert ran.details["truncated"] is True
     kept = Path(ran.details["outputFile"])
     assert f"the whole output is in {kept} …]" in ran.output

@@ -63,11 +63,11 @@ class Project:
     async def call(self, name: str, **arguments: Any) -> dict[str, Any]:
         tool = self.tools[name]
         parsed = tool.parse(arguments)
-        await tool.preview(parsed)
+        await (await tool.plan(parsed)).preview()
 
         async def on_output(_: str) -> None: ...
 
-        return json.loads((await tool.execute(parsed, on_output)).output)
+        return json.loads((await (await tool.plan(parsed)).execute(on_output)).output)
 
     def put(self, name: str, content: str | bytes) -> None:
         path = self.folder / name
@@ -192,7 +192,7 @@ async def test_a_search_finds_what_is_staged(tmp_path: Path) -> None:
 
     async def on_output(_: str) -> None: ...
 
-    found = await search.execute(search.parse({"query": "needle"}), on_output)
+    found = await (await search.plan(search.parse({"query": "needle"}))).execute(on_output)
     assert [each["file_path"] for each in json.loads(found.output)["results"]] == ["new"]
 
 

@@ -8,6 +8,7 @@ from newel.agent.ports import Provider, RunConfig
 from newel.jobs.engine import Engine
 from newel.jobs.review.limits import ReviewLimits
 from newel.jobs.review.traced import Traces
+from newel.permissions.places import Places
 from newel.review.checkpoints import Checkpoints
 from newel.review.saving import Saver
 from newel.review.store import Ledger
@@ -16,7 +17,8 @@ from newel.workspace.watching import WatchedWorkspace
 
 class Bench(NamedTuple):
     """The parts of a desk. ``config`` says what a run of the loop needs besides tools, limits and a system prompt. With
-    ``traces`` the engine is the one that leaves them (``newel.jobs.review.traced.TracedEngine``).
+    ``traces`` the engine is the one that leaves them (``newel.jobs.review.traced.TracedEngine``). ``places`` judges which files
+    the tools of jobs may open.
     """
 
     engine: Engine
@@ -28,3 +30,4 @@ class Bench(NamedTuple):
     config: RunConfig
     limits: ReviewLimits
     traces: Traces | None = None
+    places: Places | None = None

@@ -59,8 +59,10 @@ class StagedWorkspace:
             for path, there in zip(paths, found, strict=True)
         ]
 
-    async def list(self, path: str, /, *, limit: int = 10_000) -> list[Entry]:
-        found = {entry.name: entry for entry in await self._workspace.list(path, limit=limit)}
+    async def list(self, path: str, /, *, limit: int = 10_000, nofollow: bool = False) -> list[Entry]:
+        found = {
+            entry.name: entry for entry in await self._workspace.list(path, limit=limit, nofollow=nofollow)
+        }
         for name in await anyio.to_thread.run_sync(self._ledger.paths):
             place = PurePosixPath(self.root, name)
             if str(place.parent) != path or (lines := await self._staged(str(place))) is None:
@@ -71,13 +73,15 @@ class StagedWorkspace:
                 found.pop(place.name, None)
         return sorted(found.values(), key=lambda entry: entry.name)[:limit]
 
-    async def read_bytes(self, path: str, /, *, start: int = 0, size: int | None = None) -> bytes:
+    async def read_bytes(
+        self, path: str, /, *, start: int = 0, size: int | None = None, nofollow: bool = False
+    ) -> bytes:
         name = self._name(path)
         if name is not None and self._seen.get(name, STALE) == STALE:
             self._seen[name] = await self._stamp(path)
         lines = await self._staged(path)
         if lines is None:
-            return await self._workspace.read_bytes(path, start=start, size=size)
+            return await self._workspace.read_bytes(path, start=start, size=size, nofollow=nofollow)
         content = content_of(lines)
         if content is None:
             raise WorkspaceError(f"{path} is not there: that it goes is proposed already.")

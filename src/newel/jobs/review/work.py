@@ -36,10 +36,12 @@ from newel.jobs.review.prompts import NO_CHANGES, system_prompt, task
 from newel.jobs.review.proposing import Proposer, reviews_of
 from newel.jobs.review.recorder import PROPOSE, Recorder
 from newel.jobs.review.staged import StagedWorkspace
+from newel.permissions.guarded import GuardedWorkspace
 from newel.review.text import text_hash
 from newel.review.views import bundle
 from newel.session.text import one_line
 from newel.tools.project import project_tools
+from newel.workspace.port import Workspace
 
 _TITLE = 80
 
@@ -57,6 +59,9 @@ class _Work:
         self.journal = journal
         self.chat = chat
         self.staged = StagedWorkspace(bench.workspace, bench.ledger)
+        self.opened: Workspace = self.staged
+        if bench.places is not None:
+            self.opened = GuardedWorkspace(self.staged, bench.places, strict=True)  # a job waits for no yes
         self.proposer = Proposer(bench, journal, self.staged)
         self.scope = anyio.CancelScope(shield=True)  # the one who waits for the loop cancels it, see `answer`
         self.recorder = Recorder(journal, self.proposer, bench.limits, self.scope.cancel)
@@ -110,7 +115,7 @@ class _Work:
             policy=AllowAll(),  # the tools read and propose: what changes a file is the user's decision
             system_prompt=system_prompt(params.max_tool_calls),
             tools=project_tools(
-                self.staged,
+                self.opened,
                 self.bench.limits.tools,
                 ask=self.ask,
                 propose=self.proposer.propose,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final, Protocol
 
 from newel.agent.errors import InvalidArguments
 from newel.agent.messages import ToolCall
+from newel.agent.planned import Planned
 from newel.agent.ports import OnOutput, Tool, ToolResult, ToolSpec, Verdict
 from newel.terminal.jexida.ports import Host
 from newel.workspace.port import Completed
@@ -67,10 +69,13 @@ class ShellTool:
     async def serial_key(self, _: Proposal, /) -> str:
         return "*"
 
-    async def preview(self, proposal: Proposal, /) -> str:
-        return proposal.command
+    async def plan(self, proposal: Proposal, /) -> Planned:
+        async def describe() -> str:
+            return proposal.command
 
-    async def execute(self, proposal: Proposal, on_output: OnOutput, /) -> ToolResult:
+        return Planned(describe, partial(self._execute, proposal))
+
+    async def _execute(self, proposal: Proposal, on_output: OnOutput) -> ToolResult:
         done = await self._host.run(proposal.command, on_output=on_output)
         self._ran(done)
         return ToolResult(

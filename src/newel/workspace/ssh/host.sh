@@ -30,11 +30,15 @@ newel_link() { # paths, each the beginning of the next: the number of the first 
   done
 }
 
-newel_list() { # folder, how many at most: kind/name/ of each; the kind is d, f or o, of what a link leads to after an l
-  if ! cd -- "$1" || ! [ -r . ]; then
+newel_list() { # folder, how many at most, nofollow if no link may lead there: kind/name/ of each; the kind is d, f or o, of what a link leads to after an l
+  if ! cd -P -- "$1" || ! [ -r . ]; then
     cd /
     newel_why "$1/."
     return 1
+  fi
+  if [ -n "$3" ] && [ "$PWD" != "$1" ]; then
+    cd /
+    return 12
   fi
   newel_i=0 newel_o=
   for newel_f in * .[!.]* ..?*; do
@@ -77,6 +81,14 @@ newel_read() { # path, first byte counted from 1, how many at most or - for all
   esac
 }
 
+newel_read_there() ( # name, first byte, how many at most or -, folder, its parts: newel_read, and no link may lead there
+  f=./$1 first=$2 most=$3 resolved=1 make=
+  shift 3
+  newel_enter "$@" || exit
+  [ -L "$f" ] && exit 12
+  newel_read "$f" "$first" "$most"
+)
+
 newel_take() { # how many: that many bytes of what is given
   [ "$1" = 0 ] || head -c "$1"
 }
@@ -108,7 +120,6 @@ newel_enter() { # folder, its parts, each a word: into it; $resolved: no link ma
     done
   fi
   [ -z "$resolved" ] || [ "$PWD" = "$newel_d" ] || return 12
-  newel_sweep
 }
 
 newel_may_write() { # name: nothing is there, or a regular file that may be written
@@ -148,7 +159,7 @@ newel_write() ( # name, name beside it, how many bytes are given, their SHA-256,
   [ "$expect" = any ] || resolved=1
   case $expect in any | absent) make=1 ;; esac
   begin() {
-    newel_enter "$@" && newel_may_write "$f" || return
+    newel_enter "$@" && newel_sweep && newel_may_write "$f" || return
     set -C
     if [ -f "$f" ]; then
       umask 077
@@ -193,7 +204,7 @@ newel_write() ( # name, name beside it, how many bytes are given, their SHA-256,
 newel_remove() ( # name, what is expected, folder, parts
   f=./$1 expect=$2 resolved=1 make=
   shift 2
-  newel_enter "$@" && newel_may_write "$f" || exit
+  newel_enter "$@" && newel_sweep && newel_may_write "$f" || exit
   [ "$expect" = any ] || newel_is "$expect" "$f" || exit
   if ! [ -e "$f" ]; then
     newel_why "$f"

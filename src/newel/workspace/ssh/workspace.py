@@ -93,15 +93,21 @@ class SshWorkspace:
             found += together or [await self._stat_or_none(path) for path in some]
         return found
 
-    async def list(self, path: str, /, *, limit: int = 10_000) -> list[Entry]:
-        answer = await self._ask("newel_list", path, str(limit))
+    async def list(self, path: str, /, *, limit: int = 10_000, nofollow: bool = False) -> list[Entry]:
+        answer = await self._ask("newel_list", path, str(limit), "nofollow" if nofollow else "")
         self._check("list", path, answer)
         return sorted(answers.entries(answer.data)[:limit], key=lambda entry: entry.name)
 
-    async def read_bytes(self, path: str, /, *, start: int = 0, size: int | None = None) -> bytes:
+    async def read_bytes(
+        self, path: str, /, *, start: int = 0, size: int | None = None, nofollow: bool = False
+    ) -> bytes:
         # Not every `head` can be asked for nothing.
         most = "-" if size is None else str(max(1, size))
-        answer = await self._ask("newel_read", path, str(start + 1), most)
+        words = ["newel_read", path, str(start + 1), most]
+        if nofollow:
+            folder, name = posixpath.split(path)
+            words = ["newel_read_there", name or ".", *words[2:], folder, *paths.parts(folder)]
+        answer = await self._ask(*words)
         self._check("read", path, answer)
         return answer.data[:size]
 

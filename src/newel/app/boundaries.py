@@ -1,0 +1,41 @@
+"""Which files the tools of an agent may open: the user's settings and the ground, as the judge needs them."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from newel.app.ground import Ground
+    from newel.app.workspaces import Workspaces
+    from newel.config import Settings
+    from newel.permissions.places import Places
+    from newel.workspace.port import Workspace
+
+
+def places_of(settings: Settings, ground: Ground, workspaces: Workspaces) -> Places:
+    """The judge of an agent that works in ``workspaces`` on ``ground``."""
+    return judge_of(settings, ground, workspaces.works_in.root, project=workspaces.workspace.root)
+
+
+def judge_of(settings: Settings, ground: Ground, root: str, *, project: str = "") -> Places:
+    from newel.permissions.places import Places
+    from newel.workspace.output import is_spill
+
+    if ground.line is not None:
+        return Places(root, project=project, home=ground.home, rules=settings.allow)
+    return Places(
+        root,
+        project=project,
+        home=ground.home,
+        newel=str(settings.home),
+        is_spill=is_spill,
+        environ=os.environ,
+        rules=settings.allow,
+    )
+
+
+def guarded(workspace: Workspace, places: Places) -> Workspace:
+    from newel.permissions.guarded import GuardedWorkspace
+
+    return GuardedWorkspace(workspace, places)

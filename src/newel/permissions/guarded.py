@@ -1,0 +1,95 @@
+"""The workspace of tools: another one, behind the judge. What it opens is what it judged, also where a link is put in the
+way meanwhile. Commands are not judged: what they open is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from newel.agent.errors import WorkspaceError
+from newel.permissions.places import Judgement, Places
+from newel.workspace.port import Completed, Entry, FileInfo, OnOutput, Workspace
+
+
+def refusal(path: str, judged: Judgement, *, writes: bool = False) -> str:
+    """Why a place is not opened, and what the user can do about it. Of one that is asked about: where nobody can be."""
+    act = "write" if writes else "read"
+    done = "written" if writes else "read"
+    allow = f'in their config.toml: [permissions] allow = ["{act}({path})"]'
+    if judged.level == "never":
+        return (
+            f"{path} was not {done}: it holds secrets ({judged.reason}), and no tool of Newel opens such a place, in any "
+            f"mode. Go on without it. Only the user can allow it, {allow}"
+        )
+    return (
+        f"{path} was not {done}: it is {judged.reason}, so it takes the user's yes, and nobody can be asked here. "
+        f"Go on without it, and tell the user: they can use `--approve auto`, or allow it {allow}"
+    )
+
+
+class GuardedWorkspace:
+    """Fulfils ``newel.workspace.port.Workspace``. Secret places are closed; with ``strict`` so is all that would be asked
+    about, as nobody can be.
+    """
+
+    def __init__(self, inner: Workspace, places: Places, *, strict: bool = False) -> None:
+        self._inner = inner
+        self._places = places
+        self._closed = {"never", "ask"} if strict else {"never"}
+
+    def _open(self, path: str, *, writes: bool = False) -> str:
+        judged = self._places.judge(path, writes=writes)
+        if judged.level in self._closed:
+            raise WorkspaceError(refusal(self._places.original(path), judged, writes=writes))
+        return path
+
+    @property
+    def root(self) -> str:
+        return self._inner.root
+
+    @property
+    def name(self) -> str:
+        return self._inner.name
+
+    async def resolve(self, path: str, /) -> str:
+        return await self._inner.resolve(path)
+
+    async def stat(self, path: str, /) -> FileInfo | None:
+        return await self._inner.stat(self._open(path))
+
+    async def stats(self, paths: Sequence[str], /) -> list[FileInfo | None]:
+        found = await self._inner.stats(paths)
+        return [
+            None if self._places.judge(path).level in self._closed else info
+            for path, info in zip(paths, found, strict=True)
+        ]
+
+    async def list(self, path: str, /, *, limit: int = 10_000, nofollow: bool = True) -> list[Entry]:
+        return await self._inner.list(self._open(path), limit=limit, nofollow=nofollow)
+
+    async def read_bytes(
+        self, path: str, /, *, start: int = 0, size: int | None = None, nofollow: bool = True
+    ) -> bytes:
+        return await self._inner.read_bytes(self._open(path), start=start, size=size, nofollow=nofollow)
+
+    async def write_bytes(
+        self, path: str, data: bytes, /, *, expect: str | None = None, mode: int | None = None
+    ) -> str:
+        return await self._inner.write_bytes(self._open(path, writes=True), data, expect=expect, mode=mode)
+
+    async def remove(self, path: str, /, *, expect: str | None = None) -> None:
+        await self._inner.remove(self._open(path, writes=True), expect=expect)
+
+    async def remove_folder(self, path: str, /) -> None:
+        await self._inner.remove_folder(self._open(path, writes=True))
+
+    async def run(
+        self,
+        command: str,
+        /,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 — see the port
+        on_output: OnOutput | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Completed:
+        return await self._inner.run(command, timeout=timeout, on_output=on_output, env=env)

@@ -1,0 +1,55 @@
+"""A program that drives ``newel --json``, as an editor would."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import Any, Final
+
+from tests.support import BIN, Newel
+
+PATIENCE: Final = 15.0
+"""Seconds in which it must end; only a failure takes so long."""
+
+
+class Driver:
+    """Another program that drives ``newel --json``."""
+
+    def __init__(self, newel: Newel, *words: str) -> None:
+        self.seen: list[dict[str, Any]] = []
+        self.process = subprocess.Popen(
+            [str(BIN / "newel"), "--json", *words],
+            cwd=newel.project,
+            env=newel.environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def send(self, **request: Any) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+
+    def answer(self, asked: dict[str, Any], decision: str) -> None:
+        self.send(type="approve", toolCallId=asked["toolCallId"], decision=decision)
+
+    def until(self, kind: str) -> dict[str, Any]:
+        return self.until_one_of(kind)
+
+    def until_one_of(self, *kinds: str) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            event = json.loads(line)
+            self.seen.append(event)
+            if event["type"] in kinds:
+                return event
+        raise AssertionError(f"there was none of {kinds}")
+
+    def finish(self) -> int:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.stdout.read()
+        self.process.stdout.close()
+        return self.process.wait(PATIENCE)

@@ -1,0 +1,212 @@
+"""If these fail, a model is sent files that the user never meant to give away: keys, tokens, what lies outside the project."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.driver import Driver
+from tests.support import Newel, bash, scenario
+
+Make = Callable[..., Newel]
+KEY = "-----BEGIN OPENSSH PRIVATE KEY----- the user's own"
+
+
+def read(path: object) -> dict[str, Any]:
+    return call("read", file_path=str(path))
+
+
+def call(name: str, **arguments: Any) -> dict[str, Any]:
+    return {"tool_calls": [{"function": {"name": name, "arguments": arguments}}]}
+
+
+def sent(newel: Newel) -> str:
+    """All that the model's server has been sent."""
+    return str(newel.requests)
+
+
+def put(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+WAYS = {
+    "absolute": "{home}/.ssh/id_work",
+    "~": "~/.ssh/id_work",
+    "..": "../home/.ssh/id_work",
+    "link": "README.md",
+    "linked folder": "docs/.ssh/id_work",
+    "/proc": "/proc/self/root{home}/.ssh/id_work",
+}
+MODES = [*(("auto", way) for way in WAYS), *((mode, "link") for mode in ("ask", "review", "read-only"))]
+
+
+@pytest.mark.parametrize(("approve", "way"), MODES)
+def test_a_private_key_reaches_no_model_in_any_mode(
+    with_model: Make, tmp_path: Path, approve: str, way: str
+) -> None:
+    path = WAYS[way].format(home=tmp_path / "home")
+    newel = with_model(scenario("look", read(path), {"content": "I see."}))
+    key = put(newel.home / ".ssh" / "id_work", KEY)
+    (newel.project / "README.md").symlink_to(key)
+    (newel.project / "docs").symlink_to(newel.home)
+    done = newel("look", "--approve", approve, "--renderer", "console")
+    assert done.returncode == 0, done.stderr
+    assert KEY not in sent(newel)
+    assert "holds secrets" in sent(newel)
+    assert "[permissions]" in sent(newel)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".newel/config.toml",
+        ".aws/credentials",
+        ".netrc",
+        ".config/gh/hosts.yml",
+        ".bash_history",
+        "id_ed25519",
+    ],
+)
+def test_tokens_of_other_programs_and_newels_own_stay_secret_in_auto(with_model: Make, name: str) -> None:
+    newel = with_model(scenario("look", read(f"~/{name}"), {"content": "Well."}))
+    put(newel.home / name, f"# {KEY}\n")
+    assert newel("look", "--approve", "auto").returncode == 0
+    assert KEY not in sent(newel)
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="a file of Linux")
+def test_the_environment_of_newel_itself_is_not_read(with_model: Make) -> None:
+    newel = with_model(scenario("look", read("/proc/self/environ"), {"content": "Well."}))
+    assert newel("look", "--approve", "auto").returncode == 0
+    assert "sk-test-0123456789abcdef" not in sent(newel)
+
+
+def test_edit_and_write_do_not_open_secret_places_either(with_model: Make) -> None:
+    keys = "~/.ssh/authorized_keys"
+    newel = with_model(
+        scenario(
+            "look",
+            call(
+                "edit",
+                file_path="~/.ssh/id_work",
+                old_string="-----BEGIN OPENSSH PRIVATE KEY",
+                new_string="x",
+            ),
+            call("edit", file_path="~/.ssh/id_work", old_string="-----BEGIN RSA PRIVATE KEY", new_string="x"),
+            call("write", file_path=keys, content="ssh-ed25519 AAAA evil\n"),
+            {"content": "Well."},
+        )
+    )
+    key = put(newel.home / ".ssh" / "id_work", KEY)
+    assert newel("look", "--approve", "auto").returncode == 0
+    assert "the user's own" not in sent(newel)
+    assert key.read_text() == KEY
+    assert not (newel.home / ".ssh" / "authorized_keys").exists()
+
+
+def test_what_the_user_allows_in_the_own_file_can_be_read_and_nothing_beside_it(with_model: Make) -> None:
+    newel = with_model(
+        scenario("look", read("~/.ssh/known_hosts"), read("~/.ssh/id_work"), {"content": "Well."})
+    )
+    put(newel.home / ".ssh" / "known_hosts", "github.com ssh-ed25519 KNOWN")
+    put(newel.home / ".ssh" / "id_work", KEY)
+    put(newel.home / ".newel" / "config.toml", '[permissions]\nallow = ["read(~/.ssh/known_hosts)"]\n')
+    assert newel("look", "--approve", "auto").returncode == 0
+    assert "KNOWN" in sent(newel)
+    assert KEY not in sent(newel)
+
+
+def test_a_project_allows_itself_nothing(with_model: Make) -> None:
+    newel = with_model(scenario("look", read("~/.ssh/id_work"), {"content": "Well."}))
+    put(newel.home / ".ssh" / "id_work", KEY)
+    for name in (".newel/config.toml", "config.toml", "newel.toml"):
+        put(newel.project / name, '[permissions]\nallow = ["read(~/.ssh/**)"]\n')
+    assert newel("look", "--approve", "auto").returncode == 0
+    assert KEY not in sent(newel)
+
+
+@pytest.mark.parametrize(
+    "rule", ["read", "read()", "read(notes.txt)", "run(~/x)", "read(~/x) write(~/y)", "read(~bob/x)"]
+)
+def test_a_rule_that_cannot_be_meant_is_refused_at_the_start(with_model: Make, rule: str) -> None:
+    newel = with_model()
+    put(newel.home / ".newel" / "config.toml", f'[permissions]\nallow = ["{rule}"]\n')
+    done = newel("how are you")
+    assert done.returncode == 1
+    assert "permissions" in done.stderr
+    assert "read(~/.ssh/known_hosts)" in done.stderr
+    assert newel.requests == []
+
+
+@pytest.mark.parametrize("approve", ["ask", "review", "read-only"])
+@pytest.mark.parametrize("way", ["absolute", "link"])
+def test_what_lies_outside_the_project_is_read_only_after_a_yes(
+    with_model: Make, tmp_path: Path, approve: str, way: str
+) -> None:
+    notes = tmp_path / "home" / "notes.txt"
+    path = str(notes) if way == "absolute" else "NOTES"
+    newel = with_model(scenario("look", read(path), read(path), {"content": "Well."}))
+    put(notes, "the notes of the user")
+    (newel.project / "NOTES").symlink_to(notes)
+    driver = Driver(newel, "--approve", approve)
+    driver.send(type="message", content="look")
+    asked = driver.until("approval_request")
+    assert str(notes) in asked["preview"]
+    assert "outside the project" in asked["preview"]
+    assert (asked["touches"][0]["path"], asked["touches"][0].get("writes", False)) == (str(notes), False)
+    driver.answer(asked, "no")
+    driver.answer(driver.until("approval_request"), "once")
+    driver.until("agent_end")
+    assert driver.finish() == 0
+    results = [each["result"] for each in driver.seen if each["type"] == "tool_execution_end"]
+    assert len(results) == 1
+    assert "the notes of the user" in results[0]
+    assert "the notes of the user" not in str(newel.requests[1])
+
+
+@pytest.mark.parametrize("approve", ["ask", "review", "read-only"])
+def test_where_nobody_can_be_asked_what_lies_outside_stays_unread_and_the_model_is_told(
+    with_model: Make, approve: str
+) -> None:
+    newel = with_model(scenario("look", read("~/notes.txt"), read("here.txt"), {"content": "Well."}))
+    put(newel.home / "notes.txt", "the notes of the user")
+    put(newel.project / "here.txt", "of the project")
+    assert newel("look", "--approve", approve).returncode == 0
+    assert "the notes of the user" not in sent(newel)
+    assert "outside the project" in sent(newel)
+    assert "of the project" in sent(newel)
+
+
+def test_in_auto_what_lies_outside_and_is_no_secret_is_read(with_model: Make) -> None:
+    newel = with_model(scenario("look", read("~/notes.txt"), {"content": "Well."}))
+    put(newel.home / "notes.txt", "the notes of the user")
+    assert newel("look", "--approve", "auto").returncode == 0
+    assert "the notes of the user" in sent(newel)
+
+
+def test_the_projects_env_is_asked_about_and_its_example_is_not(with_model: Make) -> None:
+    newel = with_model(scenario("look", read(".env"), read(".env.example"), {"content": "Well."}))
+    put(newel.project / ".env", "TOKEN=tok-of-the-project\n")
+    put(newel.project / ".env.example", "TOKEN=put-yours-here\n")
+    assert newel("look", "--approve", "ask").returncode == 0
+    assert "tok-of-the-project" not in sent(newel)
+    assert "put-yours-here" in sent(newel)
+
+
+def test_the_whole_output_of_a_command_stays_readable(with_model: Make) -> None:
+    spill = r"{{ tool_result | output is in (\S+?\.txt) }}"
+    newel = with_model(
+        scenario(
+            "look",
+            bash("seq 300000"),
+            call("read", file_path=spill, offset=150_000, limit=1),
+            {"content": "Well."},
+        )
+    )
+    assert newel("look", "--approve", "review").returncode == 0
+    assert "150000" in newel.requests[-1]["messages"][-1]["content"]
