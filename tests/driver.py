@@ -46,6 +46,11 @@ class Driver:
                 return event
         raise AssertionError(f"there was none of {kinds}")
 
+    def close(self) -> None:
+        """End it, whatever it does."""
+        self.process.kill()
+        self.process.communicate()
+
     def finish(self) -> int:
         assert self.process.stdin is not None
         assert self.process.stdout is not None

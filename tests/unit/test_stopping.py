@@ -28,9 +28,9 @@ class Watched(LocalWorkspace):
         self._count()
         return await super().stat(path)
 
-    async def read_bytes(self, path: str, /, *, start: int = 0, size: int | None = None) -> bytes:
+    async def read_bytes(self, path: str, /, **given: Any) -> bytes:
         self._count()
-        return await super().read_bytes(path, start=start, size=size)
+        return await super().read_bytes(path, **given)
 
     def _count(self) -> None:
         self.looks += 1

@@ -86,17 +86,38 @@ async def joined_tools(
     """The servers' tools join the agent's own, each server's when it is active; ``wait``: before anything else. What
     servers ask in the course of a call goes to ``elicit``.
     """
+    import math
+
+    import anyio
+
+    from newel.agent.events import ErrorEvent
+    from newel.workspace.beside import beside
+
     own = tuple(agent.state.tools)
+    told: set[str] = set()
+    send, news = anyio.create_memory_object_stream[str](math.inf)
 
     def join() -> None:
         agent.agent.set_tools([*own, *manager.tools(elicit)])
+        for words in manager.notices():
+            if words not in told:
+                told.add(words)
+                send.send_nowait(words)
+
+    async def tell() -> None:
+        async for words in news:
+            await agent.agent.emit(ErrorEvent(code="mcp_tools_changed", message=words))
 
     manager, problems = tool_servers(
         settings, on_change=join, sample=sampler(settings, provider, agent.state.model)
     )
     for problem in problems:
         print(f"newel: {safe(problem)}", file=sys.stderr)  # noqa: T201 — a person must know
-    async with manager:
-        if wait:
-            await manager.wait_started(PATIENCE)
-        yield
+    with send, news:
+        async with manager:
+            if wait:  # nobody hears of events yet
+                await manager.wait_started(PATIENCE)
+                while news.statistics().current_buffer_used:
+                    print(f"newel: {safe(news.receive_nowait())}", file=sys.stderr)  # noqa: T201 — as above
+            async with beside(tell):
+                yield

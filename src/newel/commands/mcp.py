@@ -17,6 +17,7 @@ from newel import config
 from newel.agent.errors import ConfigError, UsageError
 from newel.mcp.config import FILE, ServerConfig, load_servers, parse_entry
 from newel.mcp.manager import McpManager
+from newel.mcp.pins import Pinned, Pins, differences
 from newel.mcp.status import ServerStatus
 from newel.mcp.trust import Trust
 from newel.terminal.safe import reveal, safe
@@ -52,7 +53,9 @@ def _parser() -> argparse.ArgumentParser:
     remove.add_argument("--project", action="store_true", help="in this project's file")
     test = actions.add_parser("test", help="start the servers, or one, and show their tools")
     test.add_argument("name", nargs="?", metavar="NAME")
-    trust = actions.add_parser("trust", help="let a server start that a file of this project names")
+    trust = actions.add_parser(
+        "trust", help="let a project's server start, or accept how tools of a server changed"
+    )
     trust.add_argument("name", metavar="NAME")
     trust.add_argument("--yes", action="store_true", help="do not ask")
     trust.add_argument("--revoke", action="store_true", help="let it start no more")
@@ -90,9 +93,16 @@ def _list(_: argparse.Namespace) -> int:
         state = "on" if trust.is_enabled(server) else "off"
         if not trust.is_trusted(server):
             state = "untrusted"
-        what, *more = _what_runs(server)
+        what, *runs = _what_runs(server)
+        more = runs if state == "untrusted" else []
+        if server.trust_read_only:
+            more.append("its word that a tool only reads is believed: such tools run unasked")
+        if changed := trust.pins.changed(server):
+            more.append(
+                f"withheld, as they changed: {_exact(', '.join(changed))}. See: newel mcp trust {_exact(server.name)}"
+            )
         print(f"{_exact(server.name):<20} {state:<10} {what}")
-        for line in [_exact(str(server.origin)), *(more if state == "untrusted" else [])]:
+        for line in [_exact(str(server.origin)), *more]:
             print(f"{'':31} {line}")
     if not servers:
         print("No servers yet. Name one: newel mcp add NAME -- COMMAND ARGUMENT …")
@@ -123,7 +133,7 @@ def _test(given: argparse.Namespace) -> int:
         print(f"{safe(status.name)}: {status.state}{f'. {safe(status.reason)}' if status.reason else ''}")
         for tool in status.tools:
             off = "" if tool.enabled else " (off)"
-            print(f"  {safe(tool.name)}{off}  {one_line(tool.description, 80)}")
+            print(f"  {_exact(tool.name)}{off}  {one_line(_exact(tool.description), 80)}")
         if status.state == "broken" and status.stderr.strip():
             print("  It said last:")
             for line in safe(status.stderr).strip().split("\n")[-10:]:
@@ -149,6 +159,9 @@ async def _started(servers: list[ServerConfig]) -> list[ServerStatus]:
 def _trust(given: argparse.Namespace) -> int:
     server = _find(given.name)
     trust = Trust(_home())
+    changed = trust.pins.changed(server)
+    if changed and not given.revoke and trust.is_trusted(server):
+        return _accept(trust.pins, server, changed, yes=given.yes)
     if server.level == "user":
         print(f"'{safe(server.name)}' is your own ({safe(str(server.origin))}): it needs no trust.")
         return 0
@@ -170,10 +183,26 @@ def _trust(given: argparse.Namespace) -> int:
     return 0
 
 
-def _agreed() -> bool:
+def _accept(pins: Pins, server: ServerConfig, changed: dict[str, Pinned], *, yes: bool) -> int:
+    """Show how tools of a server changed, and ask whether the model may have them so."""
+    print(f"What '{_exact(server.name)}' says of these tools changed since you had them first:\n")
+    for name, pinned in changed.items():
+        print(f"  {_exact(name)}")
+        for line in differences(pinned):
+            print(f"    {_exact(line)}")
+        print()
+    if not yes and not _agreed("Accept this?"):
+        print("Nothing was changed. The tools stay withheld.")
+        return 1
+    pins.accept(server, changed)
+    print("Accepted. A Newel that runs offers them when the server starts again.")
+    return 0
+
+
+def _agreed(question: str = "Trust it?") -> bool:
     if not sys.stdin.isatty():
         raise UsageError("Nobody is there to be asked. Look at it, and say --yes.")
-    return input("Trust it? [y/N] ").strip().lower() in {"y", "yes"}
+    return input(f"{question} [y/N] ").strip().lower() in {"y", "yes"}
 
 
 def _add(given: argparse.Namespace) -> int:
@@ -224,6 +253,7 @@ def _remove(given: argparse.Namespace) -> int:
     if not path.exists():
         raise UsageError(f"There is no {path}, so there is nothing to remove.")
     _change(path, remove, private=not given.project)
+    Trust(_home()).pins.forget(path, given.name)
     print(f"Removed from {safe(str(path))}.")
     return 0
 

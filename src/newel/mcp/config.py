@@ -44,7 +44,8 @@ WORKSPACE: Final = "workspaceFolder"
 
 class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """One server as a file names it; it has a ``command`` or a ``url``. ``timeout`` is in seconds, for a call
-    that shows no progress. ``target`` is for people's eyes.
+    that shows no progress. ``trust_read_only``: its word that a tool only reads is believed, so that the tool runs unasked; only
+    the user's own file can say that. ``target`` is for people's eyes.
     """
 
     name: str
@@ -58,6 +59,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     headers: dict[str, str] = {}
     disabled: bool = False
     timeout: float = 120.0
+    trust_read_only: bool = False
 
     @property
     def target(self) -> str:
@@ -106,6 +108,7 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=False):
     headers: dict[str, str] = {}
     disabled: bool = False
     timeout: float = 120.0
+    trust_read_only: bool = False
 
 
 class _File(msgspec.Struct):
@@ -218,6 +221,7 @@ def parse_entry(name: str, raw: bytes, origin: Path, level: Level) -> ServerConf
         headers=entry.headers,
         disabled=entry.disabled,
         timeout=entry.timeout,
+        trust_read_only=entry.trust_read_only and level == "user",
     )
 
 

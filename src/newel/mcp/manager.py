@@ -98,6 +98,11 @@ class McpManager:
                         offered.setdefault(tool.spec.name, tool)
         return list(offered.values())
 
+    def notices(self) -> list[str]:
+        """What a person should know of active servers: tools that are withheld."""
+        active = [server for server in self._servers.values() if server.state == "active" and server.withheld]
+        return [f"MCP server '{server.config.name}': {server.reason}" for server in active]
+
     async def wait_started(self, seconds: float) -> None:
         """Wait until every server is active or known not to be, but no longer than this."""
         with anyio.move_on_after(seconds):

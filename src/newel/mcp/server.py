@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import anyio
+import anyio.to_thread
 import msgspec
 
 from newel.agent.errors import ToolError
@@ -73,6 +74,7 @@ class Server:
         self.state: ServerState = "starting"
         self.reason = ""
         self.tools: list[ToolFacts] = []
+        self.withheld: list[str] = []
         self.tools_off = around.trust.tools_off(config)
         self._around = around
         self._tail = Tail()
@@ -192,11 +194,11 @@ class Server:
                     async with sdk.client(
                         link.streams(), self._callbacks, self._listed_anew, legacy=legacy
                     ) as client:
-                        self.tools = await sdk.list_tools(client)
+                        await self._offer(await sdk.list_tools(client))
                         starting.deadline = float("inf")
                         began = anyio.current_time()
                         self._client = client
-                        self._set("active")
+                        self._set("active", self._withholding())
                         await self._stay(client, link)
                 finally:
                     self._client = None
@@ -242,13 +244,30 @@ class Server:
             self._stale = anyio.Event()
             try:
                 with anyio.fail_after(START_TIMEOUT):
-                    self.tools = await sdk.list_tools(client)
+                    await self._offer(await sdk.list_tools(client))
+                self.reason = self._withholding()
             except Exception as error:  # noqa: BLE001 — as above
                 self.reason = f"Its list of tools could not be read again: {sdk.in_words(error)}"
             self._around.changed()
 
+    async def _offer(self, listed: list[ToolFacts]) -> None:
+        """Of the tools that are listed, offer those that are what they were accepted as."""
+        pins = self._around.trust.pins
+        self.tools = await anyio.to_thread.run_sync(pins.unchanged, self.config, listed)
+        offered = {facts.name for facts in self.tools}
+        self.withheld = [facts.name for facts in listed if facts.name not in offered]
+
+    def _withholding(self) -> str:
+        """What a person must know of tools that are not offered."""
+        if not self.withheld:
+            return ""
+        return (
+            f"What it says of {', '.join(map(repr, self.withheld))} changed, so that is withheld. "
+            f"Look at the change and accept it: newel mcp trust {self.config.name}"
+        )
+
     def _set(self, state: ServerState, reason: str = "") -> None:
         if state in {"untrusted", "disabled"}:
-            self.tools = []
+            self.tools, self.withheld = [], []
         self.state, self.reason = state, reason
         self._around.changed()

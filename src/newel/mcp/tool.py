@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 class McpTool:
-    """Implements ``newel.agent.ports.Tool``. That a call only reads, and so needs no approval, is believed of the
-    user's own servers only.
+    """Implements ``newel.agent.ports.Tool``. That a call only reads, and so needs no approval, is believed of servers of which
+    the user says so.
     """
 
     def __init__(self, server: Server, facts: ToolFacts, elicit: Elicit | None) -> None:
@@ -43,7 +43,7 @@ class McpTool:
 
     @property
     def read_only(self) -> bool:
-        return self._facts.reads and self._server.config.level == "user"
+        return self._facts.reads and self._server.config.trust_read_only
 
     def parse(self, arguments: dict[str, Any], /) -> dict[str, Any]:
         """The arguments as they are. The server checks them: its schema may hold patterns that take hours, so that

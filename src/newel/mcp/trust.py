@@ -16,6 +16,7 @@ import msgspec
 
 from newel.agent.messages import now
 from newel.mcp.config import ServerConfig
+from newel.mcp.pins import Pins
 from newel.workspace.state_file import load_state, update_state
 
 
@@ -54,6 +55,7 @@ class Trust:
     def __init__(self, home: Path) -> None:
         self._trust = home / "mcp_trust.json"
         self._state = home / "mcp_state.json"
+        self.pins = Pins(home)
 
     def is_trusted(self, server: ServerConfig) -> bool:
         return server.level == "user" or fingerprint(server) in load_state(self._trust, _TrustFile).trusted

@@ -22,7 +22,7 @@ from newel.agent.errors import NewelError
 from newel.agent.messages import ToolCall, Wire
 from newel.agent.ports import AllowAll, Policy, Preview, Tool, Touch, Verdict
 from newel.permissions.guarded import refusal
-from newel.permissions.places import FREE, Judgement, Places
+from newel.permissions.places import FREE, OUTSIDE, Judgement, Places
 
 Preset = Literal["auto", "ask", "review", "read-only"]
 PRESETS: tuple[Preset, ...] = get_args(Preset)
@@ -72,6 +72,10 @@ DECLINED_WITH_WORD = "Not run: the user declined this call and said: {word}"
 KEEPS_CHANGING = (
     "Not run: {path} keeps changing while the user is asked about this call, so nothing was done. Find out what changes it, "
     "or ask the user."
+)
+NOT_REVIEWED = (
+    "Not run: {path} was not changed. It is outside the project, and in this run only files of the project can be changed, "
+    "as the user reviews each change before it takes effect."
 )
 CHANGED = "This changed while the question was open. Now it would do:"
 
@@ -127,6 +131,8 @@ class _AskFirst:
                 touch, judged = self._worst(planned.touches)
                 if touch is not None and judged.level == "never":
                     return Verdict(allow=False, reason=f"Not run: {self._refusal(touch, judged)}")
+                if judged.reason == OUTSIDE and tool.spec.name in self._free and touch is not None:
+                    return Verdict(allow=False, reason=NOT_REVIEWED.format(path=touch.path))
                 if judged.level == "free" and (tool.read_only or tool.spec.name in self._free):
                     return Verdict(allow=True, planned=planned)
                 preview = await planned.preview()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from mock_llm_server import running
+from tests.driver import Driver
 from tests.support import Newel
 
 
@@ -22,3 +23,18 @@ def with_model(tmp_path: Path) -> Iterator[Callable[..., Newel]]:
             return Newel(tmp_path, servers.enter_context(running(scenarios, strict=True)))
 
         yield make
+
+
+@pytest.fixture
+def drive() -> Iterator[Callable[..., Driver]]:
+    """Starts programs that drive Newel, and ends those that a failed test leaves."""
+    drivers: list[Driver] = []
+
+    def begin(newel: Newel, *words: str) -> Driver:
+        drivers.append(Driver(newel, *words))
+        return drivers[-1]
+
+    yield begin
+    for driver in drivers:
+        if driver.process.poll() is None:
+            driver.close()

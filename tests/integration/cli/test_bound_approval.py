@@ -12,6 +12,7 @@ from tests.driver import Driver
 from tests.support import Newel, bash, scenario
 
 Make = Callable[..., Newel]
+Drive = Callable[..., Driver]
 
 
 def call(name: str, **arguments: Any) -> dict[str, Any]:
@@ -26,8 +27,8 @@ WRITE = call("write", file_path="sub/a.txt", content="mine\n")
 EDIT = call("edit", file_path="sub/a.txt", old_string="one", new_string="1")
 
 
-def asked_about(newel: Newel) -> tuple[Driver, dict[str, Any]]:
-    driver = Driver(newel, "--approve", "ask")
+def asked_about(drive: Drive, newel: Newel) -> tuple[Driver, dict[str, Any]]:
+    driver = drive(newel, "--approve", "ask")
     driver.send(type="message", content="do it")
     return driver, driver.until("approval_request")
 
@@ -42,12 +43,12 @@ def prepared(with_model: Make, *steps: dict[str, Any]) -> tuple[Newel, Path]:
 
 @pytest.mark.parametrize("step", [WRITE, EDIT], ids=["write", "edit"])
 def test_a_file_that_became_a_link_meanwhile_is_asked_about_again_by_its_target(
-    with_model: Make, step: dict[str, Any]
+    with_model: Make, drive: Drive, step: dict[str, Any]
 ) -> None:
     newel, file = prepared(with_model, step)
     bashrc = newel.home / ".bashrc"
     bashrc.write_text("one\n")
-    driver, asked = asked_about(newel)
+    driver, asked = asked_about(drive, newel)
     file.unlink()
     file.symlink_to(bashrc)
     driver.answer(asked, "once")
@@ -64,10 +65,10 @@ def test_a_file_that_became_a_link_meanwhile_is_asked_about_again_by_its_target(
 @pytest.mark.parametrize("step", [WRITE, EDIT], ids=["write", "edit"])
 @pytest.mark.parametrize("decision", ["once", "always"])
 def test_a_content_that_was_replaced_meanwhile_is_shown_before_it_is_overwritten(
-    with_model: Make, step: dict[str, Any], decision: str
+    with_model: Make, drive: Drive, step: dict[str, Any], decision: str
 ) -> None:
     newel, file = prepared(with_model, step)
-    driver, asked = asked_about(newel)
+    driver, asked = asked_about(drive, newel)
     file.write_text("one\nprecious\n")
     driver.answer(asked, decision)
     again = driver.until("approval_request")
@@ -82,13 +83,13 @@ def test_a_content_that_was_replaced_meanwhile_is_shown_before_it_is_overwritten
 
 @pytest.mark.parametrize("step", [WRITE, EDIT], ids=["write", "edit"])
 def test_a_folder_that_became_a_link_meanwhile_is_not_written_through(
-    with_model: Make, step: dict[str, Any]
+    with_model: Make, drive: Drive, step: dict[str, Any]
 ) -> None:
     newel, file = prepared(with_model, step)
     elsewhere = newel.home / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "a.txt").write_text("one\n")
-    driver, asked = asked_about(newel)
+    driver, asked = asked_about(drive, newel)
     file.parent.rename(newel.project / "was")
     (newel.project / "sub").symlink_to(elsewhere)
     driver.answer(asked, "once")
@@ -100,9 +101,9 @@ def test_a_folder_that_became_a_link_meanwhile_is_not_written_through(
     assert (elsewhere / "a.txt").read_text() == "one\n"
 
 
-def test_what_keeps_changing_is_given_up_in_the_end_and_left_alone(with_model: Make) -> None:
+def test_what_keeps_changing_is_given_up_in_the_end_and_left_alone(with_model: Make, drive: Drive) -> None:
     newel, file = prepared(with_model, EDIT)
-    driver, asked = asked_about(newel)
+    driver, asked = asked_about(drive, newel)
     for number in range(10):
         file.write_text(f"one\n{number}\n")
         driver.answer(asked, "once")
@@ -117,14 +118,14 @@ def test_what_keeps_changing_is_given_up_in_the_end_and_left_alone(with_model: M
     assert "keeps changing" in newel.requests[-1]["messages"][-1]["content"]
 
 
-def test_the_question_names_the_file_that_a_link_leads_to(with_model: Make) -> None:
+def test_the_question_names_the_file_that_a_link_leads_to(with_model: Make, drive: Drive) -> None:
     newel = with_model(
         scenario("do it", call("write", file_path="notes.txt", content="x"), {"content": "Done."})
     )
     bashrc = newel.home / ".bashrc"
     bashrc.write_text("one\n")
     (newel.project / "notes.txt").symlink_to(bashrc)
-    driver, asked = asked_about(newel)
+    driver, asked = asked_about(drive, newel)
     assert f"notes.txt → {bashrc}" in asked["preview"]
     assert "outside the project" in asked["preview"]
     assert [touch["path"] for touch in asked["touches"]] == [str(bashrc)]
@@ -134,7 +135,7 @@ def test_the_question_names_the_file_that_a_link_leads_to(with_model: Make) -> N
     assert bashrc.read_text() == "x"
 
 
-def test_always_is_for_the_file_that_was_shown_and_not_for_its_name(with_model: Make) -> None:
+def test_always_is_for_the_file_that_was_shown_and_not_for_its_name(with_model: Make, drive: Drive) -> None:
     newel = with_model(
         scenario(
             "do it",
@@ -144,7 +145,7 @@ def test_always_is_for_the_file_that_was_shown_and_not_for_its_name(with_model: 
             {"content": "Done."},
         )
     )
-    driver, asked = asked_about(newel)
+    driver, asked = asked_about(drive, newel)
     bashrc = newel.home / ".bashrc"
     bashrc.write_text("one\n")
     driver.answer(asked, "always")
@@ -164,9 +165,9 @@ def test_always_is_for_the_file_that_was_shown_and_not_for_its_name(with_model: 
     assert bashrc.read_text() == "one\n"
 
 
-def test_a_command_is_bound_to_the_folder_that_it_was_shown_with(with_model: Make) -> None:
+def test_a_command_is_bound_to_the_folder_that_it_was_shown_with(with_model: Make, drive: Drive) -> None:
     newel = with_model(scenario("do it", bash("echo made > made.txt"), {"content": "Done."}))
-    driver, asked = asked_about(newel)
+    driver, asked = asked_about(drive, newel)
     newel.project.rename(newel.home / "moved")
     newel.project.symlink_to(newel.home)
     driver.answer(asked, "once")
@@ -181,6 +182,7 @@ def test_a_command_is_bound_to_the_folder_that_it_was_shown_with(with_model: Mak
 
 def test_a_second_edit_of_a_file_is_shown_as_it_is_after_the_first_and_asked_about_once(
     with_model: Make,
+    drive: Drive,
 ) -> None:
     """Both stand in one message: the second's question waits until the first is done."""
     newel, file = prepared(
@@ -190,7 +192,7 @@ def test_a_second_edit_of_a_file_is_shown_as_it_is_after_the_first_and_asked_abo
             ("edit", {"file_path": "sub/a.txt", "old_string": "two", "new_string": "three"}),
         ),
     )
-    driver, asked = asked_about(newel)
+    driver, asked = asked_about(drive, newel)
     driver.answer(asked, "once")
     asked = driver.until("approval_request")
     assert file.read_text() == "two\n"

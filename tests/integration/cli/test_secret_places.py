@@ -146,14 +146,14 @@ def test_a_rule_that_cannot_be_meant_is_refused_at_the_start(with_model: Make, r
 @pytest.mark.parametrize("approve", ["ask", "review", "read-only"])
 @pytest.mark.parametrize("way", ["absolute", "link"])
 def test_what_lies_outside_the_project_is_read_only_after_a_yes(
-    with_model: Make, tmp_path: Path, approve: str, way: str
+    with_model: Make, drive: Callable[..., Driver], tmp_path: Path, approve: str, way: str
 ) -> None:
     notes = tmp_path / "home" / "notes.txt"
     path = str(notes) if way == "absolute" else "NOTES"
     newel = with_model(scenario("look", read(path), read(path), {"content": "Well."}))
     put(notes, "the notes of the user")
     (newel.project / "NOTES").symlink_to(notes)
-    driver = Driver(newel, "--approve", approve)
+    driver = drive(newel, "--approve", approve)
     driver.send(type="message", content="look")
     asked = driver.until("approval_request")
     assert str(notes) in asked["preview"]

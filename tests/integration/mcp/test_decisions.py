@@ -28,13 +28,17 @@ async def test_a_projects_server_waits_until_it_is_trusted(started: Started, tmp
         await until(lambda: status(manager).state == "untrusted")
 
 
-async def test_a_projects_server_is_not_believed_that_its_tools_only_read(started: Started) -> None:
+async def test_a_server_is_not_believed_that_its_tools_only_read_unless_the_user_says_so(
+    started: Started,
+) -> None:
     mine, theirs = rogue("reads", name="mine"), rogue("reads", name="theirs", level="project")
-    async with started(mine, theirs) as manager:
+    believed = rogue("reads", name="believed", trust_read_only=True)
+    async with started(mine, believed, theirs) as manager:
         await manager.set_trusted("theirs", True)
         await manager.wait_started(20)
         assert {tool.spec.name: tool.read_only for tool in manager.tools()} == {
-            "mine__act": True,
+            "mine__act": False,
+            "believed__act": True,
             "theirs__act": False,
         }
 

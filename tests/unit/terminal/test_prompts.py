@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import anyio
 
+from newel.context.attachable import Attachable
 from newel.context.files import Folder
 from newel.context.templates import load
 from newel.session.coding_agent import CodingAgent
@@ -21,7 +22,7 @@ def prepared_in(folder: Path, prompt: Prompt) -> Prepared:
     async def prepared() -> Prepared:
         workspace = LocalWorkspace(str(folder))
         templates = await load([Folder(workspace, str(folder / "prompts"))])
-        parts: Any = SimpleNamespace(templates=templates, workspace=workspace)
+        parts: Any = SimpleNamespace(templates=templates, attachable=Attachable(workspace))
         return await prepare(cast("CodingAgent", parts), prompt)
 
     return anyio.run(prepared)

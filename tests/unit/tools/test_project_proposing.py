@@ -45,7 +45,7 @@ class Proposals:
 
         async def on_output(_: str) -> None: ...
 
-        return await self.tool.execute(parsed, on_output)
+        return await (await self.tool.plan(parsed)).execute(on_output)
 
 
 @pytest.fixture
@@ -186,7 +186,8 @@ async def test_what_the_review_refuses_the_model_is_told(proposals: Proposals) -
 
 async def test_a_preview_shows_what_is_proposed(proposals: Proposals) -> None:
     insert = {"file_path": "b", "operation": "insert", "start_line": 1, "new_text": "x\n"}
-    shown = await proposals.tool.preview(proposals.tool.parse({"edits": [an_edit(), insert]}))
+    planned = await proposals.tool.plan(proposals.tool.parse({"edits": [an_edit(), insert]}))
+    shown = (await planned.preview()).text
     assert shown == "replace notes/a.md:14-22\nnew\ninsert b:1\nx"
 
 

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -212,8 +213,8 @@ async def test_more_names_than_a_command_may_print_are_no_loss(engine: Engine, t
 class Staged(LocalWorkspace):
     """Reads other contents than the disk has."""
 
-    async def read_bytes(self, path: str, /, *, start: int = 0, size: int | None = None) -> bytes:
-        content = await super().read_bytes(path, start=start, size=size)
+    async def read_bytes(self, path: str, /, **given: Any) -> bytes:
+        content = await super().read_bytes(path, **given)
         return content.replace(b"straw", b"needle").replace(b"nail", b"-")
 
 

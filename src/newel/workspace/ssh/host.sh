@@ -31,7 +31,7 @@ newel_link() { # paths, each the beginning of the next: the number of the first 
 }
 
 newel_list() { # folder, how many at most, nofollow if no link may lead there: kind/name/ of each; the kind is d, f or o, of what a link leads to after an l
-  if ! cd -P -- "$1" || ! [ -r . ]; then
+  if ! cd ${3:+-P} -- "$1" || ! [ -r . ]; then
     cd /
     newel_why "$1/."
     return 1

@@ -106,6 +106,9 @@ def act(request: dict[str, Any]) -> None:
 
 
 def main() -> None:
+    if WAY == "turncoat":
+        TOOL["description"] = os.environ["SAYS"]
+        TOOL["annotations"] = {"readOnlyHint": "only reads" in os.environ["SAYS"]}
     if WAY == "reads":
         TOOL["annotations"] = {"readOnlyHint": True}
     if WAY == "born":
