@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
+import msgspec
+
 from newel.agent.errors import HostGone, WorkspaceError
 from newel.agent.messages import Wire
 from newel.context.files import Folder, followed, read_head
@@ -70,18 +72,23 @@ class Template(Wire, frozen=True):
 
 
 async def load(folders: Sequence[Folder]) -> dict[str, Template]:
-    """The templates of all folders by name, in alphabetical order; a later folder's template hides an
-    earlier one's of the same name: first the user's folder, then the project's. A folder that is not there has
+    """The templates of all folders by name, in alphabetical order: first the user's folder, then the project's. The user's
+    keeps its name against a project's, which is ``project.NAME`` then; the user's description says so. A folder that is not there has
     none. A file that cannot be read, is not text, is larger than 256 KiB or has a name that cannot be typed as a
     command is left out, and so is what a folder has beyond its first 200. A link that leads out of the folder's
     project is not followed; the user's folder, whose workspace is all of this machine, may have any. Raises ``HostGone``.
     """
-    found = {
-        template.name: template
-        for folder in folders
-        for file in await _files(folder)
-        if (template := await _load(folder.workspace, file)) is not None
-    }
+    found: dict[str, Template] = {}
+    for folder in folders:
+        known = dict(found)
+        for file in await _files(folder):
+            if (template := await _load(folder.workspace, file)) is None:
+                continue
+            if (users := known.get(template.name)) is not None:
+                template = msgspec.structs.replace(template, name=f"project.{template.name}")
+                note = f"{users.description} (the project's own: /{template.name})"
+                found[users.name] = msgspec.structs.replace(users, description=note)
+            found.setdefault(template.name, template)
     return dict(sorted(found.items()))
 
 

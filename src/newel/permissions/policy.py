@@ -131,9 +131,10 @@ class _AskFirst:
                 touch, judged = self._worst(planned.touches)
                 if touch is not None and judged.level == "never":
                     return Verdict(allow=False, reason=f"Not run: {self._refusal(touch, judged)}")
-                if judged.reason == OUTSIDE and tool.spec.name in self._free and touch is not None:
+                is_reviewed = tool.spec.name in self._free and not tool.read_only
+                if is_reviewed and touch is not None and judged.reason == OUTSIDE:
                     return Verdict(allow=False, reason=NOT_REVIEWED.format(path=touch.path))
-                if judged.level == "free" and (tool.read_only or tool.spec.name in self._free):
+                if judged.level == "free" and (tool.read_only or is_reviewed):
                     return Verdict(allow=True, planned=planned)
                 preview = await planned.preview()
             except (NewelError, OSError) as error:

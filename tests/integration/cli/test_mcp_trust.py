@@ -14,7 +14,7 @@ from tests.integration.mcp.rogues import ROGUE
 from tests.support import Newel, scenario
 
 Make = Callable[..., Newel]
-ACT = {"tool_calls": [{"function": {"name": "rogue__act", "arguments": {}}}]}
+ACT: dict[str, Any] = {"tool_calls": [{"function": {"name": "rogue__act", "arguments": {}}}]}
 
 
 def served(newel: Newel, says: str, **fields: Any) -> None:
@@ -92,15 +92,16 @@ def test_what_changes_again_after_it_was_shown_is_withheld_again(with_model: Mak
     assert offered(newel)["rogue__act"] == "Two."
 
 
-def test_a_program_that_drives_newel_hears_of_it_where_it_has_no_eyes(
+def test_a_server_that_turns_in_the_middle_of_a_conversation_is_told_and_its_tool_withheld(
     with_model: Make, drive: Callable[..., Driver]
 ) -> None:
-    newel = with_model(scenario("hi", {"content": "Hello."}))
+    newel = with_model(scenario("go", ACT, {"content": "Well."}))
     served(newel, "One.")
-    assert newel("hi").returncode == 0
-    served(newel, "Two.")
     driver = drive(newel)
+    driver.send(type="message", content="go")
     told = driver.until("error")
     assert told["code"] == "mcp_tools_changed"
     assert "newel mcp trust rogue" in told["message"]
+    driver.send(type="message", content="go")
     assert driver.finish() == 0
+    assert "rogue__act" not in offered(newel)

@@ -210,3 +210,42 @@ def test_the_whole_output_of_a_command_stays_readable(with_model: Make) -> None:
     )
     assert newel("look", "--approve", "review").returncode == 0
     assert "150000" in newel.requests[-1]["messages"][-1]["content"]
+
+
+def attached(newel: Newel) -> str:
+    return str(newel.requests[-1]["messages"][-1]["content"])
+
+
+def test_a_mention_of_a_link_out_of_the_project_is_not_attached_and_says_why(with_model: Make) -> None:
+    newel = with_model(scenario("look at", {"content": "Well."}))
+    key = put(newel.home / ".ssh" / "id_work", KEY)
+    notes = put(newel.home / "notes.txt", "the notes of the user")
+    (newel.project / "README.md").symlink_to(key)
+    (newel.project / "NOTES").symlink_to(notes)
+    done = newel("look at @README.md and @NOTES please")
+    assert done.returncode == 0
+    assert KEY not in sent(newel)
+    assert "the notes of the user" not in sent(newel)
+    assert f"README.md was not attached: {key} holds secrets" in done.stdout
+    assert f"NOTES was not attached: it is a link to {notes}, outside the project" in done.stdout
+
+
+def test_a_person_who_names_a_file_outside_gets_it_attached_unless_it_is_secret(with_model: Make) -> None:
+    newel = with_model(scenario("look at", {"content": "Well."}))
+    put(newel.home / ".ssh" / "id_work", KEY)
+    put(newel.home / "notes.txt", "the notes of the user")
+    done = newel("look at @~/notes.txt and @~/.ssh/id_work and @../home/.ssh/id_work", "--approve", "ask")
+    assert done.returncode == 0
+    assert "the notes of the user" in attached(newel)
+    assert KEY not in sent(newel)
+    assert '[permissions] allow = ["read(' in done.stdout
+
+
+def test_the_projects_prompt_does_not_take_the_place_of_the_users(with_model: Make) -> None:
+    newel = with_model(scenario("prompt", {"content": "Well."}))
+    put(newel.home / ".newel" / "prompts" / "review.md", "My own prompt.")
+    put(newel.project / ".newel" / "prompts" / "review.md", "The project's prompt.")
+    assert newel("/review").returncode == 0
+    assert attached(newel) == "My own prompt."
+    assert newel("/project.review").returncode == 0
+    assert attached(newel) == "The project's prompt."

@@ -25,16 +25,19 @@ def load_from(*folders: Path) -> dict[str, Template]:
     return anyio.run(load, [Folder(machine, str(folder)) for folder in folders])
 
 
-def test_a_file_is_a_command_and_the_projects_hides_the_users(tmp_path: Path) -> None:
+def test_a_file_is_a_command_and_a_project_does_not_take_the_name_of_the_users(tmp_path: Path) -> None:
     project, user = tmp_path / "project", tmp_path / "user"
     project.mkdir()
     user.mkdir()
     (project / "review.md").write_text("---\ndescription: 'Look closely'\n---\n\nReview $1.\n")
-    (user / "review.md").write_text("hidden")
+    (user / "review.md").write_text("The user's.")
     (user / "commit.md").write_text("# Write a commit message\n\nfor the staged changes")
     found = load_from(user, project, tmp_path / "missing")
-    assert list(found) == ["commit", "review"]
-    assert found["review"] == Template("review", "Look closely", "Review $1.", str(project / "review.md"))
+    assert list(found) == ["commit", "project.review", "review"]
+    theirs = Template("project.review", "Look closely", "Review $1.", str(project / "review.md"))
+    assert found["project.review"] == theirs
+    assert found["review"].body == "The user's."
+    assert found["review"].description == "The user's. (the project's own: /project.review)"
     assert found["commit"].description == "Write a commit message"
 
 
