@@ -202,3 +202,36 @@ def test_a_second_edit_of_a_file_is_shown_as_it_is_after_the_first_and_asked_abo
     assert driver.finish() == 0
     assert file.read_text() == "three\n"
     assert len([each for each in driver.seen if each["type"] == "approval_request"]) == 2
+
+
+def test_a_yes_to_reading_one_file_reads_no_other(with_model: Make, drive: Drive) -> None:
+    newel = with_model(scenario("do it", call("read", file_path="NOTES"), {"content": "Done."}))
+    (newel.home / "notes.txt").write_text("notes")
+    (newel.home / "diary.txt").write_text("dear diary")
+    (newel.project / "NOTES").symlink_to(newel.home / "notes.txt")
+    driver, asked = asked_about(drive, newel)
+    (newel.project / "NOTES").unlink()
+    (newel.project / "NOTES").symlink_to(newel.home / "diary.txt")
+    driver.answer(asked, "once")
+    again = driver.until("approval_request")
+    assert f"NOTES → {newel.home}/diary.txt" in again["preview"]
+    driver.answer(again, "no")
+    driver.until("agent_end")
+    assert driver.finish() == 0
+    assert "dear diary" not in str(newel.requests)
+
+
+def test_a_yes_to_reading_one_file_does_not_open_a_key(with_model: Make, drive: Drive) -> None:
+    newel = with_model(scenario("do it", call("read", file_path="NOTES"), {"content": "Done."}))
+    (newel.home / ".ssh").mkdir()
+    (newel.home / ".ssh" / "key").write_text("PRIVATE")
+    (newel.home / "notes.txt").write_text("notes")
+    (newel.project / "NOTES").symlink_to(newel.home / "notes.txt")
+    driver, asked = asked_about(drive, newel)
+    (newel.project / "NOTES").unlink()
+    (newel.project / "NOTES").symlink_to(newel.home / ".ssh" / "key")
+    driver.answer(asked, "always")
+    driver.until("agent_end")
+    assert driver.finish() == 0
+    assert "PRIVATE" not in str(newel.requests)
+    assert "holds secrets" in str(newel.requests)

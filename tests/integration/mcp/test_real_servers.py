@@ -115,9 +115,9 @@ async def test_files_are_written_and_read_through_a_server(
         assert await anyio.Path(target).read_text() == "naïve\n"
         result, _ = await call(manager, "filesystem__read_text_file", path=target)
         assert "naïve" in result.output
-        reads = {tool.spec.name: tool.read_only for tool in manager.tools()}
-        assert reads["filesystem__read_text_file"]
-        assert not reads["filesystem__write_file"]
+        keys = {tool.spec.name: await tool.serial_key({}) for tool in manager.tools()}
+        assert keys["filesystem__read_text_file"] is None
+        assert keys["filesystem__write_file"] is not None
 
 
 async def test_git_and_time_answer(started: Started, tmp_path: Path) -> None:
