@@ -190,7 +190,7 @@ class _AskFirst:
                 line += f"  ({judged.reason})"
             if leads or judged.level != "free":
                 lines.append(line)
-        if preview.text not in lines:
+        if lines == [] or preview.text not in {touch.named for touch in preview.touches}:
             lines.append(preview.text)
         return "\n".join(lines)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from newel.agent.errors import ConfigError
 from newel.permissions.places import Places
 from newel.permissions.rules import parse
-from newel.permissions.secrets import SECRET, VARIABLES, Row
+from newel.permissions.secrets import PRIVATE, SECRET, VARIABLES, Row
 
 PROJECT = "/home/ada/shop"
 
@@ -167,3 +167,9 @@ def test_places_that_are_links_or_that_a_variable_moved_are_closed_where_they_re
         assert judge(os.path.realpath(tmp_path / closed)).level == "never", closed
     assert judge(os.path.realpath(vault / "ssh" / "known_hosts")).level == "free"
     assert judge(os.path.realpath(vault / "other")).level == "ask"
+
+
+def test_the_documentation_has_every_row_of_the_tables() -> None:
+    told = (Path(__file__).parents[3] / "docs" / "permissions.md").read_text()
+    for row in (*SECRET, *PRIVATE, *VARIABLES):
+        assert f"`{row.pattern}`" in told, row.pattern
