@@ -162,7 +162,8 @@ class Places:
         found: dict[str, str] = {}
         for path, reason in places:
             found[path.rstrip("/").casefold()] = reason
-            found[os.path.realpath(path).casefold()] = reason
+            if os.path.lexists(path):
+                found[os.path.realpath(path).casefold()] = reason
         found.pop("/", None)
         return found
 

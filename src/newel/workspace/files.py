@@ -31,11 +31,16 @@ def failure(doing: Doing, path: str, error: OSError) -> WorkspaceError:
 
 
 def resolved(root: str, path: str) -> str:
-    """The absolute path of what ``path`` names, links followed; see ``Workspace.resolve``."""
+    """The absolute path of what ``path`` names, links followed; see ``Workspace.resolve``. Raises ``WorkspaceError`` for a
+    link that may not be read.
+    """
     relative = Path(path)
     with contextlib.suppress(RuntimeError):  # `~name` of no user is a file's name
         relative = relative.expanduser()
-    return os.path.realpath(Path(root, relative))
+    try:
+        return os.path.realpath(Path(root, relative))
+    except OSError as error:  # a link of another's process
+        raise failure("look at", path, error) from error
 
 
 def infos(paths: Sequence[str]) -> list[FileInfo | None]:

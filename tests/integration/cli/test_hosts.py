@@ -96,6 +96,34 @@ def test_on_a_host_nothing_runs_unasked_unless_that_is_said(
     assert states(project) == before
 
 
+@pytest.mark.parametrize(("approve", "opened"), [("auto", True), ("ask", False), ("review", False)])
+def test_the_hosts_own_secrets_stay_there_and_what_is_outside_the_project_is_asked_about(
+    with_model: Make, sshd: Sshd, project: Path, approve: str, opened: bool
+) -> None:
+    paths = ["~/.netrc", "README.md", "~/outside.txt", "app.py"]
+    newel = with_model(
+        scenario("read it", *(call("read", file_path=path) for path in paths), {"content": "Done."})
+    )
+    newel.environ["NEWEL_SSH_CONFIG"] = str(sshd.config)
+    secret, outside = sshd.home / ".netrc", sshd.home / "outside.txt"
+    secret.write_text("machine x password PRIVATE")
+    outside.write_text("the notes of the host")
+    for path in (secret, outside):
+        sshd.give(path)
+    (project / "README.md").symlink_to(secret)
+    try:
+        done = newel("--host", f"host:{project}", "--approve", approve, "read it")
+    finally:
+        secret.unlink()
+        outside.unlink()
+    assert done.returncode == 0, done.stderr
+    results = [message["content"] for message in newel.requests[-1]["messages"] if message["role"] == "tool"]
+    assert "PRIVATE" not in str(newel.requests)
+    assert all("holds secrets" in result for result in results[:2])
+    assert ("the notes of the host" in results[2]) is opened
+    assert "two" in results[3]
+
+
 @pytest.mark.parametrize(
     ("place", "words"),
     [

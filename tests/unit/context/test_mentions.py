@@ -207,3 +207,21 @@ def test_no_prompt_is_too_strange(text: str) -> None:
         result = expanded(text, Path(folder))
     assert result.text.replace("@", "") == text.replace("@", "")  # nothing is lost but the marks
     assert len(text) - len(result.text) >= len(result.attachments)
+
+
+def test_a_link_that_may_not_be_read_is_a_note_and_no_crash(tmp_path: Path) -> None:
+    """As of another user's process in /proc."""
+    closed = tmp_path / "closed"
+    closed.mkdir()
+    (closed / "link").symlink_to(tmp_path)
+    if os.geteuid() == 0 and not os.path.exists("/proc/1/root"):  # noqa: PTH110 — Path raises what is asked about
+        name = "/proc/1/root/etc/hosts"
+    elif os.geteuid() != 0:
+        closed.chmod(0)
+        name = str(closed / "link" / "x.txt")
+    else:
+        pytest.skip("root may look at everything here")
+    try:
+        assert expanded(f"@{name}", tmp_path).attachments == []
+    finally:
+        closed.chmod(0o755)

@@ -148,7 +148,7 @@ def test_places_that_are_links_or_that_a_variable_moved_are_closed_where_they_re
     tmp_path: Path,
 ) -> None:
     home, vault = tmp_path / "home", tmp_path / "vault"
-    for folder in (home, vault / "ssh", vault / "gnupg"):
+    for folder in (home, vault / "ssh", vault / "gnupg", tmp_path / "elsewhere"):
         folder.mkdir(parents=True)
     (home / ".ssh").symlink_to(vault / "ssh")
     environ = {
