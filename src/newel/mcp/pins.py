@@ -59,7 +59,7 @@ class _File(msgspec.Struct):
     servers: dict[str, dict[str, Pinned]] = {}
 
 
-_Change = Callable[[_File], object]
+_Change = Callable[[_File], None]
 
 
 class Pins:
@@ -113,7 +113,11 @@ class Pins:
     def forget(self, origin: Path, name: str) -> None:
         """For a server that is named no more."""
         if self._at(_key(origin, name)):
-            self._change(lambda file: file.servers.pop(_key(origin, name), None))
+
+            def drop(file: _File) -> None:
+                file.servers.pop(_key(origin, name), None)
+
+            self._change(drop)
 
     def _of(self, server: ServerConfig) -> dict[str, Pinned]:
         return self._at(_key(server.origin, server.name))
