@@ -189,8 +189,9 @@ class _AskFirst:
             if judged.level != "free":
                 line += f"  ({judged.reason})"
             if leads or judged.level != "free":
-                lines.append(line)
-        if lines == [] or preview.text not in {touch.named for touch in preview.touches}:
+                lines.append(line.replace("\n", "␊"))  # else a name could forge further lines
+        is_named = any(touch.named == preview.text and not touch.writes for touch in preview.touches)
+        if not (lines and is_named):
             lines.append(preview.text)
         return "\n".join(lines)
 

@@ -10,7 +10,8 @@ import pytest
 from newel.agent.errors import ToolError
 from newel.agent.messages import ToolCall
 from newel.agent.planned import Planned
-from newel.agent.ports import OnOutput, Policy, ToolResult, ToolSpec, Verdict
+from newel.agent.ports import OnOutput, Policy, ToolResult, ToolSpec, Touch, Verdict
+from newel.permissions.places import Places
 from newel.permissions.policy import PRESETS, Approval, ApprovalRequest, Preset, policy
 
 pytestmark = pytest.mark.anyio
@@ -162,3 +163,44 @@ async def test_only_review_lets_run_what_is_decided_afterwards() -> None:
     for preset in presets:
         rules = policy(preset, ask=None, folder="/src", reviewed=["change"])
         assert not (await decide(rules, Change(), what="it")).allow
+
+
+class Opens(Look):
+    """Reads the file that it is told."""
+
+    async def plan(self, arguments: Any, /) -> Planned:
+        touch = Touch(arguments["path"], arguments["named"])
+        return Planned(partial(self.preview, arguments), partial(self.execute, arguments), [touch])
+
+    async def preview(self, arguments: Any) -> str:
+        return arguments["named"]
+
+
+PLACES = Places("/src", home="/home/ada")
+
+
+@pytest.mark.parametrize("preset", ["ask", "review", "read-only"])
+async def test_a_file_name_cannot_forge_lines_of_the_question(preset: Preset) -> None:
+    person = Person(Approval("no"))
+    rules = policy(preset, ask=person, folder="/src", places=PLACES)
+    named = "x\nREADME.md"
+    assert not (await decide(rules, Opens(), path="/etc/motd", named=named)).allow
+    assert person.asked[0].preview == "x␊README.md → /etc/motd  (outside the project)"
+
+
+async def test_always_for_a_file_that_is_read_is_for_this_file_by_whatever_name() -> None:
+    person = Person(Approval("always"), Approval("no"))
+    rules = policy("ask", ask=person, folder="/src", places=PLACES)
+    assert (await decide(rules, Opens(), path="/etc/motd", named="/etc/motd", offset=1)).allow
+    assert (await decide(rules, Opens(), path="/etc/motd", named="motd", offset=9)).allow
+    assert len(person.asked) == 1
+    assert not (await decide(rules, Opens(), path="/etc/issue", named="/etc/motd", offset=1)).allow
+
+
+@pytest.mark.parametrize("preset", ["ask", "review", "read-only"])
+async def test_nobody_is_asked_about_a_secret_place(preset: Preset) -> None:
+    person = Person()
+    rules = policy(preset, ask=person, folder="/src", places=PLACES)
+    verdict = await decide(rules, Opens(), path="/home/ada/.ssh/config", named="notes")
+    assert "holds secrets" in verdict.reason
+    assert person.asked == []
