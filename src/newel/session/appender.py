@@ -9,7 +9,7 @@ from pathlib import Path
 from newel.agent.errors import SessionError
 from newel.session.format import PRIVATE_FILE
 from newel.session.lock import lock, unlock
-from newel.session.store import BLOCK, StoredSession
+from newel.session.store import BLOCK, StoredSession, not_a_session
 
 
 class Appender:
@@ -41,13 +41,17 @@ class Appender:
             raise
 
     def read(self) -> StoredSession:
-        """Read what the file holds; what is appended goes behind its whole lines."""
+        """Read what the file holds; what is appended goes behind its whole lines. Raises ``SessionError`` for a file that is
+        no session.
+        """
         stored = StoredSession(self._path)
         try:
             with open(self._fd, "rb", buffering=BLOCK, closefd=False) as stream:
                 stored.read(stream)
         except OSError as error:
             raise SessionError(f"The session file {self._path} cannot be read: {error.strerror}.") from error
+        if not stored.is_session:
+            raise not_a_session(self._path)
         self._whole, self._unended = stored.whole, stored.unended
         return stored
 

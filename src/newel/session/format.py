@@ -82,6 +82,18 @@ def encode_line(line: Line) -> bytes:
     return data + b"\n"
 
 
+def is_foreign(first: bytes) -> bool:
+    """Whether a file's first line shows that another program wrote the file: it is intact JSON of no known type."""
+    import json
+
+    try:
+        value: Any = json.loads(first.strip(_AROUND).decode(errors="replace"))
+    except (ValueError, RecursionError):
+        return False  # damaged, perhaps
+    kind = cast("dict[str, Any]", value).get("type") if isinstance(value, dict) else None
+    return not isinstance(kind, str) or kind not in _TYPES
+
+
 def read_line(raw: bytes, *, number: int, timestamp: str) -> tuple[Line | None, bool]:
     """Read a line, and say whether characters in it had to be replaced. None stands for an empty line and
     for one of an unknown type.

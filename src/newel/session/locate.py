@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from newel.agent.errors import SessionError
-from newel.session.format import UNREADABLE, SessionMetadata, read_line
-from newel.session.store import metadata_from_name
+from newel.session.format import UNREADABLE, SessionMetadata, is_foreign, read_line
+from newel.session.store import metadata_from_name, not_a_session
 
 SUFFIX = ".jsonl"
 
 _MAX_NAME = 200
 _MAX_HEAD = 1024 * 1024
+_MESSAGE = re.compile(rb'^[\0\s]*\{"type":\s*"message"', re.MULTILINE)
 
 
 def project_folder(directory: Path, cwd: str) -> Path:
@@ -56,15 +57,18 @@ def session_files(directory: Path, cwd: str | None = None) -> list[tuple[Path, o
 
 
 def read_metadata(path: Path) -> SessionMetadata | None:
-    """The metadata of a session file, from its first line or, if that is broken, from its name. None for
-    a file that is empty or cannot be read.
+    """The metadata of a session file, from its first line or, if that is broken and messages follow, from its name.
+    None for a file that is no session or cannot be read.
     """
     try:
         with path.open("rb") as stream:
-            head = stream.readline(_MAX_HEAD)
+            first = stream.readline(_MAX_HEAD)
+            if metadata := _metadata(first):
+                return metadata
+            head = first + stream.read(_MAX_HEAD)
     except OSError:
         return None
-    return (_metadata(head) or metadata_from_name(path)) if head else None
+    return metadata_from_name(path) if not is_foreign(first) and _MESSAGE.search(head) else None
 
 
 def _metadata(head: bytes) -> SessionMetadata | None:
@@ -85,11 +89,12 @@ def latest(directory: Path, cwd: str) -> Path | None:
 
 
 def known(directory: Path, cwd: str, session_id: str) -> Path | None:
-    """The file of the session of a project with exactly this id; None if there is none."""
+    """The file of the session of a project with exactly this id; None if there is none that holds anything."""
     folder = project_folder(directory, cwd)
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):  # noqa: PTH208 — thousands of names, and no Path is needed for each
-            if name.endswith(f"_{session_id}{SUFFIX}"):
+            # A process that was killed between making a file and its first write leaves an empty one.
+            if name.endswith(f"_{session_id}{SUFFIX}") and (folder / name).stat().st_size:
                 return folder / name
     return None
 
@@ -121,13 +126,11 @@ def _at(path: Path, directory: Path) -> Path:
     with contextlib.suppress(RuntimeError):  # `~name` of no user is a file's name
         path = path.expanduser()
     if not path.is_file():
-        raise SessionError(f"There is no session file {path}.")
+        raise SessionError(f"There is no session file {path}: it does not exist, or is no regular file.")
     if directory.resolve() not in path.resolve().parents:
         with path.open("rb") as stream:
             if _metadata(stream.readline(_MAX_HEAD)) is None:
-                raise SessionError(
-                    f"{path} is no session of Newel: its first line is no session's. Nothing was changed."
-                )
+                raise not_a_session(path)
     return path
 
 

@@ -22,6 +22,7 @@ from newel.session.format import (
     MessageLine,
     NameLine,
     SessionMetadata,
+    is_foreign,
     read_line,
 )
 from newel.session.history import History
@@ -64,6 +65,12 @@ class StoredSession:
         self.unended = False
         self._damage = Damage()
         self._has_metadata = False
+        self._is_foreign = False
+
+    @property
+    def is_session(self) -> bool:
+        """False for an empty file and for another program's. A session may have lost its header, but then it has messages."""
+        return not self._is_foreign and (self._has_metadata or len(self.history) > 0)
 
     @property
     def damage(self) -> list[str]:
@@ -81,6 +88,9 @@ class StoredSession:
         number = 0
         while raw := stream.readline(MAX_LINE):
             number += 1
+            if number == 1 and is_foreign(raw):
+                self._is_foreign = True
+                return
             size = len(raw)
             end = raw[-1:]
             while end != b"\n" and (more := stream.readline(BLOCK)):
@@ -159,4 +169,13 @@ def read_session(path: Path) -> StoredSession:
             stored.read(stream)
     except OSError as error:
         raise SessionError(f"The session file {path} cannot be read: {error.strerror}.") from error
+    if not stored.is_session:
+        raise not_a_session(path)
     return stored
+
+
+def not_a_session(path: Path) -> SessionError:
+    return SessionError(
+        f"{path} is not a session of Newel: it does not begin with a session header. Nothing was changed. "
+        "`newel import FILE` takes over sessions of pi."
+    )

@@ -31,3 +31,19 @@ def test_an_open_call_stays_open_for_the_run_that_goes_on_with_it(tmp_path: Path
         session.append_message(call)
     with SessionManager(directory=tmp_path, cwd="/src/shop", own_id="x", settle=False) as session:
         assert session.get_messages()[-1] == call
+
+
+def test_a_tab_whose_session_was_made_and_never_written_begins_it(tmp_path: Path) -> None:
+    """A process that dies between making the file and its first write leaves an empty one; the tab must open again."""
+    folder = tmp_path / "--src-shop--"
+    folder.mkdir()
+    (folder / "2026-01-01T00-00-00-000Z_tab1.jsonl").touch()
+    for words in ("one", "two"):
+        with SessionManager(directory=tmp_path, cwd="/src/shop", own_id="tab1") as session:
+            session.append_message(UserMessage(words))
+    with SessionManager(directory=tmp_path, cwd="/src/shop", own_id="tab1") as session:
+        assert [message.text for message in session.get_messages() if isinstance(message, UserMessage)] == [
+            "one",
+            "two",
+        ]
+        assert session.damage == []
