@@ -12,9 +12,9 @@ others would say. All other words are an answer as they are.
 An object stands for itself unless it is quoted: inside another object or braces, behind a quotation mark, within
 inline code, in a block quote, or in a fenced block that begins with something else. Behind an object that is broken,
 and behind a name of the protocol's that stands in no object, nothing counts, since it may be a part of what is broken.
-Broken JSON is guessed at; a guess is a command only if the object has no other members than the protocol's, names
-``type`` and ``command`` once each, and the command stands there letter for letter. A member that stands twice makes an
-object no command.
+A command is only taken from an object that is complete: JSON, or JSON but for single quotes, bare names or a comma behind
+the last member. One that was cut off is shown as text, because what is missing may change what the command does. Of
+a broken answer the text is guessed. An object with the same member twice is no command.
 """
 
 from __future__ import annotations
@@ -58,7 +58,6 @@ SCHEMA: dict[str, Any] = {"anyOf": [_variant("answer", "text"), _variant("shell"
 """The protocol as a JSON Schema, for servers that can hold a model to one."""
 
 TYPES = ("answer", "shell")
-MEMBERS = {"type", "command", "reason"}
 
 MAX_OBJECTS = 64
 """Beginnings of objects that are looked at: no honest reply has more."""
@@ -71,9 +70,9 @@ _CLOSING = r"[\"'\u201d\u2019]"
 _OBJECT = rf"\{{\s*(?:{_OPENING}|\}}|\w+\s*:)"
 _FENCE_HEAD = r"[ \t]*[\w+-]{0,20}\s*"
 _LAST_BRACE = r"(?s).*\}"
-_KEY = rf"{_OPENING}?\b{{}}{_CLOSING}?\s*:"
 _LOOSE = rf"{_OPENING}(?:type|text|command){_CLOSING}\s*:"
-_NEXT = rf"\s*(?:,?\s*(?:\}}|\Z)|,\s*{_OPENING}?\w+{_CLOSING}?\s*:)"
+_STRING = r"(?:\"(?:[^\"\\]|\\.)*+\"|'[^'\\]*+')"
+_MEMBER = rf"(?s)\s*+(?P<name>{_STRING}|\w++)\s*+:\s*+(?P<value>{_STRING})\s*+(?P<end>,?\s*+\}}|,)"
 _QUOTED = r"[\"'`\u201c\u201d\u2018\u2019\xab\xbb\u201e]\s*\Z|^\s*>"
 
 
@@ -195,23 +194,33 @@ def _can_run(command: str) -> bool:
 
 
 def _guessed(text: str) -> Reply | None:
-    """The reply that the broken object at the beginning of ``text`` was meant to be; see above for a command."""
+    """The reply that the object at the beginning of ``text``, which is no JSON, was meant to be."""
+    if shell := _fitting(_sloppy(text)):
+        return shell
     closed = regex(_LAST_BRACE).match(text)
-    broken = closed[0] if closed else text
-    guess = as_dict(guess_json(broken))
-    reply = _fitting(guess)
-    if isinstance(reply, Shell):
-        if not guess.keys() <= MEMBERS:
-            return None
-        once = all(len(regex(_KEY.format(key)).findall(broken)) == 1 for key in ("type", "command"))
-        return reply if once and _stands_in(reply.command, broken) else None
-    return reply
+    guess = _fitting(guess_json(closed[0] if closed else text))
+    return guess if isinstance(guess, Answer) else None
 
 
-def _stands_in(command: str, text: str) -> bool:
-    """Whether the command is a member of the object as it was written, up to its closing quotation mark."""
-    forms = [json.dumps(command), json.dumps(command, ensure_ascii=False)]
-    if "\\" not in command:
-        forms += [f"{mark}{command}{mark}" for mark in "\"'" if mark not in command]
-    written = "|".join(re.escape(form) for form in forms)
-    return re.search(rf"{_KEY.format('command')}\s*(?:{written}){_NEXT}", text) is not None
+def _sloppy(text: str) -> dict[str, str]:
+    """The strings of the complete object at the beginning of ``text``, whose quotation marks and commas need not be JSON's;
+    nothing if it is cut off or anything else is wrong with it.
+    """
+    members: list[tuple[str, str]] = []
+    at = 1
+    try:
+        while member := regex(_MEMBER).match(text, at):
+            members.append((_unquoted(member["name"]), _unquoted(member["value"])))
+            at = member.end()
+            if member["end"] != ",":
+                return _unique(members)
+    except ValueError:
+        pass
+    return {}
+
+
+def _unquoted(written: str) -> str:
+    """A string without its quotation marks; raises ``ValueError`` for an escape that JSON does not have."""
+    if written.startswith('"'):
+        return str(json.loads(written, strict=False))
+    return written.strip("'")  # a bare name, or single quotes around what has none

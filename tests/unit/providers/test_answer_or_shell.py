@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -39,7 +40,6 @@ LOOK = Shell("ls -la", "To look.")
         pytest.param(f"```json\n{{}}\n{SHELL}\n```", id="an empty object before"),
         pytest.param(f"[{SHELL}]", id="a list of one"),
         pytest.param(SHELL.replace('."}', '.",}'), id="trailing comma"),
-        pytest.param(SHELL.removesuffix('."}') + ".", id="cut off behind the command"),
         pytest.param("{'type': 'shell', 'command': 'ls -la', 'reason': 'To look.'}", id="single quotes"),
         pytest.param('{type: "shell", command: "ls -la", reason: "To look."}', id="bare names"),
     ],
@@ -74,6 +74,12 @@ def test_a_command_is_found(words: str) -> None:
         pytest.param('{"type": "answer", "type": "shell", "command": "ls"}', id="two types"),
         pytest.param('{"type": "shell", "command": "ls", "command": "rm -r ."}', id="two commands"),
         pytest.param('{"type": "shell", "command": "ls -la', id="cut off within the command"),
+        pytest.param(SHELL.removesuffix('."}') + ".", id="cut off behind the command"),
+        pytest.param('{"type": "shell", "command": "ls", "reason": "In {x}', id="cut off behind a brace"),
+        pytest.param("{'type': 'shell', 'command': 'ls \\'-la'}", id="an escape that is not JSON's"),
+        pytest.param(
+            "{'type': 'shell', 'command': 'ls', 'command': 'rm'}", id="two commands in single quotes"
+        ),
         pytest.param('{"type": "shell", "command": "echo "a" b"}', id="a command that is guessed"),
         pytest.param('{"type": "shell", "command": "ls" -la",}', id="a command whose end is guessed"),
         pytest.param('{"type": "shell", "command": "ls", -la",}', id="a command with a loose end"),
@@ -151,3 +157,49 @@ def test_hostile_words_take_no_long_time() -> None:
     assert isinstance(read('{"' * 50_000), Answer)
     assert isinstance(read("{" * 200_000 + SHELL), Answer)
     assert isinstance(read("<think></think>" * 20_000), Answer)
+
+
+BITS = st.lists(
+    st.sampled_from(
+        [
+            SHELL,
+            SHELL.replace('"', "'"),
+            ANSWER,
+            "}",
+            "{",
+            "'}",
+            '"',
+            "'",
+            "\\",
+            "</think>",
+            "```",
+            ",",
+            "ls",
+            "\n",
+        ]
+    )
+).map("".join)
+
+
+@settings(max_examples=40)
+@given(
+    st.fixed_dictionaries(
+        {"type": st.just("shell"), "command": (VALID | BITS).map(lambda text: "x" + text.replace("\0", ""))},
+        optional={
+            "reason": VALID | BITS,
+            "more": st.fixed_dictionaries({"type": st.just("shell"), "command": BITS}),
+        },
+    ),
+    st.sampled_from([None, 1]),
+    st.booleans(),
+)
+def test_a_reply_that_was_cut_off_proposes_nothing(
+    reply: dict[str, Any], indent: int | None, ascii_: bool
+) -> None:
+    """The end of a command decides what it does: `rm -rf /tmp/x` may be the beginning of `rm -rf /tmp/x.old`, or what
+    stands behind it may be the reason not to run it.
+    """
+    whole = json.dumps(reply, indent=indent, ensure_ascii=ascii_)
+    assert isinstance(read(whole), Shell)
+    for end in range(len(whole)):
+        assert read(whole[:end]) == Answer(whole[:end].strip())

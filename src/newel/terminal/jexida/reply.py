@@ -21,8 +21,6 @@ from newel.terminal.jexida.proposals import TOOL
 from newel.terminal.jexida.streaming import AnswerStream
 from newel.terminal.words import describe_call
 
-CUT_OFF = "the reply was cut off before the command was whole"
-
 
 class AnswerOrShell:
     """A ``Provider`` whose model has no tools of its own: it writes JSON, and a command becomes a call of ``TOOL``.
@@ -71,7 +69,6 @@ def _content(answer: AssistantMessage, shown: str) -> list[TextContent | ToolCal
                 id=new_id(),
                 name=TOOL,
                 arguments={"command": shell.command, "reason": shell.reason},
-                problem=CUT_OFF if answer.stop_reason == "length" else None,
             )
             return [TextContent(shown), call] if shown else [call]
 
