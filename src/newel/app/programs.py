@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from newel import config
 from newel.agent.errors import ConfigError
@@ -16,17 +16,24 @@ if TYPE_CHECKING:
     from newel.permissions.policy import Ask
     from newel.session.coding_agent import CodingAgent
 
+MAX_OUTPUT: Final = 4096
+"""Tokens that the answer to ``chat`` may have."""
+
 
 def chat(
     messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, model: str | None = None
 ) -> dict[str, Any]:
     """One question to the configured model, as plain as can be: no agent, no retry.
 
-    ``messages`` and ``tools`` are OpenAI's. Returns the server's answer as it is. Raises ``ConfigError`` if no
+    ``messages`` and ``tools`` are OpenAI's. A server that refuses the name of the output limit is asked again under the
+    other name, or without a limit. Returns the server's answer as it is. Raises ``ConfigError`` if no
     server or model is configured and the HTTP client's errors if the server refuses or cannot be reached.
     """
     import httpx2
 
+    from newel.agent.ports import Model, ModelRequest
+    from newel.providers.dialect import Dialect
+    from newel.providers.failures import Endpoint, refusal
     from newel.providers.urls import is_loopback, of_chat_completions, split_base_url
     from newel.workspace.addresses import shown_url
 
@@ -40,19 +47,29 @@ def chat(
         raise ConfigError(f"No server is configured. {remedy}")
     if settings.model is None:
         raise ConfigError("No model is configured. Set LLM_DEFAULT_MODEL, or name one.")
-    payload: dict[str, Any] = {"model": settings.model, "messages": messages, "max_tokens": 4096}
+    payload: dict[str, Any] = {"model": settings.model, "messages": messages}
     if tools:
         payload["tools"] = tools
     key = settings.endpoint.api_key
     base_url, query = split_base_url(of_chat_completions(settings.endpoint.base_url))
     url = f"{base_url}/chat/completions{query}"
-    answer = httpx2.post(
-        url,
-        json=payload,
-        headers={"Authorization": f"Bearer {key}"} if key else {},
-        timeout=120.0,
-        trust_env=not is_loopback(base_url),  # no proxy stands before this machine itself
-    )
+    asked = ModelRequest(Model(settings.model, max_output=MAX_OUTPUT), "", [])
+    limit = Dialect().limit
+    while True:
+        answer = httpx2.post(
+            url,
+            json=payload | ({limit: MAX_OUTPUT} if limit else {}),
+            headers={"Authorization": f"Bearer {key}"} if key else {},
+            timeout=120.0,
+            trust_env=not is_loopback(base_url),  # no proxy stands before this machine itself
+        )
+        if answer.is_success or limit is None:
+            break
+        refused = refusal(answer.status_code, answer.headers, answer.content, Endpoint(url, settings.model))
+        change = Dialect(stream=False, limit=limit).after(refused, asked)
+        if change is None or change[0].limit == limit:
+            break
+        limit = change[0].limit
     if not answer.is_success:  # the client's own words would show a password in the URL
         words = f"{shown_url(url)} answered with {answer.status_code} {answer.reason_phrase}"
         raise httpx2.HTTPStatusError(words, request=answer.request, response=answer)

@@ -6,6 +6,9 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import Any
+
+import pytest
 
 from tests.support import Newel, scenario
 
@@ -53,3 +56,28 @@ def test_what_is_not_set_is_named(with_model: Callable[..., Newel]) -> None:
     newel = with_model()
     assert "LLM_BASE_URL" in ask(newel, LLM_BASE_URL="", LLM_AUTH_TOKEN="").stderr
     assert "LLM_DEFAULT_MODEL" in ask(newel, LLM_DEFAULT_MODEL="").stderr
+
+
+def refusing(words: str, times: int) -> dict[str, Any]:
+    body = {"error": {"message": words, "type": "invalid_request_error"}}
+    fault = {"kind": "status", "status": 400, "body": body, "times": times}
+    return scenario("how are you", {"response": {"content": "All is well"}, "fault": fault})
+
+
+@pytest.mark.parametrize(("times", "names"), [(1, ["max_completion_tokens"]), (2, [])])
+def test_a_server_that_wants_another_output_limit_gets_it(
+    with_model: Callable[..., Newel], times: int, names: list[str]
+) -> None:
+    refused = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
+    newel = with_model(refusing(refused, times))
+    answer = json.loads(ask(newel).stdout)
+    assert answer["choices"][0]["message"]["content"] == "All is well"
+    assert [name for name in newel.requests[-1] if name.startswith("max_")] == names
+    assert len(newel.requests) == times + 1
+
+
+def test_a_refusal_for_another_reason_is_final(with_model: Callable[..., Newel]) -> None:
+    newel = with_model(refusing("The tools are not supported.", 1))
+    done = ask(newel)
+    assert (done.returncode, len(newel.requests)) == (1, 1)
+    assert "400" in done.stderr
