@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from base64 import b64encode
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping
 from contextlib import AbstractContextManager, aclosing, asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple, cast
 from urllib.parse import urlsplit
@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import anyio
 
 from newel.agent.errors import BadResponse, ConfigError, ConnectionFailed, ProviderError, RequestRejected
+from newel.providers.unpacking import unpacker
 from newel.providers.urls import (
     SOCKS,
     ascii_host,
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
 
 MAX_ANSWER = 64 * 2**20
 """Decoded bytes of one answer: more than any model writes, even one chunk a token."""
-
-MAX_PIECE = 2**20
-"""Decoded bytes of one piece of a compressed body."""
 
 CONNECT_TIMEOUT = 10.0
 KEEP_ALIVE = 60.0
@@ -78,7 +76,7 @@ class Reply:
         """
         size = 0
         heard = anyio.current_time()
-        unpack = _unpacker(self.headers.get("content-encoding", ""))
+        unpack = unpacker(self.headers.get("content-encoding", ""))
         with self._errors():
             async with aclosing(self._response.aiter_stream()) as pieces:
                 async for packed in pieces:
@@ -231,28 +229,6 @@ def _own_headers(url: str) -> dict[str, str]:
     if credentials := credentials_of(url):
         headers["Authorization"] = "Basic " + b64encode(b":".join(credentials)).decode()
     return headers
-
-
-def _unpacker(encoding: str) -> Callable[[bytes], Iterable[bytes]]:
-    """What makes of a piece of the body the pieces that were packed in it, each of a bounded size."""
-    if encoding.strip().lower() not in {"gzip", "x-gzip", "deflate"}:
-        return lambda piece: (piece,)
-    import zlib
-
-    # 32 added to the window's size: gzip's header or zlib's, whichever is there.
-    inflate = zlib.decompressobj(32 + zlib.MAX_WBITS)
-
-    def unpack(packed: bytes) -> Iterator[bytes]:
-        while packed:
-            try:
-                yield inflate.decompress(packed, MAX_PIECE)
-            except zlib.error as error:
-                raise BadResponse(
-                    "The server sent a body that does not match its content encoding."
-                ) from error
-            packed = inflate.unconsumed_tail
-
-    return unpack
 
 
 def _is_filler(piece: bytes) -> bool:

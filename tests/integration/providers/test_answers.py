@@ -6,6 +6,7 @@ import gzip
 import json
 import socket
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -52,6 +53,15 @@ CALL = {
 }
 
 
+def bare(data: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=-15)
+    return packer.compress(data) + packer.flush()
+
+
+def byte_by_byte(answer: bytes) -> Handler:
+    return sends(*(answer[at : at + 1] for at in range(len(answer))), then=stalls)
+
+
 @pytest.mark.parametrize(
     "answer",
     [
@@ -78,6 +88,27 @@ CALL = {
         pytest.param(http(JSON, content_type="text/event-stream"), id="JSON under the name of a stream"),
         pytest.param(sse(gzip.compress(STREAM), content_encoding="gzip"), id="gzip"),
         pytest.param(http(zlib.compress(JSON), content_encoding="deflate"), id="deflate"),
+        pytest.param(http(bare(JSON), content_encoding="deflate"), id="deflate without zlib's header"),
+        pytest.param(http(gzip.compress(JSON), content_encoding="deflate"), id="gzip that is called deflate"),
+        pytest.param(http(zlib.compress(JSON), content_encoding="X-GZIP"), id="deflate that is called gzip"),
+        pytest.param(
+            sse(*map(gzip.compress, STREAM.splitlines(keepends=True)), content_encoding="gzip"),
+            id="gzip of many members",
+        ),
+        pytest.param(
+            sse(
+                gzip.compress(HELLO), b"\0" * 9, gzip.compress(USAGE + DONE), b"\0\0", content_encoding="gzip"
+            ),
+            id="padded gzip",
+        ),
+        pytest.param(http(gzip.compress(JSON) + b"junk", content_encoding="gzip"), id="junk behind gzip"),
+        pytest.param(
+            byte_by_byte(sse(gzip.compress(HELLO), gzip.compress(USAGE + DONE), content_encoding="gzip")),
+            id="gzip of two members, byte by byte",
+        ),
+        pytest.param(
+            byte_by_byte(http(bare(JSON), content_encoding="deflate")), id="bare deflate, byte by byte"
+        ),
         pytest.param(sse(HELLO.replace(b"w\xc3\xb6", b"w\\u00f6") + USAGE + DONE), id="escapes"),
         pytest.param(sse(HELLO.replace(b'"index": 0', b'"logprob": NaN') + USAGE + DONE), id="NaN"),
     ],
@@ -88,6 +119,20 @@ async def test_the_same_answer_in_every_form(answer: bytes | Handler, serve: Ser
     assert message.text == "Hello, wörld"
     assert message.text == "".join(delta.delta for delta in seen if isinstance(delta, TextDelta))
     assert (message.usage, message.stop_reason) == (Usage(input=7, output=3), "stop")
+
+
+@pytest.mark.parametrize("size", [2**20 - 100, 2**20, 2**20 + 1, 5 * 2**20])
+@pytest.mark.parametrize("pack", [gzip.compress, zlib.compress, bare])
+async def test_a_long_answer_that_packs_well_is_whole(
+    pack: Callable[[bytes], bytes], size: int, serve: Serve, connect: Connect
+) -> None:
+    """A few kilobytes unpack to megabytes, more than are unpacked at once. Else the rest would be lost."""
+    answer = {"choices": [{"message": {"content": "x" * size}, "finish_reason": "stop"}]}
+    encoding = "gzip" if pack is gzip.compress else "deflate"
+    message, _ = await ask(
+        connect(serve(http(pack(json.dumps(answer).encode()), content_encoding=encoding)).url)
+    )
+    assert message.text == "x" * size
 
 
 async def test_a_call_and_who_answered(serve: Serve, connect: Connect) -> None:
