@@ -187,3 +187,7 @@ def _command(name: str, arguments: Sequence[str]) -> int:
     from newel import commands
 
     return commands.run(name, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -32,6 +32,10 @@ def known_hosts(home: Path) -> dict[str, str]:
         return {}
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
+    return _decoded(data, path)
+
+
+def _decoded(data: bytes, path: Path) -> dict[str, str]:
     import msgspec.toml
 
     try:
@@ -96,18 +100,49 @@ def keep(home: Path, name: str, place: str | None) -> None:
         raise ConfigError(
             f"{name!r} cannot be a name: take up to 64 letters, digits, - and _, a letter or digit first."
         )
-    known = known_hosts(home)
-    if place is None:
-        if known.pop(name, None) is None:
-            raise ConfigError(f"There is no host named {name}. `newel hosts list` shows those there are.")
-    else:
-        known[name] = place
+    from newel.workspace.state_file import rewrite
+
     path = home / FILE
-    beside = path.with_name(f".{FILE}.tmp")
-    text = "".join(f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in known.items())
+    line = f"{name} = {_toml(place)}\n" if place is not None else ""
+
+    def change(data: bytes) -> bytes:
+        known = _decoded(data, path)
+        if place is None and name not in known:
+            raise ConfigError(f"There is no host named {name}. `newel hosts list` shows those there are.")
+        return (_without(name, data.decode(), known) + line).encode()
+
+    rewrite(path, change)
+
+
+def _toml(text: str) -> str:
+    """A string of TOML: JSON's, in which a DEL is escaped too. Raises ``ConfigError`` for what UTF-8 cannot hold."""
+    if not text.isascii() and text != text.encode(errors="replace").decode():
+        raise ConfigError(f"{text!r} is not valid UTF-8, and {FILE} can hold nothing else.")
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _without(name: str, text: str, known: Mapping[str, str]) -> str:
+    """The text of a file without a name: the other lines as they are, or, where that cannot be, written anew."""
+    import tomllib
+
+    if text and not text.endswith("\n"):
+        text += "\n"
+    if name not in known:
+        return text
+    others = {key: value for key, value in known.items() if key != name}
+    kept = "".join(f"{line}\n" for line in text.split("\n")[:-1] if not _gives(line, name))
     try:
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {error.strerror}.") from error
+        is_same = tomllib.loads(kept) == others
+    except tomllib.TOMLDecodeError:
+        is_same = False
+    return kept if is_same else "".join(f"{key} = {_toml(value)}\n" for key, value in others.items())
+
+
+def _gives(line: str, name: str) -> bool:
+    """Whether a line alone gives a place this name."""
+    import tomllib
+
+    try:
+        return name in tomllib.loads(line)
+    except tomllib.TOMLDecodeError:
+        return False

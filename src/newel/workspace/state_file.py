@@ -59,10 +59,11 @@ def rewrite(path: Path, change: Callable[[bytes], bytes], *, mode: int = 0o600) 
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with _alone(path.parent):
+                before = path.read_bytes() if path.exists() else b""
+                after = change(before)
                 # An empty file of the right mode first: what replaces a file keeps the mode.
                 os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, mode))
-                before = path.read_bytes()
-                replace(str(path), change(before), hashlib.sha256(before).hexdigest())
+                replace(str(path), after, hashlib.sha256(before).hexdigest())
         except StaleFile:
             continue
         except OSError as error:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from newel import config
 from newel.agent.errors import ConfigError, UsageError
@@ -24,11 +30,62 @@ def test_a_name_stands_for_its_place_until_it_is_forgotten(tmp_path: Path) -> No
         keep(tmp_path, "other", None)
 
 
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+@example("box:/a\x7f\x80\u2028\ufeff\x00\U0001f600")
+def test_any_place_that_is_kept_is_read_back(place: str) -> None:
+    """Else one strange character in a path would make every name unusable."""
+    with tempfile.TemporaryDirectory() as folder:
+        keep(Path(folder), "shop", place)
+        keep(Path(folder), "box", "box")
+        assert known_hosts(Path(folder)) == {"shop": place, "box": "box"}
+
+
+def test_the_users_own_lines_stay_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "hosts.toml"
+    path.write_text("# work\nshop = 'a:/srv' # the old one\n\n\"box\"='b'")
+    keep(tmp_path, "new", "c")
+    assert path.read_text() == "# work\nshop = 'a:/srv' # the old one\n\n\"box\"='b'\nnew = \"c\"\n"
+    keep(tmp_path, "shop", "d")
+    assert path.read_text() == '# work\n\n"box"=\'b\'\nnew = "c"\nshop = "d"\n'
+    path.write_text('shop = """\na"""\nbox = "b" # kept\n')
+    keep(tmp_path, "shop", None)
+    assert known_hosts(tmp_path) == {"box": "b"}
+
+
+def test_a_place_that_is_not_utf_8_is_refused_and_nothing_is_left(tmp_path: Path) -> None:
+    keep(tmp_path, "box", "box")
+    before = (tmp_path / "hosts.toml").read_bytes()
+    with pytest.raises(ConfigError, match="UTF-8"):
+        keep(tmp_path, "shop", "server:/srv/caf\udce9")
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [before]
+
+
+def test_names_given_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
+    script = (
+        "import sys, time, pathlib, newel.workspace.state_file; from newel.config_hosts import keep\n"
+        "here, name = pathlib.Path(sys.argv[1]), sys.argv[2]\n"
+        "(here / name).touch()\n"
+        "while not (here / 'go').exists(): time.sleep(0.001)\n"
+        "for number in range(25): keep(here / 'home', f'{name}{number}', 'box')"
+    )
+    writers = [subprocess.Popen([sys.executable, "-c", script, str(tmp_path), name]) for name in "abc"]
+    while not all((tmp_path / name).exists() for name in "abc"):
+        time.sleep(0.001)
+    (tmp_path / "go").touch()
+    assert [writer.wait(25) for writer in writers] == [0, 0, 0]
+    assert set(known_hosts(tmp_path / "home")) == {
+        f"{name}{number}" for name in "abc" for number in range(25)
+    }
+    assert [path.name for path in (tmp_path / "home").iterdir()] == ["hosts.toml"]
+
+
 @pytest.mark.parametrize("name", ["", "-x", "a b", "a=b", "é", "x" * 65, "a\nb"])
 def test_a_name_that_could_be_taken_for_something_else_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match="cannot be a name"):
         keep(tmp_path, name, "box")
-    assert known_hosts(tmp_path) == {}
+    with pytest.raises(ConfigError, match="no host named"):
+        keep(tmp_path, "box", None)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("content", [b"shop = 1\n", b"shop\n", b"\xff\xfe", b"[shop]\nhost='x'\n"])

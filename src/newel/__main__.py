@@ -1,0 +1,8 @@
+"""``python -m newel``: the same as ``newel``."""
+
+import sys
+
+from newel.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())
