@@ -1,7 +1,8 @@
-"""Write the versions of a fresh resolution into ``[tool.uv] constraint-dependencies`` of pyproject.toml.
+"""Write the versions of a fresh resolution into ``[tool.uv] constraint-dependencies`` of pyproject.toml, and as lower
+bounds into the dependencies of the packages. Caps (``<5``) are chosen by hand, and stay.
 
     ./run python scripts/pin.py            resolve anew and write
-    ./run python scripts/pin.py --check    exit 1 if a package in use has no pin
+    ./run python scripts/pin.py --check    exit 1 if a package in use has no pin, or a dependency another lower bound
 
 ``uv.lock`` names the registry it was resolved from and so stays out of the repository; these pins give every
 checkout the same versions from whichever registry it has.
@@ -18,6 +19,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PYPROJECT = ROOT / "pyproject.toml"
+DEPENDENCIES = re.compile(r"(?ms)^(?:dependencies|socks) = \[\n.*?^\]$")
+DEPENDENCY = re.compile(r'^    "(?P<name>[\w.-]+)(?P<extras>\[[^]]+\]|)(?P<bounds>[^"]*)",$', re.MULTILINE)
 BLOCK = re.compile(r"^constraint-dependencies = \[\n(?:    .*\n)*\]\n", re.MULTILINE)
 
 
@@ -35,6 +38,8 @@ def resolve(text: str) -> list[str]:
             "export",
             "--quiet",
             "--all-packages",
+            "--all-groups",
+            "--all-extras",
             "--no-hashes",
             "--no-emit-workspace",
             "--no-annotate",
@@ -46,18 +51,42 @@ def resolve(text: str) -> list[str]:
     return sorted({line.replace('"', "'").strip() for line in done.stdout.splitlines() if "==" in line})
 
 
+def bounded(text: str, pins: list[str]) -> str:
+    """A pyproject.toml whose dependencies have the pinned versions as lower bounds."""
+    versions = dict(pin.split(" ")[0].split("==") for pin in reversed(pins))
+
+    def bound(found: re.Match[str]) -> str:
+        caps = [part for part in found["bounds"].split(",") if part and not part.startswith(">=")]
+        if found["name"] not in versions:
+            return found[0]  # a package of the workspace
+        bounds = ",".join([f">={versions[found['name']]}", *caps])
+        return f'    "{found["name"]}{found["extras"]}{bounds}",'
+
+    return DEPENDENCIES.sub(lambda block: DEPENDENCY.sub(bound, block[0]), text)
+
+
 def main() -> int:
+    is_check = "--check" in sys.argv[1:]
     text = PYPROJECT.read_text()
-    if "--check" in sys.argv[1:]:
-        missing = sorted(set(resolve(text)) - set(re.findall(r'^    "([^"]+==[^"]+)",$', text, re.MULTILINE)))
-        for name in missing:
+    pins = resolve(text if is_check else BLOCK.sub("constraint-dependencies = [\n]\n", text))
+    wrong = 0
+    if is_check:
+        for name in sorted(set(pins) - set(re.findall(r'^    "([^"]+==[^"]+)",$', text, re.MULTILINE))):
             print(f"not pinned: {name}. Run scripts/pin.py and commit the result.")
-        return 1 if missing else 0
-    pins = resolve(BLOCK.sub("constraint-dependencies = [\n]\n", text))
-    block = "constraint-dependencies = [\n" + "".join(f'    "{pin}",\n' for pin in pins) + "]\n"
-    PYPROJECT.write_text(BLOCK.sub(lambda _: block, text))
-    print(f"{len(pins)} versions pinned in {PYPROJECT.name}")
-    return 0
+            wrong = 1
+    else:
+        block = "constraint-dependencies = [\n" + "".join(f'    "{pin}",\n' for pin in pins) + "]\n"
+        PYPROJECT.write_text(BLOCK.sub(lambda _: block, text))
+        print(f"{len(pins)} versions pinned in {PYPROJECT.name}")
+    for path in [PYPROJECT, *sorted((ROOT / "packages").glob("*/pyproject.toml"))]:
+        before = path.read_text()
+        after = bounded(before, pins)
+        if is_check and after != before:
+            print(f"{path.relative_to(ROOT)}: lower bounds are not the pinned versions. Run scripts/pin.py.")
+            wrong = 1
+        elif after != before:
+            path.write_text(after)
+    return wrong
 
 
 if __name__ == "__main__":

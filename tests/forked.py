@@ -33,7 +33,9 @@ from subprocess import DEVNULL, PIPE
 from types import FrameType, TracebackType
 from typing import IO, Any, Final, Self
 
-COMMANDS: Final = {each.name: each for each in distribution("newel").entry_points}
+COMMANDS: Final = {
+    each.name: each for package in ("newel", "newel-go") for each in distribution(package).entry_points
+}
 """The console scripts as they are installed."""
 IMPORTED: Final = (
     "anyio._backends._asyncio",

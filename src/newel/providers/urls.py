@@ -137,8 +137,8 @@ def proxy_of(url: str) -> str | None:
         raise ConfigError(f"The proxy in {where} is no address: it must be like http://host:3128.")
     if urlsplit(proxy).scheme in SOCKS and find_spec("socksio") is None:
         raise ConfigError(
-            f"{where} names a SOCKS proxy, for which the package 'socksio' is missing. Install it beside "
-            "Newel, set the variable to an http:// proxy, or name the server's host in NO_PROXY."
+            f"{where} names a SOCKS proxy, for which the package 'socksio' is missing. Install Newel with its extra "
+            "`socks`, set the variable to an http:// proxy, or name the server's host in NO_PROXY."
         )
     return proxy
 

@@ -1,0 +1,54 @@
+"""If these fail, an installation brings what nobody asked for: a stranger's package, or a command that hides another."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from importlib.metadata import distribution, requires
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PROJECTS = sorted((ROOT / "packages").glob("*/pyproject.toml"))
+
+
+def read(path: Path) -> dict[str, Any]:
+    return tomllib.loads(path.read_text())
+
+
+def test_installing_brings_newels_commands_and_none_that_hides_another() -> None:
+    assert {each.name for each in distribution("newel").entry_points} == {
+        "coding-agent",
+        "jexida",
+        "lsimons-agent",
+        "lsimons-agent-web",
+        "mock-llm-server",
+        "newel",
+    }
+
+
+def test_newel_depends_on_no_package_of_this_checkout() -> None:
+    """They are on no index: whoever registers such a name there would have his code run by everybody who installs Newel."""
+    own = {read(path)["project"]["name"] for path in PROJECTS}
+    assert own == {"mock-llm-server", "newel-go"}
+    needed = {re.split(r"[^\w.-]", each)[0] for each in requires("newel") or []}
+    assert not needed & {*own, "newel"}
+
+
+@pytest.mark.parametrize(
+    "project", [ROOT / "pyproject.toml", ROOT / "packages/mock-llm-server/pyproject.toml"]
+)
+def test_every_dependency_has_a_version_that_was_tested_as_its_lower_bound(project: Path) -> None:
+    """Else an installation beside older packages seems to work, and breaks later."""
+    pins = set(read(ROOT / "pyproject.toml")["tool"]["uv"]["constraint-dependencies"])
+    for each in read(project)["project"]["dependencies"]:
+        found = re.match(r"([\w.-]+)>=([\w.]+)(,|$)", each)
+        assert found, each
+        assert f"{found[1]}=={found[2]}" in pins
+
+
+def test_the_licence_is_in_every_package_that_is_published() -> None:
+    licence = (ROOT / "LICENSE").read_bytes()
+    assert (ROOT / "packages/mock-llm-server/LICENSE").read_bytes() == licence
