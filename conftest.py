@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 from collections.abc import Generator
+from types import FrameType
 
 import pytest
 from hypothesis import settings
@@ -17,9 +18,21 @@ for name in [name for name in os.environ if name.startswith(("LLM_", "OPENAI_", 
     if name not in KEPT:
         del os.environ[name]
 
-# Who starts the tests in the background has SIGINT ignored, and so would every program that they start.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+def _pass(_: int, __: FrameType | None) -> None:
+    """Handle a signal by doing nothing."""
+
+
+# Under nohup, or in the background, signals are ignored, and every program that the tests start would inherit that. A
+# handler that does nothing is not inherited; the tests themselves, and xdist's workers, go on ignoring them.
+UNHEARD = "PYTEST_UNHEARD_SIGNALS"
+unheard = {each for each in signal.valid_signals() if signal.getsignal(each) is signal.SIG_IGN}
+unheard -= {signal.SIGPIPE, signal.SIGXFSZ}  # Python ignores these, but not in its children
+unheard |= {signal.Signals(int(each)) for each in os.environ.get(UNHEARD, "").split()}
+for each in unheard:
+    signal.signal(each, _pass)
+if unheard:
+    os.environ[UNHEARD] = " ".join(str(int(each)) for each in unheard)
 
 # How fast an example is says how busy the machine is, not whether the code is right.
 settings.register_profile("newel", deadline=None, max_examples=examples(60))

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from tests.served import served, wait_until
 from tests.support import Newel, bash, scenario
-
-
-@pytest.fixture(autouse=True)
-def _a_terminal_that_counts() -> Iterator[None]:
-    """Tests that run under ``nohup`` would have their server ignore what this is about."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGHUP, before)
 
 
 def test_a_command_does_not_outlive_the_terminal_its_server_was_started_in(

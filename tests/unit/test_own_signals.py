@@ -1,0 +1,34 @@
+"""If these fail, tests of Ctrl+C and of closed terminals fail for whoever runs them by ``nohup`` or in the background."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+HEARD = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+ASKED = f"import signal; print([signal.getsignal(each) == signal.SIG_IGN for each in {[int(each) for each in HEARD]}])"
+IGNORING = f"""
+import os, signal, sys
+for each in {[int(each) for each in HEARD]}:
+    signal.signal(each, signal.SIG_IGN)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
+def test_programs_that_tests_start_hear_signals() -> None:
+    done = subprocess.run([sys.executable, "-c", ASKED], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["[False,", "False,", "False,", "False]"]
+
+
+def test_so_they_do_where_the_tests_run_in_the_background() -> None:
+    this = f"{Path(__file__)}::{test_programs_that_tests_start_hear_signals.__name__}"
+    subprocess.run(  # in one of xdist's workers, which inherit what the process before them ignores
+        [sys.executable, "-c", IGNORING, "-m", "pytest", "-q", "-n", "1", this],
+        env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST")},
+        cwd=Path(__file__).resolve().parent.parent.parent,
+        check=True,
+        capture_output=True,
+    )
