@@ -24,6 +24,7 @@ from newel.jobs.host import HostState
 from newel.jobs.tabs import Contract, Question, Snapshot, SoFar, Tab, Totals
 from newel.mcp.status import ServerStatus, ToolStatus
 from newel.web import protocol as p
+from newel.web.schema import schemas_of
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "protocol.md"
 
@@ -199,8 +200,7 @@ def section(kind: type[msgspec.Struct]) -> str:
 
 def schema_of(kind: type) -> dict[str, Any]:
     """The kind's own schema; others are named in it."""
-    (top,), components = msgspec.json.schema_components([kind], ref_template="#/{name}")
-    return components[top["$ref"].removeprefix("#/")]
+    return schemas_of([kind], "#/{name}")[kind.__name__]
 
 
 def table(kind: type[msgspec.Struct], schema: dict[str, Any]) -> list[str]:
