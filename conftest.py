@@ -5,10 +5,12 @@ import os
 import signal
 from collections.abc import Generator
 from types import FrameType
+from typing import cast
 
 import pytest
 from hypothesis import settings
 
+from tests.needed import summary
 from tests.properties import examples
 from tests.sshd import Sshd, served
 
@@ -48,6 +50,12 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    reports = cast("list[pytest.TestReport]", terminalreporter.stats.get("skipped", []))
+    if line := summary(cast("tuple[str, int, str]", report.longrepr)[2] for report in reports):
+        terminalreporter.write_line(line, yellow=True)
 
 
 WAITING = ("tests/faults/", "tests/integration/", "tests/unit/workspace/ssh/", "packages/")

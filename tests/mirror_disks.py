@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import tempfile
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Final
 
 import anyio
-import pytest
 
 from newel.workspace.mirror import Mirror, MirrorLimits
 from newel.workspace.mirror_local import LocalDisk
 from newel.workspace.ssh.mirror import HostDisk
+from tests.needed import needed
 from tests.shell_host import ShellHost, link_busybox
 
 DISKS: Final = ("local", "dash", "busybox")
@@ -49,8 +48,7 @@ async def opened(name: str, home: Path) -> AsyncGenerator[Disks]:
     with tempfile.TemporaryDirectory(prefix="newel-programs-") as programs, contextlib.ExitStack() as stack:
         host = None
         if name == "busybox":
-            if not shutil.which("busybox"):
-                pytest.skip("needs busybox: `apt-get install busybox`")
+            needed("busybox")
             link_busybox(Path(programs), "git")
             host = ShellHost(("busybox", "sh"), path=programs)
         elif name != "local":

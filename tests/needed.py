@@ -1,9 +1,12 @@
-"""Programs that tests need and a machine may lack."""
+"""What tests need and a machine may lack: their skips, and the line that says what to install."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
+from collections.abc import Iterable
+from typing import NoReturn
 
 import pytest
 
@@ -13,9 +16,21 @@ def needed(name: str, package: str = "", *, more: str = "") -> str:
     folders to look in besides those of PATH.
     """
     found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:{more}")
-    if found:
-        return found
-    words = f"needs {name}: `apt-get install {package or name}`"
+    return found or lacking(f"needs {name}: `apt-get install {package or name}`")
+
+
+def lacking(words: str) -> NoReturn:
+    """Skip the test because this machine lacks something, or fail it if ``NEWEL_TESTS_NEED_ALL`` is set."""
     if os.environ.get("NEWEL_TESTS_NEED_ALL"):
         pytest.fail(words)
     pytest.skip(words)
+
+
+def summary(reasons: Iterable[str]) -> str:
+    """One line for the end of a run: how many tests were skipped because something is missing, and how to get it."""
+    told = [reason for reason in reasons if "needs " in reason]
+    packages = {each for reason in told for each in re.findall(r"`apt-get install ([^`]+)`", reason)}
+    others = {reason.partition("needs ")[2] for reason in told if "apt-get install" not in reason}
+    remedies = ([f"apt-get install {' '.join(sorted(packages))}"] if packages else []) + sorted(others)
+    count = f"{len(told):,} tests were" if len(told) > 1 else "1 test was"
+    return f"{count} skipped for want of: {'; '.join(remedies)}" if told else ""

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
 from typing import Final
 
-import pytest
-
 from newel.review.store import Ledger
 from newel.workspace.snapshot_files import LocalFiles
 from newel.workspace.snapshot_source import Source
 from newel.workspace.ssh.snapshots import HostFiles
+from tests.needed import needed
 from tests.shell_host import ShellHost, link_busybox
 
 LOCAL: Final = ("watched", "compared")
@@ -34,11 +32,10 @@ def opened(name: str, root: Path, ledger: Ledger) -> Generator[Source]:
     with tempfile.TemporaryDirectory(prefix="newel-programs-") as programs:
         if name == "host":
             host = ShellHost()
-        elif shutil.which("busybox"):
+        else:
+            needed("busybox")
             link_busybox(Path(programs), "git", "bash")
             host = ShellHost(("busybox", "sh"), path=programs)
-        else:
-            pytest.skip("needs busybox: `apt-get install busybox`")
         try:
             yield HostFiles(host, str(root), ledger)
         finally:

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal
 
-import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, expect, sync_playwright
 
 from mock_llm_server import running
 from tests.forked import Process, start
+from tests.needed import lacking
 from tests.nodejs import PAGE, packages
 from tests.support import BIN, Newel
 
@@ -52,12 +52,9 @@ expect.set_options(timeout=8_000)
 def chromium() -> str:
     """The browser's program. Where there is none the test is skipped, or fails if ``NEWEL_TESTS_NEED_ALL`` is set."""
     found = os.environ.get("NEWEL_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
-    if found:
-        return found
-    words = "needs Chromium: `apt-get install chromium`, or name a browser's program in NEWEL_CHROMIUM"
-    if os.environ.get("NEWEL_TESTS_NEED_ALL"):
-        pytest.fail(words)
-    pytest.skip(words)
+    return found or lacking(
+        "needs Chromium: `apt-get install chromium`, or name a browser's program in NEWEL_CHROMIUM"
+    )
 
 
 @contextmanager

@@ -37,7 +37,8 @@ def may_trace() -> bool:
 
 
 needs_strace = pytest.mark.skipif(
-    not may_trace(), reason="strace is not here, or not allowed (Debian: apt-get install strace)"
+    not may_trace(),
+    reason="strace is not allowed here" if STRACE else "needs strace: `apt-get install strace`",
 )
 
 _CALL = re.compile(r"^(\d+) +(\w+)\((.*)")

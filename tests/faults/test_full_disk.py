@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.faults.stepping import ROOT
+from tests.needed import needed
 from tests.support import Newel, scenario
 
 MOUNTS = ("unshare", "--map-root-user", "--mount")
@@ -103,6 +104,8 @@ def test_an_agent_works_on_when_the_ledgers_disk_is_full_and_is_recorded_when_th
 def test_a_copy_that_there_is_no_room_for_leaves_the_room_to_others_and_says_what_to_do(
     tmp_path: Path, disk: str
 ) -> None:
+    if disk != "local":
+        needed(disk)
     words, *later = alone(sys.executable, "-m", "tests.faults.full_copy_child", tmp_path, disk)
     assert words.startswith(
         f"There is no room for a copy of {tmp_path}/project in {tmp_path}/home/.newel/copies"

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 HEARD = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 ASKED = f"import signal; print([signal.getsignal(each) == signal.SIG_IGN for each in {[int(each) for each in HEARD]}])"
 IGNORING = f"""
@@ -23,6 +25,7 @@ def test_programs_that_tests_start_hear_signals() -> None:
     assert done.stdout.split() == ["[False,", "False,", "False,", "False]"]
 
 
+@pytest.mark.timeout(120)  # tests within a test
 def test_so_they_do_where_the_tests_run_in_the_background() -> None:
     this = f"{Path(__file__)}::{test_programs_that_tests_start_hear_signals.__name__}"
     subprocess.run(  # in one of xdist's workers, which inherit what the process before them ignores

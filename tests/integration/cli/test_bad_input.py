@@ -23,7 +23,7 @@ def test_a_file_that_is_no_session_is_refused_and_left_alone(with_model: Make, c
     file.write_text(content)
     done = newel("--session", str(file), "how are you")
     assert done.returncode == 1
-    assert "is no session" in done.stderr
+    assert "is not a session" in done.stderr
     assert file.read_text() == content
     assert [path.name for path in newel.project.iterdir()] == ["notes.txt"]
 

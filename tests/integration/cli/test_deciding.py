@@ -15,6 +15,7 @@ import pytest
 from newel.terminal.diffs import MINUS
 from tests.integration.cli.proposals import Proposals, insert, replace
 from tests.integration.terminal.conftest import Terminal
+from tests.needed import needed
 from tests.support import BIN, Newel, scenario
 
 Make = Callable[..., Newel]
@@ -113,7 +114,9 @@ def test_a_script_reads_what_waits_and_git_takes_each_hunk_of_it(newel: Newel, t
         ("pending", "agent", "run_shout")
     }
     for hunk in hunks:
-        subprocess.run(["git", "apply"], cwd=newel.project, input=hunk["patch"], text=True, check=True)
+        subprocess.run(
+            [needed("git"), "apply"], cwd=newel.project, input=hunk["patch"], text=True, check=True
+        )
     assert app(newel) == APP.replace("two", "TWO").replace("eight", "EIGHT")
     assert (newel.project / "new.txt").read_text() == "new\n"
 

@@ -16,6 +16,7 @@ import pytest
 from newel.review.recording import ledger_folder
 from newel.review.store import Ledger
 from tests.integration.terminal.conftest import Terminal
+from tests.needed import needed
 from tests.support import BIN, Newel, bash, scenario
 
 Make = Callable[..., Newel]
@@ -34,7 +35,9 @@ def files(folder: Path) -> State:
 
 def git(folder: Path, *words: str) -> str:
     who = ["-c", "user.name=a", "-c", "user.email=a@b.invalid"]
-    done = subprocess.run(["git", *who, *words], cwd=folder, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [needed("git"), *who, *words], cwd=folder, capture_output=True, text=True, check=True
+    )
     return done.stdout
 
 
@@ -416,7 +419,7 @@ def test_an_undo_that_was_killed_is_finished_by_the_next_one_and_not_undone(newe
     ran(newel, "do all of it")
     folder = newel.home / ".newel"
     words = [
-        *("strace", "-f", "-o", "/dev/null", "-e", "trace=renameat,rename,renameat2"),
+        *(needed("strace"), "-f", "-o", "/dev/null", "-e", "trace=renameat,rename,renameat2"),
         *("-e", "inject=renameat,rename,renameat2:signal=KILL:when=2"),
         *(str(BIN / "newel"), "undo", "--yes"),
     ]

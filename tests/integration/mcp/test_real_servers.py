@@ -15,6 +15,7 @@ import pytest
 from newel.mcp.config import ServerConfig
 from newel.mcp.questions import ElicitAnswer, ElicitRequest
 from tests.integration.mcp.rogues import Started, call, status
+from tests.needed import needed
 from tests.nodejs import NODE, SERVERS, packages
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
@@ -121,7 +122,7 @@ async def test_files_are_written_and_read_through_a_server(
 
 
 async def test_git_and_time_answer(started: Started, tmp_path: Path) -> None:
-    await anyio.run_process(["git", "init", "-q", "-b", "trunk", str(tmp_path)])
+    await anyio.run_process([needed("git"), "init", "-q", "-b", "trunk", str(tmp_path)])
     git = server("git", str(SCRIPTS / "mcp-server-git"))
     clock = server("time", str(SCRIPTS / "mcp-server-time"))
     async with started(git, clock) as manager:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration.review.served_review import Review, review
+from tests.needed import needed
 
 
 def entries(at: Review, folder: str = "", **query: Any) -> dict[str, dict[str, Any]]:
@@ -23,7 +24,7 @@ def typed(at: Review, path: str, text: str) -> dict[str, Any]:
 
 
 def git(project: Path, *words: str) -> None:
-    subprocess.run(["git", *words], cwd=project, check=True, capture_output=True)
+    subprocess.run([needed("git"), *words], cwd=project, check=True, capture_output=True)
 
 
 def test_a_folder_is_shown_as_it_is_without_what_is_nobodys_to_review(tmp_path: Path) -> None:

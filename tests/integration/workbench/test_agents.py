@@ -13,6 +13,7 @@ import pytest
 from newel.jobs.board import BoardError, EventFrame
 from newel.jobs.tabs import Contract
 from tests.integration.workbench.conftest import Bench, ended, until
+from tests.needed import needed
 from tests.support import bash
 
 pytestmark = pytest.mark.anyio
@@ -131,6 +132,7 @@ async def test_an_agent_with_a_worktree_leaves_the_project_as_it_was(
 async def test_a_worktree_without_a_repository_is_refused_before_anything_runs(
     bench_with: Callable[..., Bench],
 ) -> None:
+    needed("git")
     bench = bench_with(contract_scenarios("echo x > made"))
     async with bench.open() as workbench:
         tab = await workbench.open_agent()
@@ -155,7 +157,7 @@ async def test_many_agents_work_at_once_each_in_a_conversation_of_its_own(
 
 def _git(folder: Path, *words: str) -> None:
     who = ["-c", "user.name=Test", "-c", "user.email=test@example.org"]
-    subprocess.run(["git", *who, *words], cwd=folder, check=True)
+    subprocess.run([needed("git"), *who, *words], cwd=folder, check=True)
 
 
 async def test_the_caps_of_the_settings_hold_for_contracts_that_set_none(

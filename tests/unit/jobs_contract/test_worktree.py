@@ -15,6 +15,7 @@ from newel.workspace.local import LocalWorkspace
 from newel.workspace.ssh.workspace import SshWorkspace
 from newel.workspace.watching import WatchedWorkspace
 from tests.host_connection import anyio_backend, connection
+from tests.needed import needed
 
 __all__ = ["anyio_backend", "connection"]
 
@@ -26,7 +27,7 @@ Open = Callable[[Path], WatchedWorkspace]
 def git(folder: Path, *words: str) -> str:
     identity = ["-c", "user.name=A", "-c", "user.email=a@example.com"]
     return subprocess.run(
-        ["git", *identity, *words], cwd=folder, check=True, capture_output=True, text=True
+        [needed("git"), *identity, *words], cwd=folder, check=True, capture_output=True, text=True
     ).stdout.strip()
 
 
@@ -92,6 +93,7 @@ async def test_two_agents_of_one_name_at_once_get_two_places(of: Open, shop: Pat
 
 
 async def test_a_folder_that_is_no_repository_is_refused_with_the_remedy(of: Open, tmp_path: Path) -> None:
+    needed("git")
     with pytest.raises(WorktreeError, match=r"no git repository.*git init"):
         await make_worktree(of(tmp_path), f"{tmp_path}/home/worktrees", "x")
 

@@ -24,6 +24,7 @@ from newel.jobs.review.payloads import (
     ToolConfig,
 )
 from newel.review.ledger import Conflict, StaleRevision
+from tests.needed import needed
 from tests.review_place import Place, hunks, place, proposes, replace, says
 
 pytestmark = pytest.mark.anyio
@@ -285,7 +286,9 @@ async def test_git_takes_the_accepted_patches_of_a_bundle_and_makes_of_them_what
         aside.mkdir()
         (aside / "a.md").write_text(text)
         patch = "--- a/a.md\n+++ b/a.md\n" + "".join(hunk.patch for hunk in accepted)
-        await anyio.run_process(["git", "apply", "--unidiff-zero", "-"], cwd=aside, input=patch.encode())
+        await anyio.run_process(
+            [needed("git"), "apply", "--unidiff-zero", "-"], cwd=aside, input=patch.encode()
+        )
         await at.desk.apply(view.session_id, view.id, [hunk.hunk_id for hunk in accepted])
         assert at.read("a.md") == (aside / "a.md").read_text() != text
 

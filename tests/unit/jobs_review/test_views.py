@@ -19,6 +19,7 @@ from newel.review.ledger import FileReview, Layer, buffer
 from newel.review.store import Ledger
 from newel.review.text import content_of, lines_of
 from newel.review.views import bundle, change_log
+from tests.needed import needed
 from tests.properties import examples
 from tests.review_place import calls, hunks, place, proposes, replace, says
 
@@ -94,7 +95,7 @@ def test_git_goes_forward_and_back_through_the_log_of_any_history(
 
 async def _through(folder: Path, patches: list[tuple[str, str]], review: FileReview) -> None:
     async def git(patch: str) -> None:
-        await anyio.run_process(["git", "apply", "-"], cwd=folder, input=patch.encode())
+        await anyio.run_process([needed("git"), "apply", "-"], cwd=folder, input=patch.encode())
 
     for forward, _ in patches:
         await git(forward)

@@ -15,6 +15,7 @@ from newel.review.edits import edit
 from newel.review.ledger import FileReview, Hunk, Layer, Lines, buffer, render
 from newel.review.patches import file_patch, hunk_patch
 from newel.review.text import content_of, lines_of
+from tests.needed import needed
 
 LINE = st.sampled_from(["a\n", "b\n", "c\r\n", "\n", "\u2028x\n", "😀\n", "-- \n", "@@\n", "end", "\\ no\n"])
 TEXT = st.lists(LINE, max_size=12).map("".join)
@@ -24,7 +25,7 @@ FEW = settings(max_examples=40, deadline=None)
 
 def git(folder: Path, patch: str) -> None:
     done = subprocess.run(
-        ["git", "apply", "--unidiff-zero", "--whitespace=nowarn", "-"],
+        [needed("git"), "apply", "--unidiff-zero", "--whitespace=nowarn", "-"],
         cwd=folder, input=patch.encode(), capture_output=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, (done.stderr.decode(), patch)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import shutil
 import subprocess
 from itertools import pairwise
 from pathlib import Path
@@ -13,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from newel.tools.diff import Block, compare, lines_of, unified
+from tests.needed import needed
 
 LINES = st.lists(st.sampled_from([b"a\n", b"b\n", b"c\r\n", b"d\n", b"\n"]), max_size=25)
 TEXTS = st.tuples(LINES, st.sampled_from([b"", b"x", b"a"])).map(lambda parts: b"".join(parts[0]) + parts[1])
@@ -69,12 +69,10 @@ def end_with_newline(line: bytes) -> bytes:
 )
 def test_patch_takes_it(tmp_path: Path, old: bytes, new: bytes) -> None:
     """A person may carry a shown diff to another checkout; git is what reads it there."""
-    if shutil.which("git") is None:
-        pytest.fail("this test needs git, which the project's own checkout came by")
     (tmp_path / "f").write_bytes(old)
     text = unified("f", lines_of(old), compare(lines_of(old), lines_of(new)))
     subprocess.run(
-        ["git", "apply", "-p0", "--allow-empty", "-"],
+        [needed("git"), "apply", "-p0", "--allow-empty", "-"],
         input=text.encode(),
         cwd=tmp_path,
         check=True,

@@ -19,6 +19,7 @@ from newel.workspace.mirror import Mirror
 from newel.workspace.mirror_disk import Content
 from newel.workspace.ssh.mirror_text import LEASE
 from tests.mirror_disks import DISKS, Disks, opened
+from tests.needed import needed
 from tests.properties import examples
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -61,7 +62,9 @@ def tree(folder: Path | str) -> dict[str, tuple[int, bytes] | str]:
 
 def git(folder: Path | str, *words: str) -> str:
     who = ["-c", "user.name=a", "-c", "user.email=a@b.invalid", "-c", "protocol.file.allow=always"]
-    done = subprocess.run(["git", *who, *words], cwd=folder, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [needed("git"), *who, *words], cwd=folder, capture_output=True, text=True, check=True
+    )
     return done.stdout
 
 

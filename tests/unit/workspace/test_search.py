@@ -20,6 +20,7 @@ from newel.workspace.globs import Glob
 from newel.workspace.local import LocalWorkspace
 from newel.workspace.search import Found, Query, search
 from newel.workspace.walk import walk
+from tests.needed import lacking
 from tests.properties import examples
 
 pytestmark = pytest.mark.anyio
@@ -48,8 +49,7 @@ def environ(tmp_path: Path, engine: str) -> dict[str, str]:
     }[engine]
     for name, program in ({"bash": shutil.which("bash")} | named).items():
         if program is None:
-            assert "NEWEL_TESTS_NEED_ALL" not in os.environ, f"{engine} is not installed"
-            pytest.skip(f"{engine} is not installed")
+            lacking(f"needs {engine}: `apt-get install {'ripgrep' if engine == 'rg' else engine}`")
         if not (folder / name).exists():
             (folder / name).symlink_to(program)
     return {"PATH": str(folder)}

@@ -18,6 +18,7 @@ from newel.review.store import Ledger
 from newel.workspace.snapshot_tree import State
 from newel.workspace.snapshots import Snapshots
 from newel.workspace.watching import Changes, FileChange, SnapshotLimits
+from tests.needed import needed
 from tests.snapshot_sources import SOURCES, opened
 
 pytestmark = pytest.mark.anyio
@@ -53,6 +54,8 @@ def snapshots(root: Path, ledger: Ledger, request: pytest.FixtureRequest) -> Ite
 
 
 def sh(root: Path, command: str) -> None:
+    if "git " in command:
+        needed("git")
     subprocess.run(["bash", "-ec", command], cwd=root, check=True, stdout=subprocess.DEVNULL)
 
 

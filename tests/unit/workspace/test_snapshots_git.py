@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from newel.review.store import Ledger
 from newel.workspace.snapshot_files import LocalFiles
 from newel.workspace.snapshots import Snapshots
 from newel.workspace.watching import Changes, SnapshotLimits
+from tests.needed import needed
 from tests.snapshot_sources import SOURCES, opened
 
 pytestmark = pytest.mark.anyio
@@ -47,6 +49,8 @@ def looked(root: Path, ledger: Ledger, request: pytest.FixtureRequest) -> Iterat
 
 
 def sh(root: Path, command: str) -> None:
+    if "git " in command:
+        needed("git")
     subprocess.run(["bash", "-ec", command], cwd=root, check=True, stdout=subprocess.DEVNULL)
 
 
@@ -156,11 +160,10 @@ async def test_rules_hold_from_the_moment_the_project_becomes_a_repository(
     folder = tmp_path / "plain"
     folder.mkdir()
     sh(folder, "mkdir -p src node_modules; echo 1 > src/a; echo 1 > node_modules/x")
-    snapshots = Snapshots(LocalFiles(str(folder)), ledger, limits=SnapshotLimits())
-    [notice] = await snapshots.take()
-    assert "node_modules/" in notice
-    sh(folder, "git init -q; echo '*.log' > .gitignore")
-    assert paths(await snapshots.changes()) == {".gitignore"}
-    sh(folder, "echo 1 > src/x.log; echo 1 > src/b")
-    assert paths(await snapshots.changes()) == {"src/b"}
-    snapshots.close()
+    with closing(Snapshots(LocalFiles(str(folder)), ledger, limits=SnapshotLimits())) as snapshots:
+        [notice] = await snapshots.take()
+        assert "node_modules/" in notice
+        sh(folder, "git init -q; echo '*.log' > .gitignore")
+        assert paths(await snapshots.changes()) == {".gitignore"}
+        sh(folder, "echo 1 > src/x.log; echo 1 > src/b")
+        assert paths(await snapshots.changes()) == {"src/b"}

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 import anyio
-import pytest
 
 from newel.workspace.origins import MARK
 from newel.workspace.process import Limits
 from newel.workspace.ssh.runner import Client, Timing, run_on_host
+from tests.needed import needed
 from tests.processes import numbers
 
 SHELLS = ("dash", "bash", "zsh", "busybox")
@@ -52,12 +51,13 @@ def client(*argv: str, timing: Timing = QUICK, environ: Mapping[str, str] | None
     )
 
 
+PACKAGES = {"setsid": "util-linux", "env": "coreutils", "ssh": "openssh-client"}
+"""Debian's packages of programs that have another name."""
+
+
 def program(name: str) -> str:
     """Where a program is; the test is skipped where there is none."""
-    found = shutil.which(name)
-    if found is None:
-        pytest.skip(f"needs {name}")
-    return found
+    return needed(name, PACKAGES.get(name, ""))
 
 
 def with_programs(folder: Path, *programs: str, more: str = "", **links: str) -> Client:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from newel.workspace.ssh.snapshot_text import FLAVOURS, means, records
 from newel.workspace.ssh.snapshots import HostFiles
 from newel.workspace.ssh.target import Target
 from newel.workspace.watching import Changes
+from tests.needed import needed
 from tests.opened_host import open_host
 from tests.shell_host import ShellHost, link_busybox
 from tests.sshd import Sshd
@@ -98,7 +98,9 @@ async def test_who_works_over_too_many_files_is_told_what_to_do(
     for number in range(200):
         (root / "deep" / f"{folders}{number:0200}").touch()
     (root / "shop").mkdir()
-    await anyio.run_process(["git", "init", "-q", str(root)])  # so that nothing is left out for its name
+    await anyio.run_process(
+        [needed("git"), "init", "-q", str(root)]
+    )  # so that nothing is left out for its name
     with pytest.raises(WorkspaceError, match=f"too many files below {root} .* Work in a folder further down"):
         await Snapshots(HostFiles(host, str(root), ledger, listing=8192), ledger).take()
     looked = Snapshots(HostFiles(host, str(root / "shop"), ledger, listing=8192), ledger)
@@ -158,7 +160,7 @@ async def test_a_folder_of_a_name_that_is_mostly_made_anew_is_covered_if_git_has
     """The host lists such folders without what is in them, unless somebody asks."""
     (root / "target/deep/venv").mkdir(parents=True)
     (root / "target/deep/venv/f").write_bytes(b"1")
-    await anyio.run_process(["git", "init", "-q"], cwd=root)
+    await anyio.run_process([needed("git"), "init", "-q"], cwd=root)
     looked = Snapshots(HostFiles(host, str(root), ledger), ledger)
     assert await looked.take() == []
     (root / "target/deep/venv/f").write_bytes(b"2")
@@ -169,11 +171,10 @@ async def test_a_folder_of_a_name_that_is_mostly_made_anew_is_covered_if_git_has
 async def test_without_git_on_the_host_its_rules_are_not_known_and_that_is_said_once(
     root: Path, ledger: Ledger, tmp_path: Path
 ) -> None:
-    if not shutil.which("busybox"):
-        pytest.skip("needs busybox: `apt-get install busybox`")
+    needed("busybox")
     (programs := tmp_path / "programs").mkdir()
     link_busybox(programs)
-    await anyio.run_process(["git", "init", "-q"], cwd=root)
+    await anyio.run_process([needed("git"), "init", "-q"], cwd=root)
     (root / ".gitignore").write_text("*.o\n")
     (root / "venv").mkdir()
     for name in ("a.o", "venv/x", "b"):
@@ -204,8 +205,7 @@ async def test_a_host_without_what_it_takes_is_told_what_that_is(
 async def test_half_an_answer_is_an_error_and_not_a_project_without_files(
     root: Path, ledger: Ledger, tmp_path: Path, cut: int, *, packed: bool
 ) -> None:
-    if not shutil.which("busybox"):
-        pytest.skip("needs busybox: `apt-get install busybox`")
+    needed("busybox")
     (programs := tmp_path / "programs").mkdir()
     link_busybox(programs)
     if not packed:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from newel.agent.errors import WorkspaceError
 from newel.workspace.ssh.target import Target
+from tests.needed import needed
 
 
 @pytest.mark.parametrize(
@@ -88,6 +89,9 @@ def test_ssh_never_takes_for_an_option_what_was_accepted(text: str) -> None:
 def test_ssh_itself_understands_the_words() -> None:
     target = Target.parse("ssh://me@example.org:2222/p")
     done = subprocess.run(
-        ["ssh", "-F", "/dev/null", "-G", *target.words], capture_output=True, text=True, check=True
+        [needed("ssh", "openssh-client"), "-F", "/dev/null", "-G", *target.words],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert {"user me", "hostname example.org", "port 2222"} <= set(done.stdout.splitlines())

@@ -1,0 +1,20 @@
+"""If this fails, whoever runs the tests on a bare machine sees that many were skipped, and not what to install."""
+
+from __future__ import annotations
+
+from tests.needed import summary
+
+
+def test_the_end_of_a_run_says_what_to_install() -> None:
+    reasons = [
+        "Skipped: needs sshd: `apt-get install openssh-server`",
+        "Skipped: needs strace: `apt-get install strace`",
+        "Skipped: needs sshd: `apt-get install openssh-server`",
+        "Skipped: needs the npm packages of web/, and the npm registry cannot be reached",
+        "Skipped: root may write anywhere",
+    ]
+    assert summary(reasons) == (
+        "4 tests were skipped for want of: apt-get install openssh-server strace; "
+        "the npm packages of web/, and the npm registry cannot be reached"
+    )
+    assert summary(["Skipped: root may write anywhere"]) == ""
