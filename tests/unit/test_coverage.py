@@ -43,5 +43,5 @@ def test_every_test_that_the_page_names_exists(path: str) -> None:
 
 
 def test_every_module_that_the_page_names_exists() -> None:
-    homes = (ROOT / "src" / "newel", ROOT / "packages" / "mock-llm-server" / "src", ROOT)
+    homes = (ROOT / "src" / "newel", *(ROOT / "packages").glob("*/src"), ROOT)
     assert [name for name in MODULES if not any((home / name).is_file() for home in homes)] == []
