@@ -12,6 +12,7 @@ from pathlib import Path
 from newel.agent.errors import NewelError, UsageError
 from newel.app.parts import Options
 from newel.commands import MODULES
+from newel.workspace.secrecy import hide_secrets
 
 USAGE_ERROR, FAILED, INTERRUPTED = 2, 1, 130
 
@@ -95,6 +96,7 @@ def _guarded(body: Callable[[], int]) -> int:
             setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 — open to the end
     if sys.platform == "win32":
         return _say(NOT_HERE, FAILED)
+    hide_secrets()
     try:
         code = body()
         sys.stdout.flush()

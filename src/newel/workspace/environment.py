@@ -43,6 +43,11 @@ def is_secret(name: str) -> bool:
     return re.search(SENSITIVE, name.upper()) is not None
 
 
+def is_withheld(name: str) -> bool:
+    """Whether a variable of this name stays with the agent: a secret, or part of its own connection."""
+    return is_secret(name) or name.upper().startswith(_OF_THE_AGENT)
+
+
 def child_env(
     environ: Mapping[str, str],
     extra: Mapping[str, str] | None = None,
@@ -60,6 +65,6 @@ def child_env(
     kept = {
         name: value
         for name, value in environ.items()
-        if name in keep or not (name in DROPPED or is_secret(name) or name.upper().startswith(_OF_THE_AGENT))
+        if name in keep or not (name in DROPPED or is_withheld(name))
     }
     return kept | UNATTENDED | dict(extra or {})
