@@ -18,14 +18,15 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only /proc show
 
 FAMILY = (
     "sleep 1000 & echo $! > one; setsid sh -c 'echo $$ > two; exec sleep 1000' & "
-    "until [ -s two ]; do sleep 0.01; done; echo $$ > three; exec sleep 1000"
+    "env -i setsid sh -c 'echo $$ > four; exec /bin/sleep 1000' < /dev/null > /dev/null 2>&1 & "
+    "until [ -s two ] && [ -s four ]; do sleep 0.01; done; echo $$ > three; exec sleep 1000"
 )
-"""A child in the background, one that has left the session, and the shell itself."""
+"""A child in the background, one that has left the session, one that has left its environment too, and the shell itself."""
 
 
 def family(newel: Newel) -> list[int]:
-    """The numbers of its three processes, as soon as all are there."""
-    files = [newel.project / name for name in ("one", "two", "three")]
+    """The numbers of its processes, as soon as all are there."""
+    files = [newel.project / name for name in ("one", "two", "three", "four")]
     wait_until(lambda: numbers(*files), "the command")
     pids = numbers(*files)
     for file in files:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Final
+from collections.abc import Iterator, Sequence
 
 from msgspec import Meta
 
@@ -11,6 +12,9 @@ from newel.agent.planned import Planned
 from newel.agent.ports import OnOutput, ToolResult, Touch
 from newel.tools.base import Parameters, TypedTool
 from newel.workspace.port import Completed, Workspace
+
+LISTED: Final = 10
+"""Processes that still run and are named."""
 
 
 class BashParameters(Parameters, frozen=True):
@@ -66,7 +70,8 @@ class BashTool(TypedTool[BashParameters]):
                 "truncated": done.truncated,
                 "outputFile": done.output_file,
                 "timedOut": done.timed_out,
-            },
+            }
+            | ({"leftRunning": list(done.left_running)} if done.left_running else {}),
             is_error=done.timed_out,
         )
 
@@ -76,16 +81,34 @@ class BashTool(TypedTool[BashParameters]):
             f"stderr:\n{done.stderr.removesuffix(chr(10))}\n"
             f"exit code: {done.exit_code}"
         )
+        return "\n".join([text, *self._endings(done, timeout)])
+
+    def _endings(self, done: Completed, timeout: float) -> Iterator[str]:
+        """What the model should know of the command's end."""
+        running = _still_running(done.left_running)
         if done.timed_out:
-            text += f"\nStopped after {timeout:g} seconds, with all that it had started. "
-            text += (
+            ended = f", but {running}." if running else ", with all that it had started."
+            longer = (
                 f"If it needs longer, give a larger `timeout` (at most {self._max_timeout:g})."
                 if timeout < self._max_timeout
                 else "No longer timeout is allowed: run it in the background, its output in a file."
             )
-        elif done.left_open:
-            text += (
-                "\nA process that it started still runs; what it prints from now on is lost. "
-                "To keep that, start it with its output in a file: `command > out.log 2>&1 &`."
+            yield f"Stopped after {timeout:g} seconds{ended} {longer}"
+            return
+        if running:
+            yield f"{running}."
+        if done.left_open:
+            running = "" if running else "A process that it started is still running. "
+            yield (
+                f"{running}What is printed in the background from now on is lost. "
+                "To keep it, start the process with its output in a file: `command > out.log 2>&1 &`."
             )
-        return text
+
+
+def _still_running(processes: Sequence[str]) -> str:
+    """``1 process of this command is still running: sleep 600 (pid 123)``; empty if there is none."""
+    if not processes:
+        return ""
+    shown = ", ".join(processes[:LISTED]) + (", …" if len(processes) > LISTED else "")
+    many = "process of this command is" if len(processes) == 1 else "processes of this command are"
+    return f"{len(processes)} {many} still running: {shown}"

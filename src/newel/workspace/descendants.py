@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from typing import IO
 
 from newel.workspace import origins
+from newel.workspace.lineage import handed_down, new_mark
 from newel.workspace.origins import MARK, Origin
 from newel.workspace.watchdog import WATCHDOG
 
@@ -21,7 +21,7 @@ class Descendants:
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        mark = os.urandom(16).hex()
+        mark = new_mark()
         self._environ = {**environ, MARK: f"{environ.get(MARK, '')} {mark}".lstrip()}
         self._origin = Origin(mark)
 
@@ -37,16 +37,17 @@ class Descendants:
         """Start the first of them. Raises what ``Popen`` raises; then there is nothing to forget."""
         try:
             WATCHDOG.watch(self._origin)  # by its mark, from the first moment
-            process = subprocess.Popen(
-                argv,
-                cwd=cwd,
-                env=self._environ,
-                stdin=stdin,
-                stdout=stdout,
-                stderr=stderr,
-                bufsize=0,
-                start_new_session=True,
-            )
+            with handed_down(self._origin.mark):
+                process = subprocess.Popen(
+                    argv,
+                    cwd=cwd,
+                    env=self._environ,
+                    stdin=stdin,
+                    stdout=stdout,
+                    stderr=stderr,
+                    bufsize=0,
+                    start_new_session=True,
+                )
         except BaseException:
             self.forget()
             raise
@@ -56,6 +57,12 @@ class Descendants:
 
     def live(self) -> bool:
         return origins.live([self._origin])
+
+    def left(self, *, all_of_them: bool) -> list[str]:
+        """What still runs, one by one in words. With ``all_of_them`` every process is looked at, else those only that can have begun
+        since the first.
+        """
+        return origins.remaining(self._origin) if all_of_them else origins.left(self._origin)
 
     def signal(self, number: signal.Signals) -> None:
         origins.signal([self._origin], number)

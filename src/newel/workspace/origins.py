@@ -1,8 +1,8 @@
 """Finding all processes that a command has started, so that they can be ended.
 
-They are known by their session, and those that have left it (``setsid``, a daemon) by the mark in the environment
-that they began with. Only what began with another environment in another session is beyond reach. Where there is no
-``/proc``, as on macOS, only the first process group of the session can be seen.
+They are known by their session, and those that have left it (``setsid``, a daemon) by the number that the kernel hands
+down (``newel.workspace.lineage``) or the mark in the environment that they began with. Where there is no ``/proc``, as
+on macOS, only the first process group of the session can be seen.
 
 Needs the standard library only, for the watchdog does without anything else.
 """
@@ -11,13 +11,21 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
+
+from newel.workspace import lineage
 
 MARK: Final = "NEWEL_RUN"
 """The variable that names the commands to which a process belongs: a command may be another agent, with its own."""
 
 _NAMES_MARK: Final = f"\0{MARK}=".encode()
+
+FEW: Final = 500
+"""Up to so many process numbers are tried one by one, which is quicker than to list all processes."""
+
+SHOWN: Final = 100
+"""Characters of a process's command line that are shown."""
 
 LINE: Final = 64
 """Bytes of an origin as a line of the watchdog's table: 32 digits, two numbers, and spaces to the end."""
@@ -55,6 +63,19 @@ def signal(origins: Collection[Origin], number: int) -> None:
             os.kill(target, number)
 
 
+def left(origin: Origin) -> list[str]:
+    """What still runs of a command whose first process has ended: ``sleep 600 (pid 123)``, ….
+
+    Only what the command can have started is looked at, so that it costs next to nothing where that is little.
+    """
+    return [_described(pid) for pid in _begun_since(origin.session) if _is_of(pid, origin)]
+
+
+def remaining(origin: Origin) -> list[str]:
+    """The same, of all processes."""
+    return [_described(pid) for pid, process in _processes().items() if _is_of(pid, origin, process)]
+
+
 def start_time(pid: int) -> int:
     """When a process began, in a unit of the system's own; 0 where it does not say."""
     found = _look_at(str(pid))
@@ -76,13 +97,54 @@ def _targets(origins: Collection[Origin]) -> set[int]:
         if session and ((first := processes.get(session)) is None or first.began == began)
     }
     marks = {origin.mark.encode() for origin in origins}
+    numbers = {lineage.number_of(origin.mark) for origin in origins}
     targets: set[int] = set()
     for pid, process in processes.items():
         if process.session in sessions:
             targets.add(-process.group)
-        elif not marks.isdisjoint(_marks(pid)):
+        elif lineage.read(pid) in numbers or not marks.isdisjoint(_marks(pid)):
             targets.add(pid)
     return targets
+
+
+def _is_of(pid: int, origin: Origin, process: _Process | None = None) -> bool:
+    """Whether a process runs and belongs to a command; a thread of one does not count."""
+    process = process or _look_at(str(pid))
+    if process is None or not (
+        process.session == origin.session
+        or lineage.read(pid) == lineage.number_of(origin.mark)
+        or origin.mark.encode() in _marks(pid)
+    ):
+        return False
+    try:
+        return f"\nTgid:\t{pid}\n".encode() in _read(f"/proc/{pid}/status")
+    except OSError:
+        return False
+
+
+def _begun_since(first: int) -> Iterable[int]:
+    """The numbers of the processes that began after one, and perhaps of others."""
+    if not first:
+        return ()
+    try:
+        last = int(_read("/proc/loadavg").split()[-1])
+        if 0 <= last - first <= FEW:
+            return range(first + 1, last + 1)
+        return sorted(int(name) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208 — slow to import
+    except (OSError, ValueError, IndexError):
+        return ()
+
+
+def _described(pid: int) -> str:
+    """A process in a line: its command line and its number."""
+    try:
+        words = _read(f"/proc/{pid}/cmdline").replace(b"\0", b" ") or _read(f"/proc/{pid}/comm")
+    except OSError:
+        words = b"?"
+    line = " ".join(
+        "".join(each if each.isprintable() else " " for each in words.decode(errors="replace")).split()
+    )
+    return f"{line[:SHOWN]}{'…' if len(line) > SHOWN else ''} (pid {pid})"
 
 
 def _is_group(number: int) -> bool:

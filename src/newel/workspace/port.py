@@ -42,7 +42,8 @@ class Completed(msgspec.Struct, frozen=True, kw_only=True):
     ``exit_code`` is 128 + N for a command that signal N ended, as shells count. ``duration`` is in
     milliseconds. ``stdout`` and ``stderr`` are cut in their middle where they were too long: then
     ``truncated`` is true, and ``output_file`` names the file that holds both, in the order in which they
-    came. ``left_open``: the shell is gone, but a process that it started still holds its output.
+    came. ``left_open``: the shell is gone, but a process that it started still holds its output. ``left_running``
+    are the processes of it that run on, in words, where that is known.
     """
 
     stdout: str
@@ -53,6 +54,7 @@ class Completed(msgspec.Struct, frozen=True, kw_only=True):
     truncated: bool = False
     output_file: str | None = None
     left_open: bool = False
+    left_running: Sequence[str] = ()
 
 
 class Workspace(Protocol):

@@ -32,6 +32,10 @@ KILL_GRACE: Final = 2.0
 """Seconds between TERM and KILL."""
 
 
+LEAVING: Final = 0.05
+"""Seconds that what a command has started gets to end after it, before it counts as left running."""
+
+
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds of one command's output in bytes: of each stream in memory, and of the file for the whole,
     which is made in ``spill_dir`` (by default the system's folder for temporary files).
@@ -68,6 +72,7 @@ class Ending(NamedTuple):
     duration: int
     timed_out: bool
     left_open: bool
+    left_running: Sequence[str] = ()
 
 
 async def attend(child: Child, timeout: float | None) -> Ending:  # noqa: ASYNC109 — see run_process
@@ -79,6 +84,7 @@ async def attend(child: Child, timeout: float | None) -> Ending:  # noqa: ASYNC1
             with anyio.CancelScope(shield=True):
                 await child.stop()
         left_open = await child.drain_rest()
+        left_running = await child.left_running(stopped=not ended)
         await child.output.flush(anyio.current_time(), final=True)
     except BaseException:
         with anyio.CancelScope(shield=True):
@@ -87,7 +93,9 @@ async def attend(child: Child, timeout: float | None) -> Ending:  # noqa: ASYNC1
     finally:
         child.close()
         child.output.close()
-    return Ending(child.exit_code, round((anyio.current_time() - began) * 1000), not ended, left_open)
+    return Ending(
+        child.exit_code, round((anyio.current_time() - began) * 1000), not ended, left_open, left_running
+    )
 
 
 def completed(output: Output, ending: Ending) -> Completed:
@@ -171,6 +179,13 @@ class Child:
         """Read what the ended process left in its pipes; True if another process still holds them."""
         await self._read_until(lambda: self.ended and not self._pipes, self.pipe_grace)
         return bool(self._pipes)
+
+    async def left_running(self, *, stopped: bool) -> Sequence[str]:
+        """What runs on of all that it started, in words. What is just about to end is given a moment to."""
+        until = anyio.current_time() + LEAVING
+        while (left := self._all.left(all_of_them=stopped)) and anyio.current_time() < until:
+            await anyio.sleep(LEAVING / 5)
+        return left
 
     async def stop(self) -> None:
         """End the process and all that it started, and read on until then: a process that waits to write

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -80,6 +81,7 @@ async def test_cancelling_stops_the_command(workspace: LocalWorkspace) -> None:
 
 IGNORES = """trap "" TERM; echo $$ > {pid}; while :; do sleep 0.1; done"""
 LEAVES = """(setsid setsid sh -c 'trap "" TERM; echo $$ > {pid}; exec sleep 60' &)"""
+FORGETS = """(env -i setsid setsid sh -c 'trap "" TERM; echo $$ > {pid}; exec /bin/sleep 60' < /dev/null > /dev/null 2>&1 &)"""
 WRITTEN = "until [ -s {pid} ]; do sleep 0.01; done; echo begun"
 STUBBORN = {
     "ignores TERM where the shell has gone at the first word": f"sh -c '{IGNORES}' & {WRITTEN}; wait",
@@ -87,6 +89,7 @@ STUBBORN = {
 }
 if sys.platform != "darwin":  # there is no telling who started a process that left its session
     STUBBORN["has left the session, as servers do"] = f"{LEAVES}; {WRITTEN}; sleep 60"
+    STUBBORN["has left everything behind"] = f"{FORGETS}; {WRITTEN}; sleep 60"
 ENDS = ("timeout", "cancelled", "cancelled during the grace")
 
 
@@ -123,6 +126,40 @@ async def test_job_control_does_not_help_a_process_to_survive(workspace: LocalWo
     done = await workspace.run("set -m; sleep 60 & echo $! > pid; wait", timeout=0.3)
     assert done.timed_out
     assert not alive(Path(workspace.root) / "pid")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only /proc tells")
+@pytest.mark.parametrize(
+    "how", ["sleep 1000", "setsid sleep 1000", "env -i setsid /bin/sleep 1000", "nohup setsid sleep 1000"]
+)
+async def test_what_a_command_leaves_running_is_named(workspace: LocalWorkspace, how: str) -> None:
+    """A server nobody knows of holds its port, and the next command fails for no reason that can be seen."""
+    done = await workspace.run(f"{how} < /dev/null > out.log 2>&1 & echo $! > pid; sleep 0.1")
+    pid = int((Path(workspace.root) / "pid").read_text())
+    try:
+        assert not done.left_open
+        assert list(done.left_running) == [f"{how.split('setsid ')[-1]} (pid {pid})"]
+        assert list((await workspace.run("sleep 0.01 & sleep 0.1")).left_running) == []
+    finally:
+        os.kill(pid, 9)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only /proc tells")
+async def test_what_is_about_to_end_is_not_left_running(workspace: LocalWorkspace) -> None:
+    done = await workspace.run("sleep 0.02 > /dev/null 2>&1 &")
+    assert list(done.left_running) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only /proc tells")
+async def test_other_programs_of_newel_are_no_relatives_of_a_command(workspace: LocalWorkspace) -> None:
+    """What Newel starts while a command runs, git say, must not end with it."""
+    async with anyio.create_task_group() as group:
+        group.start_soon(partial(workspace.run, "sleep 60", timeout=0.5))
+        await anyio.sleep(0.1)
+        with subprocess.Popen(["sleep", "60"]) as other:
+            await anyio.sleep(1)
+            assert other.poll() is None
+            other.kill()
 
 
 async def test_only_the_stopped_command_s_processes_are_stopped(workspace: LocalWorkspace) -> None:

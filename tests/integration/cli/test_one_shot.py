@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.ordinary_user import run_as_user
 from tests.support import Newel, bash, scenario
 
 Make = Callable[..., Newel]
@@ -272,3 +274,18 @@ def test_sessions_are_listed_and_exported(with_model: Make) -> None:
 
 def test_the_version(with_model: Make) -> None:
     assert with_model()("--version").stdout.startswith("newel 0.")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a program that another user cannot end")
+def test_what_outlives_a_timeout_is_not_said_to_have_ended(with_model: Callable[..., Newel]) -> None:
+    """A process that has become another user's cannot be ended: who is told otherwise starts the next on the same port."""
+    command = "./as-root --reuid 0 --clear-groups sleep 5 < /dev/null > /dev/null 2>&1 & wait"
+    call = {"function": {"name": "bash", "arguments": {"command": command, "timeout": 0.3}}}
+    newel = with_model(scenario("work", {"tool_calls": [call]}, {"content": "Done."}))
+    program = newel.project / "as-root"
+    shutil.copy("/usr/bin/setpriv", program)
+    program.chmod(0o4755)
+    ran = run_as_user(newel, "work")
+    assert ran.returncode == 0, ran.stderr
+    heard = newel.requests[-1]["messages"][-1]["content"]
+    assert "Stopped after 0.3 seconds, but 1 process of this command is still running: sleep 5 (pid " in heard

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,10 +74,13 @@ async def test_no_timeout_goes_beyond_the_longest(bench: Bench) -> None:
 async def test_a_process_left_in_the_background_is_told_of(bench: Bench) -> None:
     ran = await bench.call("bash", command="sleep 3 & echo started")
     assert ran.output.startswith("stdout:\nstarted\n")
-    assert "still runs" in ran.output
+    assert "still running" in ran.output
     assert "> out.log 2>&1 &" in ran.output
     quiet = await bench.call("bash", command="sleep 3 > out.log 2>&1 & echo started")
-    assert "still runs" not in quiet.output
+    assert "> out.log" not in quiet.output
+    if isinstance(bench.workspace, LocalWorkspace) and sys.platform == "linux":
+        assert "\n1 process of this command is still running: sleep 3 (pid " in quiet.output
+        assert quiet.details["leftRunning"]
 
 
 async def test_a_long_output_names_the_file_that_holds_it_all(tmp_path: Path) -> None:

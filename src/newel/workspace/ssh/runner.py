@@ -236,6 +236,10 @@ class _Channel(Child):
             await super().stop()
         return left_open
 
+    async def left_running(self, *, stopped: bool) -> Sequence[str]:
+        del stopped
+        return ()  # of the client, nothing; what runs on the host is not known here
+
     async def stop(self) -> None:
         """Have the host end the program, and then the client, whether or not the host has said that it is done.
 

@@ -1,0 +1,89 @@
+"""A number that the kernel hands down to all that a command starts, whatever that does to leave no trace.
+
+A process may leave its session, close its files and begin with an empty environment; a daemon does all three. Its resource
+limits it keeps. One of them, the CPU time of real-time processes (``RLIMIT_RTTIME``), is unlimited nearly everywhere, and
+its soft value can be read of any process. So each command is started with a value of its own there: so large that it
+never limits anything, and made from the command's mark. The mark's last digit says what the agent may do; a Newel that
+is started by the command learns it from there.
+
+Linux only. A process that sets this limit anew, on purpose, is not known by it.
+
+Needs the standard library only, for the watchdog does without anything else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import sys
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Final
+
+RIGHTS: Final = ("", "read-only", "ask", "review", "auto")
+"""What an agent may do, by the values of ``--approve``, the fewest rights first; the first of all is unknown."""
+
+_LEAST: Final = 1 << 60
+"""The smallest of the numbers, microseconds: more than 36,000 years."""
+
+_ROW: Final = b"\nMax realtime timeout "
+_TURN: Final = threading.Lock()
+_granted = 0
+
+
+def grant(rights: str) -> None:
+    """What agents of this process may do from now on."""
+    global _granted  # noqa: PLW0603 — all commands of a process are started with its rights
+    _granted = RIGHTS.index(rights)
+
+
+def new_mark() -> str:
+    """32 hexadecimal digits that no other command has."""
+    return f"{os.urandom(16).hex()[:31]}{_granted}"
+
+
+def rights_of(mark: str) -> str:
+    """What an agent may whose command has this mark."""
+    return _name(int(mark[-1])) if mark[-1:].isdecimal() else RIGHTS[0]
+
+
+def number_of(mark: str) -> int:
+    """The number of a command."""
+    return _LEAST | int(mark[:14], 16) << 4 | int(mark[-1], 16)
+
+
+def rights_in(number: int) -> str:
+    return _name(number & 0xF)
+
+
+@contextmanager
+def handed_down(mark: str) -> Generator[None]:
+    """What starts within has the mark's number; if that is impossible here, it has none."""
+    if sys.platform != "linux":
+        yield
+        return
+    with _TURN:
+        soft, hard = resource.getrlimit(resource.RLIMIT_RTTIME)
+        with contextlib.suppress(OSError, ValueError):  # somebody has set a lower limit for us
+            resource.setrlimit(resource.RLIMIT_RTTIME, (number_of(mark), hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_RTTIME, (soft, hard))
+
+
+def read(pid: int | str) -> int | None:
+    """The number that a process has, None if it has none, or has ended."""
+    try:
+        with open(f"/proc/{pid}/limits", "rb", buffering=0) as file:  # noqa: PTH123 — pathlib is slow to import
+            soft = file.read().partition(_ROW)[2].split(maxsplit=1)[:1]
+    except OSError:
+        return None
+    number = int(soft[0]) if soft and soft[0].isdigit() else 0
+    return number if _LEAST <= number < 2 * _LEAST else None
+
+
+def _name(index: int) -> str:
+    return RIGHTS[index] if index < len(RIGHTS) else RIGHTS[0]
