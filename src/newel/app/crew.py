@@ -22,6 +22,7 @@ from newel.jobs.tabs import Contract, Question
 from newel.jobs.worktree import Worktree, make_worktree
 from newel.mcp.manager import McpManager
 from newel.mcp.questions import Elicit, ElicitAnswer, ElicitRequest
+from newel.permissions.nested import enter
 from newel.review.recording import Recorders
 from newel.session import locate
 from newel.session.coding_agent import CodingAgent
@@ -33,8 +34,11 @@ from newel.workspace.process import Limits
 
 
 @asynccontextmanager
-async def open_crew(settings: Settings, ground: Ground, *, ephemeral: bool) -> AsyncGenerator[AppCrew]:
-    """The crew of a ground, its model server and its tool servers. Raises ``ConfigError`` and ``ProviderError``."""
+async def open_crew(
+    settings: Settings, ground: Ground, *, ephemeral: bool, attended: bool
+) -> AsyncGenerator[AppCrew]:
+    """The crew of a ground, its model server and its tool servers; ``attended``: people can be asked. Raises ``ConfigError`` and ``ProviderError``."""
+    enter(settings.approve, attended=attended)
     async with AsyncExitStack() as stack:
         in_use = await stack.enter_async_context(open_model(settings, ground))
         if in_use.where and not in_use.is_on_host:

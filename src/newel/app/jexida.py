@@ -18,6 +18,7 @@ from newel.app.ground import SSH_CONFIG
 from newel.app.trusting import ignored_words, is_news
 from newel.config import Flags, Settings
 from newel.config_jexida import NAME, ModelChoice, RemoteSettings, Through, load_remote
+from newel.permissions.nested import enter
 from newel.terminal.safe import safe
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def run(asked: Asked) -> int:
     newel = config.load(asked.flags, cwd=Path.cwd(), environ=os.environ)
     if asked.config is not None and not asked.config.exists():
         raise ConfigError(f"There is no file {asked.config}.")
+    enter(newel.approve, attended=True)
     loaded = load_remote(asked.config or Path.home() / NAME, newel.remote)
     remote = _with(loaded.settings, asked)
     if remote.model.through == "api" and is_news(newel) and newel.ignored is not None:

@@ -78,9 +78,11 @@ async def opened(
     from newel.app import servers
     from newel.app.ground import open_ground
     from newel.app.model import open_model
+    from newel.permissions.nested import enter
     from newel.review.recording import Recorders
     from newel.session.manager import SessionManager
 
+    enter(settings.approve, attended=ask is not None)
     recorders = Recorders(None if options.ephemeral else settings.home)
     async with AsyncExitStack() as stack:
         ground = await stack.enter_async_context(open_ground(settings.cwd, settings.host))

@@ -122,7 +122,7 @@ async def open_workbench(
     engine = await stack.enter_async_context(open_engine(directory))
     engine.leave_note(place)
     feed = await stack.enter_async_context(Feed(engine))
-    crew = await stack.enter_async_context(open_crew(settings, ground, ephemeral=ephemeral))
+    crew = await stack.enter_async_context(open_crew(settings, ground, ephemeral=ephemeral, attended=True))
     workbench = await Workbench.open_with(
         engine,
         feed,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib import import_module
 
+from newel.permissions.nested import refuse_decision
+
 MODULES = {
     "demo": "demo",
     "doctor": "doctor",
@@ -35,5 +37,6 @@ HIDDEN = frozenset({"mcp-conformance"})
 
 
 def run(name: str, arguments: Sequence[str]) -> int:
+    refuse_decision(name, arguments)
     module = import_module(f"newel.commands.{MODULES[name]}")
     return int(getattr(module, f"command_{name.replace('-', '_')}")(arguments))

@@ -123,7 +123,7 @@ async def _run_agent(settings: Settings, contract: Contract | None, given: argpa
             # What was begun under a person's eyes does not go on without them.
             approve = found.params.approve or settings.approve
             settings = msgspec.structs.replace(settings, approve=approve)
-        crew = await stack.enter_async_context(open_crew(settings, ground, ephemeral=False))
+        crew = await stack.enter_async_context(open_crew(settings, ground, ephemeral=False, attended=False))
         if found is not None:
             engine = await stack.enter_async_context(open_engine(found.journal))
             job = await engine.get(found.job.id)

@@ -24,6 +24,8 @@ _NAMES_MARK: Final = f"\0{MARK}=".encode()
 FEW: Final = 500
 """Up to so many process numbers are tried one by one, which is quicker than to list all processes."""
 
+MOST_ANCESTORS: Final = 100
+
 SHOWN: Final = 100
 """Characters of a process's command line that are shown."""
 
@@ -74,6 +76,25 @@ def left(origin: Origin) -> list[str]:
 def remaining(origin: Origin) -> list[str]:
     """The same, of all processes."""
     return [_described(pid) for pid, process in _processes().items() if _is_of(pid, origin, process)]
+
+
+def rights_above() -> str | None:
+    """What the agent may do of whose command this process is a part, one of ``lineage.RIGHTS``, if of several the one that may
+    do least; None if it is part of none.
+    """
+    marks = os.environ.get(MARK, "").split()
+    numbers = [lineage.read("self")]
+    pid = os.getppid()
+    for _ in range(MOST_ANCESTORS):
+        process = _look_at(str(pid))
+        if process is None:
+            break
+        numbers.append(lineage.read(pid))
+        marks += [mark.decode(errors="replace") for mark in _marks(pid)]
+        pid = process.parent
+    rights = [lineage.rights_of(mark) for mark in marks]
+    rights += [lineage.rights_in(number) for number in numbers if number is not None]
+    return min(rights, key=lineage.RIGHTS.index, default=None)
 
 
 def start_time(pid: int) -> int:
@@ -156,6 +177,7 @@ def _is_group(number: int) -> bool:
 
 
 class _Process(NamedTuple):
+    parent: int
     group: int
     session: int
     began: int
@@ -180,10 +202,10 @@ def _look_at(name: str) -> _Process | None:
     try:
         # The name of the program, in parentheses, may hold anything, parentheses too.
         fields = _read(f"/proc/{name}/stat").rpartition(b")")[2].split()
-        state, group, session, began = fields[0], fields[2], fields[3], fields[19]
+        state, parent, group, session, began = *fields[:4], fields[19]
     except (OSError, IndexError):
         return None  # it ended meanwhile
-    return None if state in b"ZX" else _Process(int(group), int(session), int(began))
+    return None if state in b"ZX" else _Process(int(parent), int(group), int(session), int(began))
 
 
 def _marks(pid: int) -> list[bytes]:

@@ -183,7 +183,7 @@ class Child:
     async def left_running(self, *, stopped: bool) -> Sequence[str]:
         """What runs on of all that it started, in words. What is just about to end is given a moment to."""
         until = anyio.current_time() + LEAVING
-        while (left := self._all.left(all_of_them=stopped)) and anyio.current_time() < until:
+        while (left := self._all.left(all_of_them=stopped)) and anyio.current_time() < until:  # noqa: ASYNC110 — nobody tells
             await anyio.sleep(LEAVING / 5)
         return left
 

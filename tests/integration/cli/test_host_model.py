@@ -260,7 +260,7 @@ async def test_who_looks_for_another_model_while_the_host_is_lost_is_answered(
         settings = config.load(flags, cwd=newel.project, environ={"NEWEL_HOME": str(newel.home / ".newel")})
         async with (
             open_ground(settings.cwd, settings.host) as ground,
-            open_crew(settings, ground, ephemeral=True) as crew,
+            open_crew(settings, ground, ephemeral=True, attended=False) as crew,
         ):
             assert await crew.models() == ["phi3:latest"]
             host.stop()

@@ -1,0 +1,134 @@
+"""What an agent is kept from must stay so if it starts Newel itself: nobody's changes are kept but by a person."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.served import wait_until
+from tests.support import BIN, Newel, bash, scenario
+
+Make = Callable[..., Newel]
+NEWEL = BIN / "newel"
+
+HIDING = {
+    "plain": "{command}",
+    "without the mark": "env -u NEWEL_RUN {command}",
+    "in a pipe, without the mark": "true | env -u NEWEL_RUN {command} | cat",
+    "with an environment of its own": 'env -i HOME="$HOME" PATH="$PATH" {command}',
+    "as a daemon": (
+        'env -i HOME="$HOME" PATH="$PATH" setsid sh -c "{command} > said 2>&1; echo > over" & '
+        "until [ -e over ]; do sleep 0.05; done; cat said"
+    ),
+}
+DECIDING = [
+    "keep --all --yes",
+    "reject --all --yes",
+    "decide",
+    "undo --yes",
+    "rollback cp_0 --yes",
+    "mcp add x -- true",
+    "mcp trust x --yes",
+    "mcp remove x",
+    "hosts add x me@host",
+    "hosts remove x",
+]
+
+
+def heard(newel: Newel) -> str:
+    """What the command of the agent has said."""
+    return newel.requests[-1]["messages"][-1]["content"]
+
+
+@pytest.mark.parametrize("how", HIDING)
+def test_an_agent_under_review_does_not_keep_its_own_changes(
+    with_model: Make, tmp_path: Path, how: str
+) -> None:
+    if sys.platform != "linux" and how != "plain":
+        pytest.skip("only /proc tells")
+    keep = f"{NEWEL} keep --all --yes --cwd {tmp_path / 'project'}"
+    hidden = HIDING[how].format(command=keep)
+    newel = with_model(scenario("work", bash("echo two > a.txt"), bash(hidden), {"content": "Done."}))
+    (newel.project / "a.txt").write_text("one\n")
+    ran = newel("--approve", "review", "work")
+    assert ran.returncode == 0, ran.stderr
+    assert "`newel keep` is for you to decide" in heard(newel)
+    assert (newel.project / "a.txt").read_text() == "one\n"
+    assert newel("keep", "--all", "--yes").returncode == 0  # a person still can
+    assert (newel.project / "a.txt").read_text() == "two\n"
+
+
+def test_no_command_that_decides_works_for_an_agent(with_model: Make) -> None:
+    """Not even where it may do everything: what waits may be another agent's."""
+    tried = "; ".join(f"{NEWEL} {each}; echo code $?" for each in DECIDING)
+    newel = with_model(scenario("work", bash(tried), {"content": "Done."}))
+    assert newel("work").returncode == 0
+    assert heard(newel).count("is for you to decide") == len(DECIDING)
+    assert heard(newel).count("code 2") == len(DECIDING)
+
+
+def test_what_only_looks_works_for_an_agent(with_model: Make) -> None:
+    looks = ["review", "checkpoints", "sessions", "mcp list", "hosts list", "keep --help", "agents"]
+    tried = "; ".join(f"{NEWEL} {each}; echo code $?" for each in looks)
+    newel = with_model(scenario("work", bash(tried), {"content": "Done."}))
+    assert newel("work").returncode == 0
+    assert heard(newel).count("code 0") == len(looks), heard(newel)
+
+
+@pytest.mark.parametrize(
+    ("above", "below", "is_allowed"),
+    [
+        ("auto", "auto", True),
+        ("auto", "review", True),
+        ("review", "auto", False),
+        ("review", "ask", False),
+        ("review", "read-only", True),
+        ("review", "review", True),
+    ],
+)
+def test_an_agent_starts_none_that_may_do_more(
+    with_model: Make, tmp_path: Path, above: str, below: str, is_allowed: bool
+) -> None:
+    command = f"env -u NEWEL_RUN {NEWEL} --approve {below} --cwd {tmp_path / 'project'} --base-url $URL -m mock-model"
+    outer = scenario(
+        "go outside", bash(f". ./url; {command} 'go inside'; echo code $?"), {"content": "Done."}
+    )
+    inner = scenario("go inside", bash("echo inside > inner.txt"), {"content": "The inner one is done."})
+    newel = with_model({"scenarios": outer["scenarios"] + inner["scenarios"]})
+    (newel.project / "url").write_text(f"URL={newel.server.url}/v1\n")
+    ran = newel("--approve", above, "go outside")
+    assert ran.returncode == 0, ran.stderr
+    if is_allowed:
+        assert "The inner one is done." in heard(newel)
+    else:
+        assert f"An agent that works with --approve {above} has started this" in heard(newel)
+        assert "code 2" in heard(newel)
+        assert not (newel.project / "inner.txt").exists()
+
+
+def test_an_agent_under_review_starts_no_conversation_in_which_it_could_decide(with_model: Make) -> None:
+    """JSON mode is answered by whoever started it, the workbench by whoever has its address."""
+    tried = "; ".join(f"{NEWEL} {each} < /dev/null; echo code $?" for each in ("--json", "web --port 0"))
+    newel = with_model(
+        scenario("work", bash(f"export LLM_BASE_URL=http://127.0.0.1:1; {tried}"), {"content": "Done."})
+    )
+    assert newel("--approve", "review", "work").returncode == 0
+    assert heard(newel).count("code 2") == 2, heard(newel)
+
+
+def test_what_an_agent_left_running_decides_nothing_later(with_model: Make, tmp_path: Path) -> None:
+    """It waits until the agent has ended, and has another environment, session and parent by then."""
+    if sys.platform != "linux":
+        pytest.skip("only the kernel's number lasts so long")
+    keep = f"{NEWEL} keep --all --yes --cwd {tmp_path / 'project'}"
+    late = f"env -i HOME=$HOME PATH=$PATH setsid sh -c 'until [ -e {tmp_path}/go ]; do sleep 0.05; done; {keep} > {tmp_path}/said 2>&1; echo > {tmp_path}/over' > /dev/null 2>&1 &"
+    newel = with_model(scenario("work", bash("echo two > a.txt"), bash(late), {"content": "Done."}))
+    (newel.project / "a.txt").write_text("one\n")
+    assert newel("--approve", "review", "work").returncode == 0
+    (tmp_path / "go").touch()
+    wait_until((tmp_path / "over").exists, "the late command")
+    assert "is for you to decide" in (tmp_path / "said").read_text()
+    assert (newel.project / "a.txt").read_text() == "one\n"
