@@ -7,8 +7,10 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,29 +22,40 @@ MAIN = "import sys; from newel.cli import main; sys.exit(main())"
 
 
 def run_as_user(newel: Newel, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    """Run Newel as an ordinary user, the present one if that is no root. Skips the test where that is impossible."""
-    root = os.geteuid() == 0
-    python = next((each for each in (sys.executable, SYSTEM_PYTHON) if not root or _is_usable(each)), None)
+    """Run Newel as an ordinary user, the present one if that is no root. Skips the test where that is impossible.
+
+    For another user its folders are copied, as pytest's own are closed to others whenever another pytest starts.
+    """
+    if os.geteuid() != 0:
+        return _run(sys.executable, newel.home, newel.project, newel.environ | environ, words)
+    python = next((each for each in (sys.executable, SYSTEM_PYTHON) if _is_usable(each)), None)
     if python is None:
         pytest.skip("an ordinary user cannot run a Python of this version here")
-    if root:
-        for path in (newel.home, newel.project, *_parents(newel.home)):
-            path.chmod(0o755)
-        for path in (newel.home, newel.project):
-            os.chown(path, USER, USER)
+    with tempfile.TemporaryDirectory(prefix="newel-user-") as name:
+        base = Path(name)
+        base.chmod(0o755)
+        for folder in (newel.home, newel.project):
+            shutil.copytree(folder, base / folder.name, symlinks=True)
+            os.chown(base / folder.name, USER, USER)
+        given = newel.environ | {"PATH": os.defpath, "HOME": str(base / newel.home.name)} | environ
+        user: dict[str, Any] = {"user": USER, "group": USER, "extra_groups": []}
+        return _run(python, base / newel.home.name, base / newel.project.name, given, words, **user)
+
+
+def _run(
+    python: str, home: Path, project: Path, environ: Mapping[str, str], words: Sequence[str], **user: Any
+) -> subprocess.CompletedProcess[str]:
     modules = os.pathsep.join([str(Path(__file__).parents[1] / "src"), sysconfig.get_paths()["purelib"]])
     return subprocess.run(
         [python, "-c", MAIN, *words],
-        cwd=newel.project,
-        env=newel.environ | {"PATH": os.defpath, "PYTHONPATH": modules} | environ,
+        cwd=project,
+        env={**environ, "HOME": str(home), "PYTHONPATH": modules},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         timeout=25,
         check=False,
-        user=USER if root else None,
-        group=USER if root else None,
-        extra_groups=[] if root else None,
+        **user,
     )
 
 
@@ -58,11 +71,3 @@ def _is_usable(python: str) -> bool:
     except OSError:
         return False
     return said.stdout.strip() == str(sys.version_info[:2])
-
-
-def _parents(folder: Path) -> Iterator[Path]:
-    """The folders above it that are this user's own, up to the first that everybody may enter."""
-    for each in folder.parents:
-        if each.stat().st_mode & 0o005 == 0o005:
-            return
-        yield each
