@@ -26,7 +26,7 @@ from newel.mcp.lines import Lines, TooMuchError, parse
 from newel.mcp.pipes import Pipes
 from newel.mcp.tail import Tail
 from newel.workspace.descendants import Descendants
-from newel.workspace.environment import child_env
+from newel.workspace.environment import child_env, without_own_python
 from newel.workspace.origins import MARK
 
 if TYPE_CHECKING:
@@ -52,8 +52,9 @@ PASSED: Final = frozenset(
 """Variables that every server sees; all others only if its ``env`` asks for them."""
 
 
-def environment(server: ServerConfig, environ: Mapping[str, str]) -> dict[str, str]:
-    """What a server finds in its environment."""
+def environment(server: ServerConfig, environ: Mapping[str, str], folder: str) -> dict[str, str]:
+    """What a server finds in its environment that starts in ``folder``."""
+    environ = without_own_python(environ, folder)
     passed = {name: value for name, value in environ.items() if name in PASSED or name.startswith("LC_")}
     return child_env(passed, server.env)
 
@@ -84,7 +85,7 @@ class StdioLink:
         self._server = server
         self._folder = folder
         self._graces = graces
-        self._all = Descendants(environment(server, environ))
+        self._all = Descendants(environment(server, environ, folder))
         self._stopping = False
 
     @asynccontextmanager

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Collection, Mapping
 from typing import Final
 
@@ -68,3 +70,42 @@ def child_env(
         if name in keep or not (name in DROPPED or is_withheld(name))
     }
     return kept | UNATTENDED | dict(extra or {})
+
+
+_BY_UV: Final = frozenset({"UV", "UV_RUN_RECURSION_DEPTH"})
+"""What `uv run` tells the program about itself."""
+
+
+def without_own_python(
+    environ: Mapping[str, str], folder: str, *, prefix: str = sys.prefix, package: str = __file__
+) -> Mapping[str, str]:
+    """``environ`` without Newel's own virtual environment, in which `pip`, `pytest` and `python` would be Newel's.
+
+    It stays where it is the user's: around ``folder`` (somebody works on Newel in its checkout), or activated with Newel
+    installed in it. ``prefix`` is the environment that Newel runs in, ``package`` where a module of Newel is.
+    """
+    if prefix == sys.base_prefix:
+        return environ
+    own = os.path.realpath(prefix)
+    holder = os.path.dirname(own)  # noqa: PTH120 — a text, for the watchdog does without pathlib
+    if _is_in(os.path.realpath(folder), holder):
+        return environ
+    is_active = os.path.realpath(environ.get("VIRTUAL_ENV", "/")) == own
+    by_uv = "UV_RUN_RECURSION_DEPTH" in environ and "UV_PROJECT_ENVIRONMENT" not in environ
+    of_a_checkout = _is_in(os.path.realpath(package), holder) and not _is_in(os.path.realpath(package), own)
+    if is_active and not (by_uv or of_a_checkout):
+        return environ
+    kept = {name: value for name, value in environ.items() if name not in _BY_UV}
+    if is_active:
+        for name in ("VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT", "PYTHONHOME"):
+            kept.pop(name, None)
+    if path := kept.get("PATH"):
+        programs = os.path.join(own, "bin")  # noqa: PTH118 — as above
+        kept["PATH"] = os.pathsep.join(
+            each for each in path.split(os.pathsep) if os.path.realpath(each) != programs
+        )
+    return kept
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)

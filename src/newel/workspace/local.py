@@ -12,7 +12,7 @@ import anyio.to_thread
 
 from newel.agent.errors import WorkspaceError
 from newel.workspace import files
-from newel.workspace.environment import child_env
+from newel.workspace.environment import child_env, without_own_python
 from newel.workspace.naming import check_path
 from newel.workspace.port import Completed, Entry, FileInfo, OnOutput
 from newel.workspace.process import Limits, run_process
@@ -42,7 +42,7 @@ class LocalWorkspace:
         self._root = os.path.realpath(root)
         if not Path(self._root).is_dir():
             raise WorkspaceError(f"{root} is not a directory. Name one that exists.")
-        self._environ = child_env(os.environ) if environ is None else environ
+        self._environ = child_env(without_own_python(os.environ, self._root)) if environ is None else environ
         self._limits = limits or Limits()
         self._shell: list[str] | None = None
 

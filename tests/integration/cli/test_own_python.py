@@ -1,0 +1,104 @@
+"""The agent's `python`, `pip` and `pytest` are the user's: in Newel's own environment a project's tests fail for no reason."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support import Newel, bash, scenario
+
+LOOK = "command -v python3 tool-of-newel; echo env=$VIRTUAL_ENV uv=$UV$UV_RUN_RECURSION_DEPTH; echo found=$(tool-of-newel)"
+MAIN = "import sys; from newel.cli import main; sys.exit(main())"
+SERVER = """
+import json, shutil, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" in asked:
+        about = str(shutil.which("tool-of-newel"))
+        tools = [{"name": "t", "description": about, "inputSchema": {"type": "object"}}]
+        info = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "1"}}
+        result = {"tools": tools} if asked["method"] == "tools/list" else info
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+"""
+
+UV_RUN = {"UV": "/usr/bin/uv", "UV_RUN_RECURSION_DEPTH": "1"}
+
+
+def seen(newel: Newel, holder: Path, cwd: Path, **environ: str) -> tuple[str, str]:
+    """What a command finds, and what a tool server does, if Newel runs in ``holder/.venv``."""
+    own = holder / ".venv"
+    venv.create(own, symlinks=True)
+    site = Path(sysconfig.get_path("purelib", vars={"base": str(own)}))
+    paths = [str(Path(__file__).parents[3] / "src"), sysconfig.get_paths()["purelib"]]
+    (site / "newel.pth").write_text("\n".join(paths))
+    tool = own / "bin" / "tool-of-newel"
+    tool.write_text("#!/bin/sh\necho yes\n")
+    tool.chmod(0o755)
+    cwd.mkdir(parents=True, exist_ok=True)
+    (newel.home / ".newel").mkdir(exist_ok=True)
+    (newel.home / ".newel" / "server.py").write_text(SERVER)
+    servers = {"s": {"command": sys.executable, "args": [str(newel.home / ".newel" / "server.py")]}}
+    (newel.home / ".newel" / "mcp_config.json").write_text(json.dumps({"mcpServers": servers}))
+    ran = subprocess.run(
+        [own / "bin" / "python", "-c", MAIN, "look"],
+        cwd=cwd,
+        env=newel.environ | {"PATH": f"{own}/bin:{os.defpath}"} | environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=25,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    tools = [each["function"] for each in newel.requests[0]["tools"]]
+    return newel.requests[-1]["messages"][-1]["content"], next(
+        each["description"] for each in tools if each["name"].startswith("s")
+    )
+
+
+@pytest.fixture
+def newel(with_model: Callable[..., Newel]) -> Newel:
+    return with_model(scenario("look", bash(LOOK), {"content": "Done."}))
+
+
+def test_with_uv_run_the_commands_have_the_user_s_own_python(newel: Newel, tmp_path: Path) -> None:
+    holder = tmp_path / "checkout"
+    command, server = seen(newel, holder, newel.project, VIRTUAL_ENV=str(holder / ".venv"), **UV_RUN)
+    assert "tool-of-newel\n" not in command
+    assert "env= uv=\n" in command
+    assert "found=\n" in command
+    assert str(holder) not in command
+    assert server == "None"
+
+
+def test_so_they_have_where_newel_is_a_tool_whose_programs_are_on_the_path(
+    newel: Newel, tmp_path: Path
+) -> None:
+    command, _ = seen(newel, tmp_path / "tools", newel.project, VIRTUAL_ENV="/somewhere/else")
+    assert "found=\n" in command
+    assert "env=/somewhere/else" in command  # what the user has activated is theirs
+
+
+def test_who_works_on_newel_in_its_checkout_has_its_environment(newel: Newel, tmp_path: Path) -> None:
+    holder = tmp_path / "checkout"
+    folder = holder / "src" / "newel"
+    command, server = seen(newel, holder, folder, VIRTUAL_ENV=str(holder / ".venv"), **UV_RUN)
+    assert "found=yes" in command
+    assert f"env={holder}/.venv uv=/usr/bin/uv1" in command
+    assert server.startswith(str(holder / ".venv" / "bin"))
+
+
+def test_an_environment_that_the_user_activated_stays(newel: Newel, tmp_path: Path) -> None:
+    """As `poetry run` and virtualenvwrapper have it: the project's environment lies elsewhere, with Newel installed in it."""
+    holder = tmp_path / "environments"
+    command, _ = seen(newel, holder, newel.project, VIRTUAL_ENV=str(holder / ".venv"))
+    assert "found=yes" in command
+    assert f"env={holder}/.venv" in command
