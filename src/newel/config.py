@@ -87,12 +87,13 @@ class ModelFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Caps(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """``newel.agent.ports.Limits`` as a user may set them."""
+    """``newel.agent.ports.Limits`` as a user may set them, and the characters of one tool result."""
 
     max_turns: Positive | None = None
     max_tool_calls: Positive | None = None
     max_tokens: Positive | None = None
     max_cost: Amount | None = None
+    max_result: Annotated[int, msgspec.Meta(ge=1_000, le=10_000_000)] = 30_000
 
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)]
@@ -169,8 +170,8 @@ class Flags(msgspec.Struct, frozen=True):
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """``record`` is whether what agents do to files is recorded, ``review`` what the user says of the limits of reviews;
-    ``allow`` is what their tools may open beyond the project;
+    """``record`` is whether what agents do to files is recorded, ``max_result`` the characters that a model gets of a tool's
+    result, ``review`` what the user says of the limits of reviews; ``allow`` is what their tools may open beyond the project;
     ``host`` is where agents work if not in ``cwd``: a place that ssh can reach, with ``host_model`` if they have one of that
     host; ``remote`` is what ``[remote]`` says of the host of ``jexida``. ``ignored`` is the server of the project's ``.env``
     that the user does not trust. ``origins`` names the place of each value that is not a default.
@@ -189,6 +190,7 @@ class Settings(msgspec.Struct, frozen=True):
     models: dict[str, ModelFacts]
     origins: dict[str, str]
     record: bool = True
+    max_result: int = 30_000
     review: ReviewSettings = ReviewSettings()
     host: str | None = None
     host_model: HostModel | None = None
@@ -245,6 +247,7 @@ def load(flags: Flags, *, cwd: Path, environ: Mapping[str, str]) -> Settings:
         models=file.models,
         origins=origins,
         record=file.review.record,
+        max_result=file.limits.max_result,
         review=_review_limits(environ, file.review, str(path), origins),
         host=host,
         host_model=host_model,

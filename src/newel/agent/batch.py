@@ -216,6 +216,8 @@ class Batch:
             raise
         except Exception as error:  # noqa: BLE001 — whatever a tool raises, the model is told and the run goes on
             answer = ToolResult(_described(error), is_error=True)
+        if self.config.shorten is not None:
+            answer = await self.config.shorten(request, answer)
         call.result = ToolResultMessage(
             tool_call_id=request.id,
             tool_name=request.name,

@@ -77,12 +77,15 @@ class Provider(Protocol):
 
 
 class ToolResult(Wire, frozen=True):
-    """What a tool answers: ``output`` and ``images`` for the model, ``details`` (JSON) for screens."""
+    """What a tool answers: ``output`` and ``images`` for the model, ``details`` (JSON) for screens. ``whole`` says in words
+    where all of a long output can be read, if the tool knows that.
+    """
 
     output: str
     details: dict[str, Any] = {}
     images: list[ImageContent] = []
     is_error: bool = False
+    whole: str = ""
 
 
 OnOutput = Callable[[str], Awaitable[None]]
@@ -230,6 +233,10 @@ class Compact(Protocol):
         ...
 
 
+Shorten = Callable[[ToolCall, ToolResult], Awaitable[ToolResult]]
+"""Bounds what the model gets of a call's result. Must not raise."""
+
+
 Price = Callable[[AssistantMessage], float | None]
 """The cost of a response in US dollars, None if not known. Must not raise."""
 
@@ -266,5 +273,6 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     queue: Queue = NoQueue()
     limits: Limits = Limits()
     compact: Compact | None = None
+    shorten: Shorten | None = None
     never_begun: Collection[str] = ()
     """Ids of calls that the conversation leaves open and that are known not to have begun; of others nothing is known."""

@@ -70,6 +70,10 @@ class Ground(Protocol):
         """The folder, on the host that this is on, for worktrees of agents. ``home`` is Newel's folder here."""
         ...
 
+    async def keep(self, text: str) -> str:
+        """Put a text into a temporary file where the agent works, and return its path. Raises ``NewelError`` and ``OSError``."""
+        ...
+
     def telling(self, tell: Tell) -> AbstractAsyncContextManager[object]:
         """While it is open, a person is told in words when the way there breaks, and when it is back."""
         ...
@@ -125,6 +129,13 @@ class LocalGround:
     def worktrees(self, home: Path) -> str:
         return str(home / "worktrees")
 
+    async def keep(self, text: str) -> str:
+        import anyio.to_thread
+
+        from newel.workspace.output import keep
+
+        return await anyio.to_thread.run_sync(keep, text)
+
     def telling(self, tell: Tell) -> AbstractAsyncContextManager[object]:
         del tell  # this machine is always there
         return nullcontext()
@@ -166,6 +177,12 @@ class HostGround:
     def worktrees(self, home: Path) -> str:
         del home  # nothing there knows of it
         return f"{self._connection.facts.home}/.newel/worktrees"
+
+    async def keep(self, text: str) -> str:
+        from newel.workspace.output import keep_there
+        from newel.workspace.process import Limits
+
+        return await keep_there(self._open(Limits()), f"{self._connection.facts.home}/.newel/outputs", text)
 
     def telling(self, tell: Tell) -> AbstractAsyncContextManager[object]:
         return beside(partial(self._watch, tell))

@@ -141,6 +141,7 @@ async def build_agent(
     from newel.context.attachable import Attachable
     from newel.context.compaction import Compactor
     from newel.context.instructions import describe
+    from newel.context.shortening import Shortener
     from newel.providers.windows import find_window
     from newel.session.coding_agent import CodingAgent
     from newel.tools import coding_tools
@@ -149,7 +150,9 @@ async def build_agent(
     open_folder = partial(place.ground.workspace, place.folder)
     places = await open_workspaces(settings, model, place.recorders, open_folder)
     judge = places_of(settings, place.ground, places)
-    tools = coding_tools(guarded(places.works_in, judge), timeout=settings.bash_timeout)
+    tools = coding_tools(
+        guarded(places.works_in, judge), timeout=settings.bash_timeout, room=settings.max_result * 9 // 10
+    )
     instructions, templates = await _what_is_said(settings, places.workspace)
     window = partial(find_window, in_use.server)
     compactor = Compactor(in_use.provider, in_use.small, context_window=None, find_window=window)
@@ -163,6 +166,7 @@ async def build_agent(
         policy=_policy(settings, place, judge, tools if places.isolated else []),
         limits=settings.limits,
         compact=compactor,
+        shorten=Shortener(place.ground.keep, settings.max_result),
     )
     agent = CodingAgent(
         transport=ProviderTransport(in_use.provider),

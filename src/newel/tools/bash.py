@@ -73,6 +73,7 @@ class BashTool(TypedTool[BashParameters]):
             }
             | ({"leftRunning": list(done.left_running)} if done.left_running else {}),
             is_error=done.timed_out,
+            whole=done.whole,
         )
 
     def _output(self, done: Completed, timeout: float) -> str:

@@ -18,12 +18,14 @@ from newel.tools.images import LARGEST_FILE, mime_type, picture
 from newel.tools.paging import LONGEST_LINE, Page
 from newel.tools.paths import named, not_found
 from newel.tools.text import plural
+from newel.tools.tracker import FileTracker
+from newel.workspace.port import Workspace
 
 LINES: Final = 5_000
 """Lines of one call."""
 
 ROOM: Final = 256 * 1024
-"""Bytes of one call's output."""
+"""Bytes of one call's output, at most."""
 
 NAMES: Final = 500
 """Names of a directory that are shown."""
@@ -62,6 +64,11 @@ class ReadTool(FileTool[ReadParameters]):
     read_only = True
     parameters = ReadParameters
 
+    def __init__(self, workspace: Workspace, tracker: FileTracker, *, room: int = ROOM) -> None:
+        """``room`` is how many bytes of output a call may have."""
+        super().__init__(workspace, tracker)
+        self._room = min(room, ROOM)
+
     async def plan(self, arguments: ReadParameters, /) -> Planned:
         path = await self._workspace.resolve(arguments.file_path)
 
@@ -96,7 +103,7 @@ class ReadTool(FileTool[ReadParameters]):
         import hashlib
 
         first = max(1, arguments.offset or 1)
-        page = Page(first, max(1, min(arguments.limit or LINES, LINES)), ROOM)
+        page = Page(first, max(1, min(arguments.limit or LINES, LINES)), self._room)
         seen = hashlib.sha256(head)
         page.add(head.removeprefix(b"\xef\xbb\xbf"))
         block, position = head, len(head)

@@ -11,13 +11,19 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, Protocol
 
-from newel.workspace.port import OnOutput
+from newel.workspace.port import OnOutput, Workspace
 
 PREFIX: Final = "newel-output-"
 SUFFIX: Final = ".txt"
 
 KEPT: Final = 7 * 24 * 60 * 60
-"""Seconds after which the file of a command's output is removed, when another one is made."""
+"""Seconds after which the file of a long output is removed, when another one is made."""
+
+TOGETHER: Final = 512 * 1024 * 1024
+"""Bytes that all these files may have; the oldest are removed first."""
+
+FEW: Final = 50
+"""Such files on a host; none has more than one result."""
 
 LOOKED_THROUGH: Final = 10_000
 """Names in a folder among which such files are looked for."""
@@ -112,10 +118,8 @@ class Spill:
         import tempfile
 
         try:
-            if self._directory is not None:
-                Path(self._directory).mkdir(mode=0o700, parents=True, exist_ok=True)
-            purge(self._directory or tempfile.gettempdir())
-            self._file, self.path = tempfile.mkstemp(prefix=PREFIX, suffix=SUFFIX, dir=self._directory)
+            folder = _prepared(self._directory)
+            self._file, self.path = tempfile.mkstemp(prefix=PREFIX, suffix=SUFFIX, dir=folder)
         except OSError as error:
             self._problem = error.strerror or str(error)
         else:
@@ -142,19 +146,79 @@ class Spill:
             self._problem = error.strerror or str(error)
 
 
+def spill_folder() -> str:
+    """The folder for these files where none is given: in that for temporary files, and this user's alone."""
+    import tempfile
+
+    return os.path.join(tempfile.gettempdir(), f"newel-{os.geteuid()}")  # noqa: PTH118 — a text for the system
+
+
+def keep(text: str, directory: str | None = None) -> str:
+    """Put a text into such a file, and return its path. The same text has the same file. Raises ``OSError``."""
+    import hashlib
+    import tempfile
+
+    data = text.encode(errors="replace")
+    folder = _prepared(directory)
+    path = Path(folder) / f"{PREFIX}{hashlib.sha256(data).hexdigest()[:16]}{SUFFIX}"
+    descriptor, name = tempfile.mkstemp(prefix=PREFIX, suffix=SUFFIX, dir=folder)
+    try:
+        with open(descriptor, "wb") as file:  # noqa: PTH123 — a descriptor, not a path
+            file.write(data)
+        Path(name).replace(path)
+    except OSError:
+        Path(name).unlink(missing_ok=True)
+        raise
+    return str(path)
+
+
+async def keep_there(workspace: Workspace, folder: str, text: str) -> str:
+    """The same in a folder of a host. Of such files the ``FEW`` newest stay. Raises ``WorkspaceError``."""
+    import hashlib
+
+    data = text.encode(errors="replace")
+    path = f"{folder}/{PREFIX}{hashlib.sha256(data).hexdigest()[:16]}{SUFFIX}"
+    await workspace.write_bytes(path, data, mode=0o600)
+    own = [f"{folder}/{each.name}" for each in await workspace.list(folder) if each.name.startswith(PREFIX)]
+    if len(own) > FEW:
+        infos = zip(await workspace.stats(own), own, strict=True)
+        for _, old in sorted((info.modified_ns, each) for info, each in infos if info is not None)[:-FEW]:
+            await workspace.remove(old)
+    return path
+
+
+def _prepared(directory: str | None) -> str:
+    """A folder for these files that nobody else can put anything into, with room for one more."""
+    folder = Path(directory or spill_folder())
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = folder.lstat()
+    if directory is None and (not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid()):
+        raise PermissionError(f"{folder} is not this user's folder")
+    if directory is None and found.st_mode & 0o077:
+        folder.chmod(0o700)
+    purge(str(folder))
+    return str(folder)
+
+
 def purge(directory: str) -> None:
-    """Remove the outputs that this user's commands left in a folder more than a week ago. What cannot be
+    """Remove the outputs that are more than a week old, and the oldest beyond what all may have together. What cannot be
     looked at or removed stays, without a word.
     """
-    oldest = time.time() - KEPT
+    found: list[tuple[float, int, str]] = []
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
         for entry in islice(entries, LOOKED_THROUGH):
             if entry.name.startswith(PREFIX) and entry.name.endswith(SUFFIX):
                 with contextlib.suppress(OSError):
-                    found = entry.stat(follow_symlinks=False)
-                    own = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
-                    if own and found.st_mtime < oldest:
-                        Path(entry.path).unlink()
+                    info = entry.stat(follow_symlinks=False)
+                    if stat.S_ISREG(info.st_mode) and info.st_uid == os.geteuid():
+                        found.append((info.st_mtime, info.st_size, entry.path))
+    oldest = time.time() - KEPT
+    room = TOGETHER
+    for modified, size, path in sorted(found, reverse=True):
+        room -= size
+        if room < 0 or modified < oldest:
+            with contextlib.suppress(OSError):
+                Path(path).unlink()
 
 
 class Live:

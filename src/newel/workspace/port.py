@@ -43,7 +43,8 @@ class Completed(msgspec.Struct, frozen=True, kw_only=True):
     milliseconds. ``stdout`` and ``stderr`` are cut in their middle where they were too long: then
     ``truncated`` is true, and ``output_file`` names the file that holds both, in the order in which they
     came. ``left_open``: the shell is gone, but a process that it started still holds its output. ``left_running``
-    are the processes of it that run on, in words, where that is known.
+    are the processes of it that run on, in words, where that is known. ``whole`` says in words where all of both outputs can
+    be read.
     """
 
     stdout: str
@@ -55,6 +56,7 @@ class Completed(msgspec.Struct, frozen=True, kw_only=True):
     output_file: str | None = None
     left_open: bool = False
     left_running: Sequence[str] = ()
+    whole: str = ""
 
 
 class Workspace(Protocol):

@@ -104,6 +104,7 @@ def completed(output: Output, ending: Ending) -> Completed:
         stderr=output.stderr.text(output.spill.where),
         truncated=output.stdout.truncated or output.stderr.truncated,
         output_file=output.spill.path,
+        whole=output.spill.where if output.spill.path else "",
         **ending._asdict(),
     )
 

@@ -10,6 +10,7 @@ import pytest
 
 from newel.tools.bash import BashTool
 from newel.workspace.local import LocalWorkspace
+from newel.workspace.output import FEW, keep_there
 from newel.workspace.process import Limits
 
 if TYPE_CHECKING:
@@ -101,3 +102,15 @@ async def test_the_preview_is_the_command(bench: Bench) -> None:
 async def test_a_command_sees_what_a_write_before_it_wrote(bench: Bench) -> None:
     await bench.call("write", file_path="a.sh", content="echo from the file\n")
     assert "from the file" in (await bench.call("bash", command="sh a.sh")).output
+
+
+async def test_a_long_result_is_kept_where_the_tools_work(bench: Bench) -> None:
+    """On a host, the file that a result names has to be there: here the model could not read it."""
+    folder = f"{bench.workspace.root}/kept"
+    paths = [await keep_there(bench.workspace, folder, f"text {number}") for number in range(FEW + 2)]
+    assert await keep_there(bench.workspace, folder, f"text {FEW + 1}") == paths[-1]
+    assert await bench.workspace.read_bytes(paths[-1]) == f"text {FEW + 1}".encode()
+    assert len(await bench.workspace.list(folder)) == FEW
+    info = await bench.workspace.stat(paths[-1])
+    assert info is not None
+    assert info.mode & 0o777 == 0o600

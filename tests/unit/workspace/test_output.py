@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from newel.workspace.output import Capture, Live, Output, Spill
+from newel.workspace.output import Capture, Live, Output, Spill, keep
 
 
 def pieces_of(data: bytes, cuts: list[int]) -> list[bytes]:
@@ -154,3 +154,17 @@ def test_outputs_of_last_week_are_removed_and_nothing_else(tmp_path: Path) -> No
     assert {path.name for path in tmp_path.iterdir()} == before - {"newel-output-old.txt"} | {
         Path(spill.path).name
     }
+
+
+def test_the_oldest_of_the_kept_outputs_go_when_they_are_too_much_together(tmp_path: Path) -> None:
+    """Else a loop that prints gigabytes fills the disk within a day."""
+    paths = [tmp_path / f"newel-output-{number}.txt" for number in range(4)]
+    for age, path in enumerate(paths):
+        with path.open("wb") as file:
+            file.truncate(200 * 1024 * 1024)  # of no blocks
+        os.utime(path, (time.time() - 1_000 + age, time.time() - 1_000 + age))
+    other = tmp_path / "notes.txt"
+    other.write_text("mine")
+    keep("new", str(tmp_path))
+    assert [path.exists() for path in paths] == [False, False, True, True]
+    assert other.exists()

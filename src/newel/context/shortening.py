@@ -1,0 +1,77 @@
+"""Results of tools that are too long for a model: it gets head and tail, and is told where the whole is."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import anyio
+import msgspec
+
+from newel.agent.errors import NewelError
+from newel.agent.messages import ToolCall
+from newel.agent.ports import ToolResult
+
+MOST: Final = 30_000
+"""Characters of one result, about 7,500 tokens of English."""
+
+_NEAR: Final = 200
+"""Characters by which a cut may move to the end of a line."""
+
+Keep = Callable[[str], Awaitable[str]]
+"""Puts a text into a file that the ``read`` tool can open, and returns its path. Raises ``NewelError``."""
+
+
+class Shortener:
+    """A ``newel.agent.ports.Shorten``: bounds a result to ``most`` characters and one line that says what is missing."""
+
+    def __init__(self, keep: Keep, most: int = MOST) -> None:
+        self._keep = keep
+        self._most = most
+
+    async def __call__(self, call: ToolCall, result: ToolResult, /) -> ToolResult:
+        del call
+        text = result.output
+        if len(text) <= self._most:
+            return result
+        details = {**result.details, "truncated": True}
+        where = result.whole
+        if not where:
+            try:
+                with anyio.CancelScope(shield=True):  # what was done must be known, however short the time
+                    details["outputFile"] = await self._keep(text)
+                where = f"the whole result is in {details['outputFile']}"
+            except (NewelError, OSError) as error:
+                where = f"it could not be kept: {error}".rstrip(".")
+        return msgspec.structs.replace(result, output=shortened(text, self._most, where), details=details)
+
+
+def shortened(text: str, most: int, where: str) -> str:
+    """The head and the tail of a text; ``where`` ends the line that stands in place of the rest."""
+    head = _cut(text, most - most // 2, back=True)
+    tail = _cut(text, len(text) - most // 2, back=False)
+    left_out = f"[… {tail - head:,} characters left out here; {where} …]"
+    return "\n".join([text[:head].removesuffix("\n"), left_out, text[tail:]])
+
+
+def _cut(text: str, index: int, *, back: bool) -> int:
+    """Where to cut near ``index``: at the end of a line, or else between two characters as a reader sees them."""
+    line = text.rfind("\n", index - _NEAR, index) if back else text.find("\n", index, index + _NEAR)
+    if line != -1:
+        return line + 1
+    for _ in range(_NEAR):
+        if not 0 < index < len(text) or not _continues(text[index - 1], text[index]):
+            break
+        index += -1 if back else 1
+    return index
+
+
+def _continues(before: str, after: str) -> bool:
+    """Whether two code points belong to one character as a reader sees it."""
+    return (
+        unicodedata.category(after).startswith("M")  # accents, selectors of variants
+        or "\u200d" in (before, after)
+        or "\U0001f3fb" <= after <= "\U0001f3ff"
+        or ("\ud800" <= before <= "\udbff" and "\udc00" <= after <= "\udfff")
+    )
