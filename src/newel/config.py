@@ -41,6 +41,7 @@ from newel.config_hosts import HostModel, choose_model, host_places
 from newel.config_jexida import RemoteSettings, Through
 from newel.config_trust import IgnoredServer, named_server, trusted_places
 from newel.permissions.rules import Rule, parse
+from newel.providers.pricing import Rates
 from newel.providers.urls import HTTP, OLLAMA, is_loopback
 from newel.workspace.addresses import shown_url
 
@@ -77,13 +78,32 @@ class Endpoint(msgspec.Struct, frozen=True):
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Amount = Annotated[float, msgspec.Meta(gt=0)]
+Dollars = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class ModelFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the server does not tell about a model, in tokens."""
+    """What the server does not tell about a model: sizes in tokens, prices in US dollars for a million tokens."""
 
     context_window: Positive | None = None
     max_output: Positive | None = None
+    input_price: Dollars | None = None
+    output_price: Dollars | None = None
+    cache_read_price: Dollars | None = None
+    cache_write_price: Dollars | None = None
+
+    def __post_init__(self) -> None:
+        if (self.input_price is None) != (self.output_price is None):
+            raise ValueError("input_price and output_price have to be set together")
+        if self.input_price is None and (self.cache_read_price, self.cache_write_price) != (None, None):
+            raise ValueError(
+                "cache_read_price and cache_write_price need input_price and output_price beside them"
+            )
+
+    @property
+    def rates(self) -> Rates | None:
+        if self.input_price is None or self.output_price is None:
+            return None
+        return Rates(self.input_price, self.output_price, self.cache_read_price, self.cache_write_price)
 
 
 class Caps(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):

@@ -11,9 +11,16 @@ REPEATED = (
     "Repeating it will not change that. Look at the result above and do something else."
 )
 
+UNCOUNTED = (
+    "Stopped: the server does not report how many tokens it used, so the limit of cost cannot be enforced. "
+    "Limit the turns instead (--max-turns)."
+)
+
 
 class Guard:
-    """Counts what one prompt uses. ``cost`` is in US dollars: the sum of what is known, None if nothing is."""
+    """Counts what one prompt uses. ``cost`` is in US dollars: the sum of what is known, None if nothing is. ``uncounted``: for a
+    response the server has told no tokens, so that its cost is unknown.
+    """
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -22,6 +29,7 @@ class Guard:
         self.usage = Usage()
         self.last_usage = Usage()
         self.cost: float | None = None
+        self.uncounted = False
         self._last: tuple[object, object] | None = None
         self._times = 0
 
@@ -29,6 +37,7 @@ class Guard:
         self.turns += 1
         self.last_usage = message.usage
         self.usage += message.usage
+        self.uncounted |= not message.usage.total
         if message.cost is not None:
             self.cost = (self.cost or 0.0) + message.cost
 
@@ -37,6 +46,8 @@ class Guard:
         out the limit of turns: the last turn may run its tools.
         """
         limits = self.limits
+        if limits.max_cost is not None and self.uncounted:
+            return "max_cost", UNCOUNTED
         rows: tuple[tuple[EndReason, float | None, float, str], ...] = (
             ("max_turns", limits.max_turns, self.turns, "turn"),
             ("max_tool_calls", limits.max_tool_calls, self.tool_calls, "tool call"),

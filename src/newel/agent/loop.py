@@ -68,6 +68,8 @@ class _Run:
     async def run(self, prompts: Sequence[AppMessage]) -> AgentEnd:
         await self.emit(AgentStart())
         try:
+            if self.config.limits.max_cost is not None and self.config.check_cost is not None:
+                await self.config.check_cost(self.config.model)
             await self.batch.resume(open_calls(self.history), self.say)
             for prompt in prompts:
                 await self.say(prompt)

@@ -233,6 +233,9 @@ class Compact(Protocol):
         ...
 
 
+CheckCost = Callable[[Model], Awaitable[None]]
+"""Asked at the begin of a run whose cost is limited. Raises ``NewelError`` if the cost of a model is not known."""
+
 Shorten = Callable[[ToolCall, ToolResult], Awaitable[ToolResult]]
 """Bounds what the model gets of a call's result. Must not raise."""
 
@@ -274,5 +277,6 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     compact: Compact | None = None
     shorten: Shorten | None = None
+    check_cost: CheckCost | None = None
     never_begun: Collection[str] = ()
     """Ids of calls that the conversation leaves open and that are known not to have begun; of others nothing is known."""

@@ -69,6 +69,17 @@ class ModelInUse(msgspec.Struct, frozen=True, kw_only=True):
         facts = self.facts.get(name, ModelFacts())
         return Model(name, self.server.name, facts.context_window, facts.max_output)
 
+    async def check_cost(self, model: Model) -> None:
+        """Raises ``ConfigError`` if a limit of cost would limit nothing, because nobody knows what the model costs."""
+        facts = self.facts.get(model.id)
+        if (facts and facts.rates) or await self.server.is_priced(model.id):
+            return
+        raise ConfigError(
+            f"The price of the model {model.id} of {model.provider} is unknown, so --max-cost cannot be enforced. "
+            f'Set [models."{model.id}"] input_price and output_price (US dollars for a million tokens) in config.toml, '
+            "or leave the limit out."
+        )
+
     @property
     def model(self) -> Model:
         return self.describe(self.name)
@@ -89,14 +100,12 @@ async def open_model(settings: Settings, ground: Ground) -> AsyncGenerator[Model
 
 
 async def _of_settings(settings: Settings, stack: AsyncExitStack) -> ModelInUse:
-    from newel.providers.retry import Retrying
-
     endpoint = await find_endpoint(settings)
     server = connect(endpoint.base_url, endpoint.api_key)
     stack.push_async_callback(server.aclose)
     return ModelInUse(
         server=server,
-        provider=Retrying(server),
+        provider=_asking(server, settings),
         name=await find_model(settings, endpoint, server),
         facts=settings.models,
         small_name=settings.small_model,
@@ -108,8 +117,6 @@ async def _of_host(
     settings: Settings, wanted: HostModel, there: HostPrograms, stack: AsyncExitStack
 ) -> ModelInUse:
     """The small model of the settings is one of the server's that they name, so that it is not asked for here."""
-    from newel.providers.retry import Retrying
-
     server = server_on(there, wanted.through, wanted.port)
     stack.push_async_callback(server.aclose)
     try:
@@ -123,12 +130,22 @@ async def _of_host(
             raise NothingFound(f"{there.place} has no model to ask. {error}\n{nothing}") from error
     return ModelInUse(
         server=server,
-        provider=Retrying(server),
+        provider=_asking(server, settings),
         name=name,
         facts=settings.models,
         where=f"on {there.host} ({server.way})",
         is_on_host=True,
     )
+
+
+def _asking(server: ModelServer, settings: Settings) -> Provider:
+    """The server, asked again where that is worth it, its answers priced as the settings say."""
+    from newel.providers.pricing import Priced
+    from newel.providers.retry import Retrying
+
+    rates = {name: facts.rates for name, facts in settings.models.items() if facts.rates is not None}
+    provider: Provider = Retrying(server)
+    return Priced(provider, rates) if rates else provider
 
 
 def server_on(there: HostPrograms, through: Through, port: int) -> OllamaThere | OllamaRun:

@@ -166,6 +166,7 @@ async def build_agent(
         policy=_policy(settings, place, judge, tools if places.isolated else []),
         limits=settings.limits,
         compact=compactor,
+        check_cost=in_use.check_cost,
         shorten=Shortener(place.ground.keep, settings.max_result),
     )
     agent = CodingAgent(

@@ -153,6 +153,8 @@ class _Work:
         await self.tell(ContractState(state="running"))
         await pass_on(AgentStart())
         try:
+            if self.course.contract.max_cost is not None and config.check_cost is not None:
+                await config.check_cost(config.model)
             ending = await self._steps(self._for_one_turn(config), pass_on)
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):

@@ -24,5 +24,6 @@ def connect(base_url: str, api_key: str | None) -> ModelServer:
         api_key=api_key,
         name=name,
         price=prices,
+        is_listed=prices.knows if prices else None,
         listed_window=prices.window if prices else None,
     )

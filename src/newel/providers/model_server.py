@@ -28,6 +28,10 @@ class ModelServer(Provider, Protocol):
         """The size of a model's context in tokens, None if it is not known. Raises ``ProviderError``."""
         ...
 
+    async def is_priced(self, model: str) -> bool:
+        """Whether it is known what the answers of a model cost, if anything. Never raises."""
+        ...
+
     async def aclose(self) -> None:
         """Close the connections. The next request opens new ones."""
         ...

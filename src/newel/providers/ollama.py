@@ -28,8 +28,9 @@ from newel.providers.http import Http, Reply
 from newel.providers.loose import as_count, as_dict, as_list, as_str, parse, regex
 from newel.providers.ndjson import Lines
 from newel.providers.ollama_encode import body, messages_json
-from newel.providers.ollama_model import MOST, Served, missing, read_served
+from newel.providers.ollama_model import MOST, Served, is_of_the_cloud, missing, read_served
 from newel.providers.repair import NEVER_MEND
+from newel.providers.urls import is_private
 
 URL = "http://127.0.0.1:11434"
 PATH = "/api/chat"
@@ -81,6 +82,7 @@ class Ollama:
             "User-Agent": "newel",
         }
         self._secret = (api_key or "").strip()
+        self._is_own = is_private(base_url)
         if self._secret:
             headers["Authorization"] = f"Bearer {self._secret}"
         self.name = name
@@ -120,6 +122,10 @@ class Ollama:
         if version := as_str(told.get("version")):
             return version
         raise _foreign(msgspec.json.encode(told), self._endpoint(VERSION))
+
+    async def is_priced(self, model: str) -> bool:
+        """Models of one's own cost nothing; of those that Ollama runs elsewhere nothing is known."""
+        return self._is_own and not is_of_the_cloud(model)
 
     async def window(self, model: str) -> int | None:
         """The size of a model's context in tokens, as far as it will be asked for. Raises ``ProviderError``."""

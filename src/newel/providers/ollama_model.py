@@ -43,6 +43,11 @@ _REFUSED = 400
 Think = Literal["level", "switch", "none"]
 
 
+def is_of_the_cloud(model: str) -> bool:
+    """Whether Ollama has a model run elsewhere: ``gpt-oss:120b-cloud``."""
+    return model.endswith(("-cloud", ":cloud"))
+
+
 class ModelMissing(RequestRejected):
     """The server does not have the ``model``: it would have to be downloaded, which somebody should decide."""
 

@@ -41,7 +41,7 @@ from newel.providers.deltas import Fold
 from newel.providers.encode import to_json
 from newel.providers.failures import is_overflow, quote
 from newel.providers.loose import regex
-from newel.providers.ollama_model import full_name, missing
+from newel.providers.ollama_model import full_name, is_of_the_cloud, missing
 from newel.providers.repair import NEVER_MEND
 
 SMALLEST = 4_096
@@ -160,6 +160,10 @@ class OllamaRun:
         """The names of the host's models, in its order. Raises ``ProviderError``."""
         rows = (await self._told("list")).split("\n")[1:]
         return [row.split()[0] for row in rows if row.strip()]
+
+    async def is_priced(self, model: str) -> bool:
+        """Models of one's own cost nothing; of those that Ollama runs elsewhere nothing is known."""
+        return not is_of_the_cloud(model)
 
     async def window(self, model: str) -> int | None:
         """The size of the model's context in tokens: the loaded one's, else that which the server will give at

@@ -9,6 +9,7 @@ from newel.agent.errors import ConnectionFailed, HostUnreachable, ProviderError,
 from newel.agent.messages import AssistantMessage
 from newel.agent.ports import ModelRequest, OnDelta
 from newel.providers.ollama import Ollama
+from newel.providers.ollama_model import is_of_the_cloud
 from newel.providers.ollama_run import OllamaRun, Programs
 from newel.providers.repair import NEVER_MEND
 from newel.providers.urls import OLLAMA_PORT
@@ -61,6 +62,10 @@ class OllamaThere:
     async def models(self) -> list[str]:
         """The names of the host's models. Raises ``ProviderError``."""
         return await (await self._chosen()).models()
+
+    async def is_priced(self, model: str) -> bool:
+        """Models of one's own cost nothing; of those that Ollama runs elsewhere nothing is known."""
+        return not is_of_the_cloud(model)
 
     async def window(self, model: str) -> int | None:
         """The size of a model's context in tokens. Raises ``ProviderError``."""

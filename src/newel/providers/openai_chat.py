@@ -43,8 +43,8 @@ class OpenAIChat:
     """A ``ModelServer`` over HTTP.
 
     ``base_url`` is what stands before ``/chat/completions``, its query behind it; ``timeout`` is in seconds without a byte,
-    ``list_timeout`` for the whole list of models; ``headers`` go with each request. ``price``, and ``listed_window`` for
-    the context of a model that the server does not tell, may be slow and are called in a thread. A call of a tool in
+    ``list_timeout`` for the whole list of models; ``headers`` go with each request. ``price``, ``is_listed`` (whether that
+    knows a model), and ``listed_window`` for the context of a model that the server does not tell, may be slow and are called in a thread. A call of a tool in
     ``never_mend`` is not run on guessed arguments. Raises ``ConfigError`` for a URL or a key that cannot be.
 
     What a server refuses (streaming, ``stream_options``, ``reasoning_effort``, the name of the output limit)
@@ -63,6 +63,7 @@ class OpenAIChat:
         timeout: float = 120.0,
         list_timeout: float = LIST_TIME,
         price: Price | None = None,
+        is_listed: Callable[[str], bool] | None = None,
         listed_window: Callable[[str], int | None] | None = None,
         never_mend: frozenset[str] = NEVER_MEND,
     ) -> None:
@@ -75,6 +76,7 @@ class OpenAIChat:
         self._http = Http(base_url, headers=sent, timeout=timeout)
         self._list_timeout = list_timeout
         self._price = price
+        self._is_listed = is_listed
         self._listed_window = listed_window
         self._never_mend = never_mend
         self._encoder = Encoder()
@@ -116,6 +118,12 @@ class OpenAIChat:
         if told or self._listed_window is None:
             return told
         return await anyio.to_thread.run_sync(self._listed_window, model, abandon_on_cancel=True)
+
+    async def is_priced(self, model: str) -> bool:
+        """Whether it is known what the answers of a model cost. Never raises."""
+        if self._is_listed is None:
+            return False
+        return await anyio.to_thread.run_sync(self._is_listed, model, abandon_on_cancel=True)
 
     async def _told_window(self, model: str) -> int | None:
         nothing: dict[str, Any] = {}

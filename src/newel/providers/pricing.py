@@ -1,4 +1,4 @@
-"""What a response costs, from the price list that ``genai-prices`` carries; nothing is fetched.
+"""What a response costs: by the user's own rates, else from the price list that ``genai-prices`` carries; nothing is fetched.
 
 Loading the list takes half a second and much memory, so it waits for the first response that may cost
 anything: those from one's own machine or network do not.
@@ -6,14 +6,53 @@ anything: those from one's own machine or network do not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from newel.agent.messages import AssistantMessage, Usage
+from newel.agent.ports import ModelRequest, OnDelta, Provider
 from newel.providers.urls import is_private
 
 if TYPE_CHECKING:
     from genai_prices.types import PriceCalculation
+
+
+class Rates(NamedTuple):
+    """US dollars for a million tokens, as a user has set them. Input that a cache had, or takes, costs what other input
+    does unless something else is set.
+    """
+
+    input: float
+    output: float
+    cache_read: float | None = None
+    cache_write: float | None = None
+
+    def cost(self, usage: Usage) -> float:
+        """Of one response."""
+        read = self.input if self.cache_read is None else self.cache_read
+        write = self.input if self.cache_write is None else self.cache_write
+        plain = max(usage.input - usage.cache_read - usage.cache_write, 0)
+        dollars = plain * self.input + usage.cache_read * read + usage.cache_write * write
+        return (dollars + usage.output * self.output) / 1_000_000
+
+
+class Priced:
+    """A ``Provider`` whose responses cost what ``rates`` say, by the names of models; those of others what they cost
+    by themselves.
+    """
+
+    def __init__(self, provider: Provider, rates: Mapping[str, Rates]) -> None:
+        self._provider = provider
+        self._rates = rates
+
+    async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
+        message = await self._provider.complete(request, on_delta)
+        rates = self._rates.get(request.model.id)
+        if rates is None or not message.usage.total:
+            return message
+        return msgspec.structs.replace(message, cost=rates.cost(message.usage))
 
 
 def pricer(*, base_url: str) -> PriceList | None:
@@ -44,6 +83,10 @@ class PriceList:
             self._listed[message.model] = self._find(message.model)
         listed = self._listed[message.model]
         return None if listed is None else _cost(message.usage, listed)
+
+    def knows(self, model: str) -> bool:
+        """Whether a model is listed. Never raises."""
+        return self._find(model) is not None
 
     def window(self, model: str) -> int | None:
         """The size of a listed model's context in tokens; None if it is not known. Never raises."""

@@ -1,0 +1,104 @@
+"""A limit of cost that limits nothing is worse than none: somebody relies on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.support import Newel, bash, scenario
+
+Make = Callable[..., Newel]
+
+USED = {"usage": {"prompt_tokens": 1_000_000, "completion_tokens": 100_000, "total_tokens": 1_100_000}}
+
+
+def settings(newel: Newel, text: str) -> None:
+    (newel.home / ".newel").mkdir(exist_ok=True)
+    (newel.home / ".newel" / "config.toml").write_text(text)
+
+
+def test_a_limit_of_cost_without_a_known_price_stops_before_anything_is_spent(with_model: Make) -> None:
+    newel = with_model(scenario("work", {"content": "Done."}))
+    ran = newel("--max-cost", "0.01", "work")
+    assert ran.returncode == 1
+    assert newel.requests == []
+    assert "The price of the model mock-model of 127.0.0.1 is unknown, so --max-cost cannot be enforced." in (
+        ran.stdout + ran.stderr
+    )
+    assert '[models."mock-model"] input_price and output_price' in ran.stdout + ran.stderr
+
+
+def test_the_same_of_the_limit_in_the_settings(with_model: Make) -> None:
+    newel = with_model(scenario("work", {"content": "Done."}))
+    settings(newel, "[limits]\nmaxCost = 1.0\n")
+    assert newel("work").returncode == 1
+    assert newel.requests == []
+
+
+def test_prices_that_are_set_are_counted_and_end_the_run(with_model: Make) -> None:
+    newel = with_model(
+        scenario(
+            "work", bash("echo 1") | USED, bash("echo 2") | USED, bash("echo 3") | USED, {"content": "Done."}
+        )
+    )
+    settings(newel, '[models."mock-model"]\ninput_price = 2.0\noutput_price = 10.0\n')  # 3 dollars a request
+    ran = newel("--max-cost", "5", "--json", "work")
+    assert ran.returncode == 1
+    assert len(newel.requests) == 2
+    assert '"cost":6.0' in ran.stdout
+    assert "Stopped at the limit of 5 US dollars" in ran.stdout
+
+
+def test_a_model_that_costs_nothing_can_be_said_to(with_model: Make) -> None:
+    newel = with_model(scenario("work", bash("echo 1") | USED, {"content": "Done."} | USED))
+    settings(newel, '[models."mock-model"]\ninput_price = 0\noutput_price = 0\n')
+    assert newel("--max-cost", "5", "work").returncode == 0
+
+
+def test_a_change_to_a_model_without_a_price_is_refused_as_well(with_model: Make) -> None:
+    newel = with_model(scenario("work", {"content": "Done."} | USED))
+    settings(newel, '[limits]\nmaxCost = 5\n[models."mock-model"]\ninput_price = 1\noutput_price = 1\n')
+    lines = [
+        '{"type":"message","content":"work"}',
+        '{"type":"set_model","model":"other-model"}',
+        '{"type":"message","content":"work"}',
+    ]
+    ran = newel("--json", stdin="\n".join(lines) + "\n")
+    assert len(newel.requests) == 1
+    assert "The price of the model other-model" in ran.stdout
+
+
+def test_an_agent_on_a_contract_with_a_limit_does_not_begin_without_a_price(with_model: Make) -> None:
+    newel = with_model(scenario("work", {"content": "Done."}))
+    ran = newel("agent", "--max-cost", "1", "work")
+    assert ran.returncode == 1
+    assert "cannot be enforced" in ran.stdout + ran.stderr
+    assert newel.requests == []
+
+
+def test_a_server_that_counts_no_tokens_cannot_be_limited_by_cost(with_model: Make) -> None:
+    none = {"usage": {"prompt_tokens": 0, "completion_tokens": 0}}
+    newel = with_model(scenario("work", bash("echo 1") | none, bash("echo 2") | none, {"content": "Done."}))
+    settings(newel, '[models."mock-model"]\ninput_price = 1\noutput_price = 1\n')
+    ran = newel("--max-cost", "5", "work")
+    assert ran.returncode == 1
+    assert "does not report how many tokens" in ran.stdout + ran.stderr
+    assert len(newel.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("input_price = 1\n", "input_price and output_price have to be set together"),
+        ("cache_read_price = 1\n", "cache_read_price and cache_write_price need"),
+        ("input_price = -1\noutput_price = 1\n", ">= 0"),
+    ],
+)
+def test_half_a_price_is_refused_in_words(with_model: Make, text: str, words: str) -> None:
+    newel = with_model()
+    settings(newel, f'[models."m"]\n{text}')
+    ran = newel("work")
+    assert ran.returncode == 1
+    assert words in ran.stderr
+    assert "models" in ran.stderr
