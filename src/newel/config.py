@@ -41,6 +41,7 @@ from newel.config_hosts import HostModel, choose_model, host_places
 from newel.config_jexida import RemoteSettings, Through
 from newel.config_trust import IgnoredServer, named_server, trusted_places
 from newel.permissions.rules import Rule, parse
+from newel.providers.patience import PATIENT, Patience
 from newel.providers.pricing import Rates
 from newel.providers.urls import HTTP, OLLAMA, is_loopback
 from newel.workspace.addresses import shown_url
@@ -116,6 +117,21 @@ class Caps(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="came
     max_result: Annotated[int, msgspec.Meta(ge=1_000, le=10_000_000)] = 30_000
 
 
+class RetrySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How patient agents are with a model server that has too much to do; None is unsaid."""
+
+    attempts: Annotated[int, msgspec.Meta(ge=1, le=1_000)] | None = None
+    max_wait: Annotated[float, msgspec.Meta(ge=0, le=86_400)] | None = None
+
+    def patience(self, default: Patience) -> Patience:
+        """``default``, where nothing else is said."""
+        return Patience(
+            attempts=self.attempts or default.attempts,
+            max_wait=default.max_wait if self.max_wait is None else self.max_wait,
+            connections=default.connections,
+        )
+
+
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)]
 
 
@@ -168,6 +184,7 @@ class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     renderer: RendererName | None = None
     bash_timeout: Amount | None = None
     limits: Caps = Caps()
+    retry: RetrySettings = RetrySettings()
     models: dict[str, ModelFacts] = {}
     review: ReviewFile = ReviewFile()
     remote: RemoteSettings = RemoteSettings()
@@ -211,6 +228,7 @@ class Settings(msgspec.Struct, frozen=True):
     origins: dict[str, str]
     record: bool = True
     max_result: int = 30_000
+    patience: Patience = PATIENT
     review: ReviewSettings = ReviewSettings()
     host: str | None = None
     host_model: HostModel | None = None
@@ -219,8 +237,8 @@ class Settings(msgspec.Struct, frozen=True):
     allow: tuple[Rule, ...] = ()
 
 
-def load(flags: Flags, *, cwd: Path, environ: Mapping[str, str]) -> Settings:
-    """Gather the settings. Raises ``ConfigError`` naming the file, the line or name, and what is wrong."""
+def load(flags: Flags, *, cwd: Path, environ: Mapping[str, str], patience: Patience = PATIENT) -> Settings:
+    """Gather the settings; ``patience`` is the default. Raises ``ConfigError`` naming the file, the line or name, and what is wrong."""
     home = newel_home(environ)
     path = home / "config.toml"
     file, remote_written = _read_toml(path)
@@ -268,6 +286,7 @@ def load(flags: Flags, *, cwd: Path, environ: Mapping[str, str]) -> Settings:
         origins=origins,
         record=file.review.record,
         max_result=file.limits.max_result,
+        patience=file.retry.patience(patience),
         review=_review_limits(environ, file.review, str(path), origins),
         host=host,
         host_model=host_model,

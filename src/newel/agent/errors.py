@@ -27,6 +27,12 @@ from __future__ import annotations
 import re
 
 
+def sentence(words: str) -> str:
+    """Words of others as a whole sentence, so that ours can follow: with a full stop, if they have no end of their own."""
+    words = words.rstrip().rstrip(",;:-").rstrip()
+    return words if not words or words.rstrip("\"'`)]}»”")[-1:] in (*".!?…。",) else f"{words}."
+
+
 class NewelError(Exception):
     """Base of all errors raised on purpose. ``str(error)`` is fit for a user's eyes."""
 

@@ -144,7 +144,7 @@ def _asking(server: ModelServer, settings: Settings) -> Provider:
     from newel.providers.retry import Retrying
 
     rates = {name: facts.rates for name, facts in settings.models.items() if facts.rates is not None}
-    provider: Provider = Retrying(server)
+    provider: Provider = Retrying(server, settings.patience)
     return Priced(provider, rates) if rates else provider
 
 

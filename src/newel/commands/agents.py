@@ -29,6 +29,7 @@ from newel.jobs.runs import (
     open_spare_engine,
 )
 from newel.jobs.tabs import Contract
+from newel.providers.patience import UNATTENDED
 from newel.terminal.contracts import SHORT_ID, ContractScreen, JsonLines, watch
 from newel.terminal.renderer import text_stdout
 from newel.terminal.safe import safe
@@ -45,7 +46,9 @@ def command_agent(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     if bool(given.contract) == bool(given.resume):
         parser.error("give a contract, or --resume with the id of a run")
-    settings = config.load(flags_of(given), cwd=folder(parser, given.cwd), environ=os.environ)
+    settings = config.load(
+        flags_of(given), cwd=folder(parser, given.cwd), environ=os.environ, patience=UNATTENDED
+    )
     contract = None if given.resume else _contract(given)
     warn_of_strangers(settings)
     return anyio.run(_run_agent, settings, contract, given)

@@ -17,6 +17,7 @@ from newel.agent.errors import (
     RateLimited,
     RequestRejected,
     ServerFailed,
+    sentence,
 )
 from newel.providers.loose import as_dict, as_list, as_str, parse, regex
 
@@ -77,10 +78,10 @@ def classify(status: int, words: str, codes: str, endpoint: Endpoint, pause: flo
     ``pause``: the seconds it asked for.
     """
     said = f"{codes} {words}"
-    told = f": {words}" if words else "."
+    told = f": {sentence(words)}" if words else "."
     if 300 <= status < 400:
         return RequestRejected(
-            f"{endpoint.url} answered with a redirect ({status}){told} Set the base URL to where it points.",
+            f"{endpoint.url} redirects requests ({status}){told} Set the base URL to where it points.",
             status=status,
         )
     if (status in (400, 413, 422) or status >= 500) and not regex(_RATE).search(said) and is_overflow(said):
@@ -89,11 +90,21 @@ def classify(status: int, words: str, codes: str, endpoint: Endpoint, pause: flo
         if regex(_NO_CREDIT).search(said):
             return RequestRejected(f"The account has no credit left at {endpoint.url}{told}", status=status)
         return RateLimited(
-            f"{endpoint.url} limits the rate of requests (429){told}", status=status, retry_after=pause
+            f"Too many requests to {endpoint.url} ({status}){told}", status=status, retry_after=pause
         )
     if status in (408, 425) or status >= 500 or regex(_OVERLOADED).search(said):
-        return ServerFailed(f"{endpoint.url} failed ({status}){told}", status=status, retry_after=pause)
+        return ServerFailed(
+            f"{endpoint.url} {_how_it_failed(status, said)} ({status}){told}",
+            status=status,
+            retry_after=pause,
+        )
     return RequestRejected(_rejection(status, told, endpoint), status=status)
+
+
+def _how_it_failed(status: int, said: str) -> str:
+    if status == 529 or "overloaded" in said.lower():
+        return "is overloaded"
+    return "is unavailable" if status == 503 or regex(_OVERLOADED).search(said) else "returned an error"
 
 
 def is_overflow(words: str) -> bool:
@@ -106,7 +117,7 @@ def not_protocol(body: bytes, content_type: str, endpoint: Endpoint) -> BadRespo
     words, _ = read_error(body, endpoint.secret)
     kind = content_type.partition(";")[0].strip() or "no content type"
     return BadResponse(
-        f"{endpoint.url} did not answer as a chat completions server does ({kind}): {words or 'nothing'}. "
+        f"{endpoint.url} did not answer as a chat completions server does ({kind}): {sentence(words or 'nothing')} "
         "Check the base URL; most end in /v1."
     )
 
@@ -150,13 +161,13 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 def _rejection(status: int, told: str, endpoint: Endpoint) -> str:
     url, model = endpoint.url, endpoint.model
     if status in (401, 403) and not endpoint.secret:
-        return f"{url} asks for an API key ({status}){told} Set LLM_AUTH_TOKEN or --api-key to one."
+        return f"{url} requires an API key ({status}){told} Set LLM_AUTH_TOKEN or --api-key to one."
     if status in (401, 403):
-        return f"{url} does not accept the API key ({status}){told} Set LLM_AUTH_TOKEN or --api-key to a valid one."
+        return f"{url} rejected the API key ({status}){told} Set LLM_AUTH_TOKEN or --api-key to a valid one."
     if status == 404:
         return (
-            f"{url} knows neither this address nor the model '{model}' (404){told} "
-            "Check the model's name and the base URL; most end in /v1."
+            f"{url} was not found, or the server does not have the model '{model}' (404){told} "
+            "Check the name of the model and the base URL; most end in /v1."
         )
     return f"{url} rejected the request ({status}){told}"
 

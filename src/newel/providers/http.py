@@ -11,7 +11,14 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from newel.agent.errors import BadResponse, ConfigError, ConnectionFailed, ProviderError, RequestRejected
+from newel.agent.errors import (
+    BadResponse,
+    ConfigError,
+    ConnectionFailed,
+    ProviderError,
+    RequestRejected,
+    sentence,
+)
 from newel.providers.unpacking import unpacker
 from newel.providers.urls import (
     SOCKS,
@@ -274,7 +281,7 @@ def _translated(url: str, timeout: float, *, is_local: bool) -> Generator[None]:
             "no answer in time" if isinstance(error, httpcore2.TimeoutException) else "it was closed"
         )
         reason = str(error) or said_nothing
-        raise ConnectionFailed(f"The connection to {url} broke: {reason}.") from error
+        raise ConnectionFailed(f"The connection to {url} broke: {sentence(reason)}") from error
 
 
 def _too_long(limit: int) -> BadResponse:
@@ -291,7 +298,7 @@ def _not_connected(url: str, error: Exception, *, is_local: bool) -> ProviderErr
             "your organisation, install its authority on this machine (SSL_CERT_FILE names a file of authorities). "
             "Otherwise somebody may be intercepting the connection."
         )
-        return RequestRejected(f"The certificate of {url} is not trusted: {reason}. {remedy}")
+        return RequestRejected(f"The certificate of {url} is not trusted: {sentence(reason)} {remedy}")
     if is_local and _is_refused(error):
         failed = ConnectionFailed(
             f"No connection to {url}: nothing listens there. Start the server, or correct the base URL."
@@ -300,7 +307,9 @@ def _not_connected(url: str, error: Exception, *, is_local: bool) -> ProviderErr
             False  # only its start helps a server of this machine: do not keep the user waiting
         )
         return failed
-    return ConnectionFailed(f"No connection to {url}: {reason}. Check that the server runs and the base URL.")
+    return ConnectionFailed(
+        f"No connection to {url}: {sentence(reason)} Check that the server runs and the base URL."
+    )
 
 
 def _is_refused(error: BaseException | None) -> bool:

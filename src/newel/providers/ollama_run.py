@@ -32,6 +32,7 @@ from newel.agent.errors import (
     RequestRejected,
     ServerFailed,
     WorkspaceError,
+    sentence,
 )
 from newel.agent.events import Retry
 from newel.agent.messages import AssistantMessage
@@ -248,7 +249,7 @@ class OllamaRun:
         await answer.close()
         place = self._programs.place
         if not answer.fold.started:
-            told = f": {words}" if (words := _words(ended.stderr)) else "."
+            told = f": {sentence(words)}" if (words := _words(ended.stderr)) else "."
             raise BadResponse(f"'{model}' on {place} said nothing{told}")
         message = answer.fold.message(model=model, provider=self.name)
         if message.text.startswith(_SIGN_IN):
@@ -267,13 +268,17 @@ class OllamaRun:
                 f"PATH that commands over ssh have.{api}"
             )
         if regex(_NO_SERVER).search(words):
-            return ConnectionFailed(f"Ollama does not run on {place}: {words}. Start it there: ollama serve")
+            return ConnectionFailed(
+                f"Ollama does not run on {place}: {sentence(words)} Start it there: ollama serve"
+            )
         if model and regex(_MISSING).search(words):
             return missing(model, place)
         if is_overflow(words):
-            return ContextOverflow(f"The conversation is too long for {model}: {words}")
+            return ContextOverflow(f"The conversation is too long for {model}: {sentence(words)}")
         kind = ServerFailed if regex(_PASSING).search(words) else RequestRejected
-        return kind(f"ollama on {place} ended with exit code {ended.exit_code}: {words or 'it said nothing'}")
+        return kind(
+            f"ollama on {place} ended with exit code {ended.exit_code}: {sentence(words or 'it said nothing')}"
+        )
 
 
 class _Answer:

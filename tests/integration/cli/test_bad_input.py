@@ -125,7 +125,7 @@ def test_a_server_that_stays_busy_is_given_up_on(with_model: Make) -> None:
     assert done.returncode == 1
     assert "503" in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
-    assert len(newel.requests) == 5
+    assert len(newel.requests) == 10
 
 
 def test_json_lines_that_make_no_sense_are_named_and_the_rest_is_served(with_model: Make) -> None:

@@ -165,7 +165,7 @@ async def test_a_server_that_is_down_says_how_to_start_it(start: Start) -> None:
 @pytest.mark.parametrize(
     ("step", "error", "words"),
     [
-        ({"exit": 1}, ServerFailed, r"exit code 1: llama runner process has terminated: exit status 2$"),
+        ({"exit": 1}, ServerFailed, r"exit code 1: llama runner process has terminated: exit status 2\.$"),
         (
             {"exit": 3, "stderr": "\x1b[31mError: \x1b[2Kbad\x1b]0;title\x07 thing\n"},
             RequestRejected,

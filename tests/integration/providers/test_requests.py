@@ -102,7 +102,7 @@ async def test_credentials_in_the_url_are_used_and_not_shown(serve: Serve, conne
     assert head.startswith(b"POST /v1/chat/completions?api-version=1&key=hidden ")
     assert b"authorization: basic " in head.lower()
     shown = server.url.replace("http://", "http://…@") + "/chat/completions?…"
-    assert str(caught.value) == f"{shown} rejected the request (400): no"
+    assert str(caught.value) == f"{shown} rejected the request (400): no."
 
 
 async def test_no_key_is_no_header(serve: Serve, connect: Connect) -> None:

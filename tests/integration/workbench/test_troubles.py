@@ -72,7 +72,7 @@ async def test_a_model_server_that_cannot_be_reached_is_told_and_asked_until_it_
 
 
 async def test_a_model_server_that_stays_down_ends_the_answer_and_not_the_chat(bench_with: BenchWith) -> None:
-    down = {"kind": "status", "status": 503, "headers": {"Retry-After": "0"}, "times": 5}
+    down = {"kind": "status", "status": 503, "headers": {"Retry-After": "0"}, "times": 10}
     bench = bench_with(scenario("ping", {"response": {"content": "pong"}, "fault": down}))
     async with bench.open() as workbench:
         tab = await workbench.open_chat()

@@ -103,7 +103,7 @@ def test_the_key_is_never_shown() -> None:
     """Else a key would stand in terminals, logs and session files: servers quote it."""
     error = refusal(401, {}, openai(f"Incorrect API key provided: {KEY}."), WHERE)
     assert str(error) == (
-        "https://api.example/v1/chat/completions does not accept the API key (401): Incorrect API key provided: ***. "
+        "https://api.example/v1/chat/completions rejected the API key (401): Incorrect API key provided: ***. "
         "Set LLM_AUTH_TOKEN or --api-key to a valid one."
     )
 
@@ -111,7 +111,7 @@ def test_the_key_is_never_shown() -> None:
 def test_a_missing_key_and_a_wrong_name_have_a_remedy() -> None:
     """Else a first user would not know what to do."""
     missing = refusal(401, {}, b"", WHERE._replace(secret=""))
-    assert "asks for an API key (401). Set LLM_AUTH_TOKEN" in str(missing)
+    assert "requires an API key (401). Set LLM_AUTH_TOKEN" in str(missing)
     wrong = refusal(404, {}, openai("not found"), WHERE)
     assert "the model 'gpt-9' (404): not found" in str(wrong)
     assert "most end in /v1" in str(wrong)
@@ -160,3 +160,17 @@ def test_a_pause_until_a_date() -> None:
 def test_the_kind_of_an_error_within_an_answer(error: object, kind: type[ProviderError]) -> None:
     """Else an error in mid-stream would end a run that another try would save."""
     assert type(stream_error(error, WHERE)) is kind
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b'{"error": {"message": "scripted-denial"}}', "(401): scripted-denial. Set LLM_AUTH_TOKEN"),
+        (b'{"error": {"message": "Who are you?"}}', "(401): Who are you? Set LLM_AUTH_TOKEN"),
+        (b'{"error": {"message": "No \\"key\\"."}}', '(401): No "key". Set LLM_AUTH_TOKEN'),
+        (b'{"error": {"message": "See the docs:"}}', "(401): See the docs. Set LLM_AUTH_TOKEN"),
+        (b"", "(401). Set LLM_AUTH_TOKEN"),
+    ],
+)
+def test_a_servers_words_do_not_run_into_the_remedy(body: bytes, words: str) -> None:
+    assert words in str(refusal(401, {}, body, WHERE))
