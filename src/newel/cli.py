@@ -20,6 +20,8 @@ NOT_HERE = """\
 Newel runs on Linux and macOS, and on Windows in WSL: its process groups, file locks and shared SSH connections are not
 Windows' own. Run `wsl --install`, and then Newel in there, best in Windows Terminal."""
 
+UNHEARD = "Standard output is closed, so that nobody has heard the answer. To do without it: > /dev/null"
+
 EPILOG = """\
 commands:
   newel demo                   the main job at once, with a scripted model: no key, nothing to set up
@@ -43,7 +45,7 @@ commands:
 A prompt that begins with one of these words: newel -- demo …
 
 Without a prompt Newel is interactive. Standard input that is not a terminal is added to the prompt.
-exit codes: 0 done, 1 the run failed or reached a limit, 2 wrong usage, 130 interrupted"""
+exit codes: 0 done, 1 the run failed, reached a limit or could not do all, 2 wrong usage, 130 interrupted"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -90,6 +92,7 @@ def _web(name: str, port: int) -> int:
 
 def _guarded(body: Callable[[], int]) -> int:
     """Whatever goes wrong on purpose is one message, never a traceback."""
+    is_unheard = sys.stdout is None
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             # Closed by who started us (`<&-`). This takes the free number, so that no file of ours does.
@@ -100,6 +103,8 @@ def _guarded(body: Callable[[], int]) -> int:
     try:
         code = body()
         sys.stdout.flush()
+        if is_unheard and code == 0:
+            return _say(UNHEARD, FAILED)
         return code  # noqa: TRY300 — the flush belongs to what can fail
     except UsageError as error:
         return _say(error, USAGE_ERROR)

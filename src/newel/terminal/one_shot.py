@@ -19,6 +19,7 @@ from newel.terminal.prompts import Prepared, Prompt, prepare
 from newel.terminal.reminder import Reminder
 from newel.terminal.renderer import Audience, Renderer, animate, forget_stdout, tell_damage
 from newel.terminal.review import OFF
+from newel.terminal.shortfall import shortfall
 from newel.terminal.signals import die_of, exit_code, on_signals
 from newel.terminal.words import one_line
 
@@ -39,7 +40,7 @@ async def run_prompts(
     """Answer each prompt; the first that does not end well is the last. ``approver`` is given where
     standard input is a terminal: there the person is asked. ``called`` is how commands are that are named.
 
-    Returns 0 if all are done, 1 if a run failed, hit a limit or lost its reader, 128 + N if signal N
+    Returns 0 if all are done, 1 if a run failed, hit a limit, lost its reader or did not do all (see ``shortfall``), 128 + N if signal N
     stopped it (130 for Ctrl+C). The second signal ends the process where it stands.
     """
     reminder = Reminder(agent, called)
@@ -95,11 +96,15 @@ async def _run(
             group.start_soon(animate, renderer)
             for prompt in prompts:
                 preparing = anyio.CancelScope()
+                begun = len(agent.state.messages)
                 ended = await _answer(agent, prompt, renderer, preparing)
                 audience.check()
                 if stopped_by is not None:
                     return exit_code(stopped_by)
                 if ended is None or ended.reason != "done":
+                    return FAILED
+                if words := shortfall(agent.state.messages[begun:]):
+                    _say(words)
                     return FAILED
             return DONE
     except OSError as error:  # all else that can fail has been told as an event: this is the screen itself

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.ordinary_user import run_as_user
-from tests.support import Newel, bash, scenario
+from tests.support import BIN, Newel, bash, scenario
 
 Make = Callable[..., Newel]
 
@@ -289,3 +289,50 @@ def test_what_outlives_a_timeout_is_not_said_to_have_ended(with_model: Callable[
     assert ran.returncode == 0, ran.stderr
     heard = newel.requests[-1]["messages"][-1]["content"]
     assert "Stopped after 0.3 seconds, but 1 process of this command is still running: sleep 5 (pid " in heard
+
+
+@pytest.mark.parametrize(
+    ("steps", "words", "says"),
+    [
+        (
+            [{"content": "The first half of", "finish_reason": "length"}],
+            [],
+            "was cut off at the longest output",
+        ),
+        (
+            [{"content": "I will not", "finish_reason": "content_filter"}],
+            [],
+            "content filter cut the answer off",
+        ),
+        ([{"content": ""}], [], "The model answered nothing"),
+        (
+            [bash("echo x > f"), {"content": "I could not."}],
+            ["--approve", "ask"],
+            "1 tool call did not run, because nobody could be asked",
+        ),
+    ],
+)
+def test_what_was_not_done_is_no_success(
+    with_model: Make, steps: list[dict[str, object]], words: list[str], says: str
+) -> None:
+    """A script goes on after exit code 0 as though all were well."""
+    newel = with_model(scenario("work", *steps))
+    ran = newel(*words, "work")
+    assert ran.returncode == 1
+    assert says in ran.stderr
+
+
+def test_an_answer_that_nobody_can_hear_is_no_success(with_model: Make) -> None:
+    newel = with_model(scenario("work", {"content": "Done."}))
+    ran = subprocess.run(
+        ["sh", "-c", f"exec {BIN}/newel work >&-"],
+        cwd=newel.project,
+        env=newel.environ,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+    assert ran.returncode == 1
+    assert "Standard output is closed" in ran.stderr
