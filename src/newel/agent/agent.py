@@ -229,7 +229,7 @@ class Agent:
         self._change("tools", tools=tuple(tools))
 
     def _change(self, name: str, **fields: object) -> None:
-        """Takes effect with the next prompt; a run that is under way keeps what it began with."""
+        """Takes effect with the next prompt; a run that is under way keeps what it began with, but for its tools."""
         self.state.config = msgspec.structs.replace(self.state.config, **fields)
         self._show(StateUpdate(changed=[name]))
 
@@ -278,7 +278,8 @@ class Agent:
 
         try:
             with anyio.CancelScope() as self._scope:
-                await self.transport.run(tuple(state.messages), prompts, state.config, watch)
+                config = msgspec.structs.replace(state.config, tools_now=lambda: state.config.tools)
+                await self.transport.run(tuple(state.messages), prompts, config, watch)
         finally:
             state.is_streaming, state.is_retrying, state.partial, self._scope = False, False, None, None
             state.pending_tool_calls.clear()

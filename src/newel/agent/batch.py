@@ -76,10 +76,18 @@ class Batch:
         self.guard = guard
         self.emit = emit
         self.tools: dict[str, Tool] = {}
-        for tool in config.tools:
+        self.offered: Sequence[Tool] = ()
+        self.offer(config.tools)
+
+    def offer(self, tools: Sequence[Tool]) -> None:
+        """The tools that the model may call from now on."""
+        if tools is self.offered:
+            return
+        self.offered, self.tools = tools, {}
+        for tool in tools:
             for alias in tool.spec.aliases:
                 self.tools.setdefault(alias, tool)
-        self.tools |= {tool.spec.name: tool for tool in config.tools}
+        self.tools |= {tool.spec.name: tool for tool in tools}
 
     def canonical(self, part: Part) -> Part:
         """A call under another agent's usual names, under ours; anything else as it is."""
@@ -161,7 +169,7 @@ class Batch:
         request = call.call
         tool = self.tools.get(request.name)
         if tool is None:
-            names = ", ".join(tool.spec.name for tool in self.config.tools) or "none"
+            names = ", ".join(tool.spec.name for tool in self.offered) or "none"
             call.refusal = f"There is no tool named '{request.name}'. The tools are: {names}."
         elif request.problem:
             call.refusal = f"Not run: {request.problem}"

@@ -62,7 +62,6 @@ class _Run:
         self.config = config
         self.emit = emit
         self.guard = Guard(config.limits)
-        self.specs = [tool.spec for tool in config.tools]
         self.batch = Batch(config, self.guard, emit)
 
     async def run(self, prompts: Sequence[AppMessage]) -> AgentEnd:
@@ -96,6 +95,8 @@ class _Run:
                 )
             if spent := self.guard.spent():
                 return spent
+            if self.config.tools_now is not None:
+                self.batch.offer(self.config.tools_now())
             await self.emit(TurnStart())
             message = await self.ask()
             results = await self.batch.run(message.tool_calls, self.say)
@@ -151,7 +152,7 @@ class _Run:
                     model=config.model,
                     system_prompt=config.system_prompt,
                     messages=config.transform(self.history),
-                    tools=self.specs,
+                    tools=[tool.spec for tool in self.batch.offered],
                     thinking=config.thinking,
                 ),
                 on_delta,

@@ -278,5 +278,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     compact: Compact | None = None
     shorten: Shorten | None = None
     check_cost: CheckCost | None = None
+    tools_now: Callable[[], Sequence[Tool]] | None = None
+    """The tools as they are before each request, in place of ``tools``: a tool server may be ready late."""
     never_begun: Collection[str] = ()
     """Ids of calls that the conversation leaves open and that are known not to have begun; of others nothing is known."""

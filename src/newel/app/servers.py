@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from newel.mcp.questions import Elicit, Sample, SampleRequest
     from newel.session.coding_agent import CodingAgent
 
-PATIENCE = 15.0
-"""Seconds that a run which nobody watches waits for its servers; what starts later comes too late for it."""
+PATIENCE = 5.0
+"""Seconds that a run from the command line waits for its servers; the tools of a later one join it."""
+
+QUIET = 1.5
+"""Seconds of this wait that go without a word."""
 
 
 def are_named(settings: Settings) -> bool:
@@ -112,12 +115,32 @@ async def joined_tools(
         settings, on_change=join, sample=sampler(settings, provider, agent.state.model)
     )
     for problem in problems:
-        print(f"newel: {safe(problem)}", file=sys.stderr)  # noqa: T201 — a person must know
+        _say(problem)
     with send, news:
         async with manager:
             if wait:  # nobody hears of events yet
-                await manager.wait_started(PATIENCE)
+                await _wait_for(manager)
                 while news.statistics().current_buffer_used:
-                    print(f"newel: {safe(news.receive_nowait())}", file=sys.stderr)  # noqa: T201 — as above
+                    _say(news.receive_nowait())
             async with beside(tell):
                 yield
+
+
+async def _wait_for(manager: McpManager) -> None:
+    """Give the servers some time to start, and say so where it takes long."""
+    await manager.wait_started(QUIET)
+    if late := _starting(manager):
+        _say(f"Waiting up to {PATIENCE:g} s for {late} …")
+        await manager.wait_started(PATIENCE - QUIET)
+    if late := _starting(manager):
+        _say(f"Going on without {late}, whose tools join as soon as they are there. See `newel mcp test`.")
+
+
+def _starting(manager: McpManager) -> str:
+    """The servers that are not ready yet, in words."""
+    names = [status.name for status in manager.statuses() if status.state == "starting"]
+    return f"the tool server{'s' if len(names) > 1 else ''} {', '.join(names)}" if names else ""
+
+
+def _say(words: str) -> None:
+    print(f"newel: {safe(words)}", file=sys.stderr, flush=True)  # noqa: T201 — a person must know

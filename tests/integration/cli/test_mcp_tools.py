@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
-from tests.support import Newel, scenario
+from tests.support import Newel, bash, scenario
 
 
 def call(name: str, **arguments: Any) -> dict[str, Any]:
@@ -60,3 +61,51 @@ def test_a_start_without_servers_does_not_load_the_sdk(with_model: Callable[...,
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "newel.providers.openai_chat" in loaded
     assert not {"mcp", "pydantic", "fastapi", "sqlite3"} & loaded
+
+
+LATE = """
+import json, os, sys, time
+time.sleep(float(sys.argv[1]))
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" in asked:
+        info = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "1"}}
+        tools = {"tools": [{"name": "act", "inputSchema": {"type": "object"}}]}
+        done = {"content": [{"type": "text", "text": "acted"}]}
+        result = {"tools/list": tools, "tools/call": done}.get(asked["method"], info)
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+"""
+
+
+def late(newel: Newel, seconds: float) -> None:
+    """A server that needs so long to start."""
+    home = newel.home / ".newel"
+    home.mkdir()
+    (home / "late.py").write_text(LATE)
+    server = {"command": sys.executable, "args": [str(home / "late.py"), str(seconds)]}
+    (home / "mcp_config.json").write_text(json.dumps({"mcpServers": {"late": server}}))
+
+
+def test_a_server_that_hangs_is_named_and_not_waited_for_long(with_model: Callable[..., Newel]) -> None:
+    newel = with_model(scenario("hi", {"content": "Hello."}))
+    late(newel, 600)
+    began = time.monotonic()
+    done = newel("hi")
+    assert done.returncode == 0, done.stderr
+    assert 4.5 < time.monotonic() - began < 14
+    assert "newel: Waiting up to 5 s for the tool server late …\n" in done.stderr
+    assert "newel: Going on without the tool server late" in done.stderr
+    assert "Hello." in done.stdout
+
+
+def test_the_tools_of_a_late_server_join_the_run_that_goes_on(with_model: Callable[..., Newel]) -> None:
+    newel = with_model(
+        scenario("work", bash("sleep 8"), call("late__act"), {"content": "It {{ tool_result }}."})
+    )
+    late(newel, 7)
+    done = newel("work")
+    assert done.returncode == 0, done.stderr
+    assert "It acted." in done.stdout
+    offered = [{tool["function"]["name"] for tool in each["tools"]} for each in newel.requests]
+    assert "late__act" not in offered[0]
+    assert "late__act" in offered[1]
