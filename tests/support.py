@@ -44,8 +44,8 @@ class Newel:
                 process.kill()
             return subprocess.CompletedProcess(process.args, process.wait(), *said)
 
-    def start(self, *words: str, command: str = "newel") -> Process:
-        return start([str(BIN / command), *words], cwd=self.project, env=self.environ)
+    def start(self, *words: str, command: str = "newel", stdin: int = subprocess.DEVNULL) -> Process:
+        return start([str(BIN / command), *words], cwd=self.project, env=self.environ, stdin=stdin)
 
     @property
     def sessions(self) -> list[Path]:

@@ -40,8 +40,8 @@ def refuse_decision(command: str, arguments: Sequence[str]) -> None:
     action = next((each for each in arguments if each in actions), "")
     if {"-h", "--help"}.isdisjoint(arguments) and (action or not actions):
         raise UsageError(
-            f"`newel {command}{f' {action}' if action else ''}` is for you to decide, and an agent's command has started "
-            "it here. Run it in a terminal that no agent has started."
+            f"`newel {command}{f' {action}' if action else ''}` is for you to decide, so it does not work in a command that "
+            "an agent, or `!` in a conversation, has started. Run it in another terminal."
         )
 
 

@@ -13,7 +13,6 @@ Needs the standard library only, for the watchdog does without anything else.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import resource
 import sys
@@ -65,13 +64,16 @@ def handed_down(mark: str) -> Generator[None]:
         yield
         return
     with _TURN:
-        soft, hard = resource.getrlimit(resource.RLIMIT_RTTIME)
-        with contextlib.suppress(OSError, ValueError):  # somebody has set a lower limit for us
-            resource.setrlimit(resource.RLIMIT_RTTIME, (number_of(mark), hard))
+        before = resource.getrlimit(resource.RLIMIT_RTTIME)
+        try:
+            resource.setrlimit(resource.RLIMIT_RTTIME, (number_of(mark), before[1]))
+        except (OSError, ValueError):  # a lower limit was set for us, or limits may not be changed
+            yield
+            return
         try:
             yield
         finally:
-            resource.setrlimit(resource.RLIMIT_RTTIME, (soft, hard))
+            resource.setrlimit(resource.RLIMIT_RTTIME, before)
 
 
 def read(pid: int | str) -> int | None:

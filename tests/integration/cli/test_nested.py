@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -132,3 +134,21 @@ def test_what_an_agent_left_running_decides_nothing_later(with_model: Make, tmp_
     wait_until((tmp_path / "over").exists, "the late command")
     assert "is for you to decide" in (tmp_path / "said").read_text()
     assert (newel.project / "a.txt").read_text() == "one\n"
+
+
+def test_a_yes_to_a_command_is_none_to_the_agent_that_it_starts(with_model: Make, tmp_path: Path) -> None:
+    """Under `ask` a person has agreed to one command, and would not see what the agent behind it does."""
+    inner = f"{NEWEL} --approve auto --cwd {tmp_path / 'project'} 'go inside'"
+    newel = with_model(scenario("go outside", bash(inner), {"content": "Done."}))
+    with newel.start("--json", "--approve", "ask", stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        print('{"type":"message","content":"go outside"}', file=process.stdin, flush=True)
+        asked = next(
+            event for line in process.stdout if (event := json.loads(line))["type"] == "approval_request"
+        )
+        answer = {"type": "approve", "toolCallId": asked["toolCallId"], "decision": "once"}
+        print(json.dumps(answer), file=process.stdin, flush=True)
+        assert any(json.loads(line)["type"] == "agent_end" for line in process.stdout)
+        process.stdin.close()
+    assert "An agent that works with --approve ask has started this" in heard(newel)
