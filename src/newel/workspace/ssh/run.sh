@@ -1,6 +1,6 @@
 # Runs one program on a host and ends it when nobody is there any more. POSIX sh, and nothing but what a bare system has.
 #
-# Set before: `nonce` frames what is printed, `mark` names the program's processes, `root` is the folder to run in (or
+# Set before: `nonce` frames what is printed, `mark` names the program's processes, and so does `number` where Linux hands it down, `root` is the folder to run in (or
 # empty), `size` counts the bytes that are for the program's standard input, `silence` is how many seconds may pass
 # without a sign of life, `grace` how many twentieths of a second lie between TERM and KILL, `dropped` and
 # `sensitive` tell what variables the program must not see, by name and by what is found in their names; `dress` is a
@@ -16,8 +16,9 @@ look() {
     state=$1 group=$3 session=$4
 }
 
-# Prints where in /proc the mark is found.
+# Prints where in /proc the mark is found, or the number.
 marked() {
+    grep -lsE "^Max realtime timeout +$number " /proc/[0-9]*/limits
     if [ ! "$blind" ]; then
         grep -ls "$mark" /proc/[0-9]*/environ
         return
@@ -34,7 +35,7 @@ find_in_proc() {
     targets=
     look /proc/$$ && own=$session
     for each in $(marked); do
-        each=${each%/environ} session=
+        each=${each%/*} session=
         look "$each"
         case $session in
         '' | *[!0-9]* | "$own") targets="$targets ${each#/proc/}" ;;
@@ -144,6 +145,7 @@ run() (
     )
     dress
     export NEWEL_RUN="${NEWEL_RUN:+$NEWEL_RUN }$mark"
+    if prlimit --rttime=$number: true </dev/null; then set -- prlimit --rttime=$number: "$@"; fi
     exec "$@" 2>&4 3<&- 4>&-
 )
 

@@ -24,6 +24,7 @@ import msgspec
 
 from newel.agent.errors import ConnectionLost, WorkspaceError
 from newel.workspace.environment import DROPPED, SENSITIVE, UNATTENDED
+from newel.workspace.lineage import new_mark, number_of
 from newel.workspace.output import Capture, Output, Sink
 from newel.workspace.port import Completed, OnOutput
 from newel.workspace.process import Child, Ending, Limits, attend, completed, not_started
@@ -294,8 +295,9 @@ def _script(order: _Order, nonce: str, timing: Timing) -> str:
         shell = "if command -v bash >/dev/null; then set -- bash --norc; else set -- sh; fi"
     else:
         shell = ""
+    mark = new_mark()
     return f"""
-nonce={nonce} mark={os.urandom(16).hex()} size={len(order.given)} root={_quoted(order.root)}
+nonce={nonce} mark={mark} number={number_of(mark)} size={len(order.given)} root={_quoted(order.root)}
 silence={timing.silence:g} grace={round(timing.grace * 20)} sensitive={shlex.quote(SENSITIVE)} dropped="{" ".join(sorted(DROPPED))}"
 dress() {{ {dress}; }}
 {shell}

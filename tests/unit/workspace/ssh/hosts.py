@@ -43,9 +43,9 @@ MEMBERS = ("child", "escapee", "daemon", "bare", "deaf", "shell")
 def client(*argv: str, timing: Timing = QUICK, environ: Mapping[str, str] | None = None) -> Client:
     """A client whose host is this machine: ``argv`` runs what it is given as its last word.
 
-    What runs there is kept apart from the client by session and environment, so that nothing here ends it.
+    What runs there is kept apart from the client by session, environment and limit, so that nothing here ends it.
     """
-    apart = [program("env"), "-u", MARK, program("setsid"), "-w"]
+    apart = [program("prlimit"), "--rttime=unlimited:", program("env"), "-u", MARK, program("setsid"), "-w"]
     return Client(
         argv=[*apart, *(argv or ("sh", "-c"))], environ=environ or os.environ, host="here", timing=timing
     )

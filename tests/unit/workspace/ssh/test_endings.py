@@ -82,6 +82,29 @@ async def test_nothing_is_left_of_a_cancelled_command_whatever_the_shell(shell: 
     await ended_family(with_shell(tmp_path / "bin", shell), tmp_path)
 
 
+STRIPPED = """
+(env -i PATH="$PATH" setsid sh -c 'echo $$ > stripped; exec sleep 1000' < /dev/null > /dev/null 2>&1 &)
+exec sleep 1000
+"""
+"""A daemon that has kept nothing of its command's."""
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+async def test_a_daemon_without_its_command_s_environment_ends_where_limits_can_be_set(
+    shell: str, tmp_path: Path
+) -> None:
+    async def run() -> None:
+        host = with_shell(tmp_path / "bin", shell)
+        path = {"PATH": os.environ["PATH"]}
+        await run_on_host(host, STRIPPED, root=str(tmp_path), limits=LIMITS, env=path)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(run)
+        await until(lambda: numbers(tmp_path / "stripped"), "the daemon")
+        group.cancel_scope.cancel()
+    assert not any(map(lives, numbers(tmp_path / "stripped")))
+
+
 async def test_nothing_is_left_where_there_is_no_proc(tmp_path: Path) -> None:
     await ended_family(altered(WITHOUT_PROC), tmp_path)
 
