@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from newel.terminal.safe import SafeStream
-from newel.terminal.words import duration
+from newel.terminal.words import duration, some
 from newel.workspace.port import Completed, Workspace
 
 
@@ -25,5 +25,6 @@ async def run_command(workspace: Workspace, command: str, show: Callable[[str], 
 
 
 def ending(completed: Completed) -> str:
-    """``exit code 2 · 1.9 s``: how a command ended."""
-    return f"exit code {completed.exit_code} · {duration(completed.duration)}"
+    """``exit code 2 · 1.9 s``: how a command ended, and what it has left running."""
+    running = f" · still running: {some(completed.left_running, shown=3)}" if completed.left_running else ""
+    return f"exit code {completed.exit_code} · {duration(completed.duration)}{running}"

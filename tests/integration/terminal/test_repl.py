@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sys
 import termios
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from PIL import Image
 
 Open = Callable[..., Any]
@@ -185,6 +187,14 @@ def test_a_command_of_the_user_leaves_no_line_about_stopping_it(open_terminal: O
     Path(f"/proc/{terminal.process.pid}/cwd/go").touch()
     terminal.wait_for("exit code 3")
     terminal.wait_for(lambda: "Esc stops" not in terminal.screen.text)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only /proc tells")
+def test_what_a_command_of_the_user_leaves_running_is_named(open_terminal: Open) -> None:
+    terminal = open_terminal("rich")
+    terminal.wait_for(f"{MARK}\n")
+    terminal.send("!sleep 5 > /dev/null 2>&1 & exit 3\r")
+    terminal.wait_for("still running: sleep 5 (pid ")
 
 
 def test_on_a_narrow_terminal_help_and_costs_read_well(open_terminal: Open) -> None:
