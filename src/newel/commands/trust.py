@@ -14,7 +14,6 @@ from newel.agent.errors import ConfigError, UsageError
 from newel.app.trusting import one_reveal, trust_command
 from newel.config_trust import Decision, IgnoredServer, ServerTrust, real_folder
 from newel.providers.urls import address_of, is_loopback
-from newel.workspace.origins import MARK
 
 DESCRIPTION: Final = """\
 Without ADDRESS: the servers that you decided on, and what the .env of this folder wants.
@@ -45,8 +44,6 @@ def command_trust(arguments: Sequence[str]) -> int:
         if given.remove or given.decline:
             parser.error("give the ADDRESS")
         return _list(trust, cwd)
-    if os.environ.get(MARK):
-        raise UsageError("A command of an agent cannot decide on trust. Run this in a terminal of your own.")
     address = address_of(given.address)
     if given.remove:
         return _remove(trust, real_folder(cwd), address)
