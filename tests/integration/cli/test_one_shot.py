@@ -236,7 +236,7 @@ def test_doctor_finds_a_key_that_the_server_refuses_though_it_lists_its_models(w
     done = newel("doctor")
     assert done.returncode == 1, done.stdout
     assert "!! answer" in done.stdout
-    assert "does not accept the API key (401)" in done.stdout
+    assert "rejected the API key (401)" in done.stdout
     assert "Nothing is wrong" not in done.stdout
     assert "sk-test" not in done.stdout
     assert [each["max_tokens"] for each in newel.requests] == [1], "a test costs one token"
