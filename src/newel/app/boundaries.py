@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,16 +21,17 @@ def places_of(settings: Settings, ground: Ground, workspaces: Workspaces) -> Pla
 
 def judge_of(settings: Settings, ground: Ground, root: str, *, project: str = "") -> Places:
     from newel.permissions.places import Places
-    from newel.workspace.output import is_spill
+    from newel.workspace.output import ON_HOST, is_spill, spill_folder
 
     if ground.line is not None:
-        return Places(root, project=project, home=ground.home, rules=settings.allow)
+        spills = partial(is_spill, f"{ground.home}/{ON_HOST}")
+        return Places(root, project=project, home=ground.home, is_spill=spills, rules=settings.allow)
     return Places(
         root,
         project=project,
         home=ground.home,
         newel=str(settings.home),
-        is_spill=is_spill,
+        is_spill=partial(is_spill, os.path.realpath(spill_folder())),
         environ=os.environ,
         rules=settings.allow,
     )

@@ -179,10 +179,10 @@ class HostGround:
         return f"{self._connection.facts.home}/.newel/worktrees"
 
     async def keep(self, text: str) -> str:
-        from newel.workspace.output import keep_there
+        from newel.workspace.output import ON_HOST, keep_there
         from newel.workspace.process import Limits
 
-        return await keep_there(self._open(Limits()), f"{self._connection.facts.home}/.newel/outputs", text)
+        return await keep_there(self._open(Limits()), f"{self._connection.facts.home}/{ON_HOST}", text)
 
     def telling(self, tell: Tell) -> AbstractAsyncContextManager[object]:
         return beside(partial(self._watch, tell))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Annotated, Final
-from collections.abc import Iterator, Sequence
 
 from msgspec import Meta
 

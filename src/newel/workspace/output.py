@@ -22,6 +22,9 @@ KEPT: Final = 7 * 24 * 60 * 60
 TOGETHER: Final = 512 * 1024 * 1024
 """Bytes that all these files may have; the oldest are removed first."""
 
+ON_HOST: Final = ".newel/outputs"
+"""The folder for such files in the home of a host's user."""
+
 FEW: Final = 50
 """Such files on a host; none has more than one result."""
 
@@ -297,13 +300,7 @@ class Output:
             self.spill.close()
 
 
-def is_spill(path: str) -> bool:
-    """Whether a real path is that of a file which holds a long output."""
-    import tempfile
-
-    folder, _, name = path.rpartition("/")
-    return (
-        name.startswith(PREFIX)
-        and name.endswith(SUFFIX)
-        and folder == os.path.realpath(tempfile.gettempdir())
-    )
+def is_spill(folder: str, path: str) -> bool:
+    """Whether a real path is that of a file which holds a long output; ``folder`` is where they lie."""
+    place, _, name = path.rpartition("/")
+    return name.startswith(PREFIX) and name.endswith(SUFFIX) and place == folder
