@@ -20,8 +20,7 @@ from newel.mcp.manager import McpManager
 from newel.mcp.pins import Pinned, Pins, differences
 from newel.mcp.status import ServerStatus
 from newel.mcp.trust import Trust
-from newel.terminal.safe import reveal, safe
-from newel.terminal.words import one_line
+from newel.terminal.safe import reveal, reveal_line
 from newel.workspace.state_file import rewrite
 
 WAIT: Final = 60.0
@@ -70,7 +69,7 @@ def _servers() -> list[ServerConfig]:
     """All of them; what is wrong with the files goes to standard error."""
     servers, problems = load_servers(home=_home(), cwd=Path.cwd())
     for problem in problems:
-        print(f"newel: {safe(problem)}", file=sys.stderr)
+        print(f"newel: {reveal_line(problem)}", file=sys.stderr)
     return servers
 
 
@@ -99,10 +98,10 @@ def _list(_: argparse.Namespace) -> int:
             more.append("its word that a tool only reads is believed: such tools run unasked")
         if changed := trust.pins.changed(server):
             more.append(
-                f"withheld, as they changed: {_exact(', '.join(changed))}. See: newel mcp trust {_exact(server.name)}"
+                f"withheld, as they changed: {reveal_line(', '.join(changed))}. See: newel mcp trust {reveal_line(server.name)}"
             )
-        print(f"{_exact(server.name):<20} {state:<10} {what}")
-        for line in [_exact(str(server.origin)), *more]:
+        print(f"{reveal_line(server.name):<20} {state:<10} {what}")
+        for line in [reveal_line(str(server.origin)), *more]:
             print(f"{'':31} {line}")
     if not servers:
         print("No servers yet. Name one: newel mcp add NAME -- COMMAND ARGUMENT …")
@@ -113,35 +112,32 @@ def _what_runs(server: ServerConfig) -> list[str]:
     """What somebody who trusts a server lets happen: its command line or address, where it runs, and the names, never
     the values, of what it is given.
     """
-    lines = [_exact(server.target)]
+    lines = [reveal_line(server.target)]
     if folder := server.folder(Path.cwd()):
-        lines.append(f"in {_exact(folder)}")
+        lines.append(f"in {reveal_line(folder)}")
     if server.given:
-        lines.append(f"given {_exact(', '.join(server.given))}")
+        lines.append(f"given {reveal_line(', '.join(server.given))}")
     return lines
-
-
-def _exact(text: str) -> str:
-    """A text of a file on one line, with all that could hide something written out."""
-    return reveal(text).replace("\n", "␊")
 
 
 def _test(given: argparse.Namespace) -> int:
     servers = [_find(given.name)] if given.name else _servers()
     statuses = anyio.run(_started, servers)
     for server, status in zip(servers, statuses, strict=True):
-        print(f"{safe(status.name)}: {status.state}{f'. {safe(status.reason)}' if status.reason else ''}")
+        print(
+            f"{reveal_line(status.name)}: {status.state}{f'. {reveal_line(status.reason)}' if status.reason else ''}"
+        )
         for tool in status.tools:
             off = "" if tool.enabled else " (off)"
-            print(f"  {_exact(tool.name)}{off}  {one_line(_exact(tool.description), 80)}")
+            print(f"  {reveal_line(tool.name)}{off}  {reveal_line(tool.description, 80)}")
         if status.state == "broken" and status.stderr.strip():
             print("  It said last:")
-            for line in safe(status.stderr).strip().split("\n")[-10:]:
+            for line in reveal(status.stderr).strip().split("\n")[-10:]:
                 print(f"    {line}")
         if status.state == "untrusted":
             for line in _what_runs(server):
                 print(f"    {line}")
-            print(f"  newel mcp trust {safe(status.name)}")
+            print(f"  newel mcp trust {reveal_line(status.name)}")
     wanted = {"active"} if given.name else {"active", "disabled", "untrusted"}
     return 0 if all(status.state in wanted for status in statuses) else 1
 
@@ -163,16 +159,18 @@ def _trust(given: argparse.Namespace) -> int:
     if changed and not given.revoke and trust.is_trusted(server):
         return _accept(trust.pins, server, changed, yes=given.yes)
     if server.level == "user":
-        print(f"'{safe(server.name)}' is your own ({safe(str(server.origin))}): it needs no trust.")
+        print(
+            f"'{reveal_line(server.name)}' is your own ({reveal_line(str(server.origin))}): it needs no trust."
+        )
         return 0
     if given.revoke:
         trust.set_trusted(server, trusted=False)
-        print(f"'{safe(server.name)}' starts no more in this folder.")
+        print(f"'{reveal_line(server.name)}' starts no more in this folder.")
         return 0
     print(
-        f"{_exact(str(server.origin))} names a server '{_exact(server.name)}'. To use it, Newel runs or asks:\n"
+        f"{reveal_line(str(server.origin))} names a server '{reveal_line(server.name)}'. To use it, Newel runs or asks:\n"
     )
-    for line in [*_what_runs(server), *(f"with {_exact(setting)}" for setting in server.settings)]:
+    for line in [*_what_runs(server), *(f"with {reveal_line(setting)}" for setting in server.settings)]:
         print(f"  {line}")
     print()
     if not given.yes and not _agreed():
@@ -185,11 +183,11 @@ def _trust(given: argparse.Namespace) -> int:
 
 def _accept(pins: Pins, server: ServerConfig, changed: dict[str, Pinned], *, yes: bool) -> int:
     """Show how tools of a server changed, and ask whether the model may have them so."""
-    print(f"What '{_exact(server.name)}' says of these tools changed since you had them first:\n")
+    print(f"What '{reveal_line(server.name)}' says of these tools changed since you had them first:\n")
     for name, pinned in changed.items():
-        print(f"  {_exact(name)}")
+        print(f"  {reveal_line(name)}")
         for line in differences(pinned):
-            print(f"    {_exact(line)}")
+            print(f"    {reveal_line(line)}")
         print()
     if not yes and not _agreed("Accept this?"):
         print("Nothing was changed. The tools stay withheld.")
@@ -218,7 +216,7 @@ def _add(given: argparse.Namespace) -> int:
 
     _change(path, add, private=not given.project)
     Trust(_home()).set_trusted(server, trusted=True)
-    print(f"Added to {safe(str(path))}. Try it: newel mcp test {safe(given.name)}")
+    print(f"Added to {reveal_line(str(path))}. Try it: newel mcp test {reveal_line(given.name)}")
     return 0
 
 
@@ -254,7 +252,7 @@ def _remove(given: argparse.Namespace) -> int:
         raise UsageError(f"There is no {path}, so there is nothing to remove.")
     _change(path, remove, private=not given.project)
     Trust(_home()).pins.forget(path, given.name)
-    print(f"Removed from {safe(str(path))}.")
+    print(f"Removed from {reveal_line(str(path))}.")
     return 0
 
 

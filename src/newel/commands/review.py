@@ -33,15 +33,17 @@ def command_review(arguments: Sequence[str]) -> int:
 
     told: list[str] = []
 
+    called = in_a_shell(given.host)
+
     async def show(project: Project | None) -> int:
         if given.json:
             _print_json(await _review(project, given.checkpoint, given.n))
         elif project is None:
             print(words.NOTHING)
         elif given.checkpoint:
-            told.append(await words.describe_checkpoint(project, given.checkpoint))
+            told.append(await words.describe_checkpoint(project, given.checkpoint, called))
         else:
-            told.append(await words.describe_project(project, given.n, in_a_shell(given.host)))
+            told.append(await words.describe_project(project, given.n, called))
         return DONE
 
     if not config.load(config.Flags(), cwd=folder(parser, given.cwd), environ=os.environ).record:

@@ -29,12 +29,14 @@ from newel.jobs.review.trace import (
     trace_files,
 )
 from newel.providers.encode import to_json
-from newel.terminal.safe import safe
-from newel.terminal.words import clause, describe_call, duration, meter, one_line, plural
+from newel.terminal.safe import reveal, reveal_line
+from newel.terminal.words import call_text, duration, meter, plural
 
 DONE = 0
 SHORT_ID = 8
 TITLE = 80
+SAID = 160
+"""Characters of what a step says that are listed; --json has all."""
 
 
 class Listed(msgspec.Struct, frozen=True):
@@ -86,8 +88,8 @@ def _list(folder: Path, project: str | None, limit: int, *, as_json: bool) -> in
         _print_json({"traces": found})
         return DONE
     for each in found:
-        line = f"{_short(each.job_id)}  {_time(each.created_at, '%Y-%m-%d %H:%M')}  {each.status:<16}  {one_line(each.instruction, TITLE)}"
-        print(f"{line}\n{'':{SHORT_ID}}  {one_line(each.project)}" if project is None else line)
+        line = f"{_short(each.job_id)}  {_time(each.created_at, '%Y-%m-%d %H:%M')}  {each.status:<16}  {reveal_line(each.instruction, TITLE)}"
+        print(f"{line}\n{'':{SHORT_ID}}  {reveal_line(each.project)}" if project is None else line)
     if not found:
         print(
             "No traces yet."
@@ -103,7 +105,7 @@ def _telling() -> Generator[None]:
     try:
         yield
     except BadTrace as error:
-        print(safe(str(error)), file=sys.stderr)
+        print(reveal(str(error)), file=sys.stderr)
 
 
 def _listed(path: Path) -> Listed:
@@ -144,18 +146,18 @@ def _show(trace: Trace, *, as_json: bool) -> int:
         print(line)
     for each in trace.events:
         kind, words, took = _told(each)
-        print(f"{_time(each.ts, '%H:%M:%S.%f')[:12]:<12}  {one_line(kind, 27):<27}  {words}{took}")
+        print(f"{_time(each.ts, '%H:%M:%S.%f')[:12]:<12}  {reveal_line(kind, 27):<27}  {words}{took}")
     for words in trace.damage:
-        print(f"Left out: {one_line(words)}", file=sys.stderr)
+        print(f"Left out: {reveal_line(words, SAID)}", file=sys.stderr)
     return DONE
 
 
 def _heading(header: Header, status: str) -> list[str]:
     rerun = f", a rerun of {_short(header.params.rerun_of)}" if header.params.rerun_of else ""
     return [
-        f"job {one_line(header.job_id)}, {status}{rerun}",
-        f"of {_time(header.created_at, '%Y-%m-%d %H:%M')} in {one_line(header.project)}",
-        safe(header.params.instruction),
+        f"job {reveal_line(header.job_id)}, {status}{rerun}",
+        f"of {_time(header.created_at, '%Y-%m-%d %H:%M')} in {reveal_line(header.project)}",
+        reveal(header.params.instruction),
         "",
     ]
 
@@ -167,9 +169,9 @@ def _told(each: TraceEvent) -> tuple[str, str, str]:
             return _said(each.data)
         took = each.data.get("duration_ms")
         words = _WORDS[each.type](each.data)
-        return each.type, one_line(words), f"  {duration(took)}" if took is not None else ""
+        return each.type, reveal_line(words, SAID), f"  {duration(took)}" if took is not None else ""
     except (KeyError, TypeError, ValueError, AttributeError):
-        return each.type, one_line(to_json(each.data).decode()), ""
+        return each.type, reveal_line(to_json(each.data).decode(), SAID), ""
 
 
 def _said(data: dict[str, Any]) -> tuple[str, str, str]:
@@ -177,17 +179,17 @@ def _said(data: dict[str, Any]) -> tuple[str, str, str]:
     message = data["message"]
     if message["role"] != "assistant":
         text = message.get("output", message.get("content", ""))
-        return str(message.get("toolName", message["role"])), one_line(str(text)), ""
+        return str(message.get("toolName", message["role"])), reveal_line(str(text), SAID), ""
     took = data["raw_usage"]
     usage = Usage(input=took["input_tokens"], output=took["output_tokens"])
     who = f"{took['model']} ({took['provider']})" if took["model"] else ""
     words = " · ".join(filter(None, [who, meter(usage, took["cost"])]))
-    return "assistant", one_line(words), f"  {duration(took['latency_ms'])}"
+    return "assistant", reveal_line(words, SAID), f"  {duration(took['latency_ms'])}"
 
 
 def _result(data: dict[str, Any]) -> str:
     if not data["ok"]:
-        return f"{data['name']} failed: {clause(str(data['error']))}"
+        return f"{data['name']} failed: {str(data['error']).rstrip(' .')}"
     count = data["result_count"]
     return str(data["name"]) if count is None else f"{data['name']}, {plural(count, 'result')}"
 
@@ -217,7 +219,7 @@ _WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
         f"{data['model']} ({data['provider']}), at most {plural(data['max_tool_calls'], 'tool call')}"
     ),
     "checkpoint.created": lambda data: data["checkpoint_id"],
-    "tool.call.requested": lambda data: describe_call(data["name"], data["arguments"]),
+    "tool.call.requested": lambda data: call_text(data["name"], data["arguments"]),
     "tool.call.completed": _result,
     "clarification.requested": lambda data: data["question"],
     "clarification.received": lambda data: "skipped" if data["skipped"] else data["answer"],
@@ -240,7 +242,7 @@ _WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
 
 
 def _short(job: str) -> str:
-    return one_line(job[:SHORT_ID])
+    return reveal_line(job[:SHORT_ID])
 
 
 def _time(stamp: str, form: str) -> str:
@@ -248,7 +250,7 @@ def _time(stamp: str, form: str) -> str:
     try:
         return datetime.fromisoformat(stamp).astimezone().strftime(form)
     except (ValueError, OverflowError, OSError):
-        return one_line(stamp, 16)
+        return reveal_line(stamp, 16)
 
 
 def _print_json(value: Any) -> None:

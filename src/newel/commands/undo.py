@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from newel.commands.ledger import DONE, FAILED, Person, ledger_parser, with_ledger
 from newel.terminal import review as words
+from newel.terminal.called import Called, in_a_shell
+from newel.terminal.safe import reveal_line
 
 if TYPE_CHECKING:
     from newel.review.checkpoints import Plan
@@ -31,7 +33,7 @@ def command_undo(arguments: Sequence[str]) -> int:
             raise NothingToUndo(words.NOTHING)
         if _is_finished(project):
             return DONE
-        return await _take_back(project, await project.undo(), yes=given.yes)
+        return await _take_back(project, await project.undo(), yes=given.yes, called=in_a_shell(given.host))
 
     return with_ledger(parser, given, undo)
 
@@ -63,7 +65,7 @@ def command_rollback(arguments: Sequence[str]) -> int:
         if _is_finished(project):
             return DONE
         plan = await project.rollback(await project.find(given.checkpoint), given.hunks)
-        return await _take_back(project, plan, yes=given.yes)
+        return await _take_back(project, plan, yes=given.yes, called=in_a_shell(given.host))
 
     return with_ledger(parser, given, rollback)
 
@@ -73,19 +75,19 @@ def _is_finished(project: Project) -> bool:
     again would take that back.
     """
     for each in project.finished:
-        print(f"{words.one_line(each.title)}: it was interrupted, and has been brought to its end now.")
+        print(f"{reveal_line(each.title)}: it was interrupted, and has been brought to its end now.")
     return bool(project.finished)
 
 
-async def _take_back(project: Project, plan: Plan, *, yes: bool) -> int:
+async def _take_back(project: Project, plan: Plan, *, yes: bool, called: Called) -> int:
     person = Person()
 
     async def confirm(about: str) -> bool:
         return await person.agrees(about, "Take this back? [y/N] ", yes=yes)
 
     if not plan.files:
-        print(words.describe_plan(plan) or "The files are as they were already.")
+        print(words.describe_plan(plan, called) or "The files are as they were already.")
         return FAILED if plan.conflicts else DONE
-    saved = await words.take_back(project, plan, confirm)
+    saved = await words.take_back(project, plan, confirm, called)
     print(words.describe_saved(saved) if saved else "Nothing was changed.")
     return DONE if saved and not plan.conflicts else FAILED

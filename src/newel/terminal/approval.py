@@ -8,8 +8,7 @@ import anyio
 
 from newel.mcp.questions import ElicitAnswer, ElicitRequest
 from newel.permissions.policy import Approval, ApprovalRequest
-from newel.terminal.safe import reveal
-from newel.terminal.words import one_line
+from newel.terminal.safe import reveal, reveal_line
 from newel.workspace.naming import SCHEME
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ def present(request: ApprovalRequest) -> str:
     """
     lines = reveal(request.preview).split("\n")
     exact = "\n".join(f"    {line}" for line in lines)
-    return f"{one_line(request.label)} in {_place(request.folder)}:\n\n{exact}\n"
+    return f"{reveal_line(request.label)} in {_place(request.folder)}:\n\n{exact}\n"
 
 
 def _place(folder: str) -> str:
@@ -80,7 +79,7 @@ def _place(folder: str) -> str:
 
         target = Target.parse(folder)
         folder, host = target.path or "", f"{target.user}@{target.host}"
-    return f"{reveal(folder)} on {host}".replace("\n", "␊")
+    return reveal_line(f"{folder} on {host}")
 
 
 def understand(answer: str | None) -> Approval:

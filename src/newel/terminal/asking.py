@@ -9,10 +9,11 @@ import anyio
 
 from newel.terminal.lines import LineReader
 from newel.terminal.renderer import Renderer
+from newel.terminal.safe import reveal
 
 AskLine = Callable[[str, str], Awaitable[str | None]]
-"""Shows what a question is about, if there is anything to be said, and puts it; both texts are inert. Gives the line that
-was typed then, None if there is nobody to answer. May be cancelled. One question at a time.
+"""Shows what a question is about, if there is anything to be said, with whatever it hides written out, and puts it. Gives
+the line that was typed then, None if there is nobody to answer. May be cancelled. One question at a time.
 """
 
 
@@ -27,7 +28,7 @@ class TerminalAsk:
     async def __call__(self, question: str, about: str) -> str | None:
         with self._renderer.paused():
             self._lines.forget_typed()  # a yes from before the question is no answer to it
-            self._write(f"\n{about}\n{question}" if about else question)
+            self._write(f"\n{reveal(about)}\n{reveal(question)}" if about else reveal(question))
             try:
                 line = await self._lines.next()
             except anyio.get_cancelled_exc_class():

@@ -24,3 +24,9 @@ def in_a_shell(place: str | None) -> Called:
     if place is None:
         return in_the_folder
     return lambda command: f"newel {command} --host {shlex.quote(place)}"
+
+
+def whole_review(called: Called, checkpoint: str = "") -> str:
+    """The command that shows a diff whole, however long it is: in a conversation, too, it is one of a shell."""
+    command = f"review {checkpoint}".rstrip()
+    return in_the_folder(command) if called is between_prompts else called(command)

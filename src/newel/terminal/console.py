@@ -29,7 +29,7 @@ from newel.agent.events import (
 from newel.agent.messages import AppMessage, AssistantMessage, CustomMessage, ToolResultMessage, UserMessage
 from newel.agent.transform import COMPACTION
 from newel.terminal.calls import Calls, Outcome
-from newel.terminal.safe import SafeStream, safe
+from newel.terminal.safe import SafeStream, reveal, safe
 from newel.terminal.words import ENDINGS, describe_call, duration, meter, retry
 
 
@@ -63,8 +63,8 @@ class ConsoleRenderer:
         self._context = 0
         self._began = ""
 
-    def note(self, text: str, _code: str = "", /) -> None:
-        self._line(safe(text))
+    def note(self, text: str, code: str = "", /) -> None:
+        self._line(reveal(text) if code == "diff" else safe(text))
         self.out.flush()
 
     def tick(self) -> None:

@@ -31,8 +31,9 @@ from newel.review.ledger import FileReview, Hunk, ReviewError, UnknownHunk
 from newel.review.runs import Project
 from newel.review.store import Checkpoint, LedgerError
 from newel.terminal import hunks as words
-from newel.terminal.called import Called
-from newel.terminal.words import listing, one_line, plural
+from newel.terminal.called import Called, whole_review
+from newel.terminal.safe import reveal_line
+from newel.terminal.words import listing, plural
 
 NOTHING_WAITS: Final = "Nothing waits for your decision."
 STOPPED: Final = "Nothing was written. What you decided stays decided; {decide} goes on."
@@ -119,7 +120,7 @@ async def settle(
     called: Called,
 ) -> Outcome:
     """Carry a verdict out, if it is confirmed; ``called`` is how the commands are that are named. Raises ``StaleRevision`` and ``LedgerError``."""
-    about = words.describe_choice(choice)
+    about = words.describe_choice(choice, called)
     if not choice.picks:
         show(about or NOTHING_WAITS, "note")
         return NONE
@@ -219,7 +220,7 @@ class Walk:
         )
         counts = Counter(path for path, name in pending if (path, name) in self._wanted)
         return [
-            f"{one_line(path)} was changed meanwhile: {plural(number, 'hunk')} you kept must be decided again."
+            f"{reveal_line(path)} was changed meanwhile: {plural(number, 'hunk')} you kept must be decided again."
             for path, number in counts.items()
         ]
 
@@ -248,9 +249,11 @@ class Walk:
         except LedgerError:
             raise
         except (ReviewError, WorkspaceError) as error:
-            self._show(f"Left as it is: {one_line(path)}: {one_line(str(error), 400)}", "note")
+            self._show(f"Left as it is: {reveal_line(path)}: {reveal_line(str(error), 400)}", "note")
             return at + 1
-        self._show(self._head(at, path, hunk) + words.hunk_diff(review, hunk), "diff")
+        self._show(
+            self._head(at, path, hunk) + words.hunk_diff(review, hunk, whole_review(self._called)), "diff"
+        )
         answer = await self._ask(QUESTION, "")
         while answer is not None and answer.strip().lower() not in _KEYS:
             self._show(listing(HELP, self._columns), "note")
@@ -262,12 +265,12 @@ class Walk:
         except LedgerError:
             raise
         except ReviewError as error:
-            self._show(one_line(str(error), 400), "note")
+            self._show(reveal_line(str(error), 400), "note")
             return at
 
     def _head(self, at: int, path: str, hunk: Hunk) -> str:
         facts = words.hunk_facts(hunk, self._runs).removeprefix("waiting · ")
-        return f"{at + 1} of {len(self._hunks)} · {one_line(path)} · {facts}\n"
+        return f"{at + 1} of {len(self._hunks)} · {reveal_line(path)} · {facts}\n"
 
     async def _obey(self, key: _Key, at: int, review: FileReview, hunk: Hunk) -> int:
         match key:

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from newel.terminal.safe import safe
+from newel.terminal.safe import reveal_diff
+from newel.terminal.words import plural
 
 MINUS = "\N{MINUS SIGN}"
 
-SHOWN = 100_000
-"""Characters of a diff that are shown."""
+
+class Extent(NamedTuple):
+    """How much of a diff is shown."""
+
+    lines: int
+    characters: int
+
+
+SHOWN: Final = Extent(2_500, 100_000)
+"""Where something is decided."""
+
+WHOLE: Final = Extent(sys.maxsize, sys.maxsize)
 
 _HUNK = re.compile(r"@@ -(?P<old>\d+)(?:,(?P<old_size>\d+))? \+(?P<new>\d+)(?:,(?P<new_size>\d+))? @@")
 
@@ -58,9 +70,21 @@ def changed_lines(diff: str) -> str:
     return " ".join(part for part in parts if part)
 
 
-def shortened(diff: str, shown: int = SHOWN) -> str:
-    """A diff, inert, and cut where it is too long to be read: after ``shown`` characters, or lines of 40 on average."""
-    shown = min(shown, len("\n".join(diff[:shown].split("\n")[: shown // 40])))
-    if len(diff) <= shown:
-        return safe(diff)
-    return f"{safe(diff[:shown])}\n… {len(diff) - shown:,} more characters\n"
+def shortened(diff: str, rest: str, shown: Extent = SHOWN) -> str:
+    """A diff with nothing hidden in it. Where it is too long to be read, it is cut at the end of a line, and says how much
+    is missing and that the command ``rest`` shows it.
+    """
+    body = diff.removesuffix("\n")
+    lines = body[: shown.characters + 1].split("\n", shown.lines)[: shown.lines]
+    head = "\n".join(lines)
+    if len(head) > shown.characters:  # the last line of it is not whole
+        head = head[: head.rfind("\n", 0, shown.characters)] if "\n" in head else head[: shown.characters]
+    if len(head) == len(body):
+        return reveal_diff(diff)
+    left = body[len(head) :].removeprefix("\n")
+    missing = (
+        plural(left.count("\n") + 1, "more line")
+        if body[len(head)] == "\n"
+        else plural(len(left), "more character")
+    )
+    return f"{reveal_diff(head)}\n… {missing}: `{rest}` shows the whole diff\n"

@@ -12,8 +12,7 @@ from urllib.parse import urlsplit
 from newel.mcp.forms import Answer, BadForm, Field, fields
 from newel.mcp.questions import ElicitAnswer, ElicitRequest
 from newel.terminal.asking import AskLine
-from newel.terminal.safe import reveal, safe
-from newel.terminal.words import one_line
+from newel.terminal.safe import reveal, reveal_line
 
 LEAVING: Final = "/decline says no to it, /cancel gives no answer."
 MAX_QUOTED: Final = 4_000
@@ -61,7 +60,7 @@ async def _choose(ask: AskLine, offers: dict[str, str], about: str) -> str:
         letter = "y" if typed == "yes" else typed
         if letter in offers:
             return letter
-        about = f"{one_line(typed, 40)} is none of these."
+        about = f"{reveal_line(typed, 40)} is none of these."
 
 
 # -- a page to visit ----------------------------------------------------------------------------------
@@ -84,19 +83,19 @@ def _host(url: str) -> str:
         host = (parts.hostname or "").encode("idna").decode()
     except (ValueError, UnicodeError):
         return ""
-    return one_line(host) if parts.scheme in {"http", "https"} else ""
+    return reveal_line(host) if parts.scheme in {"http", "https"} else ""
 
 
 # -- a form -------------------------------------------------------------------------------------------
 
 
 async def _fill_in(request: ElicitRequest, ask: AskLine) -> ElicitAnswer:
-    server = one_line(request.server)
+    server = reveal_line(request.server)
     about = _heading(request)
     try:
         form = fields(request.schema or {})
     except BadForm as error:
-        await _choose(ask, {}, f"{about}\nIt cannot be answered here. {one_line(str(error))}")
+        await _choose(ask, {}, f"{about}\nIt cannot be answered here. {reveal_line(str(error))}")
         return ElicitAnswer(action="decline")
     if not form:
         await _choose(ask, {"y": "agrees"}, about)
@@ -116,8 +115,8 @@ async def _fill_in(request: ElicitRequest, ask: AskLine) -> ElicitAnswer:
 async def _ask_for(field: Field, value: Answer | None, about: str, ask: AskLine) -> Answer | None:
     """What is typed for a field; Enter leaves it at ``value``."""
     hint = field.wants if field.required or value is not None else f"{field.wants}; may be left out"
-    kept = "" if value is None else f" [{one_line(field.show(value), 60)}]"
-    question = f"{one_line(field.title, 60)} ({hint}){kept}: "
+    kept = "" if value is None else f" [{reveal_line(field.show(value), 60)}]"
+    question = f"{reveal_line(field.title, 60)} ({hint}){kept}: "
     about = "\n".join([about, *_describe(field)]).lstrip("\n")
     while True:
         line = await _line(ask, question, about)
@@ -128,13 +127,13 @@ async def _ask_for(field: Field, value: Answer | None, about: str, ask: AskLine)
                 return field.read(line)
             about = "An answer is needed."
         except ValueError:
-            about = f"{one_line(line, 60)} does not fit. It takes {field.wants}."
+            about = f"{reveal_line(line, 60)} does not fit. It takes {field.wants}."
 
 
 def _describe(field: Field) -> list[str]:
-    lines = [f"  │ {one_line(field.about, 400)}"] if field.about else []
+    lines = [f"  │ {reveal_line(field.about, 400)}"] if field.about else []
     for number, choice in enumerate(field.choices[:MAX_LISTED], 1):
-        lines.append(f"{number:>5}  {one_line(choice.title)}")
+        lines.append(f"{number:>5}  {reveal_line(choice.title)}")
     if len(field.choices) > MAX_LISTED:
         lines.append(f"       and {len(field.choices) - MAX_LISTED} more")
     return lines
@@ -142,7 +141,7 @@ def _describe(field: Field) -> list[str]:
 
 def _review(form: list[Field], given: dict[str, Any]) -> str:
     rows = [
-        (one_line(field.title, 60), field.show(given[field.name])) for field in form if field.name in given
+        (reveal_line(field.title, 60), field.show(given[field.name])) for field in form if field.name in given
     ]
     width = max((len(title) for title, _ in rows), default=0)
     indent = " " * (width + 6)
@@ -154,9 +153,7 @@ def _review(form: list[Field], given: dict[str, Any]) -> str:
 
 
 def _heading(request: ElicitRequest) -> str:
-    return (
-        f"The tool server {one_line(request.server)} asks you:\n  │ {_quoted(safe(request.message), '  │ ')}"
-    )
+    return f"The tool server {reveal_line(request.server)} asks you:\n  │ {_quoted(reveal(request.message), '  │ ')}"
 
 
 def _quoted(text: str, indent: str) -> str:

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from newel.review.deciding import patch_of, run_of
-from newel.terminal.called import Called
-from newel.terminal.diffs import changed_lines, shortened
-from newel.terminal.words import one_line, plural, some
+from newel.terminal.called import Called, whole_review
+from newel.terminal.diffs import SHOWN, Extent, changed_lines, shortened
+from newel.terminal.safe import reveal_line
+from newel.terminal.words import plural, some
 
 if TYPE_CHECKING:
     from newel.review.deciding import Choice, Found, Problem, Written
@@ -24,12 +25,14 @@ Runs = Mapping[str, "Checkpoint"]
 """The checkpoints of runs, by the run."""
 
 
-def hunk_diff(review: FileReview, hunk: Hunk) -> str:
-    """What a hunk changes: its lines with those around them, and what becomes of the file itself."""
+def hunk_diff(review: FileReview, hunk: Hunk, rest: str, shown: Extent = SHOWN) -> str:
+    """What a hunk changes: its lines with those around them, and what becomes of the file itself.
+    ``rest`` is the command that shows what is too long for ``shown``.
+    """
     lines = patch_of(review, [hunk]).split("\n")[1:]  # without the names, which stand above it
     first = next((n for n, line in enumerate(lines) if line.startswith("@@")), len(lines))
     head = [line for line in lines[:first] if not line.startswith(("--- ", "+++ "))]
-    return shortened("\n".join([*head, *lines[first:]])).rstrip("\n")
+    return shortened("\n".join([*head, *lines[first:]]), rest, shown).rstrip("\n")
 
 
 def whose(hunk: Hunk, runs: Runs) -> str:
@@ -38,7 +41,7 @@ def whose(hunk: Hunk, runs: Runs) -> str:
         return "yours"
     run = run_of(hunk)
     known = runs.get(run)
-    name = one_line(known.title, 60) if known and known.title else f"run {one_line(run, 40)}"
+    name = reveal_line(known.title, 60) if known and known.title else f"run {reveal_line(run, 40)}"
     return f"{name}, edited by you" if hunk.has_user_layer else name
 
 
@@ -48,18 +51,19 @@ def hunk_facts(hunk: Hunk, runs: Runs) -> str:
     return " · ".join([state, whose(hunk, runs), *(["large"] if hunk.oversized else [])])
 
 
-def describe_waiting(found: Found, runs: Runs, called: Called) -> str:
+def describe_waiting(found: Found, runs: Runs, called: Called, shown: Extent = SHOWN) -> str:
     """What waits for a decision, by file and hunk; nothing if nothing does. ``called`` is how commands are."""
     blocks: list[str] = []
     rejected: list[str] = []
+    rest = whole_review(called)
     for review in found.reviews:
         gone = [hunk.id for hunk in review.hunks if hunk.state == "rejected"]
         if gone:
-            rejected.append(f"  {one_line(review.path)}  {', '.join(gone)}")
+            rejected.append(f"  {reveal_line(review.path)}  {', '.join(gone)}")
         for hunk in review.hunks:
             if hunk.state != "rejected":
-                where = f"  {one_line(review.path)}  {hunk.id}  {hunk_facts(hunk, runs)}"
-                blocks.append(f"{where}\n{hunk_diff(review, hunk)}\n")
+                where = f"  {reveal_line(review.path)}  {hunk.id}  {hunk_facts(hunk, runs)}"
+                blocks.append(f"{where}\n{hunk_diff(review, hunk, rest, shown)}\n")
     lines = [f"{plural(len(blocks), 'hunk')} to decide: {called('decide')}\n", *blocks] if blocks else []
     lines += describe_problems(found.problems)
     if rejected:
@@ -68,17 +72,17 @@ def describe_waiting(found: Found, runs: Runs, called: Called) -> str:
     return "\n".join([*lines, ""]) if lines else ""
 
 
-def describe_choice(choice: Choice) -> str:
+def describe_choice(choice: Choice, called: Called) -> str:
     """What a verdict would be on, with the diff of each file, and what it leaves alone."""
     lines: list[str] = []
     for review, hunks in choice.picks.values():
-        lines.append(shortened(patch_of(review, hunks)).rstrip("\n"))
+        lines.append(shortened(patch_of(review, hunks), whole_review(called)).rstrip("\n"))
     verb = "kept and written" if choice.verdict == "keep" else "rejected"
     if choice.picks:
         counts = {path: len(hunks) for path, (_, hunks) in choice.picks.items()}
         lines.append(f"{_counted(counts)} would be {verb}:")
         lines += [
-            f"  {one_line(path)}  {', '.join(hunk.id for hunk in hunks)}"
+            f"  {reveal_line(path)}  {', '.join(hunk.id for hunk in hunks)}"
             for path, (_, hunks) in choice.picks.items()
         ]
     return "\n".join([*lines, *describe_problems(choice.left)])
@@ -87,7 +91,7 @@ def describe_choice(choice: Choice) -> str:
 def to_be_written(reviews: Sequence[FileReview], hunks: Mapping[str, Sequence[str]]) -> str:
     """The files that would be written, and how much of them."""
     rows = [
-        f"  {one_line(review.path)}  {plural(len(ids), 'hunk')}  "
+        f"  {reveal_line(review.path)}  {plural(len(ids), 'hunk')}  "
         + changed_lines(patch_of(review, [hunk for hunk in review.hunks if hunk.id in ids]))
         for review in reviews
         if (ids := hunks.get(review.path))
@@ -125,7 +129,7 @@ def describe_peeled(counts: Mapping[str, int]) -> str:
 
 def describe_problems(problems: Sequence[Problem]) -> list[str]:
     """What was left as it is, a line each."""
-    return [f"Left as it is: {one_line(each.path)}: {one_line(each.reason, 400)}" for each in problems]
+    return [f"Left as it is: {reveal_line(each.path)}: {reveal_line(each.reason, 400)}" for each in problems]
 
 
 def _counted(counts: Mapping[str, int]) -> str:

@@ -15,7 +15,7 @@ from rich.theme import Theme
 from newel.terminal.calls import Outcome
 from newel.terminal.diffs import MINUS, changes
 from newel.terminal.markdown import STYLES, Prose
-from newel.terminal.safe import safe
+from newel.terminal.safe import reveal, safe
 from newel.terminal.words import PROMPT, describe_call, duration
 
 ACCENT, DIM, BAD, GOOD = "cyan", "dim", "red", "green"
@@ -154,9 +154,11 @@ def whole_lines(text: str) -> Text:
 
 
 def with_diff(text: str) -> Text:
-    """Words with unified diffs among them, whose changed lines stand out. Their lines run over as well."""
+    """Words with unified diffs among them, whose changed lines stand out, and in which nothing is hidden. Their lines run over
+    as well.
+    """
     painted = whole_lines("")
-    for number, line in enumerate(safe(text).split("\n")):
+    for number, line in enumerate(reveal(text).split("\n")):
         style = ADDED if line.startswith("+") else REMOVED if line.startswith("-") else ""
         painted.append("\n" if number else "").append(line, style=DIM if line.startswith("@@") else style)
     return painted

@@ -13,7 +13,7 @@ from anyio.lowlevel import checkpoint
 from newel.terminal.desk import Person
 from newel.terminal.lines import LineReader
 from newel.terminal.renderer import Renderer
-from newel.terminal.safe import safe
+from newel.terminal.safe import reveal, safe
 from newel.terminal.screen import terminal_size
 
 
@@ -46,7 +46,7 @@ class PlainDesk:
     async def ask(self, question: str, about: str, given: str = "") -> str | None:  # noqa: ARG002 — nothing can be edited here
         self._lines.forget_typed()
         if about:
-            self.renderer.note(about)
+            self.renderer.note(reveal(about))
         return await self._read(question)
 
     @asynccontextmanager

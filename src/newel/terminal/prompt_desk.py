@@ -41,6 +41,7 @@ from prompt_toolkit.styles import Style
 
 from newel.terminal.desk import Person
 from newel.terminal.renderer import Renderer
+from newel.terminal.safe import reveal
 from newel.terminal.screen import BEGIN_UPDATE, END_UPDATE, Screen
 from newel.terminal.words import PROMPT
 
@@ -123,7 +124,7 @@ class PromptDesk:
 
     async def ask(self, question: str, about: str, given: str = "") -> str | None:
         if about:
-            self._renderer.note(about)
+            self._renderer.note(reveal(about))
         for _ in range(ROUNDS):  # keys that nobody has read yet are no answer: let them do what they were for
             await checkpoint()
         kept = self._buffer.document

@@ -10,9 +10,10 @@ import anyio.to_thread
 
 from newel.agent.messages import UserMessage
 from newel.review.recording import RecordingWorkspace
-from newel.terminal.called import Called, between_prompts
-from newel.terminal.diffs import SHOWN, changed_lines, shortened
-from newel.terminal.words import one_line, plural, some
+from newel.terminal.called import Called, between_prompts, whole_review
+from newel.terminal.diffs import SHOWN, WHOLE, Extent, changed_lines, shortened
+from newel.terminal.safe import reveal_line
+from newel.terminal.words import plural, some
 
 if TYPE_CHECKING:
     from newel.agent.agent import Agent
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
 LISTED = 10
 """Runs that a conversation shows."""
 
-SHOWN_BETWEEN = 2_000
-"""The same of a run in a conversation, which goes on below it."""
+SHOWN_BETWEEN = Extent(60, 6_000)
+"""How much of a run's diff a conversation shows, which goes on below it."""
+
 ROWS = 20
 """Files of a run that are listed."""
 
@@ -45,7 +47,7 @@ Confirm = Callable[[str], Awaitable[bool]]
 def run_line(checkpoint_id: str, created: str, title: str) -> str:
     """A run in a line: what it can be taken back by, when it began, and its prompt."""
     when = datetime.fromisoformat(created).astimezone().strftime("%Y-%m-%d %H:%M")
-    return f"{checkpoint_id}  {when}  {one_line(title, 80) or '(no words)'}"
+    return f"{checkpoint_id}  {when}  {reveal_line(title, 80) or '(no words)'}"
 
 
 def list_checkpoints(checkpoints: Sequence[Checkpoint]) -> str:
@@ -56,45 +58,49 @@ def list_checkpoints(checkpoints: Sequence[Checkpoint]) -> str:
     return "\n".join(lines) or NOTHING
 
 
-async def describe_project(project: Project, limit: int, called: Called, *, shown: int = SHOWN) -> str:
+async def describe_project(project: Project, limit: int, called: Called, *, between: bool = False) -> str:
     """What waits in a project, and its latest runs, the last one with what it did; ``called`` is how the commands are that
-    it names, ``shown`` how many characters of a diff. Raises ``LedgerError``.
+    it names. ``between`` two prompts a long diff is cut. Raises ``LedgerError``.
     """
     from newel.review.deciding import look, run_names
     from newel.review.runs import look_back
     from newel.terminal.hunks import describe_waiting
 
     names = await anyio.to_thread.run_sync(run_names, project.ledger)
-    parts = [describe_waiting(await look(project), names, called)]
+    parts = [describe_waiting(await look(project), names, called, SHOWN if between else WHOLE)]
     runs = await look_back(project, limit=limit)
-    parts += [describe_run(run, shown) if run is runs[0] else _head(run) for run in runs]
+    shown = SHOWN_BETWEEN if between else WHOLE
+    parts += [describe_run(run, called, shown) if run is runs[0] else _head(run) for run in runs]
     if len(runs) > 1:
         parts.append(f"`{called(f'review {runs[1].checkpoint_id}')}` shows what another run did.")
-    parts += [one_line(notice, 400) for notice in project.left_out]
+    parts += [reveal_line(notice, 400) for notice in project.left_out]
     return "\n".join(part for part in parts if part).rstrip("\n") or NOTHING
 
 
-async def describe_checkpoint(project: Project, checkpoint: str, *, shown: int = SHOWN) -> str:
+async def describe_checkpoint(
+    project: Project, checkpoint: str, called: Called, *, between: bool = False
+) -> str:
     """A run, by the id of its checkpoint or the beginning of it, with what it did. Raises ``UnknownCheckpoint``."""
     from newel.review.runs import look_at
 
-    return describe_run(await look_at(project, await project.find(checkpoint)), shown).rstrip("\n")
+    run = await look_at(project, await project.find(checkpoint))
+    return describe_run(run, called, SHOWN_BETWEEN if between else WHOLE).rstrip("\n")
 
 
-def describe_run(run: RunView, shown: int = SHOWN) -> str:
-    """A run with its files, and below them what it did, up to ``shown`` characters."""
+def describe_run(run: RunView, called: Called, shown: Extent) -> str:
+    """A run with its files, and below them what it did, as much as ``shown`` says."""
     # What waits altogether is shown by itself, hunk by hunk.
     patches = [file.patch for file in run.files if not _is_all_waiting(file)]
-    return f"{_head(run)}\n{shortened(''.join(patches), shown)}"
+    return f"{_head(run)}\n{shortened(''.join(patches), whole_review(called, run.checkpoint_id), shown)}"
 
 
 def _head(run: RunView) -> str:
     """A run and its files, the line of each with how much it is."""
-    width = max((len(one_line(file.file_path)) for file in run.files[:ROWS]), default=0)
+    width = max((len(reveal_line(file.file_path)) for file in run.files[:ROWS]), default=0)
     lines = [run_line(run.checkpoint_id, run.created_at, run.title)]
     for file in run.files[:ROWS]:
-        facts = " · ".join(fact for fact in (changed_lines(file.patch), one_line(file.state, 400)) if fact)
-        lines.append(f"  {one_line(file.file_path).ljust(width)}  {facts}".rstrip())
+        facts = " · ".join(fact for fact in (changed_lines(file.patch), reveal_line(file.state, 400)) if fact)
+        lines.append(f"  {reveal_line(file.file_path).ljust(width)}  {facts}".rstrip())
     if len(run.files) > ROWS:
         lines.append(f"  … {plural(len(run.files) - ROWS, 'more file')}")
     if not run.files:
@@ -106,16 +112,18 @@ def _is_all_waiting(file: RunFile) -> bool:
     return bool(file.hunks) and all(hunk.state in {"pending", "accepted"} for hunk in file.hunks)
 
 
-def describe_plan(plan: Plan) -> str:
-    """What a rollback would change, and what it leaves alone."""
-    lines = [shortened("".join(file.patch for file in plan.files)).rstrip("\n")] if plan.files else []
+def describe_plan(plan: Plan, called: Called) -> str:
+    """What a rollback would change, and what it leaves alone. ``called`` is how the commands are that it names."""
+    lines: list[str] = []
     if plan.files:
+        patches = "".join(file.patch for file in plan.files)
+        lines.append(shortened(patches, whole_review(called, plan.checkpoint)).rstrip("\n"))
         if plan.mode == "hard_all":
             lines.append(
                 "Whatever was changed in these files since goes, your own edits too; an undo brings it back."
             )
         lines.append(f"{plural(len(plan.files), 'file')} would change:")
-        lines += [f"  {one_line(file.path)}" for file in plan.files]
+        lines += [f"  {reveal_line(file.path)}" for file in plan.files]
     return "\n".join([*lines, *_left_alone(plan)])
 
 
@@ -123,14 +131,14 @@ def _left_alone(plan: Plan) -> list[str]:
     if not plan.conflicts:
         return []
     return [
-        "This stays as it is, because something newer stands there:",
-        *(f"  {one_line(each.reason, 400)}" for each in plan.conflicts),
+        "Skipped (changed since):",
+        *(f"  {reveal_line(each.reason, 400)}" for each in plan.conflicts),
     ]
 
 
-async def take_back(project: Project, plan: Plan, confirm: Confirm) -> list[Saved]:
+async def take_back(project: Project, plan: Plan, confirm: Confirm, called: Called) -> list[Saved]:
     """Show a plan, and carry it out if it is confirmed; returns what became of the files. Raises what ``carry_out`` does."""
-    if plan.files and await confirm(describe_plan(plan)):
+    if plan.files and await confirm(describe_plan(plan, called)):
         return await project.carry_out(plan)
     return []
 
@@ -173,9 +181,9 @@ async def show_review(context: Context, checkpoint: str) -> None:
     if (project := await _project(context)) is None:
         return
     if checkpoint:
-        told = await describe_checkpoint(project, checkpoint)
+        told = await describe_checkpoint(project, checkpoint, between_prompts, between=True)
     else:
-        told = await describe_project(project, LISTED, between_prompts, shown=SHOWN_BETWEEN)
+        told = await describe_project(project, LISTED, between_prompts, between=True)
     context.desk.renderer.note(told, "diff")
 
 
@@ -273,9 +281,9 @@ async def take_back_here(desk: Desk, agent: Agent, project: Project, plan: Plan)
         return (answer or "").strip().lower() in {"y", "yes"}
 
     if not plan.files:
-        desk.renderer.note(describe_plan(plan) or "The files are as they were already.")
+        desk.renderer.note(describe_plan(plan, between_prompts) or "The files are as they were already.")
         return
-    saved = await take_back(project, plan, confirm)
+    saved = await take_back(project, plan, confirm, between_prompts)
     desk.renderer.note(describe_saved(saved) if saved else "Nothing was changed.")
     if saved and agent.state.messages:
         title = project.checkpoints.get(plan.checkpoint).title

@@ -5,12 +5,15 @@ Two ways, for two purposes:
 - ``safe`` and ``SafeStream`` are for reading. An escape sequence (colour, cursor movement, window title,
   link, clipboard) vanishes with all that it carries; what is left is text, line feeds and tabs.
 - ``reveal`` is for deciding. Nothing vanishes: each character that could hide or disguise another is
-  written out, so that what a person approves is what will run.
+  written out, so that what a person approves is what will run. ``reveal_line`` and ``reveal_diff`` are
+  the same for names and for diffs. Every screen passes what a question is about, and every diff, through
+  ``reveal``; a module that composes such a text must not have called ``safe`` before.
 """
 
 from __future__ import annotations
 
 import re
+from typing import Final
 
 # The patterns are compiled when a text needs them: most never do, and a start would pay for both.
 # A control string (OSC, DCS, SOS, PM, APC, and screen's title) carries a payload up to its terminator.
@@ -27,9 +30,13 @@ _UNSAFE = (
 
 # Printable by Unicode's tables, and yet most fonts show nothing: fillers, selectors of variants, blank signs.
 _BLANK = (
-    r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\ufffc"
-    r"\U00013441\U00013442\U00016fe4\U0001d159\U000e0100-\U000e01ef]"
+    r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u2d7f\u3164\ufe00-\ufe0f\uffa0\ufffc"
+    r"\U0001107f\U00013441\U00013442\U00016fe4\U0001d159\U000e0100-\U000e01ef]"
 )
+
+SPACE: Final = "·"
+TAB: Final = "→"
+"""How a space and a tab are written that would be overlooked: at the end of a changed line, and where nothing else changes."""
 
 
 def safe(text: str, *, keep_newlines: bool = True) -> str:
@@ -55,6 +62,80 @@ def reveal(text: str) -> str:
     if _clean(text):
         return text
     return "".join(char if _clean(char) else _written_out(char) for char in text)
+
+
+def reveal_line(text: str, limit: int | None = None) -> str:
+    """What ``reveal`` makes of a text, on one line: a line feed is ``␊``, a tab ``␉``. Cut after ``limit`` characters;
+    a name that is decided about is never cut.
+    """
+    line = reveal(text if limit is None else text[: limit * 4].strip())
+    line = line.replace("\n", "␊").replace("\t", "␉")
+    return line if limit is None or len(line) <= limit else line[: limit - 1] + "…"
+
+
+def reveal_diff(diff: str) -> str:
+    r"""A unified diff with every hidden character written out, and with the white space that its lines change.
+
+    Spaces and tabs at the end of a changed line are written ``·`` and ``→``, and everywhere in a line that
+    differs from its counterpart in nothing else. The carriage returns of ``\r\n`` are left out where every line of the
+    diff ends so: where only some do, each is written out.
+    """
+    files: list[list[str]] = [[]]
+    for line in diff.split("\n"):
+        if line.startswith("diff --git "):
+            files.append([])
+        files[-1].append(line)
+    return reveal("\n".join(line for lines in files for line in _shown_lines(lines)))
+
+
+def _shown_lines(lines: list[str]) -> list[str]:
+    """The lines of one file's diff."""
+    names = {
+        at + more
+        for at in range(len(lines) - 2)
+        if lines[at].startswith("--- ")
+        and lines[at + 1].startswith("+++ ")
+        and lines[at + 2].startswith("@@")
+        for more in (0, 1)
+    }
+    content = [line for at, line in enumerate(lines) if line[:1] in _CONTENT and at not in names]
+    if content and all(line.endswith("\r") for line in content):
+        lines = [line.removesuffix("\r") for line in lines]
+    shown: list[str] = []
+    at = 0
+    while at < len(lines):
+        end = at
+        while end < len(lines) and lines[end][:1] in _CHANGED and end not in names:
+            end += 1
+        shown += _with_white_space(lines[at:end]) if end > at else lines[at : at + 1]
+        at = max(end, at + 1)
+    return shown
+
+
+_CHANGED: Final = frozenset("+-")
+_CONTENT: Final = frozenset("+- ")
+
+
+def _with_white_space(lines: list[str]) -> list[str]:
+    """Lines that were taken out and put in, one after the other, with the white space that tells them apart."""
+    sides: dict[str, set[str]] = {"-": set(), "+": set()}
+    for line in lines:
+        sides[line[0]].add("".join(line[1:].split()))
+    alike = sides["-"] & sides["+"]
+    shown: list[str] = []
+    for line in lines:
+        text = line[1:]
+        if "".join(text.split()) not in alike:
+            kept = text.rstrip(" \t")
+            text = kept + _white(text[len(kept) :])
+        elif text not in {other[1:] for other in lines if other[0] != line[0]}:
+            text = _white(text)
+        shown.append(line[0] + text)
+    return shown
+
+
+def _white(text: str) -> str:
+    return text.replace(" ", SPACE).replace("\t", TAB)
 
 
 class SafeStream:

@@ -1,4 +1,4 @@
-"""The words and numbers that all screens share. Everything returned is one line and inert."""
+"""The words and numbers that all screens share. Everything returned is one line and inert, but for ``call_text``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from newel.agent.events import EndReason, Retry
 from newel.agent.messages import Usage
 from newel.providers.encode import to_json
-from newel.terminal.safe import safe
+from newel.terminal.safe import reveal_line, safe
 
 PROMPT = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
 """Stands before what a person types, and typed."""
@@ -29,8 +29,8 @@ def one_line(text: str, limit: int = 160) -> str:
 
 
 def some(names: Iterable[str], *, shown: int = 8) -> str:
-    """The first of some names, inert, and how many more there are."""
-    lines = [one_line(name) for name in names]
+    """The first of some names, with nothing hidden in them, and how many more there are."""
+    lines = [reveal_line(name) for name in names]
     more = len(lines) - shown
     return ", ".join(lines[:shown] if more > 1 else lines) + (f" and {more:,} more" if more > 1 else "")
 
@@ -68,10 +68,15 @@ def listing(rows: Sequence[tuple[str, str]], columns: int) -> str:
 
 def describe_call(name: str, args: dict[str, Any], limit: int = 160) -> str:
     """A tool call in one line: ``bash pytest -q``, ``edit src/app.py``."""
+    return one_line(call_text(name, args), limit)
+
+
+def call_text(name: str, args: dict[str, Any]) -> str:
+    """A tool call with the argument that says what it is about, as the model wrote it."""
     subject = args.get(SUBJECT.get(name, ""))
     if not isinstance(subject, str):
         subject = to_json(args).decode() if args else ""
-    return one_line(f"{name} {subject}", limit)
+    return f"{name} {subject}"
 
 
 def duration(milliseconds: float) -> str:

@@ -140,10 +140,10 @@ def test_who_asks_is_named_and_its_words_are_inert_and_marked_as_its_own(opened:
     terminal, _ = opened("newel", "go", tools=("book",))
     terminal.wait_for("Name (")
     text = terminal.screen.text
-    assert "The tool server asking asks you:\n  │ Which table?" in text
-    assert "  │ Who comes<U+202E>" in text
+    assert "The tool server asking asks you:\n  │ ␛[2J␛[31mWhich table?" in text
+    assert "  │ Who ␛]0;pwned␇comes<U+202E>" in text
     assert "\x1b[2J" not in terminal.raw
-    assert "pwned" not in terminal.raw
+    assert "\x1b]0;pwned" not in terminal.raw
 
 
 def test_what_was_filled_in_can_be_changed_before_it_is_sent(opened: Open) -> None:

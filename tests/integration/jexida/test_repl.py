@@ -303,7 +303,7 @@ def test_what_hides_in_a_proposed_command_is_written_out(open_terminal: Open) ->
         r'raw {"type":"shell","command":"echo a\u200bb\u202ec\u001b[8m; id","reason":"\u001b[2Jsafe"}' + "\r"
     )
     terminal.wait_for("Run it? y yes")
-    assert panels(terminal.screen.text)[-1][1] == ["$ echo a<U+200B>b<U+202E>c␛[8m; id", "", "safe"]
+    assert panels(terminal.screen.text)[-1][1] == ["$ echo a<U+200B>b<U+202E>c␛[8m; id", "", "␛[2Jsafe"]
 
 
 def test_a_long_conversation_is_shown_to_the_model_in_part(open_terminal: Open) -> None:

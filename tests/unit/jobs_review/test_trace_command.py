@@ -20,6 +20,7 @@ from newel.jobs.review.journal import HIDDEN, EventType
 from newel.jobs.review.trace import GIVEN_UP, BadTrace
 from newel.providers.scripted import Scripted
 from newel.review.ledger import Conflict
+from newel.terminal.safe import reveal
 from tests.review_place import calls, hunks, proposes, replace, says
 from tests.unit.jobs_review.traced_place import TracedPlace
 
@@ -126,6 +127,7 @@ def test_nothing_that_a_terminal_obeys_comes_out_of_a_trace(made: Made, say: Say
     for text in (say(), say(made.job), say("--all")):
         assert not set(text) & {"\x1b", "\x07", "\u202e"}
         assert "Translate" in text
+        assert reveal(EVIL) in text
 
 
 def test_json_has_all_of_a_trace(made: Made, say: Say) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from newel.review.runs import RunFile, RunView
-from newel.terminal.review import ROWS, describe_run
+from newel.terminal.called import between_prompts
+from newel.terminal.diffs import Extent, shortened
+from newel.terminal.review import ROWS, SHOWN_BETWEEN, describe_run
 
 
 def a_run(files: int, lines: int) -> RunView:
@@ -20,15 +22,23 @@ def a_run(files: int, lines: int) -> RunView:
 
 
 def test_a_run_over_hundreds_of_files_takes_little_room() -> None:
-    shown = describe_run(a_run(300, 200), shown=2_000)
+    shown = describe_run(a_run(300, 200), between_prompts, SHOWN_BETWEEN)
     assert shown.count("gen/") == ROWS
     assert f"{300 - ROWS} more files" in shown
     assert len(shown) < 4_000
-    assert shown.count("\n") < 80
-    assert "more characters" in shown
+    assert shown.count("\n") < 100
+    assert "… 60,540 more lines: `newel review cp_1` shows the whole diff" in shown
 
 
 def test_a_small_run_is_shown_whole() -> None:
-    shown = describe_run(a_run(3, 5), shown=2_000)
+    shown = describe_run(a_run(3, 5), between_prompts, SHOWN_BETWEEN)
     assert shown.count("gen/") == 3
     assert "more" not in shown
+
+
+def test_what_is_cut_ends_with_a_line_and_says_how_much_is_missing() -> None:
+    assert shortened("+1\n+2\n+3\n", "newel review", Extent(3, 100)) == "+1\n+2\n+3\n"
+    rest = "`newel review` shows the whole diff\n"
+    assert shortened("+1\n+2\n+3\n", "newel review", Extent(2, 100)) == f"+1\n+2\n… 1 more line: {rest}"
+    assert shortened("+1\n+2\n+3", "newel review", Extent(9, 7)) == f"+1\n+2\n… 1 more line: {rest}"
+    assert shortened("+123456789\n", "newel review", Extent(9, 4)) == f"+123\n… 6 more characters: {rest}"

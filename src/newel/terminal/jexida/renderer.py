@@ -40,7 +40,7 @@ from newel.terminal.jexida.dress import Dress, Tone
 from newel.terminal.jexida.growing import GrowingAnswer, GrowingOutput
 from newel.terminal.jexida.proposals import errors_apart
 from newel.terminal.jexida.status import Status
-from newel.terminal.safe import reveal, safe
+from newel.terminal.safe import reveal, reveal_line, safe
 from newel.terminal.screen import Screen
 from newel.terminal.words import ENDINGS, PROMPT, duration, going_on_for, one_line, retry, spinner
 from newel.workspace.port import Completed
@@ -219,8 +219,8 @@ class PanelRenderer:
         command, reason = (str(call.arguments.get(name, "")) for name in ("command", "reason"))
         lines: list[tuple[str, Tone]] = [(_prompted(reveal(command)), "strong")]
         if reason.strip():
-            lines.append(("\n" + safe(reason).strip(), "plain"))
-        self._panel("PLAN", lines, f"on {one_line(self._host(), 60)}")
+            lines.append(("\n" + reveal(reason).strip(), "plain"))
+        self._panel("PLAN", lines, f"on {reveal_line(self._host())}")
 
     def _end_call(self, event: ToolExecutionEnd) -> None:
         code = event.details.get("exitCode")
