@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import anyio.to_thread
+
 from newel.commands.ledger import DONE, FAILED, Person, ledger_parser, with_ledger
 from newel.terminal import review as words
 from newel.terminal.called import Called, in_a_shell
@@ -20,8 +22,14 @@ CODES = "exit codes: 0 done, 1 nothing was taken back or not all of it, 2 wrong 
 def command_undo(arguments: Sequence[str]) -> int:
     parser = ledger_parser(
         "undo",
-        "Take back what the last run changed. What was changed since stays; an undo can be undone.",
+        "Take back what the last run changed, or the run of a checkpoint. What was changed since stays; an undo can be undone.",
         epilog=CODES,
+    )
+    parser.add_argument(
+        "checkpoint",
+        nargs="?",
+        metavar="CHECKPOINT",
+        help="this run: the id of its checkpoint, or the beginning of it (newel checkpoints); without it, the last run",
     )
     parser.add_argument("--yes", action="store_true", help="do not ask")
     given = parser.parse_args(arguments)
@@ -33,7 +41,10 @@ def command_undo(arguments: Sequence[str]) -> int:
             raise NothingToUndo(words.NOTHING)
         if _is_finished(project):
             return DONE
-        return await _take_back(project, await project.undo(), yes=given.yes, called=in_a_shell(given.host))
+        named = await project.find(given.checkpoint) if given.checkpoint else None
+        return await _take_back(
+            project, await project.undo(named), yes=given.yes, called=in_a_shell(given.host)
+        )
 
     return with_ledger(parser, given, undo)
 
@@ -82,12 +93,14 @@ def _is_finished(project: Project) -> bool:
 async def _take_back(project: Project, plan: Plan, *, yes: bool, called: Called) -> int:
     person = Person()
 
+    is_redo = await anyio.to_thread.run_sync(project.brings_back, plan)
+
     async def confirm(about: str) -> bool:
-        return await person.agrees(about, "Take this back? [y/N] ", yes=yes)
+        return await person.agrees(about, words.take_back_question(is_redo), yes=yes)
 
     if not plan.files:
         print(words.describe_plan(plan, called) or "The files are as they were already.")
         return FAILED if plan.conflicts else DONE
     saved = await words.take_back(project, plan, confirm, called)
-    print(words.describe_saved(saved) if saved else "Nothing was changed.")
+    print(words.describe_saved(saved, is_redo) if saved else "Nothing was changed.")
     return DONE if saved and not plan.conflicts else FAILED

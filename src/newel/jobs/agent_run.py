@@ -83,6 +83,7 @@ async def carry_out_contract(
                     state = ContractState(state="stopped", reason=STOPPED)
                     await recorder(state)
                     return state
+                agent.run_id = lease.job  # also where it is resumed: one undo takes back all of it
                 return await carry_out(
                     params.contract,
                     agent,

@@ -18,6 +18,9 @@ class Run:
         self.id = id or new_id()
         self.session = session
         self.title = title
+        self.began = now()
+        self.has_acted = False
+        """Whether a tool was called that may change something."""
         self.checkpoint: Checkpoint | None = None
 
 

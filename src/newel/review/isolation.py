@@ -19,6 +19,7 @@ import anyio
 
 from newel.agent.errors import WorkspaceError
 from newel.agent.events import AgentEvent, AgentStart
+from newel.review.last_run import LastRun
 from newel.review.recording import RecordingWorkspace
 from newel.workspace.port import Completed, Entry, FileInfo, OnOutput
 from newel.workspace.watching import WatchedWorkspace
@@ -92,6 +93,9 @@ class IsolatedWorkspace:
                 self._recorder = recorder_of_copy(workspace, project, self._mirror, self._hunks)
                 weakref.finalize(self, self._recorder.let_go)
             return self._recorder
+
+    def acts(self, workspace: WatchedWorkspace, last: LastRun) -> None:
+        """The project's own workspace hears of it as well."""
 
     # -- the copy -----------------------------------------------------------------------------------
 

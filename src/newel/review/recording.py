@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Final, Protocol
 import anyio
 
 from newel.agent.errors import NewelError
-from newel.agent.events import AgentEnd, AgentEvent, AgentStart, ErrorEvent, MessageEnd
+from newel.agent.events import AgentEnd, AgentEvent, AgentStart, ErrorEvent, MessageEnd, ToolExecutionStart
 from newel.agent.messages import UserMessage
+from newel.review import last_run
 from newel.review.effects import Effect, Run
+from newel.review.last_run import LastRun
 from newel.session.locate import project_folder
 from newel.workspace.beside import beside
 from newel.workspace.port import Completed, Entry, FileInfo, OnOutput
@@ -51,7 +53,11 @@ TITLE = 80
 
 
 class Attended(Protocol):
-    """Whoever has an agent whose conversation is kept in a session."""
+    """Whoever has an agent whose conversation is kept in a session. ``run_id`` is the run that each answer belongs to; each is
+    one of its own where it is empty.
+    """
+
+    run_id: str
 
     @property
     def agent(self) -> Agent: ...
@@ -64,6 +70,10 @@ class FindsRecorder(Protocol):
     """Knows who records what is done in a workspace."""
 
     async def of(self, workspace: WatchedWorkspace, /) -> Recorder: ...
+
+    def acts(self, workspace: WatchedWorkspace, last: LastRun, /) -> None:
+        """A run is about to do something there, whether or not any of it will be recorded. Does not raise."""
+        ...
 
 
 class Recorders:
@@ -91,6 +101,12 @@ class Recorders:
                 recorder = await Recorder.open(workspace, self.ledger(workspace.name), left_out=left_out)
                 self._opened[workspace.name] = recorder
             return recorder
+
+    def acts(self, workspace: WatchedWorkspace, last: LastRun) -> None:
+        if folder := self.ledger(workspace.name):
+            last_run.keep(folder, last)
+        elif recorder := self._opened.get(workspace.name):
+            recorder.project.last_run = last
 
     def close(self) -> None:
         while self._opened:
@@ -136,13 +152,24 @@ class RecordingWorkspace:
     def _see(self, event: AgentEvent) -> None:
         match event:
             case AgentStart():
-                self._run = Run(self._attended.session.get_id() if self._attended else "")
+                of = self._attended
+                self._run = Run(of.session.get_id(), id=of.run_id) if of else Run("")
             case MessageEnd(message=UserMessage() as message) if self._run and not self._run.title:
                 self._run.title = title_of(message.text)
+            case ToolExecutionStart() if self._run and not self._run.has_acted:
+                self._run.has_acted = self._may_change(event.tool_name)
+                if self._run.has_acted:
+                    run = self._run
+                    last = LastRun(run=run.id, session=run.session, title=run.title, began=run.began)
+                    self._recorders.acts(self._inner, last)
             case AgentEnd():
                 self._run = None
             case _:
                 pass
+
+    def _may_change(self, tool_name: str) -> bool:
+        tools = self._attended.agent.state.tools if self._attended else ()
+        return any(tool.spec.name == tool_name and not tool.read_only for tool in tools)
 
     async def recorder(self) -> Recorder:
         """Who records what is done here. Raises ``LedgerError``."""

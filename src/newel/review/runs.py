@@ -16,8 +16,10 @@ import anyio.to_thread
 import msgspec
 
 from newel.agent.errors import WorkspaceError
+from newel.review import last_run
 from newel.review.checkpoints import Checkpoints, Plan, UnknownCheckpoint, Versions
 from newel.review.history import NothingToUndo, made_by
+from newel.review.last_run import LastRun
 from newel.review.ledger import FileReview, ReviewError
 from newel.review.patches import file_patch
 from newel.review.saving import Saved, Saver
@@ -45,6 +47,7 @@ class Project:
         self.left_out: list[str] = []
         self.finished: list[Checkpoint] = []
         """The rollbacks that a process died over, and which were brought to their end when the ledger was opened."""
+        self._last_run: LastRun | None = None
         self.saver = Saver(ledger, workspace)
         self.checkpoints = Checkpoints(ledger, self.saver)
 
@@ -56,24 +59,63 @@ class Project:
             found = await anyio.to_thread.run_sync(self.ledger.checkpoints)
             self.finished = [each for each in found if each.run in begun]
 
-    async def undo(self) -> Plan:
-        """How the latest run that changed files is taken back. Raises ``NothingToUndo``, also where others have taken it back
-        already: nobody means the run before that one then.
+    @property
+    def last_run(self) -> LastRun | None:
+        """The last run that called a tool which may change something. To be set for a ledger in memory."""
+        return last_run.read(self.ledger.folder) if self.ledger.folder else self._last_run
+
+    @last_run.setter
+    def last_run(self, last: LastRun) -> None:
+        self._last_run = last
+
+    async def undo(self, checkpoint: Checkpoint | None = None) -> Plan:
+        """How a run is undone: the last one, unless another is named. Raises ``NothingToUndo`` if nothing of that run is recorded, or
+        left; older runs are never undone implicitly.
         """
+        if checkpoint is not None:
+            return await self._undone(checkpoint, is_rest=False)
         is_rest = False
-        for checkpoint in await anyio.to_thread.run_sync(self.ledger.checkpoints):
-            if checkpoint.is_partial:
+        for each in await anyio.to_thread.run_sync(self._latest):
+            if each.is_partial:
                 is_rest = True  # of what that was about, the rest is still to be undone
-                continue
-            await self.refreshed(checkpoint)
-            if hunks := await anyio.to_thread.run_sync(hunk_ids, self.ledger, checkpoint, is_rest):
-                return await self.checkpoints.plan(checkpoint.id, "scoped_selected", hunks)
-            if await anyio.to_thread.run_sync(self._changed_files, checkpoint):
-                raise NothingToUndo(
-                    f"Nothing of the last run is left to be undone: {checkpoint.title or checkpoint.id}. What it changed was "
-                    "changed since. `newel checkpoints` lists the runs before it, `newel rollback CHECKPOINT` goes back to one."
-                )
+            else:
+                return await self._undone(each, is_rest=is_rest)
         raise NothingToUndo(f"Nothing that was recorded in {self.workspace.root} is left to be undone.")
+
+    def _latest(self) -> list[Checkpoint]:
+        """The checkpoints, that of the last run first. Raises ``NothingToUndo`` if that has none."""
+        found = self.ledger.checkpoints()
+        last = self.last_run
+        if last is None or not found or found[0].created >= last.began:
+            return found
+        for at, each in enumerate(found):
+            if each.run == last.run:  # it began earlier, and was resumed
+                return found[at:]
+        raise NothingToUndo(
+            f"The last run changed no file that is recorded: {last.title or last.run}.{self._not_covered()}{_named(found[0])}"
+        )
+
+    async def _undone(self, checkpoint: Checkpoint, *, is_rest: bool) -> Plan:
+        await self.refreshed(checkpoint)
+        if hunks := await anyio.to_thread.run_sync(hunk_ids, self.ledger, checkpoint, is_rest):
+            return await self.checkpoints.plan(checkpoint.id, "scoped_selected", hunks)
+        name = checkpoint.title or checkpoint.id
+        found = await anyio.to_thread.run_sync(self.ledger.checkpoints)
+        before = next((each for each in found if each.created < checkpoint.created), None)
+        hint = _named(before) if before else ""
+        if await anyio.to_thread.run_sync(self._changed_files, checkpoint):
+            raise NothingToUndo(
+                f"Nothing of this run is left to undo: {name}. What it changed was changed since.{hint}"
+            )
+        raise NothingToUndo(f"This run left no recorded change: {name}.{self._not_covered()}{hint}")
+
+    def _not_covered(self) -> str:
+        return "".join(f" {words}" for words in self.left_out)
+
+    def brings_back(self, plan: Plan) -> bool:
+        """Whether a plan undoes an undo. Blocks."""
+        of = self.checkpoints.get(plan.checkpoint)
+        return bool(of.about) and not of.is_redo
 
     def _changed_files(self, checkpoint: Checkpoint) -> bool:
         """Whether a run left files of the disk otherwise than it found them."""
@@ -152,6 +194,12 @@ class Project:
             if any(hunk.id in ids for hunk in self.ledger.get(path).hunks):
                 with contextlib.suppress(NothingToUndo):  # the file changed meanwhile: it is left in review
                     self.ledger.undo(path)
+
+
+def _named(checkpoint: Checkpoint) -> str:
+    """How a run that is not the last one is undone."""
+    name = f" ({checkpoint.title})" if checkpoint.title else ""
+    return f" To undo the run before it{name}: `newel undo {checkpoint.id}`."
 
 
 def hunk_ids(ledger: Ledger, checkpoint: Checkpoint, is_rest: bool = False) -> list[str]:

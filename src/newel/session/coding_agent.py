@@ -86,6 +86,8 @@ class CodingAgent:
         self.approve = approve
         self.instructions = instructions
         self.where = where
+        self.run_id = ""
+        """The run that answers belong to, where several are one: a contract that is resumed. Otherwise each is its own."""
         self._open_session = open_session
         self._journal = journal
         self.agent = Agent(transport, config, messages=session.get_messages(), record=self._record)

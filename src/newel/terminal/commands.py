@@ -287,7 +287,7 @@ COMMANDS = (
     Command("decide", "", "keep or reject what waits, hunk by hunk", decide),
     Command("keep", "HUNK|FILE|--all", "write what an agent proposed", keep),
     Command("reject", "HUNK|FILE|--all", "leave the files as they are", reject),
-    Command("undo", "", "take back what the last run changed", undo),
+    Command("undo", "[CHECKPOINT]", "take back what the last run changed, or another", undo),
     Command("rollback", "[CHECKPOINT]", "the files of a run as they were before it", rollback),
     Command("stop", "", "stop before the next request; Esc stops at once", stop, at_once=True),
     Command("quit", "", "leave", leave, at_once=True),

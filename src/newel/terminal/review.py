@@ -143,12 +143,19 @@ async def take_back(project: Project, plan: Plan, confirm: Confirm, called: Call
     return []
 
 
-def describe_saved(saved: Sequence[Saved]) -> str:
-    """What was taken back on the disk, and where only what waited there was rejected."""
+def take_back_question(is_redo: bool) -> str:
+    return "Bring this back? [y/N] " if is_redo else "Take this back? [y/N] "
+
+
+def describe_saved(saved: Sequence[Saved], is_redo: bool) -> str:
+    """What was taken back on the disk, or brought back there, and where only what waited there was rejected."""
     done = [one.path for one in saved if one.applied]
     waited = [one.path for one in saved if not one.applied]
-    lines = [f"Taken back in {plural(len(done), 'file')}: {some(done)}."] if done else []
-    lines += [f"Rejected what waited in {plural(len(waited), 'file')}: {some(waited)}."] if waited else []
+    verb = "Brought back" if is_redo else "Taken back"
+    lines = [f"{verb} in {plural(len(done), 'file')}: {some(done)}."] if done else []
+    lines += (
+        [f"Rejected the pending changes in {plural(len(waited), 'file')}: {some(waited)}."] if waited else []
+    )
     return "\n".join(lines)
 
 
@@ -238,10 +245,11 @@ async def _tell_decided(context: Context, outcome: Outcome) -> None:
         await context.agent.agent.append_message(UserMessage(content=words))
 
 
-async def undo(context: Context, _: str) -> None:
-    """``/undo``"""
+async def undo(context: Context, words: str) -> None:
+    """``/undo [CHECKPOINT]``"""
     if project := await _project(context):
-        await take_back_here(context.desk, context.agent.agent, project, await project.undo())
+        named = await project.find(words.strip()) if words.strip() else None
+        await take_back_here(context.desk, context.agent.agent, project, await project.undo(named))
 
 
 async def rollback(context: Context, words: str) -> None:
@@ -274,17 +282,18 @@ async def _project(context: Context) -> Project | None:
 
 async def take_back_here(desk: Desk, agent: Agent, project: Project, plan: Plan) -> None:
     """Carry out a plan if the person at the desk agrees, and let the agent's model know. Raises what ``take_back`` does."""
+    is_redo = await anyio.to_thread.run_sync(project.brings_back, plan)
 
     async def confirm(about: str) -> bool:
         desk.renderer.note(about, "diff")
-        answer = await desk.ask("Take this back? [y/N] ", "")
+        answer = await desk.ask(take_back_question(is_redo), "")
         return (answer or "").strip().lower() in {"y", "yes"}
 
     if not plan.files:
         desk.renderer.note(describe_plan(plan, between_prompts) or "The files are as they were already.")
         return
     saved = await take_back(project, plan, confirm, between_prompts)
-    desk.renderer.note(describe_saved(saved) if saved else "Nothing was changed.")
+    desk.renderer.note(describe_saved(saved, is_redo) if saved else "Nothing was changed.")
     if saved and agent.state.messages:
         title = project.checkpoints.get(plan.checkpoint).title
         await agent.append_message(UserMessage(content=for_the_model(title, saved)))

@@ -256,6 +256,34 @@ def test_a_killed_run_goes_on_where_it_was_and_does_nothing_twice(with_agent: Wi
     assert len(newel.sessions) == 1
 
 
+def test_one_undo_takes_back_a_contract_that_was_resumed(with_agent: WithAgent, tmp_path: Path) -> None:
+    marker = tmp_path / "at_it"
+    newel = with_agent(
+        after(1, False, missing="two"),
+        after(2, False, missing="three"),
+        after(3, True),
+        scenario(
+            "Count",
+            bash("echo one > one"),
+            bash(f"echo two > two; test -e {marker} || {{ touch {marker}; sleep 20; }}"),
+            bash("echo three > three; echo more >> one"),
+        ),
+    )
+    (newel.project / "mine").write_text("mine\n")
+    agent = newel.start("agent", "Count to three")
+    wait_for(marker.exists)
+    agent.kill()
+    agent.communicate(timeout=10)
+    assert newel("agent", "--resume", run_id(newel)).returncode == 0
+    assert (newel.project / "one").read_text() == "one\nmore\n"
+    assert len(newel("checkpoints").stdout.splitlines()) == 1
+    done = newel("undo", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in newel.project.iterdir()] == ["mine"]
+    assert "Brought back in 3 files" in newel("undo", "--yes").stdout
+    assert (newel.project / "one").read_text() == "one\nmore\n"
+
+
 def test_a_run_that_has_ended_cannot_be_gone_on_with(with_agent: WithAgent) -> None:
     newel = with_agent(after(1, True), scenario("Make", bash("touch a")))
     newel("agent", "Make a file")

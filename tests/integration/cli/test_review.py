@@ -376,7 +376,7 @@ def test_an_undo_of_what_git_has_taken_back_already_leaves_the_run_before_it_alo
     done = newel("undo", "--yes")
     assert done.returncode == 1
     assert "second" in done.stderr
-    assert "newel rollback" in done.stderr
+    assert "newel undo cp_" in done.stderr
     assert files(newel.project) == before
     git(newel.project, "stash", "pop")
     ran(newel, "undo", "--yes")
@@ -384,7 +384,7 @@ def test_an_undo_of_what_git_has_taken_back_already_leaves_the_run_before_it_alo
     assert (newel.project / "first.txt").exists()
 
 
-def test_an_undo_after_a_run_that_left_nothing_is_of_the_run_before_it(with_model: Make) -> None:
+def test_an_undo_after_a_run_that_left_nothing_names_the_run_before_it(with_model: Make) -> None:
     steps = [
         scenario("first", bash("echo first > first.txt"), {"content": "Done."}),
         scenario(
@@ -394,8 +394,71 @@ def test_an_undo_after_a_run_that_left_nothing_is_of_the_run_before_it(with_mode
     newel = with_model({"scenarios": [each for one in steps for each in one["scenarios"]]})
     ran(newel, "first")
     ran(newel, "second")
-    ran(newel, "undo", "--yes")
+    done = newel("undo", "--yes")
+    assert done.returncode == 1
+    assert "This run left no recorded change: second." in done.stderr
+    assert (newel.project / "first.txt").read_text() == "first\n"
+    ran(newel, *hint(done.stderr), "--yes")
     assert list(newel.project.iterdir()) == []
+
+
+def hint(words: str) -> list[str]:
+    """The command that an error names for the run before."""
+    return words.split("To undo the run before it")[1].split("`newel ")[1].split("`", maxsplit=1)[0].split()
+
+
+@pytest.fixture
+def two_runs(with_model: Make) -> Newel:
+    """A repository in which a run has made a.txt; others change what is not recorded."""
+    write = call("write", file_path="../outside.txt", content="out\n")
+    steps = [
+        scenario("first", call("write", file_path="a.txt", content="good\n"), {"content": "Done."}),
+        scenario("ignored", bash("echo made > build/out; echo more > build/more"), {"content": "Done."}),
+        scenario("outside", write, {"content": "Done."}),
+        scenario("look", call("read", file_path="a.txt"), {"content": "Done."}),
+    ]
+    newel = with_model({"scenarios": [each for one in steps for each in one["scenarios"]]})
+    git(newel.project, "init", "-q")
+    (newel.project / ".gitignore").write_text("build/\n")
+    (newel.project / "build").mkdir()
+    (newel.project / "build" / "old").touch()
+    ran(newel, "first")
+    return newel
+
+
+@pytest.mark.parametrize("second", ["ignored", "outside"])
+def test_an_undo_never_means_a_run_before_the_last_one(second: str, two_runs: Newel) -> None:
+    ran(two_runs, second)
+    before = files(two_runs.project)
+    done = two_runs("undo", "--yes")
+    assert done.returncode == 1
+    assert f"The last run changed no file that is recorded: {second}." in done.stderr
+    if second == "ignored":
+        assert "build/" in done.stderr
+    assert files(two_runs.project) == before
+    ran(two_runs, *hint(done.stderr), "--yes")
+    assert not (two_runs.project / "a.txt").exists()
+    assert "Brought back in 1 file: a.txt." in ran(two_runs, "undo", "--yes")
+    assert files(two_runs.project) == before
+
+
+def test_a_run_that_only_looks_is_none_that_an_undo_could_mean(two_runs: Newel) -> None:
+    ran(two_runs, "look")
+    assert "Taken back in 1 file: a.txt." in ran(two_runs, "undo", "--yes")
+
+
+@pytest.mark.parametrize("screen", ["rich", "console"])
+def test_a_conversation_undoes_no_older_run_either(screen: str, two_runs: Newel) -> None:
+    ran(two_runs, "ignored")
+    env = two_runs.environ | {"TERM": "xterm-256color"}
+    terminal = Terminal([str(BIN / "newel"), "--renderer", screen], two_runs.project, 120, 40, env)
+    try:
+        terminal.wait_for("Enter sends" if screen == "rich" else "newel ")
+        terminal.send("/undo\r")
+        terminal.wait_for("The last run changed no file that is recorded: ignored.")
+        assert (two_runs.project / "a.txt").exists()
+    finally:
+        terminal.close()
 
 
 def test_an_undo_that_could_not_write_a_file_can_be_repeated_and_does_the_rest(with_model: Make) -> None:

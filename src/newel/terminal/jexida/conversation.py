@@ -44,6 +44,7 @@ class Conversation:
         self.path = path
         self.routines = routines
         self.session = session
+        self.run_id = ""
         self.models: list[str] = []
         self.exit_code: int | None = None
         self.commands_run = 0

@@ -81,9 +81,9 @@ class PanelRenderer:
         if self._above or not isinstance(event, MessageUpdate | ToolExecutionUpdate):
             self._draw()
 
-    def note(self, text: str, _code: str = "", /) -> None:
+    def note(self, text: str, code: str = "", /) -> None:
         tone: Tone = "bad" if text.startswith("Error") else "plain"
-        self._say(text, tone)
+        self._say(reveal(text) if code == "diff" else text, tone)
         self._draw()
 
     def echo(self, text: str) -> None:
