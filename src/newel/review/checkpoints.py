@@ -30,6 +30,7 @@ from newel.review.ledger import (
     StaleRevision,
     UnknownHunk,
     buffer,
+    root_of,
 )
 from newel.review.patches import file_patch
 from newel.review.saving import Saver, saving_of
@@ -269,9 +270,8 @@ class Checkpoints:
     def taken_back(self, plan: Plan, review: FileReview) -> list[str]:
         """The hunks that a rollback has put into a file's review, for a save to bring them to the disk."""
         swaps = [each.forward.hunks for each in self._ledger.entries(run=plan.run)]
-        made = {hunk.id for swap in swaps for hunk in swap.new} - {
-            hunk.id for swap in swaps for hunk in swap.old
-        }
+        known = {root_of(hunk.id) for swap in swaps for hunk in swap.old}
+        made = {hunk.id for swap in swaps for hunk in swap.new if root_of(hunk.id) not in known}
         return [hunk.id for hunk in review.hunks if hunk.id in made and hunk.state == "accepted"]
 
     def _check(self, plan: Plan) -> None:

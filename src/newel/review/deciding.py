@@ -29,6 +29,7 @@ from newel.review.ledger import (
     ReviewError,
     UnknownHunk,
     render,
+    root_of,
 )
 from newel.review.patches import file_patch
 from newel.review.runs import Project
@@ -232,6 +233,13 @@ def _by_id(reviews: Sequence[FileReview], word: str, *, exact: bool) -> tuple[st
 
 def _why(reviews: Sequence[FileReview], word: str) -> str:
     for review in reviews:
+        changed = [
+            hunk
+            for hunk in review.hunks
+            if word.startswith("h_") and root_of(hunk.id).startswith(root_of(word))
+        ]
+        if changed:
+            return f"that hunk of {review.path} has changed since it had this id. Look at it again: `newel review`"
         if any(one.id == word for one in review.applied):
             return f"that hunk stands in {review.path} already, and `newel undo` takes it back"
     return "`newel review` lists hunks and files"

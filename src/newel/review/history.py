@@ -15,7 +15,16 @@ from typing import Literal, TypeVar
 import msgspec
 
 from newel.agent.messages import Wire, new_id, now
-from newel.review.ledger import Applied, FileReview, Hunk, Lines, ReviewError, StaleRevision, buffer
+from newel.review.ledger import (
+    Applied,
+    FileReview,
+    Hunk,
+    Lines,
+    ReviewError,
+    StaleRevision,
+    buffer,
+    root_of,
+)
 from newel.review.text import text_hash
 from newel.tools.patience import diff
 
@@ -206,7 +215,8 @@ def made_by(entries: Sequence[Entry]) -> set[str]:
     made: set[str] = set()
     for each in entries:
         for swap in (each.forward.hunks, each.forward.applied):
-            made |= {one.id for one in swap.new} - {one.id for one in swap.old}
+            known = {root_of(one.id) for one in swap.old}
+            made |= {one.id for one in swap.new if root_of(one.id) not in known}
     return made
 
 

@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from newel.agent.errors import NewelError
 from newel.agent.messages import Wire, new_id
 
@@ -121,11 +123,20 @@ class FileReview(Wire, frozen=True, kw_only=True):
     rev: int = 0
 
     def hunk(self, hunk_id: str) -> Hunk:
-        """Raises ``UnknownHunk``."""
+        """Raises ``UnknownHunk``, and ``StaleRevision`` for one that has changed since it had this id."""
         for hunk in self.hunks:
             if hunk.id == hunk_id:
                 return hunk
+        if now := self.successor(hunk_id):
+            raise StaleRevision(
+                f"{self.path}: hunk {hunk_id} has changed since it had that id; it is {now.id} now. Read the review anew."
+            )
         raise UnknownHunk(f"{self.path} has no hunk {hunk_id} now. Read the review anew.")
+
+    def successor(self, hunk_id: str) -> Hunk | None:
+        """The hunk that came into being as the one of this id did, whatever has become of it; None if it is gone."""
+        root = root_of(hunk_id)
+        return next((hunk for hunk in self.hunks if root_of(hunk.id) == root), None)
 
 
 class Placed(NamedTuple):
@@ -149,6 +160,42 @@ def placed(review: FileReview) -> Iterator[Placed]:
 def new_hunk_id() -> str:
     """A name for a hunk that comes into being."""
     return f"h_{new_id()[:16]}"
+
+
+# -- what an id stands for ----------------------------------------------------------------------------
+#
+# An id stands for what a hunk changes, so that whoever names it, or the beginning of it, decides on what they saw:
+#
+#     h_4c8dc09514ecaf52                  as it came into being
+#     h_9f31ab02.h_4c8dc09514ecaf52       once it reads otherwise; the first part is made anew each time
+#
+# The parts are random: no content can be made to fit an id that somebody has seen.
+
+
+def root_of(hunk_id: str) -> str:
+    """The id under which a hunk came into being."""
+    return hunk_id.rpartition(".")[2]
+
+
+def identified(before: FileReview, after: FileReview) -> FileReview:
+    """``after`` with other ids for the hunks that do not read as they did in ``before``: their own lines, those below
+    them, those of the base that they replace, or whether that base is another than they were made for.
+    """
+    known = {hunk.id: hunk for hunk in before.hunks}
+    hunks = tuple(
+        msgspec.structs.replace(hunk, id=f"h_{new_id()[:8]}.{root_of(hunk.id)}")
+        if (was := known.get(hunk.id)) is not None
+        and was is not hunk
+        and _reads(before, was) != _reads(after, hunk)
+        else hunk
+        for hunk in after.hunks
+    )
+    return after if hunks == after.hunks else msgspec.structs.replace(after, hunks=hunks)
+
+
+def _reads(review: FileReview, hunk: Hunk) -> tuple[object, ...]:
+    layers = tuple((layer.origin, layer.lines) for layer in hunk.layers)
+    return review.base[hunk.a : hunk.b], layers, hunk.conflict
 
 
 def is_head(line: str) -> bool:

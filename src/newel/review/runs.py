@@ -20,7 +20,7 @@ from newel.review import last_run
 from newel.review.checkpoints import Checkpoints, Plan, UnknownCheckpoint, Versions
 from newel.review.history import NothingToUndo, made_by
 from newel.review.last_run import LastRun
-from newel.review.ledger import FileReview, ReviewError
+from newel.review.ledger import FileReview, ReviewError, root_of
 from newel.review.patches import file_patch
 from newel.review.saving import Saved, Saver
 from newel.review.store import Checkpoint, Ledger, LedgerError
@@ -212,10 +212,10 @@ def hunk_ids(ledger: Ledger, checkpoint: Checkpoint, is_rest: bool = False) -> l
     for before in checkpoint.files:
         review = ledger.get(before.path)
         for hunk in review.hunks:
-            if hunk.is_shown and (hunk.id in made or is_of(hunk, checkpoint.run)):
+            if hunk.is_shown and (root_of(hunk.id) in made or is_of(hunk, checkpoint.run)):
                 found.append(hunk.id)
                 can_go = True
-        mine = {one.id for one in review.applied if one.run == checkpoint.run or one.id in made}
+        mine = {one.id for one in review.applied if one.run == checkpoint.run or root_of(one.id) in made}
         if mine and (is_rest or not can_go):
             whole = mended(review, ledger.entries(path=before.path), mine)
             intact = {one.id for one in whole.applied if one.id in mine and one.intact}
@@ -226,8 +226,9 @@ def hunk_ids(ledger: Ledger, checkpoint: Checkpoint, is_rest: bool = False) -> l
 
 
 def put_back(ledger: Ledger, checkpoint: Checkpoint) -> set[str]:
-    """The hunks by which a run, if it is a rollback, put back what was before."""
-    return made_by([each for each in ledger.entries(run=checkpoint.run) if each.kind == "rollback"])
+    """The hunks, by the ids under which they came into being, with which a run, if it is a rollback, put back what was before."""
+    made = made_by([each for each in ledger.entries(run=checkpoint.run) if each.kind == "rollback"])
+    return {root_of(each) for each in made}
 
 
 def view_of(ledger: Ledger, checkpoint: Checkpoint) -> CheckpointView:

@@ -25,7 +25,7 @@ import msgspec
 
 from newel.agent.messages import Wire, new_id
 from newel.review.history import MOVES_BASE, Entry, Kind, entry, redo, undo
-from newel.review.ledger import FileReview, StaleRevision
+from newel.review.ledger import FileReview, StaleRevision, identified
 from newel.review.tables import FILE, LEDGER, LedgerError, blob, hashes_in, pack, put, read_entry, unpack
 from newel.session.database import PRIVATE_FILE, connect, make_file, roll_back
 from newel.session.locate import make_private
@@ -182,6 +182,7 @@ class Ledger:
             after = make(before)
             if after is before:
                 return before, None
+            after = identified(before, after)
             return after, entry(kind, before, after, hunks=hunks, run=run, hash_before=hash_before)
 
         return self._change(path, rev, change)

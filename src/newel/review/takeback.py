@@ -20,6 +20,7 @@ from newel.review.ledger import (
     buffer,
     new_hunk_id,
     placed,
+    root_of,
 )
 from newel.review.places import Marks, touch
 from newel.review.rollback import in_the_way, restored, reverted
@@ -132,13 +133,15 @@ def _reopened(hunk: Hunk, proposals: Sequence[Hunk]) -> Hunk:
 
 
 def _made(entries: Sequence[Entry], run: str) -> dict[str, Hunk]:
-    """The hunks that a run put there as the user's, which is what a rollback does; as they were."""
+    """The hunks that a run put there as the user's, which is what a rollback does; as they were, by the ids under which they
+    came into being.
+    """
     made: dict[str, Hunk] = {}
     for each in entries:
         if each.run == run and each.kind == "rollback":
             swap = each.forward.hunks
-            known = {hunk.id for hunk in swap.old}
-            made |= {hunk.id: hunk for hunk in swap.new if hunk.id not in known}
+            known = {root_of(hunk.id) for hunk in swap.old}
+            made |= {root_of(hunk.id): hunk for hunk in swap.new if root_of(hunk.id) not in known}
     return made
 
 
@@ -148,14 +151,24 @@ def taken_back(review: FileReview, entries: Sequence[Entry], run: str, ids: Sequ
     """
     made = _made(entries, run)
     proposed = {
-        hunk.id for hunk in review.hunks if hunk.id in made or any(layer.run == run for layer in hunk.layers)
+        hunk.id
+        for hunk in review.hunks
+        if root_of(hunk.id) in made or any(layer.run == run for layer in hunk.layers)
     }
-    standing = {one.id for one in review.applied if one.run == run or one.id in made} - proposed
+    standing = {one.id for one in review.applied if one.run == run or root_of(one.id) in made} - proposed
     named = list(dict.fromkeys(ids))
     whole = mended(review, entries, standing.intersection(named))
     after, newer = _withdrawn(whole, proposed.intersection(named), run, made)
     in_place = [name for name in named if name in standing]
-    blocked = newer | in_the_way(after, in_place)
+    changed = {
+        name: hunk for name in named if name not in proposed | standing and (hunk := review.successor(name))
+    }
+    stale = {
+        name: f"{review.path}: hunk {name} has changed since it had that id; it is {hunk.id} now."
+        for name, hunk in changed.items()
+        if hunk.id in proposed
+    }
+    blocked = newer | stale | in_the_way(after, in_place)
     after = reverted(after, [name for name in in_place if name not in blocked], new_hunk_id)
     gone = [name for name in named if name in proposed | standing and name not in blocked]
     is_changed = after.hunks != review.hunks
@@ -177,7 +190,7 @@ def _withdrawn(
     hunks: list[Hunk] = []
     newer: dict[str, str] = {}
     for hunk in review.hunks:
-        as_made = made.get(hunk.id)
+        as_made = made.get(root_of(hunk.id))
         if hunk.id not in ids or hunk.state == "rejected":
             hunks.append(hunk)
         elif hunk.layers != as_made.layers if as_made else hunk.top.run != run:

@@ -23,6 +23,7 @@ from newel.review.ledger import (
     buffer,
     is_head,
     placed,
+    root_of,
 )
 from newel.review.patches import contexts, file_patch, hunk_patch
 from newel.review.store import Checkpoint
@@ -47,7 +48,8 @@ class BundleHunk(View, frozen=True):
     empty ``file`` is there; it shows no line that another hunk changes. ``start_line`` and ``end_line`` are its lines in the buffer; one that has
     none there ends before it starts. ``mine``: the user has written in it, so rejecting it asks which part goes. ``run_ids``
     are the jobs and other runs that wrote in it, ``own_lines`` the spans of lines, first and last, that the user wrote into what
-    an agent proposed.
+    an agent proposed. ``hunk_id`` stands for what the hunk changes: once it reads otherwise it has another one, and a decision on the
+    old one is refused with 409.
     """
 
     hunk_id: str
@@ -297,11 +299,12 @@ def _change(step: _Step, now: FileReview, undone: set[str]) -> Change:
 
 def _status(now: FileReview, ids: Sequence[str]) -> ChangeStatus:
     """What has become of the hunks of a change: the least decided of those that are left counts."""
-    states = {hunk.state for hunk in now.hunks if hunk.id in ids}
+    roots = {root_of(each) for each in ids}
+    states = {hunk.state for hunk in now.hunks if root_of(hunk.id) in roots}
     for state in ("pending", "rejected", "accepted"):
         if state in states:
             return state
-    return "applied" if any(one.id in ids for one in now.applied) else "superseded"
+    return "applied" if any(root_of(one.id) in roots for one in now.applied) else "superseded"
 
 
 # -- checkpoints --------------------------------------------------------------------------------------
@@ -335,10 +338,10 @@ def checkpoint_view(
 def _reverses(review: FileReview, run: str, made: Collection[str]) -> Iterator[CheckpointHunk]:
     text = buffer(review)
     for hunk, start, end in placed(review):
-        if is_of(hunk, run) or hunk.id in made:
+        if is_of(hunk, run) or root_of(hunk.id) in made:
             back = _patch(text, start, end, review.base[hunk.a : hunk.b]) if hunk.is_shown else ""
             yield CheckpointHunk(hunk_id=hunk.id, state=hunk.state, reverse_patch=back)
     for one in review.applied:
-        if one.run == run or one.id in made:
+        if one.run == run or root_of(one.id) in made:
             back = _patch(review.base, one.a, one.b, one.before)
             yield CheckpointHunk(hunk_id=one.id, state="applied", reverse_patch=back)

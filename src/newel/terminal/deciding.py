@@ -27,7 +27,7 @@ from newel.review.deciding import (
     write,
 )
 from newel.review.decisions import Mine
-from newel.review.ledger import FileReview, Hunk, ReviewError, UnknownHunk
+from newel.review.ledger import FileReview, Hunk, ReviewError, root_of
 from newel.review.runs import Project
 from newel.review.store import Checkpoint, LedgerError
 from newel.terminal import hunks as words
@@ -160,6 +160,7 @@ class Walk:
         self._called = called
         self._runs: Mapping[str, Checkpoint] = {}
         self._hunks: list[tuple[str, str]] = []
+        """The hunks, here and below by the ids under which they came into being: an edit gives them others."""
         self._kept: Mapping[str, int] = {}
         self._wanted: set[tuple[str, str]] = set()
         self._rejected: set[tuple[str, str]] = set()
@@ -176,7 +177,7 @@ class Walk:
         found = await look(self._project)
         self._runs = await anyio.to_thread.run_sync(run_names, self._project.ledger)
         self._hunks = [
-            (review.path, hunk.id)
+            (review.path, root_of(hunk.id))
             for review in found.reviews
             for hunk in review.hunks
             if hunk.state == "pending"
@@ -216,7 +217,10 @@ class Walk:
     def _reopened(self, found: Found) -> list[str]:
         """What was kept here, and waits again, because its file was changed after that."""
         pending = (
-            (review.path, hunk.id) for review in found.reviews for hunk in review.hunks if hunk.conflict
+            (review.path, root_of(hunk.id))
+            for review in found.reviews
+            for hunk in review.hunks
+            if hunk.conflict
         )
         counts = Counter(path for path, name in pending if (path, name) in self._wanted)
         return [
@@ -240,17 +244,17 @@ class Walk:
 
     async def _one(self, at: int) -> int | None:
         """Ask for a hunk; returns the number of the next one, None to leave."""
-        path, hunk_id = self._hunks[at]
+        path, root = self._hunks[at]
         try:
             review = await self._project.saver.refresh(path)
-            hunk = review.hunk(hunk_id)
-        except UnknownHunk:
-            return at + 1  # what stood there is no hunk any more
         except LedgerError:
             raise
         except (ReviewError, WorkspaceError) as error:
             self._show(f"Left as it is: {reveal_line(path)}: {reveal_line(str(error), 400)}", "note")
             return at + 1
+        hunk = review.successor(root)
+        if hunk is None:
+            return at + 1  # what stood there is no hunk any more
         self._show(
             self._head(at, path, hunk) + words.hunk_diff(review, hunk, whole_review(self._called)), "diff"
         )
@@ -280,7 +284,7 @@ class Walk:
                 return await self._rest("keep" if key == "keep rest" else "reject", at, review)
             case "later":
                 await decide_hunks(self._project, review, [hunk.id], "later")
-                self._rejected.discard((review.path, hunk.id))
+                self._rejected.discard((review.path, root_of(hunk.id)))
                 return at + 1
             case "back":
                 return max(at - 1, 0)
@@ -315,7 +319,7 @@ class Walk:
 
     async def _rest(self, verdict: Verdict, at: int, review: FileReview) -> int:
         """Decide on a hunk and all undecided ones behind it in its file; the next one is the first that was left out."""
-        known = {hunk.id: hunk for hunk in review.hunks}
+        known = {root_of(hunk.id): hunk for hunk in review.hunks}
         rest: list[str] = []
         following = at
         is_apart = False
@@ -328,7 +332,7 @@ class Walk:
             elif hunk.conflict if verdict == "keep" else hunk.has_user_layer:
                 is_apart = True
             else:
-                rest.append(name)
+                rest.append(hunk.id)
             following += not is_apart
         if rest:
             await self._put_down(verdict, review, rest, None)
@@ -341,7 +345,7 @@ class Walk:
     ) -> None:
         await decide_hunks(self._project, review, ids, verdict, mine)
         self._has_decided = True
-        names = {(review.path, name) for name in ids}
+        names = {(review.path, root_of(name)) for name in ids}
         self._wanted = self._wanted | names if verdict == "keep" else self._wanted - names
         is_gone = verdict == "reject" and mine != "peel"
         self._rejected = self._rejected | names if is_gone else self._rejected - names

@@ -10,8 +10,12 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from newel.review.ledger import FileReview, new_hunk_id
+from newel.review.recording import ledger_folder
+from newel.review.store import Ledger
 from newel.terminal.diffs import MINUS
 from tests.integration.cli.proposals import Proposals, insert, replace
 from tests.integration.terminal.conftest import Terminal
@@ -188,9 +192,13 @@ def test_a_conflict_is_kept_only_by_its_own_name(
     (newel.project / "app.py").write_text(APP.replace("two", "mine"))
     done = newel("keep", "app.py", "--yes")
     assert done.returncode == 1
-    assert f"hunk {three[0]} is a conflict" in done.stdout
+    conflict = proposals.get("app.py").hunks[0].id
+    assert f"hunk {conflict} is a conflict" in done.stdout
     assert app(newel) == APP.replace("two", "mine").replace("eight", "EIGHT")
-    assert newel("keep", three[0], "--yes").returncode == 0
+    stale = newel("keep", three[0], "--yes")
+    assert stale.returncode == 1
+    assert "has changed since" in stale.stderr
+    assert newel("keep", conflict, "--yes").returncode == 0
     assert app(newel) == APP.replace("two", "TWO").replace("eight", "EIGHT")
 
 
@@ -200,11 +208,13 @@ def test_my_own_lines_are_dropped_only_as_i_say(newel: Newel, proposals: Proposa
     assert undecided.returncode == 1
     assert "--mine peel" in undecided.stderr
     assert proposals.states("app.py") == ["pending", "pending"]
-    assert newel("reject", three[0], "--mine", "peel", "--yes").returncode == 0
+    mine = proposals.get("app.py").hunks[0].id
+    assert newel("reject", mine, "--mine", "peel", "--yes").returncode == 0
     assert proposals.get("app.py").hunks[0].top.lines == ("TWO\n",)
     assert proposals.states("app.py") == ["pending", "pending"]
     proposals.write("app.py", 2, 3, "TWO and mine\n")
-    assert newel("reject", three[0], "--mine", "base", "--yes").returncode == 0
+    mine = proposals.get("app.py").hunks[0].id
+    assert newel("reject", mine, "--mine", "base", "--yes").returncode == 0
     assert proposals.states("app.py") == ["rejected", "pending"]
     assert app(newel) == APP
 
@@ -547,3 +557,53 @@ def test_a_rollback_in_a_conversation_brings_files_back_as_they_were(
     terminal.send("\x04")
     assert terminal.end() == 0
     assert "- app.py" in newel.requests[-1]["messages"][-2]["content"]
+
+
+# -- what was seen is what is decided -----------------------------------------------------------------
+
+
+def listed(newel: Newel) -> list[str]:
+    pending = json.loads(newel("review", "--json").stdout)["pending"]
+    return [hunk["hunk_id"] for file in pending for hunk in file["hunks"]]
+
+
+@pytest.mark.parametrize("verdict", ["keep", "reject"])
+@pytest.mark.parametrize("change", ["proposal", "mine", "disk"])
+@pytest.mark.parametrize("length", [9, None])
+def test_what_was_seen_is_decided_or_nothing(
+    verdict: str, change: str, length: int | None, newel: Newel, proposals: Proposals
+) -> None:
+    """Between the look and the verdict the hunk becomes another one: its id is no word for that."""
+    proposals.propose("shout", {"app.py": [replace(2, 2, "TWO\n"), replace(8, 8, "EIGHT\n")]}, run="r")
+    with Ledger.open(ledger_folder(newel.home / ".newel", str(newel.project))) as ledger:
+        ledger.change("app.py", "propose", partial(renamed, names=[new_hunk_id(), new_hunk_id()]))
+    seen, other = listed(newel)
+    match change:
+        case "proposal":
+            proposals.propose("again", {"app.py": [replace(2, 2, "os.system('evil')\n")]}, run="r")
+        case "mine":
+            proposals.write("app.py", 2, 3, "TWO and mine\n")
+        case _:
+            (newel.project / "app.py").write_text(APP.replace("two", "mine"))
+    before = app(newel)
+    done = newel(verdict, seen[:length], "--yes")
+    assert done.returncode != 0
+    assert "has changed since" in done.stderr
+    assert proposals.states("app.py") == ["pending", "pending"]
+    assert app(newel) == before
+    now, same = listed(newel)
+    assert now != seen
+    assert same == other  # what did not change keeps its id, wherever its lines are
+    assert (
+        newel(verdict, now[:length], *(["--mine", "base"] if verdict == "reject" else []), "--yes").returncode
+        == 0
+    )
+    assert newel(verdict, other[:length], "--yes").returncode == 0
+
+
+def renamed(review: FileReview, names: list[str]) -> FileReview:
+    """With ids as hunks get them outside of tests."""
+    hunks = tuple(
+        msgspec.structs.replace(hunk, id=name) for hunk, name in zip(review.hunks, names, strict=True)
+    )
+    return msgspec.structs.replace(review, hunks=hunks, rev=review.rev + 1)

@@ -213,8 +213,10 @@ async def test_a_file_that_changed_since_the_review_was_shown_is_a_conflict_and_
         assert (await at.types(view.id))[-1] == "conflict.detected"
         now = hunks(await at.desk.job(view.id))
         assert [hunk.conflict for hunk in now.values()] == [True, False, False]
-        with pytest.raises(Conflict):  # it takes a decision on the hunk itself
+        with pytest.raises(StaleRevision):  # that hunk was no conflict when it was shown
             await at.desk.apply(view.session_id, view.id, ids)
+        with pytest.raises(Conflict):  # it takes a decision on the hunk itself
+            await at.desk.apply(view.session_id, view.id, [hunk.hunk_id for hunk in now.values()])
         again = await at.settled((await at.desk.rerun(view.id)).job_id)
         assert again.rerun_of == view.id
         assert isinstance(at.provider, Scripted)

@@ -266,6 +266,9 @@ async def test_a_decision_on_several_hunks_is_one_step_of_undo_and_made_twice_it
             assert (a.left, b.left) == (2, 0)
         assert (await states(), await states("b.md")) == (["pending", "pending", "rejected"], ["rejected"])
         await at.desk.decide_all(DecideAll(action="reject", files=seen, mine="base"))
+        assert await states() == ["pending", "pending", "rejected"]  # the lines typed into it were not seen
+        seen[0] = SeenFile(file_path="a.md", hunk_ids=[hunk.hunk_id for hunk in typed.hunks[1:]])
+        await at.desk.decide_all(DecideAll(action="reject", files=seen, mine="base"))
         assert await states() == ["pending", "rejected", "rejected"]
         # What a window has seen is known as long as the journal is.
         assert (await at.desk.file("a.md", typed.rev)).content == typed.content

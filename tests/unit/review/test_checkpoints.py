@@ -190,7 +190,9 @@ async def test_of_two_runs_in_one_hunk_the_later_alone_can_be_taken_back(
     hunk = await project.propose("a", 1, 2, b"first\n", run="one")
     point = await begun(points, "a", run="two")
     await project.propose("a", 1, 2, b"second\n", run="two")
-    await points.rollback(await points.plan(point, "scoped_selected", [hunk]))
+    (now,) = project.ledger.get("a").hunks
+    assert (await points.plan(point, "scoped_selected", [hunk])).files == ()
+    await points.rollback(await points.plan(point, "scoped_selected", [now.id]))
     (left,) = project.ledger.get("a").hunks
     assert ([layer.run for layer in left.layers], left.state) == (["one"], "pending")
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from newel.review.decisions import reject
-from newel.review.ledger import Conflict, Hunk, Layer, StaleRevision, UnknownHunk, buffer
+from newel.review.ledger import Conflict, Hunk, Layer, StaleRevision, UnknownHunk, buffer, root_of
 from newel.review.paths import OutsideProject, checked_path
 from newel.review.rollback import restored
 from newel.review.saving import NotAFile, NotText, Saver
@@ -83,9 +83,12 @@ async def test_a_change_from_outside_is_a_conflict_and_no_file_of_the_save_is_wr
         await project.saver.save(hunks)
     assert (one.read_bytes(), other.read_bytes()) == (b"1\nTWO\n3\n", b"1\n")
     review = project.ledger.get("a")
-    assert [(hunk.id in hunks["a"], hunk.conflict) for hunk in review.hunks] == [(True, True), (True, False)]
+    assert [(hunk.id in hunks["a"], hunk.conflict) for hunk in review.hunks] == [(False, True), (True, False)]
     assert project.agrees("a")
     assert project.ledger.intents() == []
+    with pytest.raises(StaleRevision):  # what was seen was no conflict
+        await project.saver.save(hunks)
+    hunks["a"] = [hunk.id for hunk in review.hunks]
     await project.saver.save(hunks)  # whoever has looked may override it
     assert (one.read_bytes(), other.read_bytes()) == (b"1\nzwei\n3\n4\n", b"eins\n")
 
@@ -178,7 +181,8 @@ async def test_a_file_that_changed_after_the_crash_is_left_to_the_person(project
     path = project.file("a", b"uno\n2\n")
     assert await project.saver.recover() == []
     assert path.read_bytes() == b"uno\n2\n"
-    assert project.ledger.get("a").hunk(hunk).conflict
+    (now,) = project.ledger.get("a").hunks
+    assert (root_of(now.id), now.conflict) == (hunk, True)
     assert project.ledger.intents() == []
 
 
@@ -262,5 +266,6 @@ async def test_a_file_that_is_gone_is_taken_up_as_gone(project: Project) -> None
     assert not path.exists()
     review = project.ledger.get("a")
     assert review.base == ()
-    assert review.hunk(hunk).conflict
+    (now,) = review.hunks
+    assert (root_of(now.id), now.conflict) == (hunk, True)
     assert buffer(review)

@@ -108,6 +108,9 @@ async def _checked(files: ReviewFiles, journal: JobJournal, accepted: Sequence[s
         raise Conflict(
             f"The file changed under hunk {', '.join(overridden)}: run the job again, or accept it by itself and save."
         )
+    for review, name in ((review, name) for review in reviews for name in sorted(wanted - found)):
+        if review.successor(name):
+            review.hunk(name)  # says that it has changed
     if unknown := wanted - found:
         raise UnknownHunk(f"Job {journal.job} has no hunk {', '.join(sorted(unknown))} now. Read it anew.")
     for part in parts:
