@@ -62,7 +62,7 @@ class Server {
     this.requests = [];
   }
 
-  view = () => ({ file_path: "a.md", rev: this.rev, hunks: structuredClone(this.hunks) });
+  view = () => ({ file_path: "a.md", rev: this.rev, hunks: this.hunks.map((hunk) => ({ ...hunk, seen_id: hunk.hunk_id })) });
   hunk = (id) => this.hunks.find((each) => each.hunk_id === id);
   states = () => this.hunks.map((each) => each.state);
 

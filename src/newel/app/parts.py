@@ -189,6 +189,8 @@ async def build_agent(
     for each in (places.recording, places.isolated):
         if each is not None:
             each.attend(agent)
+    if places.recording is not None:
+        agent.news = places.recording.news
     return agent
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
+import anyio.to_thread
 
 from newel.agent.errors import NewelError
 from newel.agent.events import AgentEnd, AgentEvent, AgentStart, ErrorEvent, MessageEnd, ToolExecutionStart
@@ -174,6 +175,20 @@ class RecordingWorkspace:
     async def recorder(self) -> Recorder:
         """Who records what is done here. Raises ``LedgerError``."""
         return await self._recorders.of(self._inner)
+
+    async def news(self) -> UserMessage | None:
+        """What a person decided about the session's changes since its model last heard of it, for before the next prompt."""
+        from newel.review.told import may_have_changed, news
+
+        of = self._attended
+        if of is None or not may_have_changed(of.agent.state.messages):
+            return None
+        try:
+            ledger = (await self.recorder()).project.ledger
+            messages = of.agent.state.messages
+            return await anyio.to_thread.run_sync(news, ledger, of.session.get_id(), messages)
+        except NewelError:  # a ledger that cannot be used is reported with the next effect
+            return None
 
     @property
     def recorded_paths(self) -> frozenset[str]:

@@ -214,6 +214,22 @@ class Ledger:
                 return None
             return [read_entry(row[0]) for row in connection.execute(later, (path, last))]
 
+    def last_entry(self) -> int:
+        """The number of the journal's last entry; 0 of an empty one."""
+        with self.reading() as connection:
+            (last,) = connection.execute("SELECT coalesce(max(n), 0) FROM entries").fetchone()
+            return last
+
+    def entries_between(self, after: int, last: int, kinds: Sequence[Kind]) -> list[Entry]:
+        """What the journal says of some kinds behind the entry ``after``, up to ``last``."""
+        query = """
+            SELECT data FROM entries
+            WHERE n > ? AND n <= ? AND kind IN (SELECT value FROM json_each(?)) ORDER BY n
+            """
+        with self.reading() as connection:
+            rows = connection.execute(query, (after, last, msgspec.json.encode(kinds).decode()))
+            return [read_entry(row[0]) for row in rows]
+
     def _since_base(self, path: str) -> list[Entry]:
         """What the journal of a file says since its base is what it is."""
         rows = self._connection.execute(

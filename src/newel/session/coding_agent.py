@@ -9,7 +9,14 @@ import msgspec
 
 from newel.agent.agent import Agent, AgentState, AgentTransport, Subscriber
 from newel.agent.events import AgentEnd, AgentEvent, MessageEnd
-from newel.agent.messages import AppMessage, AssistantMessage, Attachment, CustomMessage, Usage
+from newel.agent.messages import (
+    AppMessage,
+    AssistantMessage,
+    Attachment,
+    CustomMessage,
+    Usage,
+    UserMessage,
+)
 from newel.agent.ports import Emit, Model, RunConfig
 from newel.context.attachable import Attachable
 from newel.context.compaction import Compactor
@@ -88,6 +95,8 @@ class CodingAgent:
         self.where = where
         self.run_id = ""
         """The run that answers belong to, where several are one: a contract that is resumed. Otherwise each is its own."""
+        self.news: Callable[[], Awaitable[UserMessage | None]] | None = None
+        """What the model should know before the next prompt, if anything."""
         self._open_session = open_session
         self._journal = journal
         self.agent = Agent(transport, config, messages=session.get_messages(), record=self._record)
@@ -108,9 +117,11 @@ class CodingAgent:
         return self.agent.subscribe(subscriber)
 
     async def prompt(self, text: str, attachments: Sequence[Attachment] = ()) -> AgentEnd:
-        return await self.agent.prompt(text, attachments)
+        return await self.answer([UserMessage(content=text, attachments=list(attachments))])
 
     async def answer(self, prompts: Sequence[AppMessage]) -> AgentEnd:
+        if prompts and self.news is not None and (message := await self.news()):
+            await self.agent.append_message(message)
         return await self.agent.answer(prompts)
 
     def stop(self) -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
-from newel.agent.messages import UserMessage
 from newel.review.recording import RecordingWorkspace
 from newel.terminal.called import Called, between_prompts, whole_review
 from newel.terminal.diffs import SHOWN, WHOLE, Extent, changed_lines, shortened
@@ -16,14 +15,12 @@ from newel.terminal.safe import reveal_line
 from newel.terminal.words import plural, some
 
 if TYPE_CHECKING:
-    from newel.agent.agent import Agent
     from newel.review.checkpoints import Plan
     from newel.review.deciding import Verdict
     from newel.review.runs import Project, RunFile, RunView
     from newel.review.saving import Saved
     from newel.review.store import Checkpoint
     from newel.terminal.context import Context
-    from newel.terminal.deciding import Outcome
     from newel.terminal.desk import Desk
 
 LISTED = 10
@@ -159,27 +156,6 @@ def describe_saved(saved: Sequence[Saved], is_redo: bool) -> str:
     return "\n".join(lines)
 
 
-def for_the_model(title: str, saved: Sequence[Saved]) -> str:
-    """What the model is told of it with the next message."""
-    names = "\n".join(f"- {one.path}" for one in saved)
-    return (
-        f"I have taken back what was changed in these files by the run “{title}”. They are not as you left them; read "
-        f"them before you go on with them:\n{names}"
-    )
-
-
-def decided_for_the_model(outcome: Outcome) -> str:
-    """What the model is told, with the next message, of decisions on what it proposed."""
-    parts = ["I have decided on changes that you proposed."]
-    for words, counts in (
-        ("Kept, and in the files now", outcome.kept),
-        ("Rejected, and not in the files", outcome.rejected),
-    ):
-        rows = "".join(f"\n- {path} ({plural(number, 'hunk')})" for path, number in counts.items())
-        parts += [f"{words}:{rows}"] if rows else []
-    return "\n".join([*parts, "Read these files before you go on with them."])
-
-
 # -- commands of a conversation -------------------------------------------------------------------------
 
 
@@ -203,11 +179,7 @@ async def decide(context: Context, _: str) -> None:
 
     desk = context.desk
     walk = Walk(project, desk.renderer.note, desk.ask, between_prompts, columns=desk.columns())
-    try:
-        await walk.run()
-    finally:  # who stops midway has decided so far all the same
-        with anyio.CancelScope(shield=True):
-            await _tell_decided(context, walk.outcome)
+    await walk.run()
 
 
 async def keep(context: Context, words: str) -> None:
@@ -234,22 +206,14 @@ async def _settle(context: Context, verdict: Verdict, text: str) -> None:
         return wish.yes or is_yes(await context.desk.ask(QUESTIONS[verdict], ""))
 
     choice = chosen(await look(project), wish.names, verdict, every=wish.every, mine=wish.mine)
-    outcome = await settle(project, choice, context.desk.renderer.note, confirm, between_prompts)
-    await _tell_decided(context, outcome)
-
-
-async def _tell_decided(context: Context, outcome: Outcome) -> None:
-    """Let the model know, so that it does not build on lines that are not there."""
-    if (outcome.kept or outcome.rejected) and context.agent.state.messages:
-        words = decided_for_the_model(outcome)
-        await context.agent.agent.append_message(UserMessage(content=words))
+    await settle(project, choice, context.desk.renderer.note, confirm, between_prompts)
 
 
 async def undo(context: Context, words: str) -> None:
     """``/undo [CHECKPOINT]``"""
     if project := await _project(context):
         named = await project.find(words.strip()) if words.strip() else None
-        await take_back_here(context.desk, context.agent.agent, project, await project.undo(named))
+        await take_back_here(context.desk, project, await project.undo(named))
 
 
 async def rollback(context: Context, words: str) -> None:
@@ -269,7 +233,7 @@ async def rollback(context: Context, words: str) -> None:
             return
         wanted = found[picked].id
     plan = await project.rollback(await project.find(wanted), hunks)
-    await take_back_here(context.desk, context.agent.agent, project, plan)
+    await take_back_here(context.desk, project, plan)
 
 
 async def _project(context: Context) -> Project | None:
@@ -280,8 +244,8 @@ async def _project(context: Context) -> Project | None:
     return (await workspace.recorder()).project
 
 
-async def take_back_here(desk: Desk, agent: Agent, project: Project, plan: Plan) -> None:
-    """Carry out a plan if the person at the desk agrees, and let the agent's model know. Raises what ``take_back`` does."""
+async def take_back_here(desk: Desk, project: Project, plan: Plan) -> None:
+    """Carry out a plan if the person at the desk agrees. Raises what ``take_back`` does."""
     is_redo = await anyio.to_thread.run_sync(project.brings_back, plan)
 
     async def confirm(about: str) -> bool:
@@ -294,6 +258,3 @@ async def take_back_here(desk: Desk, agent: Agent, project: Project, plan: Plan)
         return
     saved = await take_back(project, plan, confirm, between_prompts)
     desk.renderer.note(describe_saved(saved, is_redo) if saved else "Nothing was changed.")
-    if saved and agent.state.messages:
-        title = project.checkpoints.get(plan.checkpoint).title
-        await agent.append_message(UserMessage(content=for_the_model(title, saved)))

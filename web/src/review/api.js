@@ -7,6 +7,12 @@ const GIVEN_UP = 20_000; // ms after which it is asked again
 const AGAIN = 1_000; // ms between looks whether there is a connection
 const QUICK = { isQuick: true }; // a request of which a server that works makes no work
 
+/** The id under which a hunk came into being. It has another one once it reads otherwise. */
+export const rootOf = (id) => id.split(".").at(-1);
+
+/** A file whose hunks go by the ids under which they came into being, so that they are known again; `seen_id` stands for what they change. */
+const known = (view) => ({ ...view, hunks: view.hunks.map((hunk) => ({ ...hunk, hunk_id: rootOf(hunk.hunk_id), seen_id: hunk.hunk_id })) });
+
 /**
  * A request that was not done: `code` is the server's, or "connection"; `status` is 0 then. `wasLost`: it was made before, and its
  * answer was lost, so that it may have been done then.
@@ -56,19 +62,20 @@ export class ReviewApi {
   /** {files, runs}: the files that wait, and the runs that their hunks are of. */
   pending = () => this.#get("pending");
   /** A file as it is, or as it was at a revision. */
-  file = (path, rev = null) => this.#get("file", { file_path: path, ...(rev !== null && { rev }) }, QUICK);
+  file = (path, rev = null) => this.#get("file", { file_path: path, ...(rev !== null && { rev }) }, QUICK).then(known);
   /** A file's bytes as an ArrayBuffer; `of` is "buffer" or "base", which is the disk. */
   content = (path, of) => this.#get("content", { file_path: path, of }, { as: "arrayBuffer" });
   changeLog = (path) => this.#get("change_log", { file_path: path });
   // What is made for a revision is done once: a second time the revision is another one, and it is refused.
-  edit = (path, rev, splices) => this.#post("edit", { file_path: path, rev, splices }, QUICK);
+  edit = (path, rev, splices) => this.#post("edit", { file_path: path, rev, splices }, QUICK).then(known);
+  /** `hunks` are the `seen_id` of each. */
   decide = (path, rev, action, { hunks, mine = null }) =>
-    this.#post("decide", { file_path: path, rev, action, hunk_ids: hunks, ...(mine && { mine }) }, QUICK);
+    this.#post("decide", { file_path: path, rev, action, hunk_ids: hunks, ...(mine && { mine }) }, QUICK).then(known);
   /** All that is undecided in files of the list of what waits: "accept" or "reject". */
   decideAll = (action, files) =>
     this.#post("decide_all", { action, files: files.map(({ file_path, hunk_ids }) => ({ file_path, hunk_ids })) }).then(({ files: done }) => done);
-  undo = (path, rev) => this.#post("undo", { file_path: path, rev }, QUICK);
-  redo = (path, rev) => this.#post("redo", { file_path: path, rev }, QUICK);
+  undo = (path, rev) => this.#post("undo", { file_path: path, rev }, QUICK).then(known);
+  redo = (path, rev) => this.#post("redo", { file_path: path, rev }, QUICK).then(known);
   /** `files`: [{path, rev}]. */
   save = (files) => this.#post("save", { files: files.map(({ path, rev }) => ({ file_path: path, rev })) });
 
@@ -80,7 +87,8 @@ export class ReviewApi {
   checkpoint = (id) => this.#get(`checkpoints/${encodeURIComponent(id)}`);
   diff3 = (id, path) => this.#get(`checkpoints/${encodeURIComponent(id)}/diff3`, { file_path: path });
   rollback = (id, { mode, hunks = [], dryRun = false }) =>
-    this.#post(`checkpoints/${encodeURIComponent(id)}/rollback`, { mode, hunk_ids: hunks, dry_run: dryRun }, { again: dryRun });
+    this.#post(`checkpoints/${encodeURIComponent(id)}/rollback`, { mode, hunk_ids: hunks, dry_run: dryRun }, { again: dryRun })
+      .then((done) => ({ ...done, buffers: done.buffers.map(known) }));
 
   #get(path, query = {}, how = {}) {
     const words = new URLSearchParams(query).toString();

@@ -7,6 +7,7 @@ import { Annotation } from "@codemirror/state";
 import { EditorView } from "@codemirror/view";
 import { fill, h } from "../dom.js";
 import { plain } from "../format.js";
+import { rootOf } from "./api.js";
 import { beginning, keptSync, lostText } from "./editor-kept.js";
 import { EditorBar } from "./editor-bar.js";
 import { Deciding } from "./editor-deciding.js";
@@ -99,7 +100,7 @@ export class FileEditor {
   /** Go to a hunk or a line: {hunk} or {line}. */
   reveal(place) {
     this.wanted = place;
-    const hunk = this.deciding?.hunks.find((each) => each.hunk_id === place.hunk);
+    const hunk = this.deciding?.hunks.find((each) => each.hunk_id === rootOf(place.hunk ?? ""));
     if (!this.view || (place.hunk && !hunk)) return;
     this.wanted = null;
     if (hunk) this.#goTo(hunk);

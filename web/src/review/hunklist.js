@@ -115,7 +115,7 @@ export class HunkList {
       say("");
       const known = this.review.get().files[path];
       const { hunks } = known?.hunks ? known : await this.review.take(path, this.api.file(path));
-      const open = hunks.filter((hunk) => hunk.state === "pending" && file.hunk_ids.includes(hunk.hunk_id));
+      const open = hunks.filter((hunk) => hunk.state === "pending" && file.hunk_ids.includes(hunk.seen_id));
       const some = open.filter((hunk) => !(action === "accept" ? hunk.conflict : hunk.mine));
       const { isDone, problem } = await this.waiting.choose(path, some, choiceOf(action));
       if (action === "reject" && open.length > some.length) say(left(open.length - some.length));

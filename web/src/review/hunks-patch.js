@@ -52,7 +52,7 @@ export function tally(hunks) {
   };
 }
 
-const SEEN = ["hunk_id", "patch", "state", "origin", "mine", "conflict", "oversized_hunk", "start_line", "end_line"];
+const SEEN = ["hunk_id", "seen_id", "patch", "state", "origin", "mine", "conflict", "oversized_hunk", "start_line", "end_line"];
 
 /** A newer view of a file, in which the hunks that are as before are the same objects: what shows them need not be made anew. */
 export function withSame(view, before) {

@@ -147,9 +147,10 @@ export class Waiting {
     const [{ choice, base }] = some;
     for (const each of some) if (!each.tried.includes(choice)) each.tried.push(choice);
     this.#changed(path);
-    const hunks = some.map((each) => each.id);
+    const ids = new Set(some.map((each) => each.id));
+    const hunks = view.hunks.filter((hunk) => ids.has(hunk.hunk_id)).map((hunk) => hunk.seen_id);
     const next = await this.review.take(path, this.api.decide(path, view.rev, ACTIONS[choice], { hunks, mine: base ? "base" : null }));
-    this.#sift(path, next, new Set(hunks));
+    this.#sift(path, next, ids);
     return next;
   }
 

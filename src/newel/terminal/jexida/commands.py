@@ -168,7 +168,7 @@ async def undo(context: Context, _: str) -> None:
     else:
         from newel.terminal.review import take_back_here
 
-        await take_back_here(context.desk, context.talk.agent, project, plan)
+        await take_back_here(context.desk, project, plan)
 
 
 async def clear(context: Context, _: str) -> None:

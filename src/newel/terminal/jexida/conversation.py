@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+
+from anyio import to_thread
 
 from newel.agent.agent import Agent, ProviderTransport
+from newel.agent.errors import NewelError
 from newel.agent.events import AgentEnd, AgentEvent, MessageEnd
 from newel.agent.messages import AppMessage, Message
 from newel.agent.ports import Limits, Model, RunConfig
@@ -90,7 +94,23 @@ class Conversation:
     async def prompt(self, text: str) -> AgentEnd:
         """Say something to the model, see its commands through, and return how it ended. Raises what ``Agent.prompt`` does."""
         self.agent.set_system_prompt(system_prompt(self.host, self._user, self.routines))
+        await self._tell_news()
         return await self.agent.prompt(text)
+
+    async def _tell_news(self) -> None:
+        """Let the model know what was decided about its changes since it last heard of them. A host that is not there keeps nobody
+        from being answered.
+        """
+        from newel.review.told import may_have_changed, news
+
+        messages = self.agent.state.messages
+        if self.host.state != "up" or not may_have_changed(messages):
+            return
+        with suppress(NewelError):
+            if project := await self.host.project():
+                told = await to_thread.run_sync(news, project.ledger, self.session.get_id(), messages)
+                if told:
+                    await self.agent.append_message(told)
 
     async def go_on(self) -> AgentEnd:
         """Ask the model again, after what kept it from answering has been mended."""

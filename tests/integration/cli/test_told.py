@@ -1,0 +1,124 @@
+"""If these fail, a model builds on lines that a person has taken back, kept or rejected, or hears of it twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.integration.terminal.conftest import Terminal
+from tests.support import BIN, Newel, scenario
+
+Make = Callable[..., Newel]
+
+
+def write(path: str, content: str) -> dict[str, Any]:
+    arguments = {"file_path": path, "content": content}
+    return {"tool_calls": [{"function": {"name": "write", "arguments": arguments}}]}
+
+
+@pytest.fixture
+def newel(with_model: Make) -> Newel:
+    steps = [
+        scenario("make both", write("a.txt", "a\n"), write("b.txt", "b\n"), {"content": "Done."}),
+        scenario("thanks", {"content": "Oh."}),
+        scenario("other", write("c.txt", "c\n"), {"content": "Done."}),
+    ]
+    return with_model({"scenarios": [each for one in steps for each in one["scenarios"]]})
+
+
+def ran(newel: Newel, *words: str) -> str:
+    done = newel(*words)
+    assert done.returncode == 0, done.stderr + done.stdout
+    return str(done.stdout)
+
+
+def said(newel: Newel) -> list[str]:
+    """What the user's side of the last request says."""
+    return [str(each["content"]) for each in newel.requests[-1]["messages"] if each["role"] == "user"]
+
+
+def hunks(newel: Newel) -> dict[str, str]:
+    pending = json.loads(newel("review", "--json").stdout)["pending"]
+    return {file["file_path"]: file["hunks"][0]["hunk_id"] for file in pending}
+
+
+def test_an_undo_in_another_process_is_told_with_the_next_message_and_once(newel: Newel) -> None:
+    ran(newel, "make both")
+    ran(newel, "undo", "--yes")
+    ran(newel, "-c", "thanks")
+    note, prompt = said(newel)[-2:]
+    assert prompt == "thanks"
+    assert "Undone: what the run “make both” changed. Not as you left them:\n- a.txt\n- b.txt" in note
+    ran(newel, "-c", "thanks")
+    assert said(newel) == ["make both", note, "thanks", "thanks"]
+    ran(newel, "undo", "--yes")
+    ran(newel, "-c", "thanks")
+    assert "Brought back: what the run “make both” changed" in said(newel)[-2]
+
+
+def test_a_hunk_that_was_taken_back_by_itself_is_told(newel: Newel) -> None:
+    ran(newel, "make both")
+    (run,) = json.loads(newel("checkpoints", "--json").stdout)["checkpoints"]
+    hunk = next(file["hunks"][0]["hunk_id"] for file in run["files"] if file["file_path"] == "b.txt")
+    ran(newel, "rollback", run["checkpoint_id"], "--hunk", hunk, "--yes")
+    ran(newel, "-c", "thanks")
+    assert "Not as you left them:\n- b.txt" in said(newel)[-2]
+    assert "a.txt" not in said(newel)[-2]
+
+
+def test_verdicts_on_proposals_are_told(newel: Newel) -> None:
+    ran(newel, "--approve", "review", "make both")
+    found = hunks(newel)
+    ran(newel, "keep", found["a.txt"], "--yes")
+    ran(newel, "reject", found["b.txt"], "--yes")
+    ran(newel, "-c", "thanks")
+    note = said(newel)[-2]
+    assert "Kept, and in the files now:\n- a.txt (1 hunk)" in note
+    assert "Rejected, and not in the files:\n- b.txt (1 hunk)" in note
+    ran(newel, "-c", "thanks")
+    assert len(said(newel)) == 4
+
+
+def test_only_the_session_whose_run_it_was_is_told(newel: Newel) -> None:
+    ran(newel, "make both")
+    ran(newel, "other")
+    ran(newel, "undo", "--yes")
+    both, other = newel.sessions
+    ran(newel, "--session", str(both), "thanks")
+    assert said(newel) == ["make both", "thanks"]
+    ran(newel, "--session", str(other), "thanks")
+    assert "- c.txt" in said(newel)[-2]
+
+
+@pytest.mark.parametrize("screen", ["rich", "console"])
+def test_what_was_undone_before_a_kill_is_told_afterwards(screen: str, newel: Newel) -> None:
+    env = newel.environ | {"TERM": "xterm-256color"}
+    terminal = Terminal([str(BIN / "newel"), "--renderer", screen], newel.project, 120, 40, env)
+    try:
+        terminal.wait_for("Enter sends" if screen == "rich" else "newel ")
+        terminal.send("make both\r")
+        terminal.wait_for("Done.")
+        terminal.send("/undo\r")
+        terminal.wait_for("Take this back?")
+        terminal.send("y\r")
+        terminal.wait_for("Taken back in 2 files")
+        os.kill(terminal.process.pid, signal.SIGKILL)
+        terminal.process.wait()
+    finally:
+        terminal.close()
+    ran(newel, "-c", "thanks")
+    assert [words.startswith("I have decided") for words in said(newel)] == [False, True, False]
+
+
+def test_a_model_that_changed_nothing_hears_nothing(newel: Newel) -> None:
+    ran(newel, "thanks")
+    ran(newel, "other")
+    ran(newel, "undo", "--yes")
+    first = newel.sessions[0]
+    ran(newel, "--session", str(first), "thanks")
+    assert said(newel) == ["thanks", "thanks"]
