@@ -100,6 +100,7 @@ def _guarded(body: Callable[[], int]) -> int:
     if sys.platform == "win32":
         return _say(NOT_HERE, FAILED)
     hide_secrets()
+    _close_home()
     try:
         code = body()
         sys.stdout.flush()
@@ -116,6 +117,20 @@ def _guarded(body: Callable[[], int]) -> int:
         # Standard output is gone or full: let what is still buffered go nowhere, without another word.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return FAILED if isinstance(error, BrokenPipeError) else _say(error, FAILED)
+
+
+def _close_home() -> None:
+    """Keep other users out of Newel's folder, which holds what was said and what files held. One that is not this user's own, or
+    holds more than that, is left as it is.
+    """
+    user = Path(os.environ.get("HOME") or "/")
+    home = Path(os.environ.get("NEWEL_HOME") or user / ".newel")
+    with contextlib.suppress(OSError):
+        info = home.stat()
+        is_open = info.st_uid == os.geteuid() and info.st_mode & 0o077
+        is_newels = any((home / name).is_dir() for name in ("sessions", "review", "jobs"))
+        if is_open and is_newels and home.resolve() != user.resolve():
+            home.chmod(0o700)
 
 
 def _say(error: Exception | str, code: int) -> int:

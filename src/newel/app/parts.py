@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -189,9 +190,18 @@ async def build_agent(
     for each in (places.recording, places.isolated):
         if each is not None:
             each.attend(agent)
+    agent.secrets = lambda: _secrets(settings)
     if places.recording is not None:
         agent.news = places.recording.news
     return agent
+
+
+def _secrets(settings: Settings) -> list[str]:
+    from newel.app.secrets import configured_secrets
+
+    found = configured_secrets(settings.home, settings.cwd, os.environ)
+    endpoint = settings.endpoint
+    return [*found, endpoint.api_key] if endpoint and endpoint.api_key else found
 
 
 async def _what_is_said(

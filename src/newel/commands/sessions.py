@@ -57,8 +57,17 @@ def command_export(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="write here (.md or .html), not to standard output"
     )
+    parser.add_argument("--unmasked", action="store_true", help="keep keys, tokens and passwords")
     given = parser.parse_args(arguments)
     data = read_session(locate.find(_directory(), given.session)).data()
+    if not given.unmasked:
+        from newel.app.secrets import configured_secrets
+        from newel.session.masking import Masker
+
+        masker = Masker(configured_secrets(config.newel_home(os.environ), Path.cwd(), os.environ))
+        data = masker.session(data)
+        if masker.found:
+            print(f"newel: {masker.words()}", file=sys.stderr)
     if given.output:
         from newel.session.export import export_session
 

@@ -24,18 +24,10 @@ from newel.config import masked
 from newel.jobs.acceptance import shorten
 from newel.jobs.events import AcceptanceEnd, AcceptanceStart, ContractState, Evaluation, Notice, RunEvent
 from newel.providers.encode import to_json
+from newel.session.masking import KEY, SHORTEST_SECRET
 
 HEAD, TAIL = 2_000, 6_000
 """Characters of one entry that are written: the whole stands in the session."""
-
-SHORTEST_SECRET = 6
-"""Characters: what is shorter may be a part of any word."""
-
-KEY = (
-    r"\b(?:sk|pk|rk|ghp|gho|ghs|ghu|github_pat|glpat|xox[abprs]|hf|AKIA|ASIA|AIza)[-_]?[A-Za-z0-9_-]{16,}"
-    r"|(?i:bearer) +[A-Za-z0-9._~+/-]{16,}=*"
-)
-"""Keys by the shapes that their makers gave them."""
 
 
 class RunLog:

@@ -217,7 +217,9 @@ class Notes:
         """Keep for other processes what is not covered."""
         if self._folder is not None:
             beside = self._folder / f".{new_id()}.tmp"
-            beside.write_bytes(msgspec.json.encode(words))
+            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(msgspec.json.encode(words))
             beside.rename(self._folder / _LEFT_OUT)
 
     def left_out(self) -> list[str]:

@@ -95,6 +95,8 @@ class CodingAgent:
         self.where = where
         self.run_id = ""
         """The run that answers belong to, where several are one: a contract that is resumed. Otherwise each is its own."""
+        self.secrets: Callable[[], Sequence[str]] = tuple
+        """What an export of the conversation must not hold."""
         self.news: Callable[[], Awaitable[UserMessage | None]] | None = None
         """What the model should know before the next prompt, if anything."""
         self._open_session = open_session

@@ -180,13 +180,22 @@ async def branch(context: Context, _: str) -> None:
     context.say("A new branch begins here. What followed stays in the session: /branch.")
 
 
+UNMASKED = "--unmasked"
+
+
 async def export(context: Context, target: str) -> None:
     from newel.session.export import export_session
+    from newel.session.masking import Masker
 
     data = context.agent.session.get_data()
     if data is None:
         context.say("Nothing has been said yet.")
         return
+    words = target.split()
+    unmasked = UNMASKED in words
+    target = target.replace(UNMASKED, "", 1).strip() if unmasked else target
+    masker = Masker(context.agent.secrets())
+    data = data if unmasked else masker.session(data)
     workspace = context.agent.workspace
     path = (
         _here(workspace, target)
@@ -195,6 +204,8 @@ async def export(context: Context, target: str) -> None:
     )
     export_session(data, path)
     context.say(f"Written: {path}", "whole")
+    if masker.found:
+        context.say(masker.words())
 
 
 def _free(workspace: Workspace, name: str) -> Path:
@@ -274,7 +285,7 @@ COMMANDS = (
     Command("session", "[name WORDS]", "show or name this session", session, at_once=True),
     Command("resume", "[ID]", "go on with an earlier session", resume),
     Command("branch", "", "go back to an earlier message", branch),
-    Command("export", "[FILE]", "write the session as .md or .html", export),
+    Command("export", "[FILE]", "write the session as .md or .html, without keys and passwords", export),
     Command("cost", "", "what this conversation has used", cost, at_once=True),
     Command("tools", "", "what the model can do", tools, at_once=True),
     Command("show", "[N]", "the last call in full, or the Nth last", show, at_once=True),

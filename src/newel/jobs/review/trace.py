@@ -21,13 +21,10 @@ import msgspec
 from newel.agent.errors import NewelError
 from newel.config import masked
 from newel.jobs.engine import Job
-from newel.jobs.logfile import (
-    KEY,
-    SHORTEST_SECRET,
-)
 from newel.jobs.review.fold import JobState
 from newel.jobs.review.journal import JobParams
 from newel.providers.encode import to_json
+from newel.session.masking import KEY, SHORTEST_SECRET
 
 VERSION: Final = 1
 SUFFIX: Final = ".jsonl"

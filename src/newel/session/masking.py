@@ -1,0 +1,107 @@
+"""Secrets in what leaves Newel: exports of sessions, logs and traces hold none that can be recognised."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from newel.agent.messages import AppMessage
+from newel.session.store import SessionData
+from newel.workspace.environment import is_secret
+
+SHORTEST_SECRET: Final = 6
+"""Characters: what is shorter may be a part of any word."""
+
+KEY: Final = (
+    r"\b(?:sk|pk|rk|ghp|gho|ghs|ghu|github_pat|glpat|xox[abprs]|hf|AKIA|ASIA|AIza)[-_]?[A-Za-z0-9_-]{16,}"
+    r"|(?i:bearer) +[A-Za-z0-9._~+/-]{16,}=*"
+)
+"""Keys by the shapes that their makers gave them."""
+
+_LONGER: Final = (
+    r"|\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"
+    r"|-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----[\s\S]*?(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\Z)"
+    r"|(?<=://)[^\s/?#:@]*:[^\s/?#@]+(?=@)"
+)
+"""JSON web tokens, private keys, and credentials in an address."""
+
+_SHAPES: Final = re.compile(KEY + _LONGER)
+
+MASK: Final = "[masked]"
+
+
+def secret_values(named: Mapping[str, str]) -> list[str]:
+    """The values of variables, or of headers, whose names are those of secrets."""
+    return [
+        value
+        for name, value in named.items()
+        if is_secret(name.replace("-", "_"))
+        or name.lower() in {"authorization", "proxy-authorization", "cookie"}
+    ]
+
+
+class Masker:
+    """Replaces ``secrets``, and what looks like one, by ``[masked]``. ``found`` are the different ones that it met."""
+
+    def __init__(self, secrets: Sequence[str] = ()) -> None:
+        known = {secret for secret in secrets if len(secret) >= SHORTEST_SECRET}
+        self._secrets = sorted(known, key=len, reverse=True)  # one may be the beginning of another
+        self.found: set[str] = set()
+
+    def text(self, text: str) -> str:
+        for secret in self._secrets:
+            if secret in text:
+                self.found.add(secret)
+                text = text.replace(secret, MASK)
+        return _SHAPES.sub(self._mask, text)
+
+    def _mask(self, match: re.Match[str]) -> str:
+        self.found.add(match[0])
+        return MASK
+
+    def session(self, data: SessionData) -> SessionData:
+        """The session without secrets in what was said, called and answered. Images stay as they are."""
+        messages = msgspec.convert(
+            [self._part(each) for each in msgspec.to_builtins(data.messages)], list[AppMessage]
+        )
+        name = None if data.name is None else self.text(data.name)
+        return msgspec.structs.replace(data, messages=messages, name=name)
+
+    def _part(self, part: dict[str, Any]) -> dict[str, Any]:
+        """A message, or a part of one."""
+        kept = _IMAGE if part.get("type") == "image" else _NAMES
+        return {key: value if key in kept else self._field(key, value) for key, value in part.items()}
+
+    def _field(self, key: str, value: Any) -> Any:
+        if key in _PARTS and isinstance(value, list):
+            return [self._part(each) for each in value]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        return self._any(value)
+
+    def _any(self, value: Any) -> Any:
+        match value:
+            case str():
+                return self.text(value)
+            case list():
+                return [self._any(each) for each in value]  # pyright: ignore[reportUnknownVariableType]
+            case dict():
+                return {self._any(key): self._any(each) for key, each in value.items()}  # pyright: ignore[reportUnknownVariableType]
+            case _:
+                return value
+
+    def words(self) -> str:
+        """How many values were masked, for a person; empty if none was."""
+        count = len(self.found)
+        return (
+            f"{count} secret value{'' if count == 1 else 's'} masked; --unmasked keeps them." if count else ""
+        )
+
+
+_NAMES: Final = frozenset({"id", "role", "type", "timestamp", "toolCallId"})
+"""Fields by which messages belong together."""
+
+_IMAGE: Final = _NAMES | {"data", "content"}
+
+_PARTS: Final = frozenset({"content", "images", "attachments"})
