@@ -116,7 +116,18 @@ def _guarded(body: Callable[[], int]) -> int:
     except OSError as error:
         # Standard output is gone or full: let what is still buffered go nowhere, without another word.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return FAILED if isinstance(error, BrokenPipeError) else _say(error, FAILED)
+        return FAILED if isinstance(error, BrokenPipeError) else _say(_words(error), FAILED)
+
+
+def _words(error: OSError) -> str:
+    try:
+        Path.cwd()
+    except OSError:
+        return (
+            "The working folder does not exist any more. Change to another one, or name one with --cwd DIR."
+        )
+    words = error.strerror or str(error)
+    return f"{error.filename}: {words}." if error.filename else f"{words}."
 
 
 def _close_home() -> None:

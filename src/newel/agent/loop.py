@@ -80,8 +80,9 @@ class _Run:
             raise
         except Exception as error:
             code = error.code if isinstance(error, NewelError) else "internal"
-            await self.emit(ErrorEvent(code=code, message=str(error)))
-            await self.end("error", str(error))
+            words = _words(error)
+            await self.emit(ErrorEvent(code=code, message=words))
+            await self.end("error", words)
             raise
         return await self.end(*reason)
 
@@ -182,3 +183,9 @@ class _Run:
         event = AgentEnd(reason=reason, message=words, usage=self.guard.usage, cost=self.guard.cost)
         await self.emit(event)
         return event
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
+    return str(error)

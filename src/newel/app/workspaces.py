@@ -9,6 +9,8 @@ from newel.review.recording import RecordingWorkspace
 from newel.workspace.process import Limits
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from newel.agent.ports import Model
     from newel.config import Settings
     from newel.review.isolation import IsolatedWorkspace
@@ -40,6 +42,7 @@ async def open_workspaces(
     """The folder that ``open_folder`` opens. ``recorders`` is None where nothing is recorded. Raises ``WorkspaceError`` where there can be
     no copy to work in.
     """
+    sweep_copies(settings.home)
     own = open_folder(_output_limits(model))
     is_reviewed = settings.approve == "review"
     if recorders is None or not (settings.record or is_reviewed):
@@ -54,6 +57,15 @@ async def open_workspaces(
         own, recording, settings.home, copied=copy_limits(settings), hunks=hunk_size(settings)
     )
     return Workspaces(recording, recording, isolated)
+
+
+def sweep_copies(home: Path) -> None:
+    """Remove what killed processes have left of copies of projects, with ignored files and keys in them."""
+    copies = home / "copies"
+    if copies.is_dir():
+        from newel.workspace.mirror_local import sweep
+
+        sweep(copies)
 
 
 def _output_limits(model: Model) -> Limits:

@@ -56,7 +56,8 @@ def folder(parser: argparse.ArgumentParser, given: str | None) -> Path:
     try:
         path = Path(given or ".").expanduser().resolve()
     except (RuntimeError, OSError) as error:
-        parser.error(f"--cwd: {given or 'the working folder'} cannot be found: {error}")
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        parser.error(f"--cwd: {given or 'the working folder'} cannot be found: {why}")
     if not path.is_dir():
         parser.error(f"--cwd: there is no folder {path}")
     return path

@@ -13,6 +13,7 @@ import anyio
 
 from newel import config
 from newel.agent.errors import UsageError
+from newel.app.workspaces import sweep_copies
 from newel.commands.arguments import add_place
 from newel.commands.places import ground_of
 from newel.review.recording import ledger_folder
@@ -49,6 +50,7 @@ def with_ledger(parser: argparse.ArgumentParser, given: argparse.Namespace, acti
 @asynccontextmanager
 async def _opened(ground: Ground) -> AsyncGenerator[Project | None]:
     home = config.newel_home(os.environ)
+    sweep_copies(home)
     where = ledger_folder(home, ground.name)
     if not await anyio.Path(where).is_dir():
         yield None

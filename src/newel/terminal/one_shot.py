@@ -131,7 +131,5 @@ async def _answer(
         renderer.note(note)
     try:
         return await agent.prompt(prepared.text, prepared.attachments)
-    except OSError:
-        raise
-    except Exception:  # noqa: BLE001 — the error event that came before says what it was
+    except Exception:  # noqa: BLE001 — the error event that came before says what it was; the screen's are the audience's
         return None

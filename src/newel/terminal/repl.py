@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -208,12 +209,10 @@ class _Repl:
         self.desk.refresh()
         message = await self._prepare(prompt)
         self._prompting = True
-        try:
+        with contextlib.suppress(
+            Exception
+        ):  # an error event has told it; what the screen raises is the audience's
             await self.agent.prompt(message.text, message.attachments)
-        except OSError:
-            raise
-        except Exception:  # noqa: BLE001, S110 — the error event that came before has said what it was
-            pass
 
     async def _run_command(self, command: Command, arguments: str) -> None:
         await command.run(self.context, arguments)

@@ -5,6 +5,7 @@ Ctrl+C stops what runs, and ends the REPL when nothing does. Input may come from
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from contextlib import AbstractContextManager, nullcontext
@@ -261,12 +262,10 @@ class _SimpleRepl:
         prepared = await prepare(self.agent, Prompt(text))
         for note in prepared.notes:
             self.renderer.note(note)
-        try:
+        with contextlib.suppress(
+            Exception
+        ):  # an error event has told it; what the screen raises is the audience's
             await self.agent.prompt(prepared.text, prepared.attachments)
-        except OSError:
-            raise
-        except Exception:  # noqa: BLE001, S110 — the error event that came before has said what it was
-            pass
 
     def _write(self, text: str) -> None:
         self.out.write(text)

@@ -1,4 +1,6 @@
-"""A project and its copy on this machine. What a process that was killed left of its copies is removed by the next one."""
+"""A project and its copy on this machine. The copies of a process that was killed are removed by a small process that waits for its end,
+or else by the next Newel.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ import fcntl
 import os
 import shutil
 import stat
+import subprocess
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -16,6 +19,7 @@ import anyio.to_thread
 
 from newel.agent.errors import WorkspaceError
 from newel.agent.messages import new_id
+from newel.workspace.environment import child_env
 from newel.workspace.git import LocalRepositories, top_of
 from newel.workspace.mirror_disk import Content, Copied, Layout, LeftOut, Signature
 
@@ -30,10 +34,11 @@ _TICK: Final = 20_000_000
 class LocalDisk(LocalRepositories):
     """A ``Disk``. Use ``open``."""
 
-    def __init__(self, layout: Layout, lock: int) -> None:
+    def __init__(self, layout: Layout, lock: int, keeper: subprocess.Popen[bytes] | None) -> None:
         self.layout = layout
         self._root = layout.root
         self._lock = lock
+        self._keeper = keeper
         self._cleared: set[str] = set()
 
     @classmethod
@@ -41,13 +46,13 @@ class LocalDisk(LocalRepositories):
         """An empty copy of the project in ``folder``; what dead processes have left there goes."""
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _sweep(folder)
+            sweep(folder)
             place, lock = _place_in(folder, Path(project).name)
             layout = Layout(project, top_of(project), str(place))
             Path(layout.root).mkdir(parents=True)
         except OSError as error:
             raise WorkspaceError(f"Cannot make a copy of {project} in {folder}: {error.strerror}.") from error
-        return cls(layout, lock)
+        return cls(layout, lock, _keeper_of(place))
 
     async def within(self, work: Callable[[], T]) -> T:
         return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
@@ -64,6 +69,11 @@ class LocalDisk(LocalRepositories):
         Path(self._root).mkdir(parents=True)
 
     def let_go(self) -> None:
+        if self._keeper is not None and self._keeper.stdin is not None:
+            with contextlib.suppress(OSError):  # somebody has ended it
+                self._keeper.stdin.write(b"\n")
+                self._keeper.stdin.close()
+            self._keeper.wait()
         _remove_soon(Path(self.layout.place))
         os.close(self._lock)
 
@@ -73,8 +83,10 @@ class LocalDisk(LocalRepositories):
             inside = folders.pop()
             try:
                 entries = list(os.scandir(os.path.join(self.layout.project, inside)))  # noqa: PTH118 — a name may be any bytes
-            except OSError:  # it has just gone, or may not be read
-                continue
+            except OSError:
+                if not inside:
+                    raise  # an empty copy of a project that is gone would say that all was deleted
+                continue  # it has just gone, or may not be read
             for entry in entries:
                 path = f"{inside}/{entry.name}" if inside else entry.name
                 with contextlib.suppress(OSError):
@@ -218,8 +230,35 @@ def _place_in(folder: Path, name: str) -> tuple[Path, int]:
     return place, descriptor
 
 
-def _sweep(folder: Path) -> None:
-    """Remove the copies that nobody holds."""
+_KEEPER: Final = """
+read -r word && exit
+mv -- "$1" "$2"
+n=0; while [ $n -lt 60 ]; do
+  chmod -R u+rwx -- "$2"; rm -rf -- "$2" && exit; sleep 0.5; n=$((n + 1))
+done
+"""
+"""Waits for a word, or for the end of the process that holds the copy ``$1``, which is removed then under the name ``$2``.
+What still runs in it may be writing."""
+
+
+def _keeper_of(place: Path) -> subprocess.Popen[bytes] | None:
+    """A process that removes a copy as soon as this one is killed; None if it cannot be started: ``sweep`` does it then."""
+    try:
+        return subprocess.Popen(
+            ["/bin/sh", "-c", _KEEPER, "newel-copy", str(place), str(_gone(place))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env=child_env(os.environ),
+            start_new_session=True,
+        )
+    except OSError:
+        return None
+
+
+def sweep(folder: Path) -> None:
+    """Remove the copies that nobody holds, of whatever project. Does not raise."""
     for lock in folder.glob(f"*/{LOCK}"):
         with contextlib.suppress(OSError), lock.open() as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -228,9 +267,13 @@ def _sweep(folder: Path) -> None:
         _remove_soon(gone)
 
 
+def _gone(place: Path) -> Path:
+    return place.with_name(f".{place.name}{GONE}")
+
+
 def _remove_soon(place: Path) -> None:
     """A large folder takes its time, and nobody waits for it."""
-    gone = place if place.name.endswith(GONE) else place.with_name(f".{place.name}{GONE}")
+    gone = place if place.name.endswith(GONE) else _gone(place)
     with contextlib.suppress(OSError):
         place.rename(gone)
     if threading.main_thread().is_alive():

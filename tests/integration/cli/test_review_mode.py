@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +17,9 @@ from newel.review.ledger import buffer
 from newel.review.recording import ledger_folder
 from newel.review.store import Ledger
 from newel.review.text import content_of
+from tests.forked import start
 from tests.integration.cli.test_review import files, git
-from tests.support import Newel, bash, scenario
+from tests.support import BIN, Newel, bash, scenario
 
 Make = Callable[..., Newel]
 
@@ -190,6 +195,91 @@ def test_no_copy_is_left_behind(newel: Newel) -> None:
     newel("--approve", "review", "do all of it")
     copies = newel.home / ".newel" / "copies"
     assert list(copies.iterdir()) == []
+
+
+@pytest.mark.parametrize("gone", ["the project", "its parent"])
+def test_a_project_that_vanishes_is_named_and_its_copy_is_no_empty_one(gone: str, with_model: Make) -> None:
+    reads = call("read", file_path="a.txt")
+    steps = [scenario("one", reads, {"content": "First."}), scenario("two", reads, {"content": "Second."})]
+    newel = with_model({"scenarios": [each for one in steps for each in one["scenarios"]]})
+    newel.project = newel.project / "outer" / "p"
+    newel.project.mkdir(parents=True)
+    (newel.project / "a.txt").write_text("a\n")
+    words = [str(BIN / "newel"), "--approve", "review", "--json"]
+    process = start(words, cwd=newel.project, env=newel.environ, stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write('{"type":"message","content":"one"}\n')
+    process.stdin.flush()
+    for line in process.stdout:
+        if json.loads(line)["type"] == "agent_end":
+            break
+    shutil.rmtree(newel.project if gone == "the project" else newel.project.parent)
+    out, err = process.communicate('{"type":"message","content":"two"}\n', timeout=20)
+    assert f"Cannot bring the copy of {newel.project} up to date" in out
+    assert "Errno" not in out + err
+    assert "Standard output" not in err
+
+
+@pytest.mark.parametrize(
+    "words", ["go", "review", "undo --yes", "mcp list", "doctor", "export x", "agent go"]
+)
+def test_a_folder_that_is_gone_is_said_in_words(words: str, with_model: Make) -> None:
+    newel = with_model()
+    newel.project = newel.project / "gone"
+    newel.project.mkdir()
+    line = f'rmdir "$PWD"; exec newel {words}'
+    done = subprocess.run(
+        ["bash", "-c", line],
+        cwd=newel.project,
+        env=newel.environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert "Errno" not in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert words == "export x" or "folder" in done.stderr
+
+
+def copies(newel: Newel) -> list[str]:
+    return sorted(path.name for path in (newel.home / ".newel" / "copies").iterdir())
+
+
+@pytest.mark.parametrize("moment", ["while the model thinks", "while a command runs"])
+def test_a_copy_goes_with_the_process_that_was_killed(moment: str, with_model: Make) -> None:
+    """It holds ignored files and keys, and nobody may use Newel here for months."""
+    command = "echo key > secret; chmod 500 locked; while :; do date >> log; sleep 0.01; done"
+    steps = [bash(command), {"content": "Done."}]
+    if moment == "while the model thinks":
+        steps = [{"response": {"content": "Done."}, "delay_ms": 15_000}]
+    newel = with_model(scenario("go", *steps))
+    (newel.project / "locked").mkdir()
+    (newel.project / "locked" / "a").touch()
+    process = newel.start("--approve", "review", "go")
+    place = newel.home / ".newel" / "copies"
+    sign = "a" if moment == "while the model thinks" else "secret"
+    wait_until(lambda: any(Path(folder) for folder, _, names in os.walk(place) if sign in names))
+    process.kill()
+    process.communicate(timeout=10)
+    wait_until(lambda: copies(newel) == [])
+
+
+def test_a_copy_whose_keeper_died_too_goes_with_the_next_command_anywhere(newel: Newel) -> None:
+    left = newel.home / ".newel" / "copies" / "other-0123abcd"
+    left.mkdir(parents=True)
+    (left / ".newel-lock").touch()
+    (left / "secret").touch()
+    newel("review")
+    assert copies(newel) == []
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 15
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
 
 
 def test_what_waits_is_told_to_programs(newel: Newel) -> None:

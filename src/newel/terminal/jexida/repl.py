@@ -178,11 +178,9 @@ class _Repl:
 
 
 async def _failure(answer: Awaitable[object]) -> Exception | None:
-    """What kept the model from answering; an event that came before has told it."""
+    """What kept the model from answering; an event that came before has told it. What the screen raises is the audience's."""
     try:
         await answer
-    except OSError:  # the screen itself
-        raise
     except Exception as error:  # noqa: BLE001 — see above
         return error
     return None
