@@ -15,6 +15,7 @@ import msgspec
 
 from newel.agent.errors import ConfigError, UsageError
 from newel.config_jexida import RemoteSettings, Through
+from newel.workspace.own_files import read_regular
 
 FILE: Final = "hosts.toml"
 REMOTE: Final = "remote"
@@ -27,7 +28,7 @@ def known_hosts(home: Path) -> dict[str, str]:
     """Each name with the place it stands for, in the order of the file. Raises ``ConfigError``."""
     path = home / FILE
     try:
-        data = path.read_bytes()
+        data = read_regular(path)
     except FileNotFoundError:
         return {}
     except OSError as error:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast, get_ty
 
 import msgspec
 
+from newel.workspace.own_files import read_regular
+
 if TYPE_CHECKING:
     from newel.workspace.shell_template import ShellTemplate
 
@@ -98,7 +100,7 @@ def load_remote(path: Path, defaults: RemoteSettings | None = None) -> Loaded:
             return Loaded(defaults, [])
         if not path.is_file() or path.stat().st_size > MAX_FILE:
             return _refused(defaults, f"{path} is no file of settings")
-        data = path.read_bytes()
+        data = read_regular(path)
     except OSError as error:
         return _refused(defaults, f"{path} cannot be read: {error.strerror}")
     try:

@@ -11,13 +11,14 @@ from typing import Any
 from newel.mcp.config import load_servers
 from newel.session.masking import secret_values
 from newel.workspace.environment import is_secret
+from newel.workspace.own_files import read_regular
 
 
 def configured_secrets(home: Path, cwd: Path, environ: Mapping[str, str]) -> list[str]:
     """Of the environment, of Newel's folder ``home``, whether or not it is in use, and of tool servers. Never raises."""
     found = secret_values(environ)
     with contextlib.suppress(OSError, ValueError, RecursionError):
-        found += _in_settings(tomllib.loads((home / "config.toml").read_text("utf-8")))
+        found += _in_settings(tomllib.loads(read_regular(home / "config.toml").decode()))
     servers, _ = load_servers(home=home, cwd=cwd)
     for server in servers:
         found += [*secret_values(server.env), *secret_values(server.headers)]

@@ -28,6 +28,7 @@ from newel.providers.model_server import ModelServer
 from newel.providers.ollama_model import full_name
 from newel.providers.urls import is_loopback, of_ollama
 from newel.workspace.addresses import shown_url
+from newel.workspace.own_files import read_regular
 
 PATIENCE: Final = 20.0
 """Seconds that one token may take: a server may load its model first."""
@@ -114,7 +115,7 @@ def _home(home: Path) -> Iterator[Finding]:
         mode = stat.S_IMODE(file.stat().st_mode)
     except OSError:
         return
-    if mode & 0o077 and "api_key" in file.read_text(errors="replace"):
+    if mode & 0o077 and "api_key" in read_regular(file).decode(errors="replace"):
         yield Finding(BAD, "config.toml", f"It holds a key and others may read it.\nchmod 600 {file}")
     else:
         yield Finding(GOOD, "config.toml", str(file))

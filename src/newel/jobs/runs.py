@@ -27,6 +27,7 @@ from newel.jobs.reader import Reader
 from newel.jobs.schema import FILE
 from newel.jobs.sqlite import SqliteEngine, open_engine, open_reader
 from newel.session.locate import project_folder
+from newel.workspace.own_files import read_regular
 
 INTERRUPTED = "interrupted"
 """The state of a run whose process is gone before its end."""
@@ -144,7 +145,7 @@ async def _describe(reader: Reader, job: Job, folder: Path) -> AgentRun:
 def _has_owner(folder: Path) -> bool:
     """Whether the process that noted down to own a folder lives. To try its lock could hinder one that just begins."""
     try:
-        owner = msgspec.json.decode((folder / LOCK).read_bytes(), type=_Owner)
+        owner = msgspec.json.decode(read_regular(folder / LOCK), type=_Owner)
         os.kill(owner.pid, 0)
     except PermissionError:
         return True

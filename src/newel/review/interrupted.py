@@ -22,6 +22,7 @@ import msgspec
 from newel.agent.messages import Wire, new_id
 from newel.review.store import Ledger
 from newel.review.text import content_of
+from newel.workspace.own_files import open_regular, read_regular
 from newel.workspace.snapshot_index import load
 from newel.workspace.snapshot_tree import State, join, state_of
 
@@ -201,7 +202,7 @@ class Notes:
         when the one behind its last is asked for.
         """
         for path in sorted(self._folder.glob(f"*{_NOTES}")) if self._folder else ():
-            with contextlib.suppress(OSError), path.open("rb") as file:  # another may be faster
+            with contextlib.suppress(OSError), open_regular(path) as file:  # another may be faster
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 notes = _left(file.read())
                 known = (
@@ -215,17 +216,21 @@ class Notes:
 
     def keep_left_out(self, words: Sequence[str]) -> None:
         """Keep for other processes what is not covered."""
-        if self._folder is not None:
-            beside = self._folder / f".{new_id()}.tmp"
+        if self._folder is None:
+            return
+        beside = self._folder / f".{new_id()}.tmp"
+        try:
             descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(msgspec.json.encode(words))
             beside.rename(self._folder / _LEFT_OUT)
+        except OSError:  # words that are not kept are no reason to record nothing
+            beside.unlink(missing_ok=True)
 
     def left_out(self) -> list[str]:
         if self._folder is not None:
             with contextlib.suppress(OSError, msgspec.MsgspecError):
-                return msgspec.json.decode((self._folder / _LEFT_OUT).read_bytes(), type=list[str])
+                return msgspec.json.decode(read_regular(self._folder / _LEFT_OUT), type=list[str])
         return []
 
 

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from newel.agent.messages import Wire, new_id
+from newel.workspace.own_files import read_regular
 
 FILE: Final = "last_run.json"
 
@@ -39,5 +40,5 @@ def keep(folder: Path, last: LastRun) -> None:
 def read(folder: Path) -> LastRun | None:
     """None where there is none, or none that can be read."""
     with contextlib.suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        return msgspec.json.decode((folder / FILE).read_bytes(), type=LastRun)
+        return msgspec.json.decode(read_regular(folder / FILE), type=LastRun)
     return None

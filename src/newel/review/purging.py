@@ -27,6 +27,7 @@ from newel.review.ledger import Applied, FileReview, StaleRevision
 from newel.review.store import LOCK, Checkpoint, Ledger
 from newel.review.tables import FILE, HASH, LEDGER, hashes_in, pack, read_entry, unpack
 from newel.session.database import connect
+from newel.workspace.own_files import read_regular
 from newel.workspace.snapshot_index import promised
 
 EVERY: Final = 24 * 3600.0
@@ -296,7 +297,7 @@ class _Purge:
                 if path.suffix in {".index", ".known"}:
                     names |= promised(path)
                 elif path.suffix == ".running":
-                    names |= hashes_in(path.read_bytes())
+                    names |= hashes_in(read_regular(path, None))
         return names
 
     def _shrink(self) -> int:

@@ -311,7 +311,10 @@ class RecordingWorkspace:
 
     async def _fail(self, run: Run, error: Exception) -> None:
         self._failed = run
-        await self.say(f"What this run changes from here on is not recorded and cannot be undone. {error}")
+        words = str(error)
+        if isinstance(error, OSError) and error.strerror:
+            words = f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
+        await self.say(f"What this run changes from here on is not recorded and cannot be undone. {words}")
 
     async def say(self, words: str, *, code: str = "not_recorded") -> None:
         """Tell those who watch the agent, once."""

@@ -22,6 +22,7 @@ from newel.agent.messages import new_id
 from newel.workspace.environment import child_env
 from newel.workspace.git import LocalRepositories, top_of
 from newel.workspace.mirror_disk import Content, Copied, Layout, LeftOut, Signature
+from newel.workspace.own_files import open_regular
 
 T = TypeVar("T")
 
@@ -260,7 +261,7 @@ def _keeper_of(place: Path) -> subprocess.Popen[bytes] | None:
 def sweep(folder: Path) -> None:
     """Remove the copies that nobody holds, of whatever project. Does not raise."""
     for lock in folder.glob(f"*/{LOCK}"):
-        with contextlib.suppress(OSError), lock.open() as file:
+        with contextlib.suppress(OSError), open_regular(lock) as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             _remove_soon(lock.parent)
     for gone in folder.glob(f".*{GONE}"):

@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 
 from newel.agent.errors import WorkspaceError
+from newel.workspace.own_files import read_regular
 from newel.workspace.snapshot_tree import Tree, join, split, state_of, without_times
 
 _VERSION: Final = 2
@@ -74,7 +75,7 @@ def save(index: Path, root: str, tree: Tree, fresh: set[str]) -> None:
 def load(index: Path, root: str) -> Records | None:
     """The records that were kept; None if none were for this root, or none are whole."""
     with contextlib.suppress(OSError):
-        found = _read(index.read_bytes(), os.fsencode(root))
+        found = _read(read_regular(index, None), os.fsencode(root))
         if found is not None:
             return {
                 os.fsdecode(folder): {os.fsdecode(name): made for name, made in files.items()}
@@ -87,7 +88,7 @@ def promised(index: Path) -> set[str]:
     """The contents that whoever reads an index takes to be in the store, by their hashes. Raises ``OSError``."""
     return {
         state_of(made).blob
-        for _, folders in _blocks(index.read_bytes())
+        for _, folders in _blocks(read_regular(index, None))
         for files in folders.values()
         for made in files.values()
         if made != _GONE

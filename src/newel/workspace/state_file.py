@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from newel.agent.errors import ConfigError, StaleFile, WorkspaceError
+from newel.workspace.own_files import read_regular
 
 TRIES: Final = 20
 """How often a change is made again because another process was faster."""
@@ -22,7 +23,7 @@ T = TypeVar("T")
 def load_state(path: Path, kind: type[T]) -> T:
     """The JSON in a file as a struct, or an empty one where it cannot be read: a damaged file decides nothing."""
     try:
-        return _decode(path.read_bytes(), kind)
+        return _decode(read_regular(path), kind)
     except OSError:
         return kind()
 
@@ -59,10 +60,10 @@ def rewrite(path: Path, change: Callable[[bytes], bytes], *, mode: int = 0o600) 
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with _alone(path.parent):
-                before = path.read_bytes() if path.exists() else b""
+                before = read_regular(path) if path.exists() else b""
                 after = change(before)
                 # An empty file of the right mode first: what replaces a file keeps the mode.
-                os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, mode))
+                os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, mode))
                 replace(str(path), after, hashlib.sha256(before).hexdigest())
         except StaleFile:
             continue
