@@ -13,6 +13,8 @@ from newel.app.parts import Options, opened
 from newel.config import Flags
 
 if TYPE_CHECKING:
+    import httpx2
+
     from newel.permissions.policy import Ask
     from newel.session.coding_agent import CodingAgent
 
@@ -31,9 +33,6 @@ def chat(
     """
     import httpx2
 
-    from newel.agent.ports import Model, ModelRequest
-    from newel.providers.dialect import Dialect
-    from newel.providers.failures import Endpoint, refusal
     from newel.providers.urls import is_loopback, of_chat_completions, split_base_url
     from newel.workspace.addresses import shown_url
 
@@ -53,27 +52,39 @@ def chat(
     key = settings.endpoint.api_key
     base_url, query = split_base_url(of_chat_completions(settings.endpoint.base_url))
     url = f"{base_url}/chat/completions{query}"
-    asked = ModelRequest(Model(settings.model, max_output=MAX_OUTPUT), "", [])
-    limit = Dialect().limit
-    while True:
-        answer = httpx2.post(
-            url,
-            json=payload | ({limit: MAX_OUTPUT} if limit else {}),
-            headers={"Authorization": f"Bearer {key}"} if key else {},
-            timeout=120.0,
-            trust_env=not is_loopback(base_url),  # no proxy stands before this machine itself
-        )
-        if answer.is_success or limit is None:
-            break
-        refused = refusal(answer.status_code, answer.headers, answer.content, Endpoint(url, settings.model))
-        change = Dialect(stream=False, limit=limit).after(refused, asked)
-        if change is None or change[0].limit == limit:
-            break
-        limit = change[0].limit
+    answer = _post(
+        url,
+        payload,
+        headers={"Authorization": f"Bearer {key}"} if key else {},
+        timeout=120.0,
+        trust_env=not is_loopback(base_url),  # no proxy stands before this machine itself
+    )
     if not answer.is_success:  # the client's own words would show a password in the URL
         words = f"{shown_url(url)} answered with {answer.status_code} {answer.reason_phrase}"
         raise httpx2.HTTPStatusError(words, request=answer.request, response=answer)
     return answer.json()
+
+
+def _post(url: str, payload: dict[str, Any], **options: Any) -> httpx2.Response:
+    """Ask with a limit of the output, under another name or without it where the server refuses that name."""
+    import httpx2
+
+    from newel.agent.ports import Model, ModelRequest
+    from newel.providers.dialect import Dialect
+    from newel.providers.failures import Endpoint, refusal
+
+    request = ModelRequest(Model(payload["model"], max_output=MAX_OUTPUT), "", [])
+    dialect = Dialect(stream=False)
+    while True:
+        limit = dialect.limit
+        answer = httpx2.post(url, json=payload | ({limit: MAX_OUTPUT} if limit else {}), **options)
+        if answer.is_success or limit is None:
+            return answer
+        refused = refusal(answer.status_code, answer.headers, answer.content, Endpoint(url))
+        change = dialect.after(refused, request)
+        if change is None or change[0].limit == limit:
+            return answer
+        dialect = change[0]
 
 
 def open_coding_agent(
