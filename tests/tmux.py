@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self
 
+from newel.terminal.asking import QUIET
 from tests.needed import needed
 
 PATIENCE: Final = 15.0
@@ -63,6 +64,11 @@ class Tmux:
             self._run("send-keys", "-l", "--", words)
         if keys:
             self._run("send-keys", *keys)
+
+    def answer(self, words: str, *keys: str) -> None:
+        """``type`` to a question that interrupts: keys count only when nobody has typed for a while."""
+        time.sleep(QUIET + 0.4)
+        self.type(words, *keys)
 
     def resize(self, columns: int, rows: int) -> None:
         self._run("resize-window", "-x", str(columns), "-y", str(rows))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import re
+from typing import TYPE_CHECKING, Final, TypeGuard
 
 import anyio
 
 from newel.mcp.questions import ElicitAnswer, ElicitRequest
 from newel.permissions.policy import Approval, ApprovalRequest
 from newel.terminal.safe import reveal, reveal_line
+from newel.terminal.lines import without_paste
+from newel.terminal.words import one_line
 from newel.workspace.naming import SCHEME
 
 if TYPE_CHECKING:
@@ -20,6 +23,15 @@ QUESTION: Final = "Run this? y once · a always for exactly this · n no (Enter)
 _ONCE = {"y", "yes"}
 _ALWAYS = {"a", "always"}
 _NO = {"", "n", "no"}
+
+AGAIN: Final = "{answer} is not one of the answers."
+
+_CONSENT = re.compile(
+    r"y+|ya|yea|yeah|yep|yes|yup|k|ok|okay|sure|fine|good|great|right|alright|absolutely|definitely|agreed|lgtm"
+    r"|a|always|allow|accept|approved?|confirm|continue|proceed|go|ahead|on|do|run|it|this|that|once|then|now|and|just"
+    r"|please|of|course|thanks?|you|thx|ja|oui|si"
+)
+"""A word of consent: an answer of these alone is no refusal."""
 
 
 class Approver:
@@ -57,7 +69,10 @@ class Approver:
 
 def _approval_by(ask: AskLine) -> Ask:
     async def approve(request: ApprovalRequest) -> Approval:
-        return understand(await ask(QUESTION, present(request)))
+        about = present(request)
+        while is_unclear(answer := await ask(QUESTION, about, interrupting=True)):
+            about = again(answer)
+        return understand(answer)
 
     return approve
 
@@ -82,6 +97,20 @@ def _place(folder: str) -> str:
     return reveal_line(f"{folder} on {host}")
 
 
+def is_unclear(answer: str | None) -> TypeGuard[str]:
+    """Whether an answer sounds like a yes and is none of the offered ones (``ok``, ``sure``, ``yes please``), or is a yes that
+    was pasted: it must neither allow nor refuse.
+    """
+    words = (answer or "").strip().lower()
+    said = re.findall(r"\w+", without_paste(words))
+    return words not in _ONCE | _ALWAYS and bool(said) and all(map(_CONSENT.fullmatch, said))
+
+
+def again(answer: str) -> str:
+    """What is said before the question is put again after an unclear answer."""
+    return AGAIN.format(answer=f"'{one_line(without_paste(answer), 40)}'")
+
+
 def understand(answer: str | None) -> Approval:
     """What a typed answer means. Only a plain yes is one; other words are a no with a word to the model."""
     words = (answer or "").strip()
@@ -93,4 +122,4 @@ def understand(answer: str | None) -> Approval:
         case word if word in _NO:
             return Approval("no")
         case _:
-            return Approval("no", words.removeprefix("n ").removeprefix("no ").strip())
+            return Approval("no", without_paste(words).removeprefix("n ").removeprefix("no ").strip())

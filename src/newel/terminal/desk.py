@@ -56,11 +56,10 @@ class Desk(Protocol):
         """End ``run``."""
         ...
 
-    async def ask(self, question: str, about: str, given: str = "") -> str | None:
-        """Show what the question is about, if anything, put it, and wait for one line; None if there is nobody to answer.
-        What a person typed before that is no answer. ``given`` is a line to begin with, where lines can be edited. May
-        be cancelled.
-        """
+    async def ask(
+        self, question: str, about: str, given: str = "", *, interrupting: bool = False
+    ) -> str | None:
+        """An ``AskLine``. ``given`` is a line to begin with, where lines can be edited."""
         ...
 
     def away(self) -> AbstractAsyncContextManager[None]:

@@ -38,8 +38,8 @@ async def elicit(request: ElicitRequest, ask: AskLine) -> ElicitAnswer:
         return ElicitAnswer(action=left.action)
 
 
-async def _line(ask: AskLine, question: str, about: str) -> str:
-    answer = await ask(question, about)
+async def _line(ask: AskLine, question: str, about: str, *, interrupting: bool) -> str:
+    answer = await ask(question, about, interrupting=interrupting)
     match None if answer is None else answer.strip():
         case None | "/cancel":
             raise _Left("cancel")
@@ -54,7 +54,7 @@ async def _choose(ask: AskLine, offers: dict[str, str], about: str) -> str:
     words = [f"{letter} {what}" for letter, what in offers.items()]
     question = " · ".join([*words, "n declines (Enter)", "/cancel"]) + ": "
     while True:
-        typed = (await _line(ask, question, about)).lower()
+        typed = (await _line(ask, question, about, interrupting=True)).lower()
         if typed in {"", "n", "no"}:
             raise _Left("decline")
         letter = "y" if typed == "yes" else typed
@@ -105,7 +105,7 @@ async def _fill_in(request: ElicitRequest, ask: AskLine) -> ElicitAnswer:
     while True:
         for field in form:
             values[field.name] = await _ask_for(field, values[field.name], about, ask)
-            about = ""
+            about = ""  # from now on the person expects the next question
         given = {name: value for name, value in values.items() if value is not None}
         review = f"This goes to {server}:\n{_review(form, given)}"
         if await _choose(ask, {"y": "sends it", "c": "changes it"}, review) == "y":
@@ -117,9 +117,11 @@ async def _ask_for(field: Field, value: Answer | None, about: str, ask: AskLine)
     hint = field.wants if field.required or value is not None else f"{field.wants}; may be left out"
     kept = "" if value is None else f" [{reveal_line(field.show(value), 60)}]"
     question = f"{reveal_line(field.title, 60)} ({hint}){kept}: "
+    interrupting = bool(about)
     about = "\n".join([about, *_describe(field)]).lstrip("\n")
     while True:
-        line = await _line(ask, question, about)
+        line = await _line(ask, question, about, interrupting=interrupting)
+        interrupting = False
         if not line and (value is not None or not field.required):
             return value
         try:

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections import deque
+from collections.abc import Generator
 
 import anyio
 from anyio.lowlevel import checkpoint
 
 PIECE = 65_536
+
+_PASTE = re.compile(r"\x1b\[20[01]~")
+
+
+def without_paste(text: str) -> str:
+    """A line without the marks that a terminal sets around what is pasted."""
+    return _PASTE.sub("", text)
 
 
 class LineReader:
@@ -54,6 +63,25 @@ class LineReader:
             with contextlib.suppress(termios.error):  # the terminal is gone: the next read tells
                 termios.tcflush(self.fd, termios.TCIFLUSH)
 
+    async def until_quiet(self, seconds: float) -> str:
+        """Wait until nothing has been typed for so long. Returns what was typed until then and nobody has read, unfinished lines
+        too; nobody will. What comes from a pipe or a file was not typed: there this returns at once.
+        """
+        if not os.isatty(self.fd):
+            return ""
+        typed = b"\n".join([*self._ready, b"".join(self._rest)])
+        self._ready.clear()
+        self._rest, self._size = [], 0
+        with _key_by_key(self.fd):
+            while not self._ended:
+                with anyio.move_on_after(seconds) as pause:
+                    piece = await self._read()
+                    typed = (typed + piece)[-self.limit :]
+                    self._ended = not piece
+                if pause.cancelled_caught:
+                    break
+        return typed.decode(errors="replace").replace("\x04", "")
+
     def _take(self, piece: bytes) -> None:
         *whole, rest = piece.split(b"\n")
         for end in whole:
@@ -80,3 +108,25 @@ class LineReader:
             # Not everything can be waited for (regular files, /dev/null): reading those never waits.
             await checkpoint()
         return os.read(self.fd, PIECE)
+
+
+@contextlib.contextmanager
+def _key_by_key(fd: int) -> Generator[None]:
+    """Inside, each key of a terminal can be read at once. What nobody has read at the end is dropped."""
+    import termios
+
+    try:
+        before = termios.tcgetattr(fd)
+        attributes = termios.tcgetattr(fd)
+        attributes[3] &= ~termios.ICANON
+        attributes[6] = [*before[6]]
+        attributes[6][termios.VMIN], attributes[6][termios.VTIME] = 1, 0
+        termios.tcsetattr(fd, termios.TCSANOW, attributes)
+    except termios.error:  # the terminal is gone: the next read tells
+        yield
+        return
+    try:
+        yield
+    finally:
+        with contextlib.suppress(termios.error):
+            termios.tcsetattr(fd, termios.TCSAFLUSH, before)

@@ -10,6 +10,7 @@ from typing import TextIO
 import anyio
 from anyio.lowlevel import checkpoint
 
+from newel.terminal.asking import until_quiet
 from newel.terminal.desk import Person
 from newel.terminal.lines import LineReader
 from newel.terminal.renderer import Renderer
@@ -43,10 +44,25 @@ class PlainDesk:
     def leave(self) -> None:
         self._scope.cancel()
 
-    async def ask(self, question: str, about: str, given: str = "") -> str | None:  # noqa: ARG002 — nothing can be edited here
-        self._lines.forget_typed()
+    async def ask(
+        self,
+        question: str,
+        about: str,
+        given: str = "",  # noqa: ARG002 — nothing can be edited here
+        *,
+        interrupting: bool = False,
+    ) -> str | None:
+        question = reveal(question)
+        if not interrupting:
+            self._lines.forget_typed()
         if about:
             self.renderer.note(reveal(about))
+        if interrupting:
+            self._write(question)
+            if unsent := await until_quiet(self._lines):
+                self.renderer.note(f"\n{unsent}")
+            else:
+                return await self._read("")
         return await self._read(question)
 
     @asynccontextmanager

@@ -39,6 +39,7 @@ from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 
+from newel.terminal.asking import QUIET
 from newel.terminal.desk import Person
 from newel.terminal.renderer import Renderer
 from newel.terminal.safe import reveal
@@ -89,8 +90,9 @@ class PromptDesk:
         self._live: Sequence[str] = ()
         self._held: list[str] | None = None
         self._question = ""
-        self._answer: anyio.Event | None = None
-        self._answered: str | None = None
+        self._answer: _Answer | None = None
+        self._draft = Document()
+        self._seen: float | None = None
         self._interrupted = float("-inf")
         self._buffer = Buffer(
             history=_open_history(history),
@@ -122,22 +124,45 @@ class PromptDesk:
         if self._app.is_running and self._app.future is not None and not self._app.future.done():
             self._app.exit()
 
-    async def ask(self, question: str, about: str, given: str = "") -> str | None:
+    async def ask(
+        self, question: str, about: str, given: str = "", *, interrupting: bool = False
+    ) -> str | None:
         if about:
             self._renderer.note(reveal(about))
-        for _ in range(ROUNDS):  # keys that nobody has read yet are no answer: let them do what they were for
-            await checkpoint()
-        kept = self._buffer.document
-        self._buffer.reset(Document(given))
-        self._question, self._answer, self._answered = question, anyio.Event(), None
+        await self._read_keys()  # what was typed before is no answer: it does what it was for
+        self._question, self._seen = reveal(question), None
         self._app.invalidate()
         try:
-            await self._answer.wait()
-            return self._answered
+            if interrupting:
+                await self._until_quiet()
+            return await self._answered(given)
         finally:
-            self._question, self._answer = "", None
-            self._buffer.set_document(kept, bypass_readonly=True)
+            self._question = ""
             self._app.invalidate()
+
+    async def _answered(self, given: str) -> str | None:
+        """The line that is typed in place of the draft, which comes back afterwards."""
+        self._draft, self._answer = self._buffer.document, _Answer()
+        self._buffer.reset(Document(given))
+        self._app.invalidate()
+        try:
+            await self._answer.given.wait()
+            return self._answer.line
+        finally:
+            self._buffer.set_document(self._draft, bypass_readonly=True)
+            self._draft, self._answer = Document(), None
+
+    async def _until_quiet(self) -> None:
+        """Until the question has been seen, and then no key was pressed for ``QUIET``."""
+        left = QUIET
+        while left > 0:
+            await anyio.sleep(left)
+            await self._read_keys()
+            left = QUIET if self._seen is None else self._seen + QUIET - time.monotonic()
+
+    async def _read_keys(self) -> None:
+        for _ in range(ROUNDS):
+            await checkpoint()
 
     @asynccontextmanager
     async def away(self) -> AsyncGenerator[None]:
@@ -239,6 +264,8 @@ class PromptDesk:
             erase_when_done=True,
             min_redraw_interval=0.02,
         )
+        app.after_render += self._mark_seen
+        app.key_processor.before_key_press += self._mark_key
         # Escape is a key of its own here: do not wait long for what could follow it.
         app.ttimeoutlen, app.timeoutlen = 0.1, 0.15
         return app
@@ -246,11 +273,13 @@ class PromptDesk:
     def _prefix(self, line: int, wrapped: int) -> AnyFormattedText:
         if line or wrapped:
             return "  "
-        return [("class:prompt", "? " if self._question else f"{PROMPT} ")]
+        return [("class:prompt", "? " if self._answer else f"{PROMPT} ")]
 
     def _state(self) -> AnyFormattedText:
-        if self._question:
-            lines = ["Enter answers · Esc stops"]
+        if self._answer is not None:
+            lines = [f"Enter answers · Esc stops{' · your draft comes back' if self._draft.text else ''}"]
+        elif self._question:
+            lines = ["Pause typing to answer · Esc stops"]
         elif time.monotonic() - self._interrupted < AGAIN:
             lines = ["Ctrl+C again leaves"]
         else:
@@ -278,11 +307,11 @@ class PromptDesk:
 
     def _on_enter(self) -> None:
         if self._answer is not None:
-            self._answered = self._typed()
-            self._answer.set()
+            self._answer.line = self._typed()
+            self._answer.given.set()
         elif (state := self._buffer.complete_state) and state.current_completion:
             self._buffer.complete_state = None
-        else:
+        elif not self._question:
             self._send()
 
     def _send(self, *, later: bool = False) -> None:
@@ -295,6 +324,15 @@ class PromptDesk:
     def _typed(self) -> str:
         """Bytes that are no text reach a buffer as halves of surrogate pairs, which nothing else takes."""
         return self._buffer.text.encode(errors="surrogateescape").decode(errors="replace")
+
+    def _mark_seen(self, _: object) -> None:
+        """The question is on the screen from now on."""
+        if self._question and self._seen is None:
+            self._seen = time.monotonic()
+
+    def _mark_key(self, _: object) -> None:
+        if self._seen is not None:
+            self._seen = time.monotonic()
 
     def _on_new_line(self) -> None:
         self._buffer.insert_text("\n")
@@ -348,6 +386,14 @@ class PromptDesk:
 
     def _on_suspend(self) -> None:
         self._app.suspend_to_background()
+
+
+class _Answer:
+    """What is typed as an answer to a question, once it is ``given``."""
+
+    def __init__(self) -> None:
+        self.given = anyio.Event()
+        self.line: str | None = None
 
 
 class _App(Application[None]):

@@ -94,9 +94,9 @@ def test_a_form_is_filled_in_shown_and_sent(opened: Open, front: str) -> None:
     terminal, newel = opened(*FRONT_ENDS[front], tools=("book",))
     enter = "\r" if front == "conversation" else "\n"
 
-    def answer(question: str, typed: str) -> None:
+    def answer(question: str, typed: str, *, interrupting: bool = False) -> None:
         terminal.wait_for(question)
-        terminal.send(typed + enter)
+        (terminal.answer if interrupting else terminal.send)(typed + enter)
 
     match front:
         case "conversation":
@@ -107,7 +107,7 @@ def test_a_form_is_filled_in_shown_and_sent(opened: Open, front: str) -> None:
             answer("You:", "go")
         case _:
             pass
-    answer("Name (text, at least 2 characters):", "A")
+    answer("Name (text, at least 2 characters):", "A", interrupting=True)
     answer("A does not fit. It takes text, at least 2 characters.\nName", "Ada")
     answer("Guests (a whole number, 1 to 10) [2]:", "11")
     answer("11 does not fit. It takes a whole number, 1 to 10.\nGuests", "3")
@@ -124,7 +124,7 @@ def test_a_form_is_filled_in_shown_and_sent(opened: Open, front: str) -> None:
         ["Meal", "lunch"],
         ["Extras", "music,", "candles"],
     ]
-    answer("n declines (Enter)", "y")
+    answer("n declines (Enter)", "y", interrupting=True)
     terminal.wait_for("The end.")
     assert json.loads(results(newel)[0]) == {
         "name": "Ada",
@@ -149,19 +149,19 @@ def test_who_asks_is_named_and_its_words_are_inert_and_marked_as_its_own(opened:
 def test_what_was_filled_in_can_be_changed_before_it_is_sent(opened: Open) -> None:
     terminal, newel = opened("newel", "go", tools=("book",))
     terminal.wait_for("Name (")
-    terminal.send("Adam\n")
+    terminal.answer("Adam\n")
     for question in ("[2]:", "[no]:", "[dinner]:", "[flowers]:", "Words ("):
         terminal.wait_for(question)
         terminal.send("\n")
     terminal.wait_for("y sends it")
-    terminal.send("c\n")
+    terminal.answer("c\n")
     terminal.wait_for("[Adam]:")
     terminal.send("Ada\n")
     for question in ("Guests", "Terrace", "Meal", "Extras", "Words"):
         terminal.wait_for(lambda: terminal.screen.text.rpartition("\n")[2].startswith(question))  # noqa: B023 — called at once
         terminal.send("\n")
     terminal.wait_for(lambda: terminal.screen.text.count("y sends it") == 2)
-    terminal.send("yes\n")
+    terminal.answer("yes\n")
     terminal.wait_for("The end.")
     assert json.loads(results(newel)[0])["name"] == "Ada"
 
@@ -173,7 +173,7 @@ def test_what_was_filled_in_can_be_changed_before_it_is_sent(opened: Open) -> No
 def test_a_form_can_be_left_at_any_question(opened: Open, typed: str, told: str) -> None:
     terminal, newel = opened("newel", "go", tools=("book",))
     terminal.wait_for("Name (")
-    terminal.send("Ada\n")
+    terminal.answer("Ada\n")
     terminal.wait_for("[2]:")
     terminal.send(f"{typed}\n")
     terminal.wait_for("The end.")
@@ -185,10 +185,10 @@ def test_nothing_but_a_yes_agrees_to_what_a_server_asks(opened: Open, typed: str
     terminal, newel = opened("newel", "go", tools=("wipe",))
     terminal.wait_for("Delete everything?")
     terminal.wait_for("n declines (Enter)")
-    terminal.send(f"{typed}\n")
+    terminal.answer(f"{typed}\n")
     if typed == "what":
         terminal.wait_for("what is none of these.")
-        terminal.send("\n")
+        terminal.answer("\n")
     terminal.wait_for("The end.")
     assert told in results(newel)[0].lower()
 
@@ -203,7 +203,7 @@ def test_an_address_is_shown_with_its_real_host_and_never_opened(
     terminal, newel = opened("newel", "go", tools=("pay",), BROWSER=str(browser))
     terminal.wait_for("    https://shop.invalid@pay.invalid/<U+200B>?bill=7\n")
     terminal.wait_for("This page is on pay.invalid. Newel does not open it.")
-    terminal.send(f"{typed}\n")
+    terminal.answer(f"{typed}\n")
     terminal.wait_for("The end.")
     assert json.loads(results(newel)[0])["action"] == action
     assert not (tmp_path / "opened").exists()
@@ -212,9 +212,9 @@ def test_an_address_is_shown_with_its_real_host_and_never_opened(
 def test_a_form_that_cannot_be_typed_is_declined_with_its_reason_shown(opened: Open) -> None:
     terminal, newel = opened("newel", "go", tools=("puzzle",))
     terminal.wait_for("It cannot be answered here.")
-    terminal.send("y\n")
+    terminal.answer("y\n")
     terminal.wait_for("y is none of these.")
-    terminal.send("\n")
+    terminal.answer("\n")
     terminal.wait_for("The end.")
     assert json.loads(results(newel)[0])["action"] == "decline"
 
@@ -224,7 +224,7 @@ def test_two_tools_that_ask_at_the_same_time_are_heard_one_after_the_other(opene
     for number in (1, 2):
         terminal.wait_for(lambda: terminal.screen.text.count("May I look?") == number)  # noqa: B023 — called at once
         terminal.wait_for(lambda: terminal.screen.text.count("n declines (Enter)") == number)  # noqa: B023 — as above
-        terminal.send("y\n")
+        terminal.answer("y\n")
     terminal.wait_for("The end.")
     assert results(newel) == ["looked", "looked"]
 

@@ -13,6 +13,7 @@ from contextlib import ExitStack
 import pytest
 
 from tests.driver import Driver
+from newel.terminal.asking import QUIET
 from tests.forked import start
 from tests.support import BIN, Newel, bash, scenario
 
@@ -40,6 +41,11 @@ class Terminal:
 
     def type(self, text: str) -> None:
         os.write(self._master, text.encode())
+
+    def answer(self, text: str) -> None:
+        """``type`` to a question that interrupts: keys count only when nobody has typed for a while."""
+        time.sleep(QUIET + 0.4)
+        self.type(text)
 
     def wait_for(self, text: str) -> None:
         self._read(lambda: text in self.shown, f"{text!r} was not shown")
@@ -119,10 +125,10 @@ def test_a_prompt_given_at_a_terminal_asks_there_before_it_acts(
     terminal.wait_for("Run this?")
     assert "+print(" in terminal.shown
     assert not (newel.project / "hello.py").exists()
-    terminal.type("y\n")
+    terminal.answer("y\n")
     terminal.wait_for("python3 hello.py")
     terminal.wait_for("Run this?")
-    terminal.type("not now\n")
+    terminal.answer("not now\n")
     assert terminal.end() == 0
     assert (newel.project / "hello.py").exists()
     assert "declined this call and said: not now" in newel.requests[2]["messages"][-1]["content"]

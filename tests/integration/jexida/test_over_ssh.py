@@ -59,7 +59,7 @@ def test_every_command_of_the_conversation_works_on_a_host(
         screen.type("Look around", "Enter")
         screen.wait_for("Run it? y yes")
         assert not (sshd.home / "seen").exists()
-        screen.type("y", "Enter")
+        screen.answer("y", "Enter")
         screen.wait_for("It says looked, and that is all.")
         screen.wait_for("phi3 · ollama run (")
         screen.type("/help", "Enter")
@@ -105,7 +105,7 @@ def test_the_api_behind_the_connection_is_preferred_and_status_says_so(
     terminal.wait_for("phi3 · up")
     terminal.send("Look around\r")
     terminal.wait_for("Run it? y yes")
-    terminal.send("y\r")
+    terminal.answer("y\r")
     terminal.wait_for("It says looked, and that is all.")
     terminal.wait_for("phi3 · forwarded /api/chat")
     system, first, shell, result = server.requests[-1]["messages"]
@@ -127,12 +127,12 @@ def test_a_missing_model_is_downloaded_only_after_a_yes(
     terminal.wait_for("phi3 · up")
     terminal.send("hi\r")
     terminal.wait_for("Download phi3 there now?")
-    terminal.send("\r")
+    terminal.answer("\r")
     terminal.wait_for(lambda: terminal.screen.text.count("STATUS") == 2)
     assert not [call for call in program.calls[before:] if call["argv"][0] == "pull"]
     terminal.send("hi again\r")
     terminal.wait_for("Download phi3 there now?")
-    terminal.send("y\r")
+    terminal.answer("y\r")
     terminal.wait_for("phi3 is there now.")
     terminal.wait_for("│ Hello. ")
 
@@ -206,7 +206,7 @@ def test_a_model_elsewhere_may_drive_a_host_that_never_sees_its_key(sshd: Sshd, 
             screen.wait_for("mock-model · up")
             screen.type("What is the environment?", "Enter")
             screen.wait_for("Run it? y yes")
-            screen.type("y", "Enter")
+            screen.answer("y", "Enter")
             screen.wait_for("Nothing secret.")
             screen.wait_for("mock-model · API of 127.0.0.1")
             assert "│ SSH_CONNECTION=" in screen.text

@@ -68,7 +68,7 @@ def test_what_a_models_command_changed_is_seen_and_taken_back_as_that_of_any_age
     terminal.wait_for("last   exit code 0")
     terminal.send("Change it\r")
     terminal.wait_for("Run it? y yes")
-    terminal.send("y\r")
+    terminal.answer("y\r")
     terminal.wait_for("It is done.")
     own = {"own.txt": "mine\n"}
     assert contents(folder) == {"a.txt": "two\n", "b.txt": "new\n", **own}
@@ -143,7 +143,7 @@ def test_who_waits_for_a_look_at_the_files_before_a_command_is_told_so(
     terminal.wait_for("phi3 · up")
     terminal.send("Change it\r")
     terminal.wait_for("Run it? y yes")
-    terminal.send("y\r")
+    terminal.answer("y\r")
     terminal.wait_for(f"│ Looking at all files in {folder}")
     assert contents(folder) == {"a.txt": "one\n", "gone.txt": "one\n"}
     go.touch()
@@ -159,7 +159,7 @@ def test_who_stops_a_look_at_the_files_before_a_command_is_free_and_nothing_ran(
     for _ in range(2):
         terminal.send("Change it\r")
         terminal.wait_for("Run it? y yes")
-        terminal.send("y\r")
+        terminal.answer("y\r")
         terminal.wait_for("running on")
         terminal.send("\x1b")
         terminal.wait_for("did not run to its end")
@@ -169,7 +169,7 @@ def test_who_stops_a_look_at_the_files_before_a_command_is_free_and_nothing_ran(
     go.touch()
     terminal.send("Change it\r")
     terminal.wait_for("Run it? y yes")
-    terminal.send("y\r")
+    terminal.answer("y\r")
     terminal.wait_for("It is done.")
     assert "-one\n+two" in newel(host, tmp_path, folder, "review")
 
@@ -183,7 +183,7 @@ def test_a_change_is_recorded_where_the_connection_is_made_for_it(tmp_path: Path
         host.start()
         terminal.send("Change it\r")
         terminal.wait_for("Run it? y yes")
-        terminal.send("y\r")
+        terminal.answer("y\r")
         terminal.wait_for("It is done.")
         assert "+two" in newel(host, tmp_path, folder, "review")
 
@@ -195,7 +195,7 @@ def test_what_a_command_changed_is_recorded_though_its_end_is_unknown(tmp_path: 
         terminal.wait_for("phi3 · up")
         terminal.send("Linger\r")
         terminal.wait_for("Run it? y yes")
-        terminal.send("y\r")
+        terminal.answer("y\r")
         terminal.wait_for("│ begun ")
         host.drop()
         terminal.wait_for("outcome is unknown")
@@ -211,7 +211,7 @@ def test_what_cannot_be_recorded_is_told_where_it_happens_and_done(
     terminal.wait_for("phi3 · up")
     terminal.send("Change it\r")
     terminal.wait_for("Run it? y yes")
-    terminal.send("y\r")
+    terminal.answer("y\r")
     terminal.wait_for("It is done.")
     assert "│ Error: What this run changes from here on is not recorded" in terminal.screen.text
     assert contents(folder) == {"a.txt": "two\n", "b.txt": "new\n"}

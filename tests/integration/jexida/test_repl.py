@@ -55,7 +55,7 @@ def test_a_command_is_shown_with_its_reason_and_runs_only_after_a_yes(
         ("PLAN", ["$ echo made > it; echo done", "", "You asked for it."], "on me@here"),
     ]
     assert not (tmp_path / "project" / "it").exists()
-    terminal.send("y\r")
+    terminal.answer("y\r")
     terminal.wait_for("last   exit code 0")
     after = panels(terminal.screen.text)[3:]
     assert [title for title, _, _ in after] == ["COMMAND OUTPUT", "AGENT RESPONSE", "STATUS"]
@@ -70,7 +70,7 @@ def test_a_declined_command_does_not_run_and_the_model_knows(open_terminal: Open
     terminal.wait_for(READY)
     terminal.send("run touch it\r")
     terminal.wait_for("Run it? y yes")
-    terminal.send("\r")
+    terminal.answer("\r")
     terminal.wait_for("Not executed: the user declined this command.")
     terminal.wait_for(lambda: terminal.screen.text.endswith(READY))
     assert not (tmp_path / "project" / "it").exists()
@@ -84,7 +84,7 @@ def test_a_command_can_be_edited_before_it_runs(open_terminal: Open, tmp_path: P
     terminal.wait_for(READY)
     terminal.send("run echo one\r")
     terminal.wait_for("Run it? y yes")
-    terminal.send("e\r")
+    terminal.answer("e\r")
     terminal.wait_for("? echo one")
     terminal.send(" two\r")
     terminal.wait_for("last   exit code 0")
@@ -206,7 +206,7 @@ def test_a_terminal_that_cannot_move_its_cursor_is_sane_after_a_shell_too(open_t
     assert termios.tcgetattr(terminal.slave) == terminal.before
     terminal.send("run echo asked\r")
     terminal.wait_for("Run it? y yes")
-    terminal.send("y\r")
+    terminal.answer("y\r")
     terminal.wait_for("last   exit code 0")
     assert "\nasked\n" in terminal.screen.text
 
@@ -268,7 +268,7 @@ def test_panels_fit_a_narrow_terminal(open_terminal: Open) -> None:
     terminal.wait_for("Run it? y yes")
     boxed = [line for line in terminal.screen.lines if line and line[0] in "╭│╰"]
     assert {cell_len(line) for line in boxed} == {40}
-    terminal.send("y\r")
+    terminal.answer("y\r")
     terminal.wait_for("last   exit code 0")
     boxed = [line for line in terminal.screen.lines if line and line[0] in "╭│╰"]
     assert {cell_len(line) for line in boxed} == {40}

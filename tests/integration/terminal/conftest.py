@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
+from newel.terminal.asking import QUIET
 from tests.forked import Process, start
 
 PROGRAM = [sys.executable, "-m", "tests.integration.terminal.program"]
@@ -127,6 +128,13 @@ class Terminal:
 
     def send(self, keys: str) -> None:
         os.write(self._master, keys.encode())
+
+    def answer(self, keys: str) -> None:
+        """``send`` to a question that interrupts: keys count only when nobody has typed for a while."""
+        until = time.monotonic() + QUIET + 0.4
+        while (left := until - time.monotonic()) > 0:
+            self._read(left)
+        self.send(keys)
 
     def hang_up(self) -> Path:
         """Close the terminal under the program; returns the file with what it said on standard error."""

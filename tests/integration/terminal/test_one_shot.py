@@ -84,7 +84,7 @@ def test_a_person_at_the_terminal_is_asked(open_terminal: Callable[..., Any], tm
     terminal = open_terminal("one-shot-rich", "run touch asked", PROGRAM_APPROVE="ask")
     terminal.wait_for("Run this?")
     assert not (tmp_path / "project" / "asked").exists()
-    terminal.send("y\n")
+    terminal.answer("y\n")
     assert terminal.end() == 0
     assert (tmp_path / "project" / "asked").exists()
 
@@ -96,7 +96,7 @@ def test_a_yes_typed_ahead_approves_nothing(
     terminal = open_terminal("one-shot-rich", "run touch unseen", PROGRAM_APPROVE="ask")
     terminal.send(typed)
     terminal.wait_for("Run this?")
-    terminal.send("\n")
+    terminal.answer("\n")
     assert terminal.end() == 0
     assert "not run" in terminal.screen.text
     assert not (tmp_path / "project" / "unseen").exists()
@@ -105,9 +105,9 @@ def test_a_yes_typed_ahead_approves_nothing(
 def test_one_yes_answers_one_question(open_terminal: Callable[..., Any], tmp_path: Path) -> None:
     terminal = open_terminal("one-shot-rich", "run touch first && touch second", PROGRAM_APPROVE="ask")
     terminal.wait_for("Run this?")
-    terminal.send("y\ny\n")
+    terminal.answer("y\ny\n")
     terminal.wait_for("    touch second")
-    terminal.send("\n")
+    terminal.answer("\n")
     assert terminal.end() == 0
     assert sorted(path.name for path in (tmp_path / "project").iterdir()) == ["first"]
 

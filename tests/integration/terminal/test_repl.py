@@ -222,11 +222,11 @@ def test_approval_shows_the_exact_command_and_runs_only_after_a_yes(
     assert "\n\n    touch first\n" in terminal.screen.text
     assert str(project) in terminal.screen.text
     assert not (project / "first").exists()
-    terminal.send("y\r")
+    terminal.answer("y\r")
     terminal.wait_for("    touch second\n")
     assert (project / "first").exists()
     terminal.wait_for("Run this?")
-    terminal.send("not today\r")
+    terminal.answer("not today\r")
     terminal.wait_for("Not run: the user declined this call and said: not today")
     assert not (project / "second").exists()
 
@@ -308,11 +308,11 @@ def test_a_dumb_terminal_takes_no_answer_from_before_the_question(
     terminal.wait_for("\n>")
     terminal.send("run touch unseen\ny\n")
     terminal.wait_for("Run this?")
-    terminal.send("\n")
+    terminal.answer("\n")
     terminal.wait_for("Done after 1 results.")
     terminal.send("run touch seen\n")
     terminal.wait_for("    touch seen")
-    terminal.send("y\n")
+    terminal.answer("y\n")
     terminal.wait_for("Done after 2 results.")
     assert sorted(path.name for path in (tmp_path / "project").iterdir()) == ["seen"]
 
@@ -323,7 +323,7 @@ def test_what_was_typed_before_a_question_is_no_answer_to_it(open_terminal: Open
     terminal.wait_for(f"{MARK}\n")
     terminal.send("run touch unseen\ry\ry")
     terminal.wait_for("?\nEnter answers")
-    terminal.send("\r")
+    terminal.answer("\r")
     terminal.wait_for("You said: y")
     terminal.wait_for(lambda: terminal.screen.text.endswith(f"{MARK} y"))
     assert "not run" in terminal.screen.text

@@ -72,11 +72,11 @@ def test_the_person_at_the_terminal_is_asked_and_answers_what_is_shown(
     terminal.wait_for("You:")
     terminal.send("run touch unseen\ny\n")
     terminal.wait_for("    touch unseen\n\nRun this?")
-    terminal.send("\n")
+    terminal.answer("\n")
     terminal.wait_for("Agent: Done after 1 results.")
     terminal.send("run touch seen\n")
     terminal.wait_for("    touch seen")
-    terminal.send("y\n")
+    terminal.answer("y\n")
     terminal.wait_for("Agent: Done after 2 results.")
     assert sorted(path.name for path in (tmp_path / "project").iterdir()) == ["seen"]
 

@@ -51,7 +51,14 @@ class Person:
         self.answers = list(answers)
         self.given: list[str] = []
 
-    async def __call__(self, question: str, given: str = "", /) -> str | None:
+    async def __call__(
+        self,
+        question: str,
+        given: str = "",
+        /,
+        *,
+        interrupting: bool = False,
+    ) -> str | None:
         self.given.append(given)
         return self.answers.pop(0)
 

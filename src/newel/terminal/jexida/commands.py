@@ -183,7 +183,7 @@ async def pull(context: Context, model: str) -> bool:
     if ask is None or download is None:
         return False
     question = f"Download {one_line(model, 60)} there now? y yes · n no (Enter): "
-    if (await ask(question) or "").strip().lower() not in {"y", "yes"}:
+    if (await ask(question, interrupting=True) or "").strip().lower() not in {"y", "yes"}:
         return False
 
     async def tell(words: str) -> None:

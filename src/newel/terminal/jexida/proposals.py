@@ -10,7 +10,9 @@ from newel.agent.errors import InvalidArguments
 from newel.agent.messages import ToolCall
 from newel.agent.planned import Planned
 from newel.agent.ports import OnOutput, Tool, ToolResult, ToolSpec, Verdict
+from newel.terminal.approval import again, is_unclear
 from newel.terminal.jexida.ports import Host
+from newel.terminal.lines import without_paste
 from newel.workspace.port import Completed
 
 TOOL: Final = "bash"
@@ -107,9 +109,11 @@ def errors_apart(done: Completed) -> str:
 
 
 class AskPerson(Protocol):
-    """Puts a question, with a line to begin with; None if there is nobody to answer."""
+    """Puts a question, with a line to begin with; None if there is nobody to answer. ``interrupting`` is as in ``AskLine``."""
 
-    def __call__(self, question: str, given: str = "", /) -> Awaitable[str | None]: ...
+    def __call__(
+        self, question: str, given: str = "", /, *, interrupting: bool = False
+    ) -> Awaitable[str | None]: ...
 
 
 class Confirmation:
@@ -125,7 +129,10 @@ class Confirmation:
         if self.ask is None:
             self._stop()
             return Verdict(allow=False, reason=NOBODY_TO_ASK)
-        words = (await self.ask(QUESTION) or "").strip()
+        question = QUESTION
+        while is_unclear(answer := await self.ask(question, interrupting=True)):
+            question = f"{again(answer)}\n{QUESTION}"
+        words = without_paste(answer or "").strip()
         match words.lower():
             case "y" | "yes":
                 return Verdict(allow=True)

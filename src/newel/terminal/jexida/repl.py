@@ -136,8 +136,8 @@ class _Repl:
         self.code = 0 if number == signal.SIGINT else exit_code(number)
         self.leave()
 
-    async def ask(self, question: str, given: str = "", /) -> str | None:
-        line = await self.context.desk.ask(question, "", given)
+    async def ask(self, question: str, given: str = "", /, *, interrupting: bool = False) -> str | None:
+        line = await self.context.desk.ask(question, "", given, interrupting=interrupting)
         if line and given:
             self.context.desk.echo(line)
         return line

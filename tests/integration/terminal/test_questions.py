@@ -1,0 +1,171 @@
+"""If these fail, a key that a person pressed for something else runs a command, or their draft is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.terminal.conftest import PROGRAM, environment
+from tests.tmux import Tmux
+
+Open = Callable[..., Any]
+
+MARK = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
+ROOT = str(Path(__file__).parents[3])
+DRAFT = "and then look at the second file, too"
+JEXIDA = [sys.executable, "-m", "tests.integration.jexida.program"]
+
+
+@pytest.fixture
+def at_terminal(tmp_path: Path) -> Iterator[Callable[..., Tmux]]:
+    """Starts the program on a real terminal, in an empty project."""
+    opened: list[Tmux] = []
+
+    def start(*words: str, program: list[str] = PROGRAM, rows: int = 24, **env: str) -> Tmux:
+        variables = [
+            f"{name}={value}" for name, value in (environment(tmp_path, PYTHONPATH=ROOT) | env).items()
+        ]
+        folder = tmp_path / "project"
+        folder.mkdir()
+        command = ["env", *variables, "TERM=" + env.get("TERM", "xterm-256color"), *program, *words]
+        opened.append(Tmux(command, folder, dict(os.environ), rows=rows))
+        return opened[-1]
+
+    yield start
+    for terminal in opened:
+        terminal.__exit__()
+
+
+def test_a_yes_nine_milliseconds_after_the_question_runs_nothing_and_the_draft_stays(
+    at_terminal: Callable[..., Tmux], tmp_path: Path
+) -> None:
+    terminal = at_terminal("rich", "run touch it", PROGRAM_APPROVE="ask")
+    terminal.wait_for("    touch it")
+    terminal.wait_for("Run this?")
+    terminal.type(f"{DRAFT}y", "Enter")
+    terminal.wait_for(f"{MARK} {DRAFT}y\nPause typing to answer")
+    terminal.wait_for("Enter answers · Esc stops · your draft comes back")
+    assert not (tmp_path / "project" / "it").exists()
+    terminal.type("y", "Enter")
+    terminal.wait_for("Done after 1 results.")
+    assert (tmp_path / "project" / "it").exists()
+    terminal.wait_for(f"{MARK} {DRAFT}y")
+    assert "You said" not in terminal.text
+
+
+def test_who_goes_on_typing_is_not_interrupted(at_terminal: Callable[..., Tmux], tmp_path: Path) -> None:
+    """For three times as long as a pause would have to be, each key comes a third of a pause after the one before."""
+    terminal = at_terminal("rich", "run touch it", PROGRAM_APPROVE="ask")
+    terminal.wait_for("Run this?")
+    for key in "yyyyyyyyy":
+        terminal.type(key, "Enter")
+        time.sleep(0.23)
+    assert not (tmp_path / "project" / "it").exists()
+    assert f"{MARK} yyyyyyyyy" in terminal.view
+
+
+def test_a_pasted_yes_answers_nothing(at_terminal: Callable[..., Tmux], tmp_path: Path) -> None:
+    terminal = at_terminal("rich", "run touch it", PROGRAM_APPROVE="ask")
+    terminal.wait_for("Enter answers")
+    terminal.type("\x1b[200~y\ny\n\x1b[201~")
+    terminal.wait_for("? y\n  y")
+    assert not (tmp_path / "project" / "it").exists()
+
+
+PLAIN = {
+    "console": ("console", "\n>", "34 out"),
+    "simple": ("simple", "You:", "Agent: Done"),
+}
+
+
+@pytest.mark.parametrize("front", ["console", "simple", "one-shot-rich", "one-shot-console"])
+def test_where_lines_are_typed_a_yes_right_after_the_question_runs_nothing(
+    at_terminal: Callable[..., Tmux], tmp_path: Path, front: str
+) -> None:
+    one_shot = front.startswith("one-shot")
+    terminal = at_terminal(front, *(["run touch it"] if one_shot else []), PROGRAM_APPROVE="ask")
+    if not one_shot:
+        terminal.wait_for(PLAIN[front][1].strip())
+        terminal.type("run touch it", "Enter")
+    terminal.wait_for("Run this?")
+    terminal.type(f"{DRAFT}", "Enter")
+    terminal.type("y", "Enter")
+    terminal.type("unfinished")
+    terminal.wait_for("Typed before the question, and not sent:")
+    terminal.wait_for("Run this?", times=2)
+    assert DRAFT in terminal.text.rpartition("not sent:")[2].replace("\n", "")
+    assert not (tmp_path / "project" / "it").exists()
+    terminal.type("", "Enter")
+    terminal.wait_for("Done after 1 results.")
+    assert not (tmp_path / "project" / "it").exists()
+
+
+@pytest.mark.parametrize("front", ["rich", "console", "one-shot-rich"])
+@pytest.mark.parametrize("typed", ["ok", "Sure!", "yes please"])
+def test_a_kind_of_yes_is_asked_again_and_neither_runs_nor_refuses(
+    open_terminal: Open, tmp_path: Path, front: str, typed: str
+) -> None:
+    prompts = ["run touch it"]
+    terminal = open_terminal(front, *prompts, PROGRAM_APPROVE="ask")
+    terminal.wait_for("Run this?")
+    enter = "\r" if front == "rich" else "\n"
+    terminal.answer(typed + enter)
+    terminal.wait_for(f"'{typed}' is not one of the answers.")
+    assert not (tmp_path / "project" / "it").exists()
+    terminal.answer("y" + enter)
+    terminal.wait_for("Done after 1 results.")
+    assert (tmp_path / "project" / "it").exists()
+
+
+def test_the_remote_front_end_takes_no_key_of_a_draft_and_no_ok_for_an_answer(
+    at_terminal: Callable[..., Tmux], tmp_path: Path
+) -> None:
+    terminal = at_terminal(program=JEXIDA, rows=40)
+    terminal.wait_for("up")
+    terminal.type("run touch it", "Enter")
+    terminal.wait_for("Run it?")
+    terminal.type("y", "Enter")
+    terminal.wait_for("Enter answers")
+    assert not (tmp_path / "project" / "it").exists()
+    terminal.answer("ok", "Enter")
+    terminal.wait_for("'ok' is not one of the answers.")
+    assert not (tmp_path / "project" / "it").exists()
+    terminal.wait_for("Enter answers")
+    terminal.answer("y", "Enter")
+    terminal.wait_for("last   exit code 0")
+    terminal.wait_for(f"{MARK} y")
+
+
+@pytest.mark.parametrize("front", ["rich", "console", "simple", "one-shot-rich"])
+@pytest.mark.parametrize("end", ["hang up", signal.SIGHUP, signal.SIGTERM, signal.SIGKILL])
+def test_a_question_that_loses_its_person_runs_nothing(
+    open_terminal: Open, tmp_path: Path, front: str, end: str | signal.Signals
+) -> None:
+    prompts = [] if front in {"console", "simple"} else ["run touch it"]
+    terminal = open_terminal(front, *prompts, PROGRAM_APPROVE="ask")
+    if not prompts:
+        terminal.wait_for(">" if front == "console" else "You:")
+        terminal.send("run touch it\n")
+    terminal.wait_for("Run this?")
+    if isinstance(end, str):
+        terminal.hang_up()
+    else:
+        os.kill(terminal.process.pid, end)
+    assert terminal.process.wait(15) != 0
+    assert not (tmp_path / "project" / "it").exists()
+
+
+@pytest.mark.parametrize("front", ["rich", "one-shot-rich", "one-shot-console"])
+def test_an_end_of_input_at_a_question_runs_nothing(open_terminal: Open, tmp_path: Path, front: str) -> None:
+    terminal = open_terminal(front, "run touch it", PROGRAM_APPROVE="ask")
+    terminal.wait_for("Run this?")
+    terminal.answer("\x04")
+    terminal.end()
+    assert not (tmp_path / "project" / "it").exists()
