@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
-from typing import TextIO, assert_never
+from typing import Any, TextIO, assert_never
 
 from newel.agent.events import (
     AgentEnd,
@@ -30,7 +30,11 @@ from newel.agent.messages import AppMessage, AssistantMessage, CustomMessage, To
 from newel.agent.transform import COMPACTION
 from newel.terminal.calls import Calls, Outcome
 from newel.terminal.safe import SafeStream, reveal, safe
-from newel.terminal.words import ENDINGS, describe_call, duration, meter, retry
+from newel.terminal.shown_command import shown_command
+from newel.terminal.words import ENDINGS, command_of, describe_call, duration, meter, retry
+
+WIDTH = 160
+"""Columns of a shell command; a terminal may break its rows once more."""
 
 
 class ConsoleRenderer:
@@ -139,13 +143,13 @@ class ConsoleRenderer:
         """Say what runs, on a line that its result completes. Of calls side by side only one can."""
         if self._open_call is None:
             self._end_line()
-            self._write(describe_call(event.tool_name, event.args))
+            self._write(call_text(event.tool_name, event.args))
             self._open_call = event.tool_call_id
 
     def _tell(self, outcome: Outcome) -> None:
         if self._open_call != outcome.call_id:
             self._end_line()
-            self._write(describe_call(outcome.name, outcome.args))
+            self._write(call_text(outcome.name, outcome.args))
         time = "" if outcome.milliseconds is None else duration(outcome.milliseconds)
         result = " · ".join(part for part in (outcome.summary, time) if part)
         self._write(f" {'✗' if outcome.failed else '✓'} {result}\n")
@@ -199,6 +203,17 @@ class ConsoleRenderer:
     def _empty_line(self) -> None:
         self._end_line()
         self._write("\n")
+
+
+def call_text(name: str, args: dict[str, Any]) -> str:
+    """A call in a line; a shell command in as many as it needs, up to a bound."""
+    if not (command := command_of(name, args)):
+        return describe_call(name, args)
+    import textwrap
+
+    wrapper = textwrap.TextWrapper(WIDTH, replace_whitespace=False, break_on_hyphens=False)
+    rows = shown_command(command, lambda line: wrapper.wrap(line) or [""])
+    return f"{name} " + f"\n{' ' * len(name)} ".join(rows)
 
 
 def milliseconds_between(began: str, ended: str) -> float | None:

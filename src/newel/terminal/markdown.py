@@ -6,11 +6,18 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from markdown_it.token import Token
+from rich import box
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement
+from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement, TableElement
 from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
 
 from newel.terminal.safe import safe
+
+LONG_WORD = 12
+"""Columns from which on a word in a table may be folded."""
 
 STYLES = {
     "markdown.code": "cyan",
@@ -46,6 +53,39 @@ class _Code(CodeBlock):
         yield text
 
 
+class _Table(TableElement):
+    """A table that loses no text: cells are folded; where columns would be too narrow to be read each row becomes a record."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        header = self.header.row.cells if self.header and self.header.row else []
+        headings = [cell.content for cell in header]
+        rows = [[cell.content for cell in row.cells] for row in self.body.rows] if self.body else []
+        columns = zip(headings, *rows, strict=False)
+        widths = [max(min(_longest_word(cell), LONG_WORD) for cell in column) for column in columns]
+        if sum(widths) + 2 * len(widths) > options.max_width:
+            yield from _records(headings, rows)
+            return
+        table = Table(box=box.SIMPLE, pad_edge=False, style="markdown.table.border", collapse_padding=True)
+        for heading, width in zip(headings, widths, strict=True):
+            heading.stylize("markdown.table.header")
+            table.add_column(heading, overflow="fold", min_width=width)
+        for row in rows:
+            table.add_row(*row)
+        yield table
+
+
+def _records(headings: list[Text], rows: list[list[Text]]) -> Iterable[Text]:
+    for number, row in enumerate(rows or [[Text()] * len(headings)]):
+        yield Text("\n" if number else "", end="")
+        for heading, cell in zip(headings, row, strict=False):
+            name = heading.plain.strip()
+            yield Text.assemble((f"{name}: " if name else "", "markdown.table.header"), cell, overflow="fold")
+
+
+def _longest_word(cell: Text) -> int:
+    return max(map(cell_len, cell.plain.split()), default=1)
+
+
 class Prose(Markdown):
     """Rich's Markdown in Newel's dress. The text must be inert; what entities in it stand for is made so."""
 
@@ -54,6 +94,7 @@ class Prose(Markdown):
         "heading_open": _Heading,
         "fence": _Code,
         "code_block": _Code,
+        "table_open": _Table,
     }
 
     def __init__(self, text: str, *, code_theme: str) -> None:

@@ -6,6 +6,7 @@ import io
 import os
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.console import Console, Group, RenderableType
@@ -16,7 +17,8 @@ from newel.terminal.calls import Outcome
 from newel.terminal.diffs import MINUS, changes
 from newel.terminal.markdown import STYLES, Prose
 from newel.terminal.safe import reveal, safe
-from newel.terminal.words import PROMPT, describe_call, duration
+from newel.terminal.words import PROMPT, command_of, describe_call, duration
+from newel.terminal.shown_command import shown_command
 
 ACCENT, DIM, BAD, GOOD = "cyan", "dim", "red", "green"
 ADDED, REMOVED = "color(33)", "color(172)"
@@ -82,24 +84,34 @@ def said_by_user(text: str) -> Text:
     return said
 
 
-def call_line(outcome: Outcome, width: int) -> Text:
-    """``● read a.py        212 lines  6 ms``: what, how it went, how long, over the whole width."""
+def call_lines(outcome: Outcome, width: int) -> list[Text]:
+    """``● read a.py        212 lines  6 ms``: what, how it went, how long, over the whole width. A shell command takes as many
+    lines as it needs to show what has run, up to a bound; how it went stands beside the last one.
+    """
     width = min(width, MAX_WIDTH)
     time = "" if outcome.milliseconds is None else duration(outcome.milliseconds)
     result = fit("  ".join(part for part in (outcome.summary, time) if part), width // 2)
-    room = width - cell_len(result) - 4
-    line = Text().append("● ", style=BAD if outcome.failed else GOOD)
-    described = fit(describe_call(outcome.name, outcome.args), room)
-    _append_call(line, described, outcome.name)
-    line.append(" " * (room - cell_len(described) + 2))
-    line.append(result, style=DIM)
-    return line
+    room = width - cell_len(result) - 2
+    mark = Text().append("● ", style=BAD if outcome.failed else GOOD)
+    lines = _call(mark, outcome.name, outcome.args, width, room)
+    if lines[-1].cell_len > room:
+        lines.append(Text())
+    return [*lines[:-1], lines[-1].append(" " * (room - lines[-1].cell_len + 2)).append(result, style=DIM)]
 
 
-def running_line(name: str, described: str, width: int) -> Text:
-    line = Text().append("○ ", style=ACCENT)
-    _append_call(line, fit(described, min(width, MAX_WIDTH) - 2), name)
-    return line
+def running_lines(name: str, args: dict[str, Any], width: int) -> list[Text]:
+    width = min(width, MAX_WIDTH)
+    return _call(Text().append("○ ", style=ACCENT), name, args, width, width)
+
+
+def _call(mark: Text, name: str, args: dict[str, Any], width: int, room: int) -> list[Text]:
+    """What is called, after ``mark``; only a shell command may be wider than ``room``."""
+    command = command_of(name, args)
+    if not command:
+        return [_append_call(mark, fit(describe_call(name, args), room - mark.cell_len), name)]
+    indent = mark.cell_len + len(name) + 1
+    first, *rows = shown_command(command, lambda line: wrapped(line, max(width - indent, 8)))
+    return [_append_call(mark, f"{name} {first}", name), *(Text(" " * indent + row) for row in rows)]
 
 
 def output_line(text: str, width: int) -> Text:
@@ -164,6 +176,6 @@ def with_diff(text: str) -> Text:
     return painted
 
 
-def _append_call(line: Text, described: str, name: str) -> None:
+def _append_call(line: Text, described: str, name: str) -> Text:
     length = len(name) if described.startswith(f"{name} ") or described == name else 0
-    line.append(described[:length], style="bold").append(described[length:])
+    return line.append(described[:length], style="bold").append(described[length:])

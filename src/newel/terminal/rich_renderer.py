@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Literal, TextIO, assert_never
+from typing import TYPE_CHECKING, Any, Literal, TextIO, assert_never
 
 from newel.agent.events import (
     AgentEnd,
@@ -46,7 +46,6 @@ from newel.terminal.screen import LiveScreen, Screen
 from newel.terminal.words import (
     ENDINGS,
     count,
-    describe_call,
     going_on_for,
     meter,
     one_line,
@@ -197,9 +196,7 @@ class RichRenderer:
             case MessageEnd():
                 self._complete(event.message)
             case ToolExecutionStart():
-                self._running[event.tool_call_id] = _Running(
-                    event.tool_name, describe_call(event.tool_name, event.args)
-                )
+                self._running[event.tool_call_id] = _Running(event.tool_name, event.args)
                 self._do(one_line(event.tool_name, 40))
             case ToolExecutionUpdate():
                 if call := self._running.get(event.tool_call_id):
@@ -273,7 +270,7 @@ class RichRenderer:
     def _finish_call(self, outcome: Outcome) -> None:
         width, _ = self.screen.size()
         self._running.pop(outcome.call_id, None)
-        lines = [paint.call_line(outcome, width)]
+        lines = paint.call_lines(outcome, width)
         if outcome.failed:
             for line in outcome.tail:
                 lines += paint.failure_lines(line, width)
@@ -326,9 +323,9 @@ class _Answer:
 class _Running:
     """A call that runs, and the last of what it has printed."""
 
-    def __init__(self, name: str, described: str) -> None:
+    def __init__(self, name: str, args: dict[str, Any]) -> None:
         self.name = name
-        self.described = described
+        self.args = args
         self._stream = SafeStream()
         self._lines: deque[str] = deque(maxlen=OUTPUT_LINES + 1)
         self._lines.append("")
@@ -341,6 +338,6 @@ class _Running:
     def lines(self, width: int) -> list[paint.Text]:
         said = [line for line in self._lines if line.strip()][-OUTPUT_LINES:]
         return [
-            paint.running_line(self.name, self.described, width),
+            *paint.running_lines(self.name, self.args, width),
             *(paint.output_line(line, width) for line in said),
         ]

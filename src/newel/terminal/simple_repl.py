@@ -47,7 +47,7 @@ from newel.terminal.renderer import Audience, forget_stdout, tell_damage
 from newel.terminal.safe import SafeStream, safe
 from newel.terminal.shell import ending, run_command
 from newel.terminal.signals import exit_code, on_signals
-from newel.terminal.words import SUBJECT, clause, one_line
+from newel.terminal.words import SUBJECT, both_ends, clause, command_of, one_line
 
 NAMES = {"read": "read_file", "write": "write_file", "edit": "edit_file"}
 """What this front end calls the tools."""
@@ -157,7 +157,8 @@ class SimpleRenderer:
 def signature(name: str, args: dict[str, Any]) -> str:
     """``edit_file("src/main.py", ...)``: the first argument, and dots for all others."""
     subject = args.get(SUBJECT.get(name, ""))
-    shown = [to_json(one_line(subject)).decode()] if isinstance(subject, str) else []
+    line = both_ends if command_of(name, args) else one_line
+    shown = [to_json(line(subject)).decode()] if isinstance(subject, str) else []
     if len(args) > len(shown):
         shown.append("...")
     return f"{NAMES.get(name) or one_line(name, 60)}({', '.join(shown)})"

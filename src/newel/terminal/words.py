@@ -66,6 +66,20 @@ def listing(rows: Sequence[tuple[str, str]], columns: int) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
+def both_ends(text: str, limit: int = 160) -> str:
+    """``one_line`` that leaves out the middle of what is too long instead of its end."""
+    kept = text if len(text) <= limit * 8 else f"{text[: limit * 4]}…{text[-limit * 4 :]}"
+    line = one_line(kept, len(kept))
+    half = (limit - 3) // 2
+    return line if len(line) <= limit else f"{line[:half].rstrip()} … {line[-half:].lstrip()}"
+
+
+def command_of(name: str, args: dict[str, Any]) -> str:
+    """The shell command that a call runs; empty for a call that runs none."""
+    command = args.get("command") if name == "bash" else None
+    return command if isinstance(command, str) else ""
+
+
 def describe_call(name: str, args: dict[str, Any], limit: int = 160) -> str:
     """A tool call in one line: ``bash pytest -q``, ``edit src/app.py``."""
     return one_line(call_text(name, args), limit)

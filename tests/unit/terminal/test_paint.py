@@ -21,7 +21,7 @@ def coloured(line: Text) -> list[str]:
 @pytest.mark.parametrize("failed", [False, True])
 def test_only_the_mark_of_a_call_is_coloured(failed: bool) -> None:
     outcome = Outcome("1", "bash", {"command": "ls"}, failed, "3 files", [], 4, "")
-    assert coloured(paint.call_line(outcome, 60)) == ["● "]
+    assert [piece for line in paint.call_lines(outcome, 60) for piece in coloured(line)] == ["● "]
 
 
 def test_only_the_prompt_mark_of_a_user_is_coloured() -> None:

@@ -231,3 +231,41 @@ def test_only_the_renderers_own_colours_reach_the_terminal(
     for written in (paper.printed, *("\n".join(lines) for lines in paper.live)):
         rest = SGR.sub("", written)
         assert not [char for char in rest if not char.isprintable() and char != "\n"]
+
+
+WORDS = [
+    "importer.parse",
+    "a_rather_long_identifier_of_code",
+    "日本語の長い名前",
+    "🙂🙂🙂",
+    "https://example.org/a/long/way",
+    "x",
+]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    rows=st.lists(st.lists(st.sampled_from(WORDS), min_size=4, max_size=4), min_size=1, max_size=3),
+    columns=st.integers(20, 100),
+    number=st.integers(1, 4),
+    mark=st.sampled_from(["", "`", "**"]),
+)
+def test_a_table_loses_no_text_however_narrow_the_terminal(
+    scene: Callable[..., Any], rows: list[list[str]], columns: int, number: int, mark: str
+) -> None:
+    cells = [[f"{mark}{word}{mark}" for word in row[:number]] for row in rows]
+    table = "\n".join(f"| {' | '.join(row)} |" for row in [["Name"] * number, ["---"] * number, *cells])
+    paper = show(scene().say(f"{table}\n\nEnd.").end(), columns=columns)
+    assert "…" not in paper.text
+    assert max(cell_len(line) for line in paper.text.split("\n")) <= columns
+    for letter in set("".join(word for row in rows for word in row[:number])):
+        there = sum(word.count(letter) for row in rows for word in row[:number])
+        assert paper.text.count(letter) >= there
+
+
+def test_a_table_that_is_too_wide_becomes_records(scene: Callable[..., Any]) -> None:
+    table = "| Function | Module | What it does |\n|---|---|---|\n| `importer.parse` | importer/reading/parse.py | reads |\n"
+    text = show(scene().say(f"{table}\nEnd.").end(), columns=34).text
+    assert text.startswith(
+        "> do it\n\nFunction: importer.parse\nModule: importer/reading/parse.py\nWhat it does: reads\n\nEnd.\n"
+    )
