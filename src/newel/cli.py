@@ -51,6 +51,10 @@ exit codes: 0 done, 1 the run failed, reached a limit or could not do all, 2 wro
 def main(argv: Sequence[str] | None = None) -> int:
     """``newel``."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == ["help"] and (
+        len(arguments) == 1 or (arguments[1] in MODULES and len(arguments) == 2)
+    ):
+        arguments = [*arguments[1:], "--help"]
     if arguments and arguments[0] in MODULES:
         return _guarded(lambda: _command(arguments[0], arguments[1:]))
     return _guarded(lambda: _agent("newel", arguments))
@@ -117,6 +121,11 @@ def _guarded(body: Callable[[], int]) -> int:
         # Standard output is gone or full: let what is still buffered go nowhere, without another word.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return FAILED if isinstance(error, BrokenPipeError) else _say(_words(error), FAILED)
+    finally:
+        try:
+            sys.stderr.flush()
+        except OSError:  # or Python's own last flush changes the exit code
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def _words(error: OSError) -> str:
@@ -165,8 +174,15 @@ def _agent(name: str, arguments: Sequence[str], *, simple: bool = False) -> int:
         return 0
     if sum([given.continue_, bool(given.session), given.ephemeral]) > 1:
         parser.error("--continue, --session and --ephemeral exclude each other")
-    if simple and (given.prompts or given.json or given.renderer):
+    if given.json and given.quiet:
+        parser.error("--json shows every event: it excludes --quiet")
+    prompts = _prompts(given.words, given.then)
+    if simple and (prompts or given.json or given.renderer or given.quiet or given.output):
         parser.error("this plainest conversation takes no prompts and has one screen: use newel")
+    if name == "newel" and len(given.words) == 1 and "--" not in arguments and given.words[0].isalpha():
+        from newel.commands.mistaken import check_word
+
+        check_word(given.words[0])
     options = Options(
         flags=flags_of(
             given,
@@ -174,7 +190,9 @@ def _agent(name: str, arguments: Sequence[str], *, simple: bool = False) -> int:
             max_turns=given.max_turns,
             max_cost=given.max_cost,
         ),
-        prompts=[prompt for prompt in given.prompts if prompt.strip()],
+        prompts=prompts,
+        quiet=given.quiet,
+        answers_to=given.output,
         cwd=folder(parser, given.cwd),
         continue_=given.continue_,
         session=given.session,
@@ -183,6 +201,12 @@ def _agent(name: str, arguments: Sequence[str], *, simple: bool = False) -> int:
         simple=simple,
     )
     return run_agent(options)
+
+
+def _prompts(words: Sequence[str], then: Sequence[str]) -> list[str]:
+    """Words make one prompt together, unless they were quoted so that each is a text of several words."""
+    several = all(any(map(str.isspace, word.strip())) for word in words)
+    return [prompt for prompt in [*(words if several else [" ".join(words)]), *then] if prompt.strip()]
 
 
 def agent_parser(name: str) -> argparse.ArgumentParser:
@@ -196,7 +220,14 @@ def agent_parser(name: str) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("prompts", nargs="*", metavar="PROMPT", help="what to do; several are done one after the other")
+    add("words", nargs="*", metavar="PROMPT", help="what to do; bare words are one prompt")
+    add(
+        "--then",
+        action="append",
+        default=[],
+        metavar="PROMPT",
+        help="what to do after that; can be repeated",
+    )
     add(
         "-c",
         "--continue",
@@ -212,6 +243,8 @@ def agent_parser(name: str) -> argparse.ArgumentParser:
     add("--max-cost", type=positive, metavar="USD", help="US dollars for one prompt, at most")
     add("--renderer", choices=["rich", "console", "json"], help="how the run is shown")
     add("--json", action="store_true", help="one JSON object a line, in and out; the same as --renderer json")
+    add("-q", "--quiet", action="store_true", help="show nothing but the answer, and errors")
+    add("-o", "--output", type=Path, metavar="FILE", help="write the answer to this file, too")
     add("--version", action="store_true", help="show the version")
     return parser
 

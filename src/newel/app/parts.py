@@ -35,6 +35,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     flags: Flags
     cwd: Path
     prompts: list[str] = []
+    quiet: bool = False
+    """Whether nothing but the answers is shown."""
+    answers_to: Path | None = None
+    """A file that the answers are written to as well."""
     continue_: bool = False
     session: str | None = None
     ephemeral: bool = False

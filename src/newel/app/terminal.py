@@ -17,6 +17,7 @@ from newel.terminal.called import in_a_shell
 
 if TYPE_CHECKING:
     from newel.session.coding_agent import CodingAgent
+    from newel.terminal.answers import Answers
     from newel.terminal.approval import Approver
     from newel.terminal.renderer import Renderer
 
@@ -42,12 +43,16 @@ async def run_with(settings: Settings, options: Options) -> int:
     """Choose the front end, build the agent, and let the one run the other."""
     interactive = sys.stdin.isatty() and not options.prompts and not options.simple
     screen = settings.renderer or ("rich" if _can_draw() else "console")
+    if options.quiet and screen == "rich":
+        screen = "console"
     json_in = screen == "json" and not options.prompts and not options.simple
     piped = "" if sys.stdin.isatty() or json_in or options.simple else await _read_stdin()
     if not (interactive or json_in or options.simple or options.prompts or piped.strip()):
         raise UsageError(
             "There is nothing to do: the prompt is empty. Give one, or start Newel in a terminal."
         )
+    if (options.quiet or options.answers_to) and (interactive or json_in):
+        raise UsageError("--quiet and --output are for a prompt on the command line.")
     warn_of_strangers(settings)
     watched = sys.stdin.isatty() and sys.stdout.isatty() and screen != "json"
     approver = _approver() if interactive or json_in or watched else None
@@ -82,8 +87,15 @@ async def run_with(settings: Settings, options: Options) -> int:
 
         prompts = [Prompt(text) for text in options.prompts] or [Prompt("")]
         prompts[0] = Prompt(prompts[0].typed, piped)
-        renderer = _renderer(screen, agent, echo=options.echo)
-        return await run_prompts(agent, prompts, renderer, approver=approver, called=called)
+        renderer = _renderer(screen, agent, options)
+        return await run_prompts(
+            agent,
+            prompts,
+            renderer,
+            approver=approver,
+            called=called,
+            answers=_answers(screen, options),
+        )
 
 
 def _can_draw() -> bool:
@@ -101,19 +113,41 @@ def _needed(approver: Approver | None) -> Approver:
     return approver
 
 
-def _renderer(name: str, agent: CodingAgent, *, echo: bool) -> Renderer:
+def _is_report(options: Options) -> bool:
+    """Whether standard output gets all that happens: a person looks at it, or a log of everything was asked for."""
+    asked_for = options.flags.renderer == "console" or options.echo
+    return not options.quiet and (asked_for or sys.stdout.isatty())
+
+
+def _answers(screen: str, options: Options) -> Answers:
+    """Where answers go beside the screen that shows the run."""
+    from newel.terminal.answers import Answers
+    from newel.terminal.renderer import text_stdout
+
+    alone = screen == "console" and not _is_report(options)
+    return Answers(text_stdout() if alone else None, options.answers_to)
+
+
+def _renderer(name: str, agent: CodingAgent, options: Options) -> Renderer:
     if name == "json":
         from newel.terminal.json_mode import JsonRenderer
 
         return JsonRenderer(sys.stdout.buffer)
     if name == "rich":
+        from newel.terminal.answers import errors_to
+        from newel.terminal.renderer import Aside
         from newel.terminal.rich_renderer import on_terminal
 
+        if not sys.stderr.isatty():
+            agent.subscribe(errors_to(Aside(sys.stderr)))
         return on_terminal(sys.stdout, window=agent.window)
     from newel.terminal.console import ConsoleRenderer
-    from newel.terminal.renderer import text_stdout
+    from newel.terminal.renderer import Aside, text_stdout
 
-    return ConsoleRenderer(text_stdout(), echo=echo, window=agent.window)
+    if _is_report(options):
+        return ConsoleRenderer(text_stdout(), echo=options.echo, errors=sys.stderr, window=agent.window)
+    progress = Path(os.devnull).open("w") if options.quiet else sys.stderr  # noqa: SIM115 — open to the end
+    return ConsoleRenderer(Aside(progress), keeps_answer=True, errors=Aside(sys.stderr), window=agent.window)
 
 
 def header(agent: CodingAgent) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
-from typing import Any, TextIO, assert_never
+from typing import Any, assert_never
 
 from newel.agent.events import (
     AgentEnd,
@@ -30,8 +30,12 @@ from newel.agent.messages import AppMessage, AssistantMessage, CustomMessage, To
 from newel.agent.transform import COMPACTION
 from newel.terminal.calls import Calls, Outcome
 from newel.terminal.safe import SafeStream, reveal, safe
+from newel.terminal.renderer import Sink
 from newel.terminal.shown_command import shown_command
 from newel.terminal.words import ENDINGS, command_of, describe_call, duration, meter, retry
+
+ERRORS = frozenset({"workspace_error", "session_damage"})
+"""What notes are about that are errors."""
 
 WIDTH = 160
 """Columns of a shell command; a terminal may break its rows once more."""
@@ -42,22 +46,27 @@ class ConsoleRenderer:
 
     ``echo`` repeats what the user said, for a reader who has not just typed it. ``apart`` sets an empty
     line between one run and the next, where nobody types a line there. ``window`` tells the size of the
-    model's context in tokens.
+    model's context in tokens. ``keeps_answer`` leaves out the text that a run ends with, which is for somebody else;
+    ``errors`` is where errors go, if elsewhere.
     """
 
     animated = False
 
     def __init__(
         self,
-        out: TextIO,
+        out: Sink,
         *,
         echo: bool = False,
         apart: bool = True,
+        keeps_answer: bool = False,
+        errors: Sink | None = None,
         window: Callable[[], int | None] = lambda: None,
     ) -> None:
         self.out = out
         self.echo = echo
         self.apart = apart
+        self.keeps_answer = keeps_answer
+        self.errors = errors
         self.window = window
         self._calls = Calls()
         self._stream = SafeStream()
@@ -66,9 +75,13 @@ class ConsoleRenderer:
         self._open_call: str | None = None
         self._context = 0
         self._began = ""
+        self._kept = ""
 
     def note(self, text: str, code: str = "", /) -> None:
-        self._line(reveal(text) if code == "diff" else safe(text))
+        if code in ERRORS:
+            self._error(safe(text))
+        else:
+            self._line(reveal(text) if code == "diff" else safe(text))
         self.out.flush()
 
     def tick(self) -> None:
@@ -86,7 +99,7 @@ class ConsoleRenderer:
             self._tell(outcome)
         match event:
             case MessageUpdate():
-                if isinstance(event.assistant_message_event, TextDelta):
+                if isinstance(event.assistant_message_event, TextDelta) and not self.keeps_answer:
                     self._write_text(self._stream.feed(event.assistant_message_event.delta))
             case ToolExecutionStart():
                 self._open(event)
@@ -97,7 +110,7 @@ class ConsoleRenderer:
             case ErrorEvent() if event.is_notice:
                 self.note(event.message)
             case ErrorEvent():
-                self._line(f"Error: {safe(event.message)}")
+                self._error(f"Error: {safe(event.message)}")
             case AgentStart():
                 if self._began and self.apart:
                     self._empty_line()
@@ -124,10 +137,16 @@ class ConsoleRenderer:
     def _finish(self, message: AppMessage) -> None:
         match message:
             case AssistantMessage():
+                self._context = message.usage.total or self._context
+                if self.keeps_answer:
+                    self._tell_kept()
+                    self._kept = safe(message.text)
+                    if message.tool_calls:
+                        self._tell_kept()
+                    return
                 self._write_text(self._stream.finish())
                 self._end_line()
                 self._said = False
-                self._context = message.usage.total or self._context
             case UserMessage():
                 if self.echo:
                     self._line(f"> {safe(message.text)}")
@@ -162,10 +181,24 @@ class ConsoleRenderer:
         self._line(retry(event, void=self._said))
         self._said = False
 
+    def _tell_kept(self) -> None:
+        """What was kept was no answer: more came after it."""
+        text, self._kept = self._kept, ""
+        self._line(text.strip("\n"))
+
+    def _error(self, text: str) -> None:
+        self._end_line()
+        stream = self.errors or self.out
+        if text:
+            stream.write(f"{text}\n")
+            stream.flush()
+
     def _close_run(self, event: AgentEnd) -> None:
         if event.reason != "done":
+            self._tell_kept()
             words = "" if event.reason == "error" else safe(event.message)
-            self._line(words or ENDINGS.get(event.reason, ""))
+            self._error(words or ENDINGS.get(event.reason, ""))
+        self._kept = ""
         self._empty_line()
         self._line(
             meter(

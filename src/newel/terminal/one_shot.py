@@ -12,8 +12,10 @@ import anyio
 
 from newel.agent.errors import WorkspaceError
 from newel.agent.events import AgentEnd
+from newel.agent.messages import AssistantMessage
 from newel.review.recording import RecordingWorkspace
 from newel.session.coding_agent import CodingAgent
+from newel.terminal.answers import Answers
 from newel.terminal.called import Called, in_the_folder
 from newel.terminal.prompts import Prepared, Prompt, prepare
 from newel.terminal.reminder import Reminder
@@ -36,9 +38,11 @@ async def run_prompts(
     *,
     approver: Approver | None = None,
     called: Called = in_the_folder,
+    answers: Answers | None = None,
 ) -> int:
     """Answer each prompt; the first that does not end well is the last. ``approver`` is given where
     standard input is a terminal: there the person is asked. ``called`` is how commands are that are named.
+    ``answers`` gets the text that each run ends with.
 
     Returns 0 if all are done, 1 if a run failed, hit a limit, lost its reader or did not do all (see ``shortfall``), 128 + N if signal N
     stopped it (130 for Ctrl+C). The second signal ends the process where it stands.
@@ -48,7 +52,7 @@ async def run_prompts(
     if agent.where:
         _say(f"The model is {one_line(agent.state.model.id)} {agent.where}.")
     try:
-        code = await _run(agent, prompts, renderer, approver)
+        code = await _run(agent, prompts, renderer, approver, answers or Answers())
         if words := await reminder.words():
             _say(words)
         return code
@@ -69,7 +73,11 @@ def _say(words: str) -> None:
 
 
 async def _run(
-    agent: CodingAgent, prompts: Sequence[Prompt], renderer: Renderer, approver: Approver | None
+    agent: CodingAgent,
+    prompts: Sequence[Prompt],
+    renderer: Renderer,
+    approver: Approver | None,
+    answers: Answers,
 ) -> int:
     stopped_by: signal.Signals | None = None
     preparing = anyio.CancelScope()
@@ -103,6 +111,7 @@ async def _run(
                     return exit_code(stopped_by)
                 if ended is None or ended.reason != "done":
                     return FAILED
+                answers.add(_last_text(agent))
                 if words := shortfall(agent.state.messages[begun:]):
                     _say(words)
                     return FAILED
@@ -113,6 +122,13 @@ async def _run(
     finally:
         unsubscribe()
         renderer.close()
+
+
+def _last_text(agent: CodingAgent) -> str:
+    said = (
+        message.text for message in reversed(agent.state.messages) if isinstance(message, AssistantMessage)
+    )
+    return next(said, "")
 
 
 async def _answer(

@@ -90,6 +90,30 @@ async def animate(renderer: Renderer) -> None:
         renderer.tick()
 
 
+class Sink(Protocol):
+    """What text can be written to."""
+
+    def write(self, text: str, /) -> int: ...
+
+    def flush(self) -> None: ...
+
+
+class Aside:
+    """A sink for what nobody has to read: what cannot be written is lost without an error."""
+
+    def __init__(self, out: Sink) -> None:
+        self._out = out
+
+    def write(self, text: str, /) -> int:
+        with suppress(OSError):
+            self._out.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._out.flush()
+
+
 def text_stdout() -> TextIO:
     """Standard output, which writes a ``?`` for what its encoding lacks instead of ending the run."""
     reconfigure = getattr(sys.stdout, "reconfigure", None)

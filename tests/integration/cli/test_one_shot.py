@@ -44,9 +44,9 @@ def test_a_prompt_becomes_a_file_and_the_transcript_says_so(with_model: Make) ->
     done = newel("please write a hello world")
     assert done.returncode == 0, done.stderr
     assert (newel.project / "hello.py").exists()
-    assert "write hello.py" in done.stdout
-    assert "bash python3 hello.py" in done.stdout
-    assert "\x1b" not in done.stdout
+    assert "write hello.py" in done.stderr
+    assert "bash python3 hello.py" in done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
 
 
 def test_several_prompts_are_one_conversation(with_model: Make) -> None:

@@ -154,7 +154,7 @@ def test_limits_and_approval_can_stand_in_the_file_and_the_command_line_wins(wit
     assert not list(newel.project.iterdir())
     done = newel("--approve", "auto", "twice")
     assert done.returncode == 1
-    assert "limit of 1 tool call for" in done.stdout
+    assert "limit of 1 tool call for" in done.stderr
     assert [path.name for path in newel.project.iterdir()] == ["one"]
 
 

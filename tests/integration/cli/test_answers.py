@@ -1,0 +1,197 @@
+"""If these fail, a script that captures the answer gets something else with it, or pays for a word that was no prompt."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.support import BIN, Newel, bash, scenario
+from tests.tmux import Tmux
+
+Make = Callable[..., Newel]
+
+LOOKS = scenario(
+    "look",
+    {"content": "I look first.", **bash("echo here; exit 3")},
+    {"content": "# Found\n\nOne fault in `a.py`."},
+)
+
+
+def said(newel: Newel) -> list[Any]:
+    """What the user said to the model, as it was asked last."""
+    messages = newel.requests[-1]["messages"]
+    return [message["content"] for message in messages if message["role"] == "user"]
+
+
+# -- the answer ---------------------------------------------------------------------------------------
+
+
+def test_a_pipe_gets_the_answer_and_nothing_else(with_model: Make) -> None:
+    done = with_model(LOOKS)("look at it")
+    assert done.returncode == 0
+    assert done.stdout == "# Found\n\nOne fault in `a.py`.\n"
+    assert "I look first.\nbash echo here; exit 3 ✗ exit code 3" in done.stderr
+    assert " in · " in done.stderr
+    assert "One fault" not in done.stderr
+
+
+@pytest.mark.parametrize("words", [[], ["--quiet"], ["--renderer", "console"], ["--renderer", "rich"]])
+def test_an_error_stands_on_standard_error(with_model: Make, words: list[str]) -> None:
+    newel = with_model(scenario("x", {"fault": {"kind": "status", "status": 401}}))
+    done = newel(*words, "x")
+    assert done.returncode == 1
+    assert "401" in done.stderr
+    if words != ["--renderer", "rich"]:
+        assert done.stdout.strip() == "" or (words and "401" not in done.stdout)
+
+
+def test_a_run_that_reaches_a_limit_has_no_answer(with_model: Make) -> None:
+    done = with_model(LOOKS)("--max-turns", "1", "look at it")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "I look first." in done.stderr
+    assert "limit of 1 turn for one prompt" in done.stderr
+
+
+def test_quiet_shows_nothing_but_the_answer(with_model: Make) -> None:
+    done = with_model(LOOKS)("-q", "look at it")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "# Found\n\nOne fault in `a.py`.\n", "")
+
+
+def test_each_prompt_has_its_answer(with_model: Make) -> None:
+    done = with_model(LOOKS)("look at it", "--then", "look at it again")
+    assert done.stdout == "# Found\n\nOne fault in `a.py`.\n" * 2
+
+
+def test_a_log_of_everything_can_be_asked_for(with_model: Make) -> None:
+    done = with_model(LOOKS)("--renderer", "console", "look at it")
+    assert done.stdout.startswith("I look first.\nbash echo here; exit 3 ✗ exit code 3")
+    assert " in · " in done.stdout
+
+
+def test_a_screen_that_the_settings_choose_is_no_wish_for_a_log(with_model: Make) -> None:
+    newel = with_model(LOOKS)
+    (newel.home / ".newel").mkdir()
+    (newel.home / ".newel" / "config.toml").write_text('renderer = "console"\n')
+    assert newel("look at it").stdout == "# Found\n\nOne fault in `a.py`.\n"
+
+
+def test_the_answer_is_written_to_a_file_as_it_is(with_model: Make) -> None:
+    newel = with_model(scenario("go", {"content": "\x1b[31mred\x1b[0m\u2028and more"}))
+    done = newel("-o", "answer.md", "go on with it")
+    assert (newel.project / "answer.md").read_text() == "\x1b[31mred\x1b[0m\u2028and more\n"
+    assert done.stdout == "red\nand more\n"
+
+
+def test_a_file_that_cannot_be_written_is_named_before_the_model_is_asked(with_model: Make) -> None:
+    newel = with_model()
+    done = newel("-o", "missing/answer.md", "how are you")
+    assert done.returncode == 2
+    assert "missing/answer.md cannot be written" in done.stderr
+    assert newel.requests == []
+
+
+def test_progress_that_nobody_can_read_ends_no_run(with_model: Make) -> None:
+    newel = with_model(LOOKS)
+    with open("/dev/full", "w") as full:  # noqa: PTH123 — a device, no file
+        done = subprocess.run(
+            [BIN / "newel", "look at it"],
+            cwd=newel.project,
+            env=newel.environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=full,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, done.stdout) == (0, "# Found\n\nOne fault in `a.py`.\n")
+
+
+@pytest.mark.parametrize("words", [["-q"], ["-o", "x"], ["--json", "-q"]])
+def test_a_conversation_has_no_single_answer(with_model: Make, words: list[str]) -> None:
+    done = with_model()(*words, *([] if "--json" in words else ["--renderer", "json"]))
+    assert done.returncode == 2
+
+
+def test_a_terminal_still_shows_the_whole_run(with_model: Make) -> None:
+    newel = with_model(LOOKS)
+    env = newel.environ | {"TERM": "xterm-256color"}
+    command = [str(BIN / "newel"), "look at it"]
+    with Tmux(command, newel.project, env, rows=24) as terminal:
+        terminal.wait_for_end()
+        assert "● bash echo here; exit 3" in terminal.text
+        assert "One fault in a.py." in terminal.text
+        assert " in · " in terminal.text
+
+
+# -- the prompt ---------------------------------------------------------------------------------------
+
+
+def test_bare_words_are_one_prompt(with_model: Make) -> None:
+    newel = with_model(scenario("", {"content": "Done."}))
+    assert newel("fix", "the", "failing", "test").returncode == 0
+    assert said(newel) == ["fix the failing test"]
+    assert len(newel.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "prompts"),
+    [
+        (["Add validation", "Write tests"], ["Add validation", "Write tests"]),
+        (["fix", "the failing", "test"], ["fix the failing test"]),
+        (["fix", "it", "--then", "run the tests"], ["fix it", "run the tests"]),
+        (["--then", "one", "--then", "two"], ["one", "two"]),
+        (["hello"], ["hello"]),
+        (["explore"], ["explore"]),
+        (["résumé"], ["résumé"]),
+        (["--", "reviw"], ["reviw"]),
+        (["--", "help", "me"], ["help me"]),
+        (["help", "me"], ["help me"]),
+    ],
+)
+def test_several_prompts_are_quoted_or_follow_then(
+    with_model: Make, words: list[str], prompts: list[str]
+) -> None:
+    newel = with_model(scenario("", {"content": "Done."}))
+    assert newel(*words).returncode == 0
+    assert said(newel) == prompts
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["reviw"], "`newel review`"),
+        (["Sesions"], "`newel sessions`"),
+        (["config"], "`newel doctor`"),
+        (["login"], "`newel doctor`"),
+        (["resume"], "`newel --continue`"),
+        (["models"], "`newel doctor`"),
+        (["update"], "uv tool upgrade"),
+        (["completion"], "no shell completion"),
+        (["status"], "`newel review`"),
+        (["version"], "`newel --version`"),
+        (["init"], "config.toml"),
+        (["setup"], "config.toml"),
+        (["--model", "x", "doctor"], "newel doctor"),
+    ],
+)
+def test_a_word_that_is_meant_as_a_command_is_not_sent_to_the_model(
+    with_model: Make, words: list[str], hint: str
+) -> None:
+    newel = with_model(scenario("", {"content": "Done."}))
+    done = newel(*words)
+    assert done.returncode == 2
+    assert hint in done.stderr
+    assert f"newel -- {words[-1]}" in done.stderr
+    assert newel.requests == []
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"), [(["help"], "exit codes:"), (["help", "review"], "usage: newel review")]
+)
+def test_help_is_a_command_like_any_other(with_model: Make, words: list[str], shown: str) -> None:
+    done = with_model()(*words)
+    assert done.returncode == 0
+    assert shown in done.stdout
