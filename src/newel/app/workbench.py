@@ -92,7 +92,9 @@ async def _serve(settings: Settings, options: Options) -> None:
                     tasks.cancel_scope.cancel()
 
             def announce() -> None:
-                _announce(door, options)
+                _announce(door)
+                if options.open_browser:
+                    _open_browser(door.url)
                 tasks.start_soon(work)  # only now: what it loads first takes its time
 
             await serve(app, listener, announce=announce, closing=closing)
@@ -138,7 +140,15 @@ async def open_workbench(
     return workbench
 
 
-def _announce(door: Door, options: Options) -> None:
+def _open_browser(url: str) -> None:
+    """Beside everything else: some browsers, those of a terminal above all, keep their caller waiting until they end."""
+    import webbrowser
+    from threading import Thread
+
+    Thread(target=webbrowser.open, args=(url,), daemon=True).start()
+
+
+def _announce(door: Door) -> None:
     try:
         print(door.url, flush=True)  # noqa: T201 — a person, or the program that started us, waits for it
     except OSError as error:
@@ -146,7 +156,3 @@ def _announce(door: Door, options: Options) -> None:
             f"newel: the address could not be written to standard output: {error.strerror}. It is {door.url}"
         )
         print(words, file=sys.stderr)  # noqa: T201 — as above
-    if options.open_browser:
-        import webbrowser
-
-        webbrowser.open(door.url)

@@ -139,7 +139,8 @@ class SessionManager:
     def append_message(self, message: AppMessage) -> None:
         """Keep one more message of the active branch. A message whose id is known is kept only once."""
         if self._history.get(message.id) is None:
-            self._write(MessageLine(message))
+            self._write(*([self._moved] if self._moved else []), MessageLine(message))
+            self._moved = None
             self._history.add(message)
             if isinstance(message, UserMessage) and self._appender is not None:
                 self._appender.sync()  # nobody can make a person's words again
@@ -153,15 +154,16 @@ class SessionManager:
 
     def branch(self, from_message_id: str | None) -> list[AppMessage]:
         """Go on from an earlier message, None: from the beginning. What came after stays in the tree.
-        A message that called tools brings their results along. Returns the active messages.
+        A message that called tools brings their results along. The file learns of it with the next message: a person who
+        only looked back finds the conversation as it was. Returns the active messages.
         """
         try:
             start = None if from_message_id is None else self._history.settled(from_message_id)
         except KeyError:
             raise SessionError(f"There is no message {from_message_id!r} in this session.") from None
         if self.has_data():
-            self._write(BranchLine(start))
             self._history.move(start)
+            self._moved = BranchLine(start)
             self._answer_open_calls()
         return self.get_messages()
 
@@ -178,6 +180,7 @@ class SessionManager:
         self._metadata = SessionMetadata(session_id or new_id(), now(), self._cwd)
         self._path = locate.project_folder(self._directory, self._cwd) / locate.file_name(self._metadata)
         self._history = History()
+        self._moved: BranchLine | None = None
         self._name: str | None = None
         self.damage: list[str] = []
         self._appender: Appender | None = None
@@ -195,10 +198,10 @@ class SessionManager:
                 self._answer_open_calls()
             undo.pop_all()
 
-    def _write(self, line: Line) -> None:
+    def _write(self, *lines: Line) -> None:
         if self._closed:
             raise SessionError("This session is closed; nothing can be added to it.")
-        data = encode_line(line)
+        data = b"".join(map(encode_line, lines))
         if self._ephemeral:
             return
         if self._appender is None:

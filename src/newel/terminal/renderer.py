@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 
 import anyio
 
+from newel.agent.errors import NewelError
 from newel.agent.events import AgentEvent
 
 if TYPE_CHECKING:
@@ -50,6 +51,10 @@ class Renderer(Protocol):
         ...
 
 
+class DisplayFailed(NewelError):
+    """A renderer has a defect."""
+
+
 class Audience:
     """Those who watch an agent on a renderer, until they are gone.
 
@@ -61,20 +66,28 @@ class Audience:
     def __init__(self, renderer: Renderer, stop: Callable[[], object]) -> None:
         self._renderer = renderer
         self._stop = stop
-        self._failed: OSError | None = None
+        self._failed: Exception | None = None
 
     def see(self, event: AgentEvent) -> None:
         if self._failed is None:
             try:
                 self._renderer.handle(event)
-            except OSError as error:
+            except Exception as error:  # noqa: BLE001 — raised by check, when the run has ended
                 self._failed = error
                 self._stop()
 
     def check(self) -> None:
-        """Raises ``OSError`` if they are gone."""
-        if self._failed is not None:
-            raise self._failed
+        """Raises ``OSError`` if they are gone, ``DisplayFailed`` if the renderer failed in another way."""
+        match self._failed:
+            case None:
+                pass
+            case OSError() as gone:
+                raise gone
+            case error:
+                raise DisplayFailed(
+                    f"The display failed, so the run was stopped: {type(error).__name__}: {error}. This is a defect in Newel. "
+                    "What was said is kept: `newel --continue` resumes it."
+                ) from error
 
 
 def tell_damage(agent: CodingAgent, renderer: Renderer) -> None:

@@ -432,11 +432,11 @@ def test_hostile_text_is_inert_while_deciding(
 
 
 def test_a_run_whose_changes_wait_says_so_and_what_to_do(newel: Newel) -> None:
-    done = newel("--approve", "review", "go")
+    done = newel("-q", "--approve", "review", "go")
     assert done.returncode == 0
     assert done.stderr == "newel: 2 files wait for your review: newel decide\n"
     assert app(newel) == APP
-    assert newel("--approve", "review", "thanks").stderr == ""
+    assert newel("-q", "--approve", "review", "thanks").stderr == ""
 
 
 def test_a_run_that_leaves_nothing_behind_does_not_promise_a_review(newel: Newel) -> None:

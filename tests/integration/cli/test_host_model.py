@@ -155,7 +155,7 @@ def test_who_asks_once_or_from_a_program_is_told_that_a_model_of_the_host_answer
     newel, ask = remote(port=ollama.port), '{"type":"get_state"}\n'
     place = f"host:{project}"
     assert (
-        newel("--host", place, "all 42").stderr
+        newel("-q", "--host", place, "all 42").stderr
         == "newel: The model is llama3.2:latest on host (forwarded /api/chat).\n"
     )
     state = json.loads(newel("--host", place, "--json", stdin=ask).stdout)
@@ -165,7 +165,7 @@ def test_who_asks_once_or_from_a_program_is_told_that_a_model_of_the_host_answer
     assert done.stderr == "newel: The model is phi3 on host (ollama run).\n"
     newel.environ |= {"LLM_BASE_URL": newel.server.url + "/v1", "LLM_DEFAULT_MODEL": "mock-model"}
     assert json.loads(newel("--json", stdin=ask).stdout)["where"] == ""
-    assert newel("hello").stderr == ""
+    assert newel("-q", "hello").stderr == ""
 
 
 @pytest.mark.parametrize(("model", "words"), [("llama3.2", LAST["answer"]), ("nope", "ollama pull nope")])

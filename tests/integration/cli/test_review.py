@@ -260,7 +260,7 @@ def test_a_ledger_that_cannot_be_used_is_told_once_and_the_run_goes_on(with_mode
     done = newel("go")
     assert done.returncode == 0
     assert (newel.project / "b").exists()
-    assert done.stdout.count("not recorded") == 1
+    assert done.stderr.count("not recorded") == 1
 
 
 def test_a_folder_without_a_run_says_that_there_is_nothing(with_model: Make) -> None:

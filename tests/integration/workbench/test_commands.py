@@ -108,6 +108,18 @@ def test_it_opens_in_the_users_browser_when_it_is_told_to(with_model: WithModel,
         assert opened.read_text() == server.line
 
 
+def test_a_browser_that_stays_keeps_nobody_waiting(with_model: WithModel, tmp_path: Path) -> None:
+    """Those of a terminal end when their user leaves them; until then nothing else was answered."""
+    newel = with_model(scenario("ping", {"content": "pong"}))
+    browser = tmp_path / "browser"
+    browser.write_text(f"#!/bin/sh\ntouch {tmp_path}/opened\nexec sleep 30\n")
+    browser.chmod(0o755)
+    with served(newel, "newel", "web", "--open", BROWSER=f"{browser} %s") as server:
+        while not (tmp_path / "opened").exists():
+            assert server.process.poll() is None
+        assert server.client.get("/health", timeout=5).status_code == 200
+
+
 def test_a_taken_port_is_said_with_the_remedy(with_model: WithModel, tmp_path: Path) -> None:
     newel = with_model(scenario("ping", {"content": "pong"}))
     with served(newel) as server:

@@ -18,6 +18,7 @@ from newel.agent.messages import (
     ToolResultMessage,
     UserMessage,
 )
+from newel.session.listing import list_sessions
 from newel.session.manager import SessionManager
 
 Open = Callable[..., SessionManager]
@@ -209,6 +210,17 @@ def test_branching_goes_on_from_there_and_keeps_what_came_after(opened: Open) ->
     five = said(again, "five")
     again.close()
     assert opened(continue_=True).get_messages() == five
+
+
+def test_who_only_looked_back_finds_the_conversation_as_it_was(opened: Open, directory: Path) -> None:
+    """Else the session is listed as empty, though all of it is there."""
+    session = opened()
+    messages = said(session, "one", "two")
+    assert session.branch(None) == []
+    session.set_name("kept")
+    session.close()
+    assert [(each.messages, each.first_text) for each in list_sessions(directory)] == [(2, "one")]
+    assert opened(continue_=True).get_messages() == messages
 
 
 def test_a_branch_from_a_tool_call_brings_its_results_along(opened: Open) -> None:

@@ -1,0 +1,42 @@
+"""If these fail, a defect of a screen silences Newel for the rest of the conversation, or loses what was done."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import anyio
+import pytest
+
+from newel.agent.events import AgentEvent, ToolExecutionEnd
+from newel.terminal.approval import Approver
+from newel.terminal.console import ConsoleRenderer
+from newel.terminal.one_shot import run_prompts
+from newel.terminal.prompts import Prompt
+from newel.terminal.renderer import DisplayFailed
+from tests.integration.terminal.program import build
+
+
+class Defective(ConsoleRenderer):
+    """Cannot show how a call ended."""
+
+    def handle(self, event: AgentEvent) -> None:
+        if isinstance(event, ToolExecutionEnd):
+            raise KeyError("no such colour")
+        super().handle(event)
+
+
+@pytest.mark.anyio
+async def test_a_screen_that_fails_ends_the_run_in_good_order_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    agent = await build(tmp_path, tmp_path / "home", Approver())
+    with (
+        anyio.fail_after(10),
+        pytest.raises(DisplayFailed, match=r"KeyError: .no such colour.*newel --continue"),
+    ):
+        await run_prompts(agent, [Prompt("run touch it")], Defective(io.StringIO()))
+    assert (tmp_path / "it").exists()
+    roles = [type(message).__name__ for message in agent.session.get_messages()]
+    assert roles[:3] == ["UserMessage", "AssistantMessage", "ToolResultMessage"]
