@@ -55,6 +55,14 @@ class Tmux:
         return self._run("capture-pane", "-p", "-e").rstrip().split("\n")
 
     @property
+    def echoes(self) -> bool:
+        """Whether the terminal itself shows what is typed."""
+        import termios
+
+        with open(self._run("display-message", "-p", "#{pane_tty}").strip()) as tty:  # noqa: PTH123 — a device, no file
+            return bool(termios.tcgetattr(tty)[3] & termios.ECHO)
+
+    @property
     def ended(self) -> bool:
         return self._run("display-message", "-p", "#{pane_dead}").strip() == "1"
 

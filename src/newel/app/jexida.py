@@ -102,6 +102,7 @@ async def _run(newel: Settings, remote: RemoteSettings, warnings: list[str], ask
     from newel.terminal.jexida.conversation import Conversation
     from newel.terminal.jexida.repl import run_jexida
     from newel.terminal.jexida.routines import Routine
+    from newel.terminal.unechoed import can_draw, unechoed
     from newel.workspace.ssh.target import Target
 
     there = remote.connection
@@ -112,6 +113,8 @@ async def _run(newel: Settings, remote: RemoteSettings, warnings: list[str], ask
     }
     ssh_config = asked.ssh_config or os.environ.get(SSH_CONFIG)
     async with AsyncExitStack() as stack:
+        if can_draw():
+            stack.enter_context(unechoed())
         host = await stack.enter_async_context(remote_host(target, config=ssh_config))
         model, path = await _model(stack, newel, remote.model, host, asked)
         session = stack.enter_context(

@@ -14,6 +14,7 @@ from newel.app.model import warn_of_strangers
 from newel.app.parts import Options, opened
 from newel.config import Settings
 from newel.terminal.called import in_a_shell
+from newel.terminal.unechoed import can_draw, unechoed
 
 if TYPE_CHECKING:
     from newel.session.coding_agent import CodingAgent
@@ -36,7 +37,10 @@ def run_agent(options: Options) -> int:
         from newel.app.trusting import can_ask, settled
 
         settings = settled(settings, load) if can_ask(settings) else settings
-    return anyio.run(run_with, settings, options)
+    if not _will_draw_prompt(settings, options):
+        return anyio.run(run_with, settings, options)
+    with unechoed():
+        return anyio.run(run_with, settings, options)
 
 
 async def run_with(settings: Settings, options: Options) -> int:
@@ -96,6 +100,11 @@ async def run_with(settings: Settings, options: Options) -> int:
             called=called,
             answers=_answers(screen, options),
         )
+
+
+def _will_draw_prompt(settings: Settings, options: Options) -> bool:
+    is_conversation = not options.prompts and not options.simple
+    return is_conversation and settings.renderer in {None, "rich"} and can_draw()
 
 
 def _can_draw() -> bool:

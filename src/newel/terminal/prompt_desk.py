@@ -6,6 +6,7 @@ the terminal's own scroll-back; the application redraws nothing but its own last
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import time
@@ -48,6 +49,9 @@ from newel.terminal.words import PROMPT
 
 AGAIN = 2.0
 """Seconds in which a second Ctrl+C means to leave."""
+
+EARLY = 0.2
+"""Seconds in which what was typed before the prompt was there is read."""
 
 ROUNDS = 8
 """Turns of the event loop in which all that a terminal holds back (4 KB) is read, 1 KB in each."""
@@ -94,6 +98,7 @@ class PromptDesk:
         self._draft = Document()
         self._seen: float | None = None
         self._interrupted = float("-inf")
+        self._is_early = False
         self._buffer = Buffer(
             history=_open_history(history),
             completer=completer,
@@ -114,7 +119,9 @@ class PromptDesk:
     async def run(self, person: Person) -> None:
         self._person = person
         try:
-            await self._app.run_async(handle_sigint=False, set_exception_handler=False)
+            await self._app.run_async(
+                handle_sigint=False, set_exception_handler=False, pre_run=self._take_early_keys
+            )
         except EOFError:  # the terminal is gone
             pass
         finally:
@@ -289,12 +296,21 @@ class PromptDesk:
 
     # -- keys ---------------------------------------------------------------------------------------
 
+    def _take_early_keys(self) -> None:
+        """Of what was typed before the prompt was there Enter arrives as a line feed."""
+
+        def end() -> None:
+            self._is_early = False
+
+        self._is_early = True
+        asyncio.get_running_loop().call_later(EARLY, end)
+
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
         for names, action in (
             (["enter"], self._on_enter),
             (["escape", "enter"], self._on_new_line),
-            (["c-j"], self._on_new_line),
+            (["c-j"], self._on_line_feed),
             (["tab"], self._on_tab),
             (["escape"], self._on_escape),
             (["c-c"], self._on_interrupt),
@@ -333,6 +349,12 @@ class PromptDesk:
     def _mark_key(self, _: object) -> None:
         if self._seen is not None:
             self._seen = time.monotonic()
+
+    def _on_line_feed(self) -> None:
+        if self._is_early:
+            self._on_enter()
+        else:
+            self._on_new_line()
 
     def _on_new_line(self) -> None:
         self._buffer.insert_text("\n")

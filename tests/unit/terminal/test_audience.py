@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from newel.agent.events import AgentEvent, ToolExecutionEnd
+from newel.review.recording import RecordingWorkspace
 from newel.terminal.approval import Approver
 from newel.terminal.console import ConsoleRenderer
 from newel.terminal.one_shot import run_prompts
@@ -40,3 +41,5 @@ async def test_a_screen_that_fails_ends_the_run_in_good_order_and_says_so(
     assert (tmp_path / "it").exists()
     roles = [type(message).__name__ for message in agent.session.get_messages()]
     assert roles[:3] == ["UserMessage", "AssistantMessage", "ToolResultMessage"]
+    assert isinstance(agent.workspace, RecordingWorkspace)
+    (await agent.workspace.recorder()).close()

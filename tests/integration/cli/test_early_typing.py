@@ -1,0 +1,62 @@
+"""If these fail, what a person types while Newel starts is lost, is not sent, or stands above the header."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import termios
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.forked import start
+from tests.support import BIN, Newel, scenario
+from tests.tmux import Tmux
+
+Make = Callable[..., Newel]
+
+
+def test_what_is_typed_early_is_sent_by_its_enter_and_echoed_nowhere_else(with_model: Make) -> None:
+    newel = with_model(scenario("hello early", {"content": "Good morning."}))
+    with Tmux([str(BIN / "newel")], newel.project, newel.environ | {"TERM": "xterm-256color"}) as terminal:
+        until = time.monotonic() + 10
+        while terminal.echoes:
+            assert time.monotonic() < until
+        assert "newel 0." not in terminal.text, "it was too late to be early"
+        terminal.type("hello early", "Enter")
+        terminal.type("a draft")
+        terminal.wait_for("Good morning.")
+        terminal.wait_for("\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} a draft")
+        assert terminal.text.startswith("newel 0.")
+        assert terminal.text.count("hello early") == 1
+
+
+@pytest.mark.parametrize("number", [None, signal.SIGTERM, signal.SIGINT])
+def test_the_terminal_is_left_as_it_was_however_the_start_ends(
+    with_model: Make, number: signal.Signals | None
+) -> None:
+    newel = with_model()
+    master, slave = pty.openpty()
+    before = termios.tcgetattr(slave)
+    environ = newel.environ | {"TERM": "xterm-256color"} | ({} if number else {"LLM_BASE_URL": "nonsense"})
+    process = start(
+        [str(BIN / "newel")],
+        cwd=newel.project,
+        env=environ,
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        start_new_session=True,
+    )
+    until = time.monotonic() + 10
+    while number and termios.tcgetattr(slave)[3] & termios.ECHO:
+        assert time.monotonic() < until
+    if number:
+        os.kill(process.pid, number)
+        os.kill(process.pid, number)
+    assert process.wait(15) != 0
+    assert termios.tcgetattr(slave) == before
+    os.close(master)
+    os.close(slave)
