@@ -11,7 +11,7 @@ from pathlib import Path
 
 from newel.agent.errors import NewelError, UsageError
 from newel.app.parts import Options
-from newel.commands import MODULES
+from newel.commands import MODULES, help_text
 from newel.workspace.secrecy import hide_secrets
 
 USAGE_ERROR, FAILED, INTERRUPTED = 2, 1, 130
@@ -23,29 +23,9 @@ Windows' own. Run `wsl --install`, and then Newel in there, best in Windows Term
 UNHEARD = "Standard output is closed, so that nobody has heard the answer. To do without it: > /dev/null"
 
 EPILOG = """\
-commands:
-  newel demo                   the main job at once, with a scripted model: no key, nothing to set up
-  newel doctor                 what is set, from where, and whether it works
-  newel web                    chats, agents and tools in the browser
-  newel jexida                 an agent for one host, with a model there, over ssh
-  newel agent CONTRACT         an agent that works on its own until the contract is fulfilled
-  newel agents                 the runs of agents, and their logs
-  newel review                 what agents changed in this folder, and what waits to be decided
-  newel decide                 keep or reject what agents propose, hunk by hunk
-  newel keep, newel reject     the same by ids of hunks, files or --all, for scripts
-  newel undo                   take back what the last run changed
-  newel checkpoints            the runs that can be taken back
-  newel rollback CHECKPOINT    the files of a run as they were before it, or without some of its hunks
-  newel trace [JOB]            what happened in the jobs of a review, step by step
-  newel trust                  the model servers you trust, and what the .env of this folder wants
-  newel mcp                    MCP servers: list, add, remove, test, trust
-  newel sessions               the sessions of this folder
-  newel export SESSION         a session as Markdown (or --html) on standard output or into a file
-  newel import FILE            take over a session file of pi
-A prompt that begins with one of these words: newel -- demo …
-
-Without a prompt Newel is interactive. Standard input that is not a terminal is added to the prompt.
-exit codes: 0 done, 1 the run failed, reached a limit or could not do all, 2 wrong usage, 130 interrupted"""
+`newel help COMMAND` shows the options of a command. A prompt that is a command's name: newel -- demo
+Piped standard input is added to the prompt. Where standard output is no terminal it gets the answer alone.
+exit codes: 0 done, 1 the run failed or reached a limit or could not do all, 2 wrong usage, 130 interrupted"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -215,7 +195,9 @@ def agent_parser(name: str) -> argparse.ArgumentParser:
 
     parser = argparse.ArgumentParser(
         prog=name,
-        description="A coding agent: say what you want, it reads, edits and runs.",
+        usage=f"{name} [OPTIONS] [PROMPT]" + ("\n       newel COMMAND …" if name == "newel" else ""),
+        description="A coding agent: say what you want, it reads, edits and runs."
+        + (f"\n\n{help_text()}" if name == "newel" else ""),
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -233,16 +215,24 @@ def agent_parser(name: str) -> argparse.ArgumentParser:
         "--continue",
         dest="continue_",
         action="store_true",
-        help="go on with this folder's last session",
+        help="resume this folder's last session",
     )
-    add("--session", metavar="ID", help="go on with this session (the beginning of its id, or its file)")
+    add("--session", metavar="ID", help="resume this session (its file, its id, or the beginning of its id)")
     add("--ephemeral", action="store_true", help="keep the session in memory only")
     add_model_options(parser)
-    add("--system-prompt", metavar="TEXT", help="in place of what Newel tells the model about its manner")
-    add("--max-turns", type=positive_int, metavar="N", help="requests for one prompt, at most")
-    add("--max-cost", type=positive, metavar="USD", help="US dollars for one prompt, at most")
-    add("--renderer", choices=["rich", "console", "json"], help="how the run is shown")
-    add("--json", action="store_true", help="one JSON object a line, in and out; the same as --renderer json")
+    add(
+        "--system-prompt",
+        metavar="TEXT",
+        help="replace the part of the system prompt that describes Newel's manner",
+    )
+    add("--max-turns", type=positive_int, metavar="N", help="at most this many requests for a prompt")
+    add("--max-cost", type=positive, metavar="USD", help="at most this many US dollars for a prompt")
+    add(
+        "--renderer",
+        choices=["rich", "console", "json"],
+        help="how a run is shown; console: all of it as plain text, for logs",
+    )
+    add("--json", action="store_true", help="JSON lines in and out, the same as --renderer json")
     add("-q", "--quiet", action="store_true", help="show nothing but the answer, and errors")
     add("-o", "--output", type=Path, metavar="FILE", help="write the answer to this file, too")
     add("--version", action="store_true", help="show the version")

@@ -18,6 +18,7 @@
     │       ├── HostUnreachable   there is no connection to it; nothing was begun there
     │       └── ConnectionLost    it broke meanwhile; whether the host did what it was asked is unknown
     └── SessionError              a session cannot be found, read, locked or written
+        └── SessionInUse          another program writes to it
 
 Errors that the model can mend travel to it as tool results; every other one propagates.
 """
@@ -119,3 +120,13 @@ class ConnectionLost(HostGone):
 
 class SessionError(NewelError):
     pass
+
+
+class SessionInUse(SessionError):
+    """``where`` says by whom: ``in another Newel (pid 7, since …)``."""
+
+    def __init__(self, name: str, where: str) -> None:
+        super().__init__(
+            f"The session {name} is open {where}. Use --session with its id after closing it, or start a new one."
+        )
+        self.where = where

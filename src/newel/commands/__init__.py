@@ -32,6 +32,61 @@ MODULES = {
 }
 """Which module holds a command; its function there is ``command_<name>(arguments) -> exit code``, with ``_`` for ``-``."""
 
+HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
+    (
+        "the agent",
+        (
+            ("newel", "a conversation in the terminal"),
+            ("newel PROMPT", "one task: the answer goes to standard output"),
+            ("newel agent CONTRACT", "an agent that works on its own until a contract is fulfilled"),
+            ("newel agents", "the runs of such agents, and their logs"),
+            ("newel web", "the workbench: chats, agents and tools in the browser"),
+            ("newel jexida", "an agent for one host over SSH, with a model there"),
+            ("newel demo", "a whole run with a scripted model: no key, no set-up"),
+        ),
+    ),
+    (
+        "its changes",
+        (
+            ("newel review", "show pending changes, and what the last runs changed in this folder"),
+            ("newel decide", "keep or reject pending changes, hunk by hunk"),
+            ("newel keep, newel reject", "the same by hunk, by file or with --all, for scripts"),
+            ("newel undo", "undo the changes of the last run"),
+            ("newel checkpoints", "list the runs that can be undone"),
+            ("newel rollback CHECKPOINT", "undo a run, or some of its hunks"),
+            ("newel trace [JOB]", "what happened in review jobs, step by step"),
+        ),
+    ),
+    (
+        "sessions",
+        (
+            ("newel sessions", "list this folder's sessions"),
+            ("newel export SESSION", "write a session as Markdown or HTML"),
+            ("newel import FILE", "import a session file of pi"),
+        ),
+    ),
+    (
+        "settings, servers and hosts",
+        (
+            ("newel doctor", "show the settings and where they come from, and test them"),
+            ("newel trust", "list the model servers you trust, and trust or refuse that of a project"),
+            ("newel mcp", "list, add, remove, test and trust MCP servers"),
+            ("newel hosts", "list, add, remove and test SSH hosts"),
+        ),
+    ),
+)
+"""Each command in a group of its own kind, for the help of ``newel``."""
+
+
+def help_text() -> str:
+    width = max(len(words) for _, rows in HELP for words, _ in rows) + 2
+    groups = (
+        "\n".join([f"{title}:", *(f"  {words:<{width}}{says}" for words, says in rows)])
+        for title, rows in HELP
+    )
+    return "\n\n".join(groups)
+
+
 HIDDEN = frozenset({"mcp-conformance"})
 """For a test suite of others, not for people."""
 

@@ -156,8 +156,8 @@ async def _run_agent(settings: Settings, contract: Contract | None, given: argpa
 
 def command_agents(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="newel agents", description="The runs of agents, the latest first.")
-    parser.add_argument("--all", action="store_true", help="of all folders, not only of this one")
-    add_place(parser, "of")
+    parser.add_argument("--all", action="store_true", help="those of every folder")
+    add_place(parser, "look at")
     parser.add_argument("-n", type=int, default=20, metavar="N", help="at most so many (20)")
     actions = parser.add_subparsers(dest="action", metavar="tail ID | log ID")
     for name, words in (("tail", "what a run did, and what it does from now on"), ("log", "a run's log")):

@@ -21,7 +21,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--through",
         choices=get_args(Through),
-        help="with --host: by what its model is asked; api: one of here",
+        help="with --host: where its model is asked (auto); api: the server that is set here",
     )
     add_place(parser, "work in")
 

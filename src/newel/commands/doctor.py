@@ -27,6 +27,7 @@ from newel.config import Endpoint, Flags, Settings
 from newel.providers.model_server import ModelServer
 from newel.providers.ollama_model import full_name
 from newel.providers.urls import is_loopback, of_ollama
+from newel.terminal.words import plural
 from newel.workspace.addresses import shown_url
 from newel.workspace.own_files import read_regular
 
@@ -143,7 +144,7 @@ async def _answers(
         words = f"The server answers, but it has no models.\n{LOAD}"
         return [*found, Finding(BAD, "connection", words)]
     shown = ", ".join(names[:12]) + (" …" if len(names) > 12 else "")
-    found.append(Finding(GOOD, "connection", f"{len(names)} models: {shown}"))
+    found.append(Finding(GOOD, "connection", f"{plural(len(names), 'model')}: {shown}"))
     if settings.model and full_name(settings.model) not in map(full_name, names):
         words = f"The server does not list '{settings.model}'.\nUse one of its names (--model, LLM_DEFAULT_MODEL). {LOAD}"
         found.append(Finding(BAD, "model", words))

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Final, NamedTuple
 
 from newel.terminal.safe import safe
+from newel.terminal.words import plural
 
 GOOD: Final = "ok"
 BAD: Final = "!!"
@@ -43,5 +44,6 @@ class Findings:
 
     def close(self) -> int:
         """Say how it stands in all; returns the exit code."""
-        print("Nothing is wrong." if not self.problems else f"{self.problems} of these need you.")
+        words = f"{plural(self.problems, 'problem')} to solve."
+        print("Nothing is wrong." if not self.problems else words)
         return 1 if self.problems else 0

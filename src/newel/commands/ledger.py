@@ -33,7 +33,7 @@ Action = Callable[["Project | None"], Awaitable[int]]
 def ledger_parser(name: str, description: str, *, epilog: str | None = None) -> argparse.ArgumentParser:
     """The parser of a command ``name``, which works on the ledger of a folder."""
     parser = argparse.ArgumentParser(prog=f"newel {name}", description=description, epilog=epilog)
-    add_place(parser, "of")
+    add_place(parser, "look at")
     return parser
 
 
@@ -89,7 +89,9 @@ class Person:
     def check(otherwise: str) -> None:
         """Raises ``UsageError``, which says what to do ``otherwise``, where nobody can be asked."""
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
-            raise UsageError(f"There is nobody to ask, so nothing was changed. {otherwise}")
+            raise UsageError(
+                f"This is no terminal, so nobody can be asked and nothing was changed. {otherwise}"
+            )
 
     async def agrees(self, about: str, question: str, *, yes: bool) -> bool:
         """Show what would be done; whether to do it: ``yes`` unasked. Raises ``UsageError`` as ``check`` does."""

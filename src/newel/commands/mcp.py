@@ -47,7 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     add.add_argument("--header", action="append", default=[], metavar="'NAME: VALUE'", help="for a URL")
     add.add_argument("--project", action="store_true", help="in this project's file, for all who work on it")
     add.add_argument("target", nargs="+", metavar="COMMAND", help="a command line, after --, or a URL")
-    remove = actions.add_parser("remove", help="name it no more")
+    remove = actions.add_parser("remove", help="remove a server")
     remove.add_argument("name", metavar="NAME")
     remove.add_argument("--project", action="store_true", help="in this project's file")
     test = actions.add_parser("test", help="start the servers, or one, and show their tools")

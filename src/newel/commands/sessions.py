@@ -16,6 +16,7 @@ from newel.session import locate
 from newel.session.listing import SessionSummary, list_sessions
 from newel.session.store import read_session
 from newel.terminal.safe import safe
+from newel.terminal.words import plural
 
 
 def _directory() -> Path:
@@ -24,9 +25,9 @@ def _directory() -> Path:
 
 def command_sessions(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="newel sessions", description="List sessions, the latest first.")
-    parser.add_argument("--all", action="store_true", help="of all folders, not only of this one")
+    parser.add_argument("--all", action="store_true", help="those of every folder")
     parser.add_argument("-n", type=int, default=20, metavar="N", help="at most so many (20)")
-    add_place(parser, "of")
+    add_place(parser, "look at")
     given = parser.parse_args(arguments)
     project = None if given.all else project_of(parser, given)
     found = list_sessions(_directory(), project, limit=max(given.n, 0))
@@ -44,7 +45,8 @@ def command_sessions(arguments: Sequence[str]) -> int:
 def _line(session: SessionSummary, *, folder: bool) -> str:
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(session.modified))
     title = session.name or session.first_text or "(nothing said)"
-    line = f"{session.id[:8]}  {when}  {session.messages:>5} messages  {title[:80]}"
+    messages = plural(session.messages, "message")
+    line = f"{session.id[:8]}  {when}  {messages:>14}  {title[:80]}"
     return f"{line}\n{'':10}{safe(session.cwd)}" if folder else line
 
 

@@ -60,7 +60,7 @@ def command_trace(arguments: Sequence[str]) -> int:
     parser.add_argument("-n", type=positive_int, default=20, metavar="N", help="list at most so many (20)")
     parser.add_argument("--all", action="store_true", help="list those of all folders, not only of this one")
     parser.add_argument("--json", action="store_true", help="as one JSON object")
-    add_place(parser, "of")
+    add_place(parser, "look at")
     given = parser.parse_args(arguments)
     folder = config.newel_home(os.environ) / "traces"
     if given.job is None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from newel.agent.errors import SessionError
+from newel.agent.errors import SessionError, SessionInUse
 from newel.agent.messages import Wire, now
 from newel.session.format import PRIVATE_FILE
 
@@ -32,10 +32,7 @@ def lock(fd: int, path: Path) -> None:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        raise SessionError(
-            f"The session {path.name} is open {_where(path)}. "
-            "Use --session with its id after closing it, or start a new one."
-        ) from error
+        raise SessionInUse(path.name, _where(path)) from error
     except OSError as error:
         raise SessionError(
             f"The session {path} cannot be locked: {error.strerror}. Its file system may not know locks; "
@@ -64,12 +61,32 @@ def _note_owner(path: Path) -> None:
         os.close(note)
 
 
-def _where(path: Path) -> str:
+def owner(path: Path) -> Owner | None:
+    """Who writes to a session, as far as can be seen without its lock; None for nobody, and for this process."""
+    noted = _noted(path)
+    if noted is None or noted.pid == os.getpid():
+        return None
+    try:
+        os.kill(noted.pid, 0)
+    except ProcessLookupError:  # it was killed
+        return None
+    except OSError:
+        pass
+    return noted
+
+
+def _noted(path: Path) -> Owner | None:
     try:
         with _note(path).open("rb") as note:
-            owner = msgspec.json.decode(note.read(_MAX_NOTE), type=Owner)
+            return msgspec.json.decode(note.read(_MAX_NOTE), type=Owner)
     except (OSError, ValueError, msgspec.DecodeError):
+        return None
+
+
+def _where(path: Path) -> str:
+    noted = _noted(path)
+    if noted is None:
         return "in another Newel"
-    if owner.pid == os.getpid():
-        return f"here already (since {owner.since})"
-    return f"in another Newel (pid {owner.pid}, since {owner.since})"
+    if noted.pid == os.getpid():
+        return f"here already (since {noted.since})"
+    return f"in another Newel (pid {noted.pid}, since {noted.since})"

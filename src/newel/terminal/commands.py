@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
-from newel.agent.errors import NewelError
+from newel.agent.errors import NewelError, SessionInUse
 from newel.agent.messages import AppMessage, AssistantMessage, ToolCall, ToolResultMessage, UserMessage
 from newel.agent.ports import ThinkingLevel
 from newel.session.coding_agent import CodingAgent
@@ -15,6 +15,9 @@ from newel.terminal.context import Context
 from newel.terminal.review import decide, keep, reject, rollback, show_review, undo
 from newel.terminal.words import count, describe_call, listing, meter, one_line, plural
 from newel.workspace.port import Workspace
+
+if TYPE_CHECKING:
+    from newel.session.listing import SessionSummary
 
 LISTED = 20
 """Sessions that ``/resume`` offers."""
@@ -77,7 +80,11 @@ async def _doubt(agent: CodingAgent, name: str) -> str:
         names = await agent.list_models()
     except NewelError:  # the next prompt says what is wrong
         names = []
-    return " The server does not list it: /model shows what it does." if names and name not in names else ""
+    return (
+        " The server does not list this name; /model shows those that it lists."
+        if names and name not in names
+        else ""
+    )
 
 
 async def thinking(context: Context, level: str) -> None:
@@ -130,15 +137,30 @@ async def resume(context: Context, session_id: str) -> None:
             return
         rows = [
             f"{listed.name or one_line(listed.first_text, 60) or listed.id[:8]}"
-            f"  ({plural(listed.messages, 'message')}, {_ago(listed.modified)})"
+            f"  ({', '.join(_facts(listed))})"
             for listed in others
         ]
         picked = await context.pick("Sessions of this folder, the last one first", rows)
         if picked is None:
             return
         session_id = others[picked].id
-    agent.resume(session_id)
+    try:
+        agent.resume(session_id)
+    except SessionInUse as error:
+        context.say(f"This session is open {error.where}. Close it there, then /resume it again.")
+        return
     context.say("\n".join([recap(agent), *agent.session.damage]))
+
+
+def _facts(listed: SessionSummary) -> list[str]:
+    from newel.session.lock import owner
+
+    elsewhere = owner(listed.path)
+    return [
+        plural(listed.messages, "message"),
+        _ago(listed.modified),
+        *([f"open in another Newel, pid {elsewhere.pid}"] if elsewhere else []),
+    ]
 
 
 def recap(agent: CodingAgent) -> str:
@@ -230,12 +252,13 @@ async def cost(context: Context, _: str) -> None:
 
 async def tools(context: Context, _: str) -> None:
     rows = [
-        (one_line(tool.spec.name, 60), one_line(tool.label), tool.read_only)
+        (
+            one_line(tool.spec.name, 60),
+            f"{one_line(tool.label)}{'' if tool.read_only else ' (changes things)'}",
+        )
         for tool in context.agent.state.tools
     ]
-    context.say(
-        "\n".join(f"{name:<8} {label}{'' if reads else ' (changes things)'}" for name, label, reads in rows)
-    )
+    context.say(listing(rows, context.desk.columns()))
 
 
 async def show(context: Context, number: str) -> None:
@@ -246,7 +269,10 @@ async def show(context: Context, number: str) -> None:
         call for message in messages if isinstance(message, AssistantMessage) for call in message.tool_calls
     ]
     if back > len(calls):
-        context.say(f"There are {plural(len(calls), 'call')} in this conversation.")
+        there = "is" if len(calls) == 1 else "are"
+        context.say(
+            f"There {there} {plural(len(calls), 'call') if calls else 'no calls'} in this conversation."
+        )
         return
     call = calls[-back]
     context.say(unfold(call, _result(messages, call)))
@@ -281,9 +307,9 @@ COMMANDS = (
     Command("clear", "", "begin a new conversation", clear),
     Command("model", "[NAME]", "choose the model", model),
     Command("thinking", "[LEVEL]", "how much the model reasons", thinking),
-    Command("compact", "[WORDS]", "sum up what lies behind, to make room", compact),
+    Command("compact", "[WORDS]", "summarise the conversation to free context", compact),
     Command("session", "[name WORDS]", "show or name this session", session, at_once=True),
-    Command("resume", "[ID]", "go on with an earlier session", resume),
+    Command("resume", "[ID]", "resume an earlier session of this folder", resume),
     Command("branch", "", "go back to an earlier message", branch),
     Command("export", "[FILE]", "write the session as .md or .html, without keys and passwords", export),
     Command("cost", "", "what this conversation has used", cost, at_once=True),
@@ -316,7 +342,7 @@ def _result(messages: Sequence[AppMessage], call: ToolCall) -> ToolResultMessage
 def _indented(text: str) -> str:
     more = len(text) - SHOWN
     if more > 0:
-        text = f"{text[:SHOWN]}\n… {more:,} more characters"
+        text = f"{text[:SHOWN]}\n… {plural(more, 'more character')}"
     return "\n".join(f"    {line}" for line in text.rstrip("\n").split("\n"))
 
 

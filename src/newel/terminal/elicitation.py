@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 from newel.mcp.forms import Answer, BadForm, Field, fields
 from newel.mcp.questions import ElicitAnswer, ElicitRequest
 from newel.terminal.asking import AskLine
-from newel.terminal.safe import reveal, reveal_line
+from newel.terminal.safe import reveal, reveal_line, safe
+from newel.terminal.words import one_line, plural
 
 LEAVING: Final = "/decline says no to it, /cancel gives no answer."
 MAX_QUOTED: Final = 4_000
@@ -161,5 +162,5 @@ def _heading(request: ElicitRequest) -> str:
 def _quoted(text: str, indent: str) -> str:
     """A text of several lines, all but the first behind ``indent``."""
     if len(text) > MAX_QUOTED:
-        text = f"{text[:MAX_QUOTED]}… ({len(text) - MAX_QUOTED:,} more characters)"
+        text = f"{text[:MAX_QUOTED]}… ({plural(len(text) - MAX_QUOTED, 'more character')})"
     return text.strip().replace("\n", f"\n{indent}")

@@ -17,7 +17,7 @@ from newel.terminal.calls import Outcome
 from newel.terminal.diffs import MINUS, changes
 from newel.terminal.markdown import STYLES, Prose
 from newel.terminal.safe import reveal, safe
-from newel.terminal.words import PROMPT, command_of, describe_call, duration
+from newel.terminal.words import PROMPT, command_of, describe_call, duration, plural
 from newel.terminal.shown_command import shown_command
 
 ACCENT, DIM, BAD, GOOD = "cyan", "dim", "red", "green"
@@ -156,7 +156,9 @@ def diff_block(diff: str, width: int) -> list[Text]:
         line.append(fit(f"{mark} {text}", width - 5 - digits), style=style)
         lines.append(line)
     if len(changed) > DIFF_LINES:
-        lines.append(Text(f"  │ … {len(changed) - DIFF_LINES} more changed lines · /show", style=DIM))
+        lines.append(
+            Text(f"  │ … {plural(len(changed) - DIFF_LINES, 'more changed line')} · /show", style=DIM)
+        )
     return lines
 
 

@@ -190,6 +190,7 @@ class _Repl:
             self.desk.echo(text)
             await self._shell(text[1:].strip())
         elif (unknown := parse_command(text)) and unknown[0] not in self.agent.templates:
+            self.desk.echo(text)
             self.desk.renderer.note(f"There is no command /{unknown[0]}. /help lists them.")
         else:
             await self._prompt(prompt)

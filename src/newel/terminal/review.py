@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
+from newel.agent.messages import UserMessage
+from newel.review.checkpoints import UnknownCheckpoint
 from newel.review.recording import RecordingWorkspace
 from newel.terminal.called import Called, between_prompts, whole_review
 from newel.terminal.diffs import SHOWN, WHOLE, Extent, changed_lines, shortened
@@ -232,7 +234,12 @@ async def rollback(context: Context, words: str) -> None:
         if picked is None:
             return
         wanted = found[picked].id
-    plan = await project.rollback(await project.find(wanted), hunks)
+    try:
+        checkpoint = await project.find(wanted)
+    except UnknownCheckpoint as error:
+        context.say(str(error).replace("`newel checkpoints`", "/rollback"))
+        return
+    plan = await project.rollback(checkpoint, hunks)
     await take_back_here(context.desk, project, plan)
 
 

@@ -74,5 +74,5 @@ def _within_limit(lines: list[str]) -> list[str]:
     half = MAX_CHARACTERS // 2
     if len(text) <= MAX_CHARACTERS:
         return lines
-    left_out = f"… {len(text) - 2 * half:,} more characters · /show"
+    left_out = f"… {plural(len(text) - 2 * half, 'more character')} · /show"
     return [*text[:half].split("\n"), left_out, *text[-half:].split("\n")]

@@ -219,3 +219,10 @@ def test_a_password_in_an_address_is_not_repeated(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         load(tmp_path, {"LLM_BASE_URL": "ftp://me:s3cret@host/"})
     assert "s3cret" not in str(refused.value)
+
+
+def test_an_unknown_setting_is_named_with_its_line_and_what_was_meant(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load(tmp_path, toml='# mine\nmodel = "m"\n\naprove = "ask"\n')
+    assert f"{tmp_path}/home/config.toml:4: " in str(refused.value)
+    assert "`aprove` (did you mean `approve`?)" in str(refused.value)

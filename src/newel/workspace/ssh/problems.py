@@ -49,7 +49,7 @@ _TABLE: Final[tuple[tuple[str, Problem], ...]] = (
         Problem(
             "name",
             "No host is called {host}.",
-            "Check how it is written; an alias of its own stands in ~/.ssh/config.",
+            "Check the spelling; aliases are defined in ~/.ssh/config.",
             passing=True,
         ),
     ),

@@ -1,0 +1,50 @@
+"""If these fail, a conversation offers what does not work, or answers in broken sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Open = Callable[..., Any]
+
+MARK = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
+
+
+def test_a_session_that_is_open_elsewhere_is_marked_and_its_refusal_says_what_to_do(
+    open_terminal: Open,
+) -> None:
+    first = open_terminal("rich", "run echo kept")
+    first.wait_for("2.4k in")
+    second = open_terminal("rich", columns=140)
+    second.wait_for(f"{MARK}\n")
+    second.send("/resume\r")
+    second.wait_for(f"open in another Newel, pid {first.process.pid})")
+    second.wait_for("Number (Enter: none):")
+    second.send("1\r")
+    second.wait_for(f"This session is open in another Newel (pid {first.process.pid}, since ")
+    second.wait_for("Close it there, then /resume it again.")
+    assert ".jsonl" not in second.screen.text
+    first.process.kill()
+    first.process.wait()
+    second.send("/resume\r")
+    second.wait_for("1  run echo kept  (4 messages, just now)")
+
+
+def test_counts_agree_with_their_nouns_and_unknown_commands_stay_in_view(open_terminal: Open) -> None:
+    terminal = open_terminal("rich", "run echo kept", columns=100)
+    terminal.wait_for("2.4k in")
+    terminal.send("/show 5\r")
+    terminal.wait_for("There is 1 call in this conversation.")
+    terminal.send("/nope\r")
+    terminal.wait_for(f"{MARK} /nope\n\nThere is no command /nope.")
+    terminal.send("/tools\r")
+    terminal.wait_for("write ")
+    columns = {
+        line.index(label)
+        for line in terminal.screen.lines
+        for label in ("Read File", "Run", "Edit File", "Write File")
+        if line.split()[:1] in (["read"], ["bash"], ["edit"], ["write"]) and label in line
+    }
+    assert len(columns) == 1, terminal.screen.text
+    terminal.send("/rollback nope\r")
+    terminal.wait_for("There is no checkpoint nope. /rollback lists them.")

@@ -1,0 +1,22 @@
+"""If these fail, a command exists that nobody can find."""
+
+from __future__ import annotations
+
+import re
+
+from newel.cli import agent_parser
+from newel.commands import HIDDEN, MODULES
+
+
+def test_the_help_names_each_command_and_no_other() -> None:
+    listed, _, _ = agent_parser("newel").format_help().partition("\noptions:")
+    assert set(re.findall(r"\bnewel ([a-z][a-z-]*)", listed)) == set(MODULES) - HIDDEN
+
+
+def test_commands_come_before_options() -> None:
+    text = agent_parser("newel").format_help()
+    assert text.index("newel review") < text.index("--continue")
+
+
+def test_the_help_fits_a_terminal() -> None:
+    assert max(map(len, agent_parser("newel").format_help().split("\n"))) <= 110
