@@ -50,7 +50,7 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         (
             ("newel review", "show pending changes, and what the last runs changed in this folder"),
             ("newel decide", "keep or reject pending changes, hunk by hunk"),
-            ("newel keep, newel reject", "the same by hunk, by file or with --all, for scripts"),
+            ("newel keep, newel reject", "the same by hunk or by file, for scripts"),
             ("newel undo", "undo the changes of the last run"),
             ("newel checkpoints", "list the runs that can be undone"),
             ("newel rollback CHECKPOINT", "undo a run, or some of its hunks"),

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
-from newel.agent.messages import UserMessage
 from newel.review.checkpoints import UnknownCheckpoint
 from newel.review.recording import RecordingWorkspace
 from newel.terminal.called import Called, between_prompts, whole_review

@@ -9,8 +9,6 @@ import sys
 from collections.abc import Generator
 from types import FrameType
 
-from newel.terminal.signals import die_of
-
 
 def can_draw() -> bool:
     """Whether a person sits at a terminal that can have a prompt at its bottom."""
@@ -36,6 +34,8 @@ def unechoed() -> Generator[None]:
             termios.tcsetattr(fd, termios.TCSADRAIN, before)
 
     def end(number: int, _: FrameType | None) -> None:
+        from newel.terminal.signals import die_of
+
         restore()
         die_of(signal.Signals(number))
 

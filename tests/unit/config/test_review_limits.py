@@ -1,4 +1,4 @@
-"""If these fail, a limit that a user set is not kept, is somebody else's to set, or is not what the README says."""
+"""If these fail, a limit that a user set is not kept, is somebody else's to set, or is not what the documentation says."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from newel.app.review_limits import COPY, HUNKS, copy_limits, review_limits
 from newel.jobs.review.limits import ReviewLimits
 
 NAMES = config.ReviewSettings.__struct_fields__
-README = (Path(__file__).resolve().parents[3] / "README.md").read_text()
+DOCUMENT = (Path(__file__).resolve().parents[3] / "docs" / "review.md").read_text()
 
 
 def load(tmp_path: Path, toml: str = "", dotenv: str = "", **environ: str) -> config.Settings:
@@ -110,7 +110,7 @@ def test_a_default_above_a_fixed_cap_is_not_cut_silently(tmp_path: Path) -> None
 
 def test_the_readme_names_each_limit_with_its_default(tmp_path: Path) -> None:
     settings = load(tmp_path)
-    told = dict(re.findall(r"^\| `(\w+)` \| ([\d,.]+)", README, re.MULTILINE))
+    told = dict(re.findall(r"^\| `(\w+)` \| ([\d,.]+)", DOCUMENT, re.MULTILINE))
     told = {name: value.replace(",", "") for name, value in told.items() if name in NAMES}
     assert told == {name: f"{in_force(settings, name):.15g}" for name in NAMES}
     assert msgspec.structs.asdict(config.ReviewFile()).keys() == {*NAMES, "record"}
