@@ -138,11 +138,17 @@ def _question_of_machine(server: LocalServer) -> str:
 
 def _ask(question: str, *, default: bool) -> bool | None:
     """Put a question to the person at the terminal; None if there is no answer."""
-    import termios
+    import anyio
 
-    termios.tcflush(sys.stdin, termios.TCIFLUSH)  # a yes from before the question is no answer to it
+    from newel.terminal.asking import until_quiet
+    from newel.terminal.lines import LineReader
+
     choices = "[Y/n]" if default else "[y/N]"
     text = f"{question} {choices} "
+    sys.stderr.write(text)
+    sys.stderr.flush()
+    # Who has just typed the command may go on typing: that is no answer.
+    text = f"\n{unsent}\n{text}" if (unsent := anyio.run(until_quiet, LineReader(sys.stdin.fileno()))) else ""
     for _ in range(TRIES):
         sys.stderr.write(text)
         sys.stderr.flush()

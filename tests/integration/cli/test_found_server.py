@@ -137,7 +137,7 @@ def test_a_person_is_asked_before_the_first_use(machine: Machine) -> None:
     with Tmux(command, machine.project, machine.environ, columns=120) as screen:
         screen.wait_for("Use it from now on? [Y/n]")
         assert f"answers at {ADDRESS} (mock-model" in screen.text
-        screen.type("", "Enter")
+        screen.answer("", "Enter")
         screen.wait_for("The model is mock-model of the server at 127.0.0.1:1234, LM Studio's port.")
         screen.wait_for_end()
     assert machine.was_prompted
@@ -147,7 +147,7 @@ def test_a_person_is_asked_before_the_first_use(machine: Machine) -> None:
 def test_a_no_is_remembered(machine: Machine) -> None:
     with Tmux(machine.command("newel"), machine.project, machine.environ, columns=120) as screen:
         screen.wait_for("Use it from now on? [Y/n]")
-        screen.type("n", "Enter")
+        screen.answer("n", "Enter")
         screen.wait_for("You declined to use it.")
         screen.wait_for_end()
     assert not machine.was_prompted
@@ -164,7 +164,7 @@ def test_where_the_system_does_not_say_who_listens_enter_means_no(machine: Machi
     with Tmux(command, machine.project, machine.environ, columns=120) as screen:
         screen.wait_for("Use it from now on? [y/N]")
         assert "This system does not say which user runs it." in screen.text
-        screen.type("", "Enter")
+        screen.answer("", "Enter")
         screen.wait_for("You declined to use it.")
         screen.wait_for_end()
     assert not machine.was_prompted

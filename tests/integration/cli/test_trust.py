@@ -190,7 +190,7 @@ def test_a_person_is_asked_once_and_enter_means_no(cloned: Cloned, on_terminal: 
     screen.wait_for(QUESTION)
     assert f"\n  {cloned.address}\n" in screen.text
     assert f"If not, your own is used: {cloned.newel.server.url}/v1 (" in screen.text
-    screen.type("", "Enter")
+    screen.answer("", "Enter")
     screen.wait_for("From my own server.")
     screen.wait_for_end()
     assert cloned.evil.requests == []
@@ -204,7 +204,7 @@ def test_a_yes_is_remembered_and_another_address_asks_again(
 ) -> None:
     screen = on_terminal("--approve", "read-only", "hello")
     screen.wait_for(QUESTION)
-    screen.type("y", "Enter")
+    screen.answer("y", "Enter")
     screen.wait_for("From theirs.")
     screen.wait_for_end()
     assert "From theirs." in cloned.newel("--approve", "read-only", "hello").stdout
@@ -216,10 +216,12 @@ def test_what_was_typed_before_the_question_does_not_answer_it(
     screen = on_terminal("hello")
     screen.type("y", "Enter")
     screen.wait_for(QUESTION)
+    screen.type("y", "Enter")
+    screen.wait_for("Typed before the question, and not sent: y")
     assert cloned.evil.requests == []
-    screen.type("what?", "Enter")
+    screen.answer("what?", "Enter")
     screen.wait_for("Answer y or n.")
-    screen.type("n", "Enter")
+    screen.answer("n", "Enter")
     screen.wait_for("From my own server.")
 
 
@@ -242,7 +244,7 @@ def test_an_answer_that_cannot_be_kept_is_said(
     (cloned.newel.home / ".newel" / "trust.json").mkdir()
     screen = on_terminal("hello")
     screen.wait_for(QUESTION)
-    screen.type(answer, "Enter")
+    screen.answer(answer, "Enter")
     screen.wait_for_end()
     assert "trust.json could not be changed" in screen.text.replace("\n", "")
     assert ("From my own server." in screen.text) is (answer == "n")
@@ -263,7 +265,7 @@ def test_a_dotenv_swapped_while_the_question_is_shown_is_not_trusted(
     screen = on_terminal("hello")
     screen.wait_for(QUESTION)
     cloned.dotenv.write_text(f"LLM_BASE_URL={cloned.address}/swapped\nLLM_DEFAULT_MODEL=mock-model\n")
-    screen.type("y", "Enter")
+    screen.answer("y", "Enter")
     screen.wait_for("From my own server.")
     assert f"{cloned.address}/swapped; it is ignored" in screen.text.replace("\n", "")
     assert cloned.evil.requests == []
