@@ -56,7 +56,7 @@ def main() -> int:
             screen.wait_for("· up")
             screen.type("Is the disk getting full?", "Enter")
             screen.wait_for("Run it? y yes")
-            screen.type("y", "Enter")
+            screen.answer("y", "Enter")
             screen.wait_for("last   exit code 0")
             lines = screen.painted
     server.close()
