@@ -253,7 +253,7 @@ async def cost(context: Context, _: str) -> None:
 async def tools(context: Context, _: str) -> None:
     rows = [
         (
-            one_line(tool.spec.name, 60),
+            one_line(tool.spec.name, 60).ljust(7),
             f"{one_line(tool.label)}{'' if tool.read_only else ' (changes things)'}",
         )
         for tool in context.agent.state.tools
