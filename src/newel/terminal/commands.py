@@ -81,7 +81,7 @@ async def _doubt(agent: CodingAgent, name: str) -> str:
     except NewelError:  # the next prompt says what is wrong
         names = []
     return (
-        " The server does not list this name; /model shows those that it lists."
+        " The server does not list it: /model shows the names that it lists."
         if names and name not in names
         else ""
     )
