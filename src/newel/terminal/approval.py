@@ -9,8 +9,8 @@ import anyio
 
 from newel.mcp.questions import ElicitAnswer, ElicitRequest
 from newel.permissions.policy import Approval, ApprovalRequest
-from newel.terminal.safe import reveal, reveal_line
 from newel.terminal.lines import without_paste
+from newel.terminal.safe import reveal, reveal_line
 from newel.terminal.words import one_line
 from newel.workspace.naming import SCHEME
 

@@ -29,8 +29,8 @@ from newel.agent.events import (
 from newel.agent.messages import AppMessage, AssistantMessage, CustomMessage, ToolResultMessage, UserMessage
 from newel.agent.transform import COMPACTION
 from newel.terminal.calls import Calls, Outcome
-from newel.terminal.safe import SafeStream, reveal, safe
 from newel.terminal.renderer import Sink
+from newel.terminal.safe import SafeStream, reveal, safe
 from newel.terminal.shown_command import shown_command
 from newel.terminal.words import ENDINGS, command_of, describe_call, duration, meter, retry
 

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 from newel.mcp.forms import Answer, BadForm, Field, fields
 from newel.mcp.questions import ElicitAnswer, ElicitRequest
 from newel.terminal.asking import AskLine
-from newel.terminal.safe import reveal, reveal_line, safe
-from newel.terminal.words import one_line, plural
+from newel.terminal.safe import reveal, reveal_line
+from newel.terminal.words import plural
 
 LEAVING: Final = "/decline says no to it, /cancel gives no answer."
 MAX_QUOTED: Final = 4_000

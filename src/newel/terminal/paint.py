@@ -17,8 +17,8 @@ from newel.terminal.calls import Outcome
 from newel.terminal.diffs import MINUS, changes
 from newel.terminal.markdown import STYLES, Prose
 from newel.terminal.safe import reveal, safe
-from newel.terminal.words import PROMPT, command_of, describe_call, duration, plural
 from newel.terminal.shown_command import shown_command
+from newel.terminal.words import PROMPT, command_of, describe_call, duration, plural
 
 ACCENT, DIM, BAD, GOOD = "cyan", "dim", "red", "green"
 ADDED, REMOVED = "color(33)", "color(172)"

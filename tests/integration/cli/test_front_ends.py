@@ -12,8 +12,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.driver import Driver
 from newel.terminal.asking import QUIET
+from tests.driver import Driver
 from tests.forked import start
 from tests.support import BIN, Newel, bash, scenario
 
