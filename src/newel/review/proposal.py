@@ -11,6 +11,7 @@ import msgspec
 from newel.review.edits import NewId
 from newel.review.halves import Piece, edit_each
 from newel.review.ledger import BadRange, Conflict, FileReview, Layer, Lines, buffer
+from newel.review.marks import behind_mark
 from newel.review.text import head_of, is_blob
 from newel.tools.patience import diff
 from newel.tools.project.edits import ProposedEdit, lines_hash
@@ -53,6 +54,7 @@ def propose(
         start, end = place(text, change)
         layer = Layer(origin="agent", lines=_lines(change, text, end), run=run, edits=(change.edit_id,))
         changes.append((start, end, layer))
+    changes = behind_mark(text, changes)
     return marked(written(review, changes, new_id=new_id, size=size), run, size)
 
 

@@ -11,7 +11,7 @@ import msgspec
 from newel.agent.errors import ToolError
 from newel.tools.diff import Block, compare, lines_of
 from newel.tools.matching import Span, find, replacement
-from newel.tools.text import encoded
+from newel.tools.text import BOM, encoded
 
 LISTED: Final = 20
 """How many matches of an ambiguous text are named."""
@@ -21,6 +21,9 @@ MOST: Final = 10_000
 
 SEARCHED: Final = 500_000
 """Bytes of a file in which lines like a missing text are looked for."""
+
+UTF16: Final = (b"\xff\xfe", b"\xfe\xff")
+"""How UTF-16 text with a byte order mark begins; in UTF-8 neither byte occurs."""
 
 
 class Replacement(msgspec.Struct, frozen=True):
@@ -56,9 +59,14 @@ class _Change(msgspec.Struct, frozen=True, order=True):
 def edit(content: bytes, replacements: Sequence[Replacement], name: str) -> Edited:
     """Make all ``replacements``, each looked for in the original content of the file called ``name``.
 
-    Raises ``ToolError`` if one of them is not found, found more than once without ``all``, overlaps another,
-    if there are more than ``MOST``, or if nothing would change.
+    Raises ``ToolError`` if the file is UTF-16, if a replacement is not found, found more than once without
+    ``all``, overlaps another, if there are more than ``MOST``, or if nothing would change.
     """
+    if content.startswith(UTF16):
+        raise ToolError(
+            f"{name} is UTF-16 text, and `edit` changes UTF-8 text only. Convert it, or change it with a program that "
+            "keeps the encoding. Nothing was changed."
+        )
     changes: list[_Change] = []
     for number, wanted in enumerate(replacements, 1):
         which = f"edit {number}: " if len(replacements) > 1 else ""
@@ -100,7 +108,15 @@ def _changes(content: bytes, wanted: Replacement, number: int, name: str, which:
             f"{which}old_string stands {count} times in {name}, at lines {lines}{more}. "
             "Quote more of the lines around the one you mean, or set replace_all. Nothing was changed."
         )
-    return [_Change(span, replacement(content, span, old, new), number) for span in spans]
+    return [_replaced(content, span, old, new, number) for span in spans]
+
+
+def _replaced(content: bytes, span: Span, old: bytes, new: bytes, number: int) -> _Change:
+    """One replacement. A byte order mark stays where it is, whether it was quoted or not: ``read`` does not show it."""
+    if content.startswith(BOM) and span.start <= len(BOM):
+        old = old.removeprefix(BOM) if span.start == 0 else old
+        span, new = Span(len(BOM), span.end), new.removeprefix(BOM)
+    return _Change(span, replacement(content, span, old, new), number)
 
 
 def _apply(content: bytes, changes: Sequence[_Change]) -> bytes:

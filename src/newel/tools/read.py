@@ -17,7 +17,7 @@ from newel.tools.file_tool import FileParameters, FileTool
 from newel.tools.images import LARGEST_FILE, mime_type, picture
 from newel.tools.paging import LONGEST_LINE, Page
 from newel.tools.paths import named, not_found
-from newel.tools.text import plural
+from newel.tools.text import BOM, plural
 from newel.tools.tracker import FileTracker
 from newel.workspace.port import Workspace
 
@@ -105,7 +105,7 @@ class ReadTool(FileTool[ReadParameters]):
         first = max(1, arguments.offset or 1)
         page = Page(first, max(1, min(arguments.limit or LINES, LINES)), self._room)
         seen = hashlib.sha256(head)
-        page.add(head.removeprefix(b"\xef\xbb\xbf"))
+        page.add(head.removeprefix(BOM))
         block, position = head, len(head)
         while len(block) == BLOCK:
             await anyio.lowlevel.checkpoint()

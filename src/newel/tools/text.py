@@ -6,6 +6,9 @@ from typing import Final
 
 from newel.agent.errors import ToolError
 
+BOM: Final = b"\xef\xbb\xbf"
+"""The byte order mark with which a UTF-8 file may begin."""
+
 DIFF_SHOWN: Final = 200_000
 """Characters of a diff that go with a result; a preview is whole."""
 

@@ -11,7 +11,7 @@ from newel.agent.errors import StaleFile
 from newel.agent.ports import ToolResult
 from newel.tools.diff import Block, compare, described, lines_of, unified
 from newel.tools.file_tool import ChangingTool, FileParameters, aside, sha256
-from newel.tools.text import DIFF_SHOWN, encoded, plural
+from newel.tools.text import BOM, DIFF_SHOWN, encoded, plural
 from newel.workspace.port import ABSENT
 
 COMPARED: Final = 1_000_000
@@ -76,6 +76,9 @@ class WriteTool(ChangingTool[WriteParameters, _Plan]):
         found = sha256(content) if len(content) <= COMPARED else await self._digest(path, info.size)
         if self._tracker.last_seen(path) not in {None, found}:
             raise _stale(arguments.file_path)
+        if content.startswith(BOM) and not data.startswith(BOM):
+            data = BOM + data  # `read` does not show it, so the model could not repeat it
+            new = lines_of(data)
         if len(content) > COMPARED:
             size = max(info.size, len(content))  # a file in /proc says that it has none
             note = f"({size:,} bytes that are not compared)\n".encode()

@@ -73,3 +73,22 @@ def test_a_word_that_is_replaced_all_over_a_long_file_is_a_hunk_at_each_place() 
     after = spliced(review, splices)
     assert len(after.hunks) == 10_000
     assert buffer(after)[1::4] == ("new\n",) * 10_000
+
+
+MARKED = st.sampled_from(["a\n", "\ufeffb\n", "\n", "end"])
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(
+    st.lists(LINE, max_size=6).map("".join),
+    st.lists(
+        st.tuples(st.integers(0, 3), st.integers(0, 2), st.lists(MARKED, max_size=2).map("".join)), min_size=1
+    ),
+)
+def test_what_is_typed_at_the_top_of_a_file_comes_behind_its_byte_order_mark(
+    text: str, places: list[tuple[int, int, str]]
+) -> None:
+    review = FileReview(path="f", base=lines_of(("\ufeff" + text).encode()), rev=1)
+    typed = "".join(buffer(spliced(review, apart(review, places)))[1:])
+    assert typed.startswith("\ufeff")
+    assert not typed.startswith("\ufeff\ufeff")

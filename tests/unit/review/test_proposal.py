@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from itertools import count
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from newel.review.decisions import reject
 from newel.review.ledger import BadRange, Conflict, FileReview, buffer
 from newel.review.proposal import DEFAULT_SIZE, HunkSize, propose
 from newel.review.text import content_of, lines_of
@@ -52,6 +54,14 @@ def delete(start: int, end: int) -> dict[str, Any]:
         ("1\n2\n3", [replace(3, 3, "three")], "1\n2\nthree"),
         ("1\r\n2\r\n", [replace(2, 2, "two\n2½\n")], "1\r\ntwo\r\n2½\r\n"),
         ("\ufeff1\n2\n", [delete(2, 2)], "\ufeff1\n"),
+        ("\ufeff1\n2\n", [insert(1, "0\n")], "\ufeff0\n1\n2\n"),
+        ("\ufeff1\n2\n", [insert(1, "\ufeff0\n")], "\ufeff0\n1\n2\n"),
+        ("\ufeff1\n2\n", [replace(1, 1, "one\n")], "\ufeffone\n2\n"),
+        ("\ufeff1\n2\n", [insert(1, "0\n"), replace(1, 1, "one\n")], "\ufeff0\none\n2\n"),
+        ("\ufeff1\n2\n", [delete(1, 1)], "\ufeff2\n"),
+        ("\ufeff1\n2\n", [delete(1, 1), replace(2, 2, "two\n")], "\ufefftwo\n"),
+        ("\ufeff1\n2\n", [delete(1, 2)], "\ufeff"),
+        ("\ufeff1", [insert(1, "0")], "\ufeff0\n1"),
         ("1\n2\n", [delete(1, 2)], ""),
         ("", [insert(1, "1\n")], "1\n"),
         (None, [insert(1, "1\n2\n")], "1\n2\n"),
@@ -118,3 +128,22 @@ def test_however_it_is_cut_the_text_is_the_same(lines: list[str], most: int) -> 
         )
         assert text_of(review) == (made if made or text is not None else None)
         assert all(hunk.oversized or len(hunk.top.lines) <= most + 1 for hunk in review.hunks)
+
+
+LINES = st.lists(st.sampled_from(["a\n", "b\n", "\n", "\ufeffc\n"]), max_size=2).map("".join)
+
+
+@given(st.lists(st.tuples(st.sampled_from("ird"), st.integers(1, 3), LINES), max_size=3), st.data())
+def test_a_byte_order_mark_stays_in_front_however_hunks_are_decided(
+    edits: list[tuple[str, int, str]], data: st.DataObject
+) -> None:
+    made = {"i": insert, "r": lambda at, new: replace(at, at, new), "d": lambda at, _: delete(at, at)}
+    review = FileReview(path="f")
+    with contextlib.suppress(BadRange):
+        review = proposal("\ufeff1\n2\n3\n", *(made[kind](at, new) for kind, at, new in edits))
+    for hunk in review.hunks:
+        if data.draw(st.booleans()):
+            review = reject(review, hunk.id)
+    text = text_of(review)
+    assert not review.hunks or (text is not None and text.startswith("\ufeff"))
+    assert text is None or "\ufeff\ufeff" not in text

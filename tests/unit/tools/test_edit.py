@@ -417,3 +417,51 @@ def test_the_blocks_of_an_edit_are_the_edit(
         pieces += [*old_lines[done : block.start], *block.new]
         done = block.end
     assert b"".join([*pieces, *old_lines[done:]]) == edited.content
+
+
+BOM = b"\xef\xbb\xbf"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "wanted"),
+    [
+        ("using System;", "// header\nusing System;", "// header\nusing System;\nnext\n"),
+        ("\ufeffusing System;", "// header\nusing System;", "// header\nusing System;\nnext\n"),
+        ("\ufeffusing System;", "\ufeffusing X;", "using X;\nnext\n"),
+        ("using System;", "\ufeffusing X;", "using X;\nnext\n"),
+        ("\ufeff", "// header\n", "// header\nusing System;\nnext\n"),
+        ("using System;\n", "", "next\n"),
+    ],
+)
+async def test_a_byte_order_mark_stays_in_front(bench: Bench, old: str, new: str, wanted: str) -> None:
+    path = bench.put("a.cs", BOM + b"using System;\nnext\n")
+    await bench.call("edit", file_path="a.cs", old_string=old, new_string=new)
+    assert path.read_bytes() == BOM + wanted.encode()
+
+
+async def test_a_file_rewritten_as_read_shows_it_keeps_its_byte_order_mark(bench: Bench) -> None:
+    path = bench.put("a.cs", BOM + b"using System;\n")
+    written = await bench.call("write", file_path="a.cs", content="using X;\n")
+    assert path.read_bytes() == BOM + b"using X;\n"
+    assert written.details["size"] == len(path.read_bytes())
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+async def test_utf_16_text_is_refused_and_not_torn(bench: Bench, encoding: str) -> None:
+    content = "\ufeffa\nb\n".encode(encoding)
+    path = bench.put("a.txt", content)
+    with pytest.raises(ToolError, match="UTF-16"):
+        await bench.call("edit", file_path="a.txt", old_string="a", new_string="x")
+    assert path.read_bytes() == content
+
+
+@given(
+    st.lists(st.sampled_from(["a", "b", "a b", ""]), min_size=1, max_size=3).map("\n".join),
+    st.sampled_from(["a", "b", "\ufeffa", "\ufeffb", "\ufeff", "a\n"]),
+    st.sampled_from(["", "x", "\ufeffx", "x\na", "\n"]),
+)
+def test_no_edit_moves_or_doubles_a_byte_order_mark(text: str, old: str, new: str) -> None:
+    with contextlib.suppress(ToolError):
+        done = edit(BOM + text.encode(), [Replacement(old, new, all=True)], "f").content
+        assert done.startswith(BOM)
+        assert not done.startswith(BOM + BOM)

@@ -10,6 +10,7 @@ from newel.jobs.review.errors import Unprocessable
 from newel.jobs.review.payloads import Splice
 from newel.review.halves import Piece, edit_each
 from newel.review.ledger import BadRange, FileReview, Layer, Lines, buffer, new_hunk_id
+from newel.review.marks import behind_mark
 from newel.review.text import head_of, is_blob
 
 
@@ -40,7 +41,7 @@ def _pieces(review: FileReview, splices: Sequence[Splice]) -> list[Piece]:
         if pieces and start < pieces[-1][1]:
             raise BadRange(f"{review.path}: two splices overlap at line {each.start_line}.")
         pieces.append((start, end, Layer(origin="user", lines=_lines(each.new_text))))
-    return pieces
+    return behind_mark(text, pieces)
 
 
 def _lines(text: str) -> Lines:
