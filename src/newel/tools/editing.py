@@ -23,7 +23,7 @@ SEARCHED: Final = 500_000
 """Bytes of a file in which lines like a missing text are looked for."""
 
 UTF16: Final = (b"\xff\xfe", b"\xfe\xff")
-"""How UTF-16 text with a byte order mark begins; in UTF-8 neither byte occurs."""
+"""How UTF-16 text with a byte order mark begins. It also holds NULs, as other encodings do not."""
 
 
 class Replacement(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ def edit(content: bytes, replacements: Sequence[Replacement], name: str) -> Edit
     Raises ``ToolError`` if the file is UTF-16, if a replacement is not found, found more than once without
     ``all``, overlaps another, if there are more than ``MOST``, or if nothing would change.
     """
-    if content.startswith(UTF16):
+    if content.startswith(UTF16) and b"\0" in content:
         raise ToolError(
             f"{name} is UTF-16 text, and `edit` changes UTF-8 text only. Convert it, or change it with a program that "
             "keeps the encoding. Nothing was changed."

@@ -137,10 +137,18 @@ LINES = st.lists(st.sampled_from(["a\n", "b\n", "\n", "\ufeffc\n"]), max_size=2)
 def test_a_byte_order_mark_stays_in_front_however_hunks_are_decided(
     edits: list[tuple[str, int, str]], data: st.DataObject
 ) -> None:
-    made = {"i": insert, "r": lambda at, new: replace(at, at, new), "d": lambda at, _: delete(at, at)}
+    def made(kind: str, at: int, new: str) -> dict[str, Any]:
+        match kind:
+            case "i":
+                return insert(at, new)
+            case "r":
+                return replace(at, at, new)
+            case _:
+                return delete(at, at)
+
     review = FileReview(path="f")
     with contextlib.suppress(BadRange):
-        review = proposal("\ufeff1\n2\n3\n", *(made[kind](at, new) for kind, at, new in edits))
+        review = proposal("\ufeff1\n2\n3\n", *(made(*each) for each in edits))
     for hunk in review.hunks:
         if data.draw(st.booleans()):
             review = reject(review, hunk.id)
