@@ -98,6 +98,9 @@ def _guarded(body: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except OSError as error:
+        sys.unraisablehook = lambda _: (
+            None
+        )  # an event loop that could not be made complains when it is collected
         # Standard output is gone or full: let what is still buffered go nowhere, without another word.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return FAILED if isinstance(error, BrokenPipeError) else _say(_words(error), FAILED)

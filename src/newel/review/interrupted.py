@@ -103,9 +103,11 @@ class Notes:
         if self._folder is None or self._held.pop(name, None) is None:
             return
         if not self._held:
-            os.ftruncate(self._file, 0)
-            self._size = 0
-        elif self._size < self._most:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, 0)
+                self._size = 0
+                return
+        if self._size < self._most:
             self._append(msgspec.json.encode(_Line(name=name)) + b"\n")
         else:
             old, old_name = self._file, self._name
@@ -126,17 +128,23 @@ class Notes:
 
     def _begin(self, folder: Path) -> None:
         """Begin a file, with the notes that are held."""
-        self._name = new_id()
-        beside = folder / f".{self._name}.tmp"
+        name, held = new_id(), b"".join(self._held.values())
+        beside = folder / f".{name}.tmp"
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        self._file = os.open(beside, flags, 0o600)
-        fcntl.flock(self._file, fcntl.LOCK_EX)
-        self._size = 0
-        self._append(b"".join(self._held.values()))
-        beside.rename(folder / f"{self._name}{_NOTES}")  # whoever sees it finds it whole and locked
+        file = os.open(beside, flags, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            _put_whole(file, held)
+            beside.rename(folder / f"{name}{_NOTES}")  # whoever sees it finds it whole and locked
+        except BaseException:
+            beside.unlink(missing_ok=True)
+            os.close(file)
+            raise
+        self._name, self._file, self._size = name, file, len(held)
 
     def _append(self, data: bytes) -> None:
-        self._size += os.write(self._file, data)
+        _put_whole(self._file, data)
+        self._size += len(data)
 
     # -- what is known of all files -------------------------------------------------------------------
 
@@ -239,6 +247,12 @@ class _Line(Wire, frozen=True, kw_only=True):
 
     name: str
     note: Note | None = None
+
+
+def _put_whole(file: int, data: bytes) -> None:
+    """Raises ``OSError`` also for half a line."""
+    if os.write(file, data) != len(data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _let_go(folder: Path, name: str, descriptor: int) -> None:

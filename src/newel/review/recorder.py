@@ -25,6 +25,7 @@ from newel.review.interrupted import INDEX, Known, Note, Notes, states_before
 from newel.review.ledger import Applied, FileReview, Hunk, Layer, Lines, ReviewError, new_hunk_id, render
 from newel.review.paths import OutsideProject, check_name, checked_path
 from newel.review.purging import in_background
+from newel.review.retries import retried
 from newel.review.runs import Project
 from newel.review.saving import LARGEST
 from newel.review.store import Before, Checkpoint, Ledger
@@ -32,7 +33,7 @@ from newel.review.text import lines_of, text_hash
 from newel.tools.patience import diff
 from newel.workspace.port import Workspace
 from newel.workspace.snapshot_tree import State
-from newel.workspace.watching import FileChange, SnapshotLimits, Snapshotter, WatchedWorkspace
+from newel.workspace.watching import Changes, FileChange, SnapshotLimits, Snapshotter, WatchedWorkspace
 
 CLOCK: Final = 20_000_000
 """Nanoseconds by which the clock of files may be behind."""
@@ -84,6 +85,8 @@ class Recorder:
         self._running: list[Effect] = []
         self._ended: list[Effect] = []
         """Commands of which it is not put down yet what they did."""
+        self._waiting: list[tuple[Effect, Changes]] = []
+        """What was found and could not be put down yet: the disk of the ledger failed."""
         self._lock = anyio.Lock(fast_acquire=True)
         """Held while files are looked at, and while one is written: what is found then is no command's doing."""
 
@@ -159,11 +162,11 @@ class Recorder:
             self._running.remove(effect)
             self._ended.append(effect)
             async with self._lock:
-                await self._record_ended()
+                await retried(self._record_ended)
         else:
             try:
                 if not effect.is_left_out:
-                    await self._record_written(effect, effect.path)
+                    await retried(partial(self._record_written, effect, effect.path))
                 self._notes.drop(effect.note)
             finally:
                 self._lock.release()
@@ -198,10 +201,18 @@ class Recorder:
             self._notes.drop(self._ended.pop(0).note)
 
     async def _record_found(self, effect: Effect) -> None:
+        await self._record_waiting()
         found = await self._snapshots.changes()
-        with anyio.CancelScope(shield=True):  # what is told is not told again
-            effect.notices += map(self._meaning.not_covered, found.notices)
-            await self._record(effect, found.files, found.folders)
+        effect.notices += map(self._meaning.not_covered, found.notices)
+        self._waiting.append((effect, found))  # it is not told again
+        await self._record_waiting()
+
+    async def _record_waiting(self) -> None:
+        with anyio.CancelScope(shield=True):
+            while self._waiting:
+                effect, found = self._waiting[0]
+                await self._record(effect, found.files, found.folders)
+                del self._waiting[0]
 
     async def _record_written(self, effect: Effect, path: str) -> None:
         try:

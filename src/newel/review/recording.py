@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -24,6 +25,7 @@ from newel.agent.messages import UserMessage
 from newel.review import last_run
 from newel.review.effects import Effect, Run
 from newel.review.last_run import LastRun
+from newel.review.retries import retried
 from newel.session.locate import project_folder
 from newel.workspace.beside import beside
 from newel.workspace.port import Completed, Entry, FileInfo, OnOutput
@@ -292,11 +294,14 @@ class RecordingWorkspace:
     async def _keep(self, run: Run, path: str | None) -> tuple[Recorder, Effect] | None:
         name = None if path is None else path.removeprefix(self.root).lstrip("/")
         try:
-            recorder = await self.recorder()
-            return recorder, await recorder.begin(run, name)
+            return await retried(partial(self._kept, run, name))
         except (NewelError, OSError) as error:
             await self._fail(run, error)
             return None
+
+    async def _kept(self, run: Run, name: str | None) -> tuple[Recorder, Effect]:
+        recorder = await self.recorder()
+        return recorder, await recorder.begin(run, name)
 
     async def _end(self, run: Run, recorder: Recorder, effect: Effect, patience: float) -> None:
         notices = [LATER]

@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager
 import anyio
 from anyio.abc import TaskGroup
 
+from newel.workspace.signals import receiver
+
 STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -17,7 +19,8 @@ STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 async def on_signals(handler: Callable[[signal.Signals], None]) -> AsyncGenerator[TaskGroup]:
     """Call ``handler`` in the event loop for each of ``STOP`` that arrives inside.
 
-    Gives a task group whose tasks end with the block. Of errors the first leaves, as itself.
+    Gives a task group whose tasks end with the block. Of errors the first leaves, as itself. Raises ``NewelError`` if the
+    system does not let this process handle signals.
     """
 
     async def pass_on() -> None:
@@ -25,7 +28,7 @@ async def on_signals(handler: Callable[[signal.Signals], None]) -> AsyncGenerato
             handler(number)
 
     try:
-        with anyio.open_signal_receiver(*STOP) as arriving:
+        with receiver(STOP) as arriving:
             async with anyio.create_task_group() as group:
                 group.start_soon(pass_on)
                 yield group

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 
 from newel.web.connection import Connection, SocketConnection
 from newel.web.door import Listener
+from newel.workspace.signals import receiver
 
 MAX_MESSAGE = 8 * 2**20
 """Bytes of a WebSocket message; a longer one closes its socket with 1009."""
@@ -57,7 +58,7 @@ async def serve(
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(run)
         try:
-            with anyio.open_signal_receiver(*_end_signals()) as signals:
+            with receiver(_end_signals()) as signals:
                 async for _ in signals:
                     server.force_exit = server.should_exit  # whoever asks twice is in a hurry
                     end()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import time
@@ -27,6 +28,19 @@ SLACK: Final = 2_000_000_000
 """Nanoseconds: more than the steps in which file systems count time, local ones and all. So old must a file be for its
 times to tell of any later write.
 """
+
+
+_PASSING: Final = frozenset({errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
+
+
+def again(work: Callable[[], T]) -> T:
+    """The result of ``work``, which is done twice if it fails of what may be gone by then. Raises ``OSError``."""
+    try:
+        return work()
+    except OSError as error:
+        if error.errno not in _PASSING:
+            raise
+        return work()
 
 
 def open_root(root: str) -> int:
@@ -117,7 +131,7 @@ class LocalFiles:
         """Nothing is far away."""
 
     def entries(self, path: str, names: Collection[str] | None) -> Entries:
-        descriptor = open_folder(self._root, path)
+        descriptor = again(lambda: open_folder(self._root, path))
         try:
             if names is not None:
                 yield from _some(descriptor, names)
@@ -134,7 +148,7 @@ class LocalFiles:
     def read(self, wanted: Iterable[tuple[str, int]], limit: int) -> Iterator[tuple[str, Reading | OSError]]:
         for path, _ in wanted:
             try:
-                yield path, self._read(path, limit)
+                yield path, again(lambda path=path: self._read(path, limit))
             except OSError as error:
                 yield path, error
 

@@ -1,0 +1,26 @@
+"""Signals that this process handles."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import AsyncIterator, Generator, Iterable
+from contextlib import ExitStack, contextmanager
+
+import anyio
+
+from newel.agent.errors import WorkspaceError
+
+
+@contextmanager
+def receiver(numbers: Iterable[signal.Signals]) -> Generator[AsyncIterator[signal.Signals]]:
+    """Iterates over the signals of ``numbers`` that arrive inside. Raises ``WorkspaceError`` if the system does not let
+    this process handle them.
+    """
+    with ExitStack() as stack:
+        try:
+            arriving = stack.enter_context(anyio.open_signal_receiver(*numbers))
+        except (OSError, RuntimeError) as error:  # asyncio makes the one of the other
+            raise WorkspaceError(
+                f"The system does not let Newel handle signals such as Ctrl+C: {error}. Nothing was begun; try again."
+            ) from error
+        yield arriving

@@ -1,0 +1,73 @@
+"""A program that does what an agent's run does to files, recorded: it says what a person would be told."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from newel.review import interrupted, recorder
+from newel.review.effects import Run
+from newel.review.recording import Recorders
+from newel.review.retries import retried
+from newel.terminal.signals import on_signals
+from newel.workspace import snapshot_files, snapshots
+from newel.workspace.local import LocalWorkspace
+from tests.faults import begun
+
+__all__ = ["interrupted", "recorder", "snapshot_files", "snapshots"]
+
+OLD = {"a": b"one\ntwo\n", "b": b"b\n", "c/d": b"d\n"}
+
+
+def prepare(folder: Path) -> None:
+    for name, data in OLD.items():
+        path = folder / "project" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+
+async def work(folder: Path) -> None:
+    """Three commands and a write, as ``RecordingWorkspace`` has them recorded."""
+    anyio.to_thread.current_default_thread_limiter().total_tokens = 1
+    project = folder / "project"
+    workspace = LocalWorkspace(str(project))
+    recorders = Recorders(folder / "home")
+    run = Run("s", title="work")
+
+    async def first() -> None:
+        (project / "a").write_text("one\n2\n")
+        (project / "new").mkdir()
+        (project / "new/e").write_text("e\n")
+
+    async def second() -> None:
+        (project / "b").unlink()
+        (project / "a").write_text("1\n2\n")
+
+    async def third() -> None:
+        await workspace.write_bytes(str(project / "c/d"), b"D\n")
+
+    for command, path in ((first, None), (third, "c/d"), (second, None)):
+        found = await retried(lambda: recorders.of(workspace))
+        effect = await retried(lambda path=path, found=found: found.begin(run, path))
+        await command()
+        for words in await found.end(effect):
+            os.writev(1, [words.encode()])
+    recorders.close()
+    os.writev(1, [b"done"])
+
+
+async def listen() -> None:
+    async with on_signals(lambda _: None):
+        os.writev(1, [b"listening"])
+
+
+if __name__ == "__main__":
+    begun.wait()
+    try:
+        anyio.run(listen) if sys.argv[2:] == ["listen"] else anyio.run(work, Path(sys.argv[1]))
+    except Exception as error:  # noqa: BLE001 — whatever it is, it is to be seen
+        os.writev(1, [f"{type(error).__name__}: {error}".encode()])

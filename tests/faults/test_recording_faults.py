@@ -1,0 +1,69 @@
+"""If these fail, one short failure of the disk under the ledger leaves a run that cannot be taken back as it was."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from newel.review.recording import Recorders
+from newel.workspace.local import LocalWorkspace
+from tests.faults.recording_child import OLD, prepare
+from tests.faults.stepping import needs_strace, ran_with, some, steps, traced
+
+pytestmark = [pytest.mark.anyio, needs_strace]
+
+CHILD = "tests.faults.recording_child"
+NEW = {"a": b"1\n2\n", "c/d": b"D\n", "new/e": b"e\n"}
+
+
+def files(project: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(project)): path.read_bytes() for path in project.rglob("*") if path.is_file()
+    }
+
+
+def fresh(folder: Path) -> Path:
+    shutil.rmtree(folder, ignore_errors=True)
+    prepare(folder)
+    return folder
+
+
+async def undo(folder: Path) -> None:
+    recorders = Recorders(folder / "home")
+    recorder = await recorders.of(LocalWorkspace(str(folder / "project")))
+    plan = await recorder.project.undo()
+    assert not plan.conflicts
+    await recorder.project.carry_out(plan)
+    recorders.close()
+
+
+@pytest.mark.slow  # some twenty processes are traced
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("fault", ["error=EIO", "error=ENOSPC"])
+async def test_a_disk_that_fails_once_costs_a_run_nothing_of_its_undo(tmp_path: Path, fault: str) -> None:
+    folder = fresh(tmp_path / "place")
+    found = [step for step in steps(folder, CHILD) if step.call not in {"mkdir", "mkdirat"}]
+    assert files(folder / "project") == NEW
+    tried = 0
+    for step in some(found, 10):
+        ran = ran_with(fault, step, fresh(folder), CHILD)
+        if str(folder / "home") not in ran.at:
+            continue  # it hit a file of the run itself, which then did something else
+        tried += 1
+        with ran.noted(f"{fault} at {step}"):
+            assert ran.said.endswith("done")
+            assert files(folder / "project") == NEW
+            await undo(folder)
+            assert files(folder / "project") == OLD
+    assert tried
+
+
+async def test_signals_that_cannot_be_handled_are_an_error_in_words(tmp_path: Path) -> None:
+    ended = traced(
+        CHILD, [str(tmp_path), "listen"], tmp_path / "trace", ["trace=fcntl", "inject=fcntl:error=EIO"]
+    )
+    assert "INJECTED" in (tmp_path / "trace").read_text()
+    assert "The system does not let Newel handle signals" in ended.stdout
+    assert "Traceback" not in ended.stderr
