@@ -10,8 +10,8 @@ import msgspec
 from newel.review.edits import NewId, fused, tidied
 from newel.review.ledger import Applied, FileReview, Hunk, Lines, UnknownHunk, is_head, render
 from newel.review.places import Changes, growth, touch
-from newel.review.text import head_of, is_blob, make_head
-from newel.tools.patience import Span, diff
+from newel.review.text import head_of, is_whole, make_head, spans_of
+from newel.tools.patience import Span
 
 
 def kept(review: FileReview) -> list[Hunk]:
@@ -87,13 +87,12 @@ def rebased(
     the file, whose changes can then be rolled back. Hunks that the change does not touch stay as they are; one that it
     touches is a conflict, with all of the place on both sides.
     """
-    spans = diff(review.base, base)
+    spans = spans_of(review.base, base)
     if not spans:
         return review
     changes = Changes(spans)
     hunks: list[Hunk] = []
-    # What became bytes, or is gone, is another thing altogether, and not a text with other lines.
-    is_other = not base or is_blob(base) or is_blob(review.base)
+    is_other = is_whole(review.base, base)
     for group in _groups(review, spans, is_other=is_other):
         shift = changes.shift(group.a, group.spans)
         if not group.spans:

@@ -36,7 +36,8 @@ from newel.review.patches import file_patch
 from newel.review.saving import Saver, saving_of
 from newel.review.store import Before, Checkpoint, Intent, Ledger, LedgerError
 from newel.review.takeback import Overlap, Step, restored_to, rewound, taken_back
-from newel.review.text import content_of, is_blob, lines_of
+from newel.review.text import content_of, is_blob, lines_of_state
+from newel.workspace.snapshot_tree import State
 
 Mode = Literal["hard_all", "scoped_selected"]
 
@@ -303,7 +304,7 @@ class Checkpoints:
         return review, [each for each in entries if each.rev <= review.rev]
 
     def _lines(self, before: Before) -> Lines:
-        return lines_of(self._ledger.blob(before.blob), before.mode) if before.blob else ()
+        return lines_of_state(State(before.blob, before.mode), self._ledger.blob) if before.blob else ()
 
 
 def _before_of(checkpoint: Checkpoint, path: str) -> Before:

@@ -10,11 +10,11 @@ from newel.agent.errors import WorkspaceError
 from newel.review.interrupted import Notes
 from newel.review.ledger import FileReview, ReviewError, buffer, new_hunk_id
 from newel.review.proposal import HunkSize
-from newel.review.recorder import Recorder, lines_of_state
+from newel.review.recorder import Recorder
 from newel.review.runs import Project
 from newel.review.staging import staged
 from newel.review.store import LedgerError
-from newel.review.text import content_of
+from newel.review.text import content_of, lines_of_state
 from newel.workspace.mirror import Mirror
 from newel.workspace.mirror_disk import Content
 from newel.workspace.watching import FileChange, WatchedWorkspace
@@ -59,7 +59,7 @@ class Proposed:
 
     def _put(self, run: str, change: FileChange) -> Sequence[str]:
         ledger = self._project.ledger
-        before, after = lines_of_state(ledger, change.before), lines_of_state(ledger, change.after)
+        before, after = lines_of_state(change.before, ledger.blob), lines_of_state(change.after, ledger.blob)
         left_out: tuple[str, ...] = ()
 
         def make(review: FileReview) -> FileReview:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import takewhile
-from pathlib import PurePosixPath
 
 import msgspec
 
+from newel.review.implied import above
 from newel.review.store import Before, Checkpoint
 from newel.workspace.port import Workspace
 from newel.workspace.walk import below
@@ -15,11 +15,11 @@ from newel.workspace.walk import below
 
 async def missing(workspace: Workspace, paths: Iterable[str]) -> dict[str, list[str]]:
     """The folders above each of these files, relative to the root, that are not there; the innermost first."""
-    above = {path: _above(path) for path in paths}
-    folders = list(dict.fromkeys(folder for some in above.values() for folder in some))
+    over = {path: above(path) for path in paths}
+    folders = list(dict.fromkeys(folder for some in over.values() for folder in some))
     found = await workspace.stats([below(workspace, folder) for folder in folders]) if folders else []
     there = {folder for folder, info in zip(folders, found, strict=True) if info is not None}
-    return {path: [folder for folder in some if folder not in there] for path, some in above.items()}
+    return {path: [folder for folder in some if folder not in there] for path, some in over.items()}
 
 
 def grown(checkpoint: Checkpoint, files: Iterable[Before], folders: Iterable[str]) -> Checkpoint:
@@ -31,9 +31,14 @@ def grown(checkpoint: Checkpoint, files: Iterable[Before], folders: Iterable[str
     )
 
 
-async def clear(workspace: Workspace, removed: Sequence[str], checkpoints: Iterable[Checkpoint]) -> None:
+async def clear(
+    workspace: Workspace,
+    removed: Sequence[str],
+    checkpoints: Iterable[Checkpoint],
+    kept: Collection[str] = (),
+) -> None:
     """Remove the folders above files that were removed, where they are empty, and came into being with a run before which
-    the file was not there either.
+    the file was not there either; but none of ``kept``.
     """
     made: dict[str, set[str]] = {path: set() for path in removed}
     for checkpoint in checkpoints:
@@ -41,9 +46,5 @@ async def clear(workspace: Workspace, removed: Sequence[str], checkpoints: Itera
             if before.path in made and not before.blob:
                 made[before.path].update(checkpoint.folders)
     for path, folders in made.items():
-        for folder in takewhile(folders.__contains__, _above(path)):
+        for folder in takewhile(folders.difference(kept).__contains__, above(path)):
             await workspace.remove_folder(below(workspace, folder))
-
-
-def _above(path: str) -> list[str]:
-    return [str(folder) for folder in PurePosixPath(path).parents][:-1]

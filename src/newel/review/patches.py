@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from newel.review.kinds import git_mode
 from newel.review.ledger import FileReview, Hunk, Lines, is_head, joined
-from newel.review.text import MODE, head_of, is_blob
+from newel.review.text import MODE, head_of, is_blob, kind_of
 from newel.tools.diff import CONTEXT, Block, hunks
 from newel.tools.patience import diff
 
@@ -49,17 +50,19 @@ def file_patch(path: str, old: Lines, new: Lines) -> str:
     """All that makes ``new`` of ``old``, as git writes it; empty if nothing does."""
     if old == new:
         return ""
+    if old and new and kind_of(old) != kind_of(new):  # as git writes it
+        return file_patch(path, old, ()) + file_patch(path, (), new)
     before, after = head_of(old), head_of(new)
     ours, theirs = _quoted(f"a/{path}"), _quoted(f"b/{path}")
     words = [f"diff --git {ours} {theirs}\n"]
     if before is None:
-        words.append(f"new file mode 100{after or MODE:o}\n")
+        words.append(f"new file mode {git_mode(after or MODE)}\n")
         ours = "/dev/null"
     elif after is None and not new:
-        words.append(f"deleted file mode 100{before:o}\n")
+        words.append(f"deleted file mode {git_mode(before)}\n")
         theirs = "/dev/null"
     elif before != (after or MODE):
-        words.append(f"old mode 100{before:o}\nnew mode 100{after or MODE:o}\n")
+        words.append(f"old mode {git_mode(before)}\nnew mode {git_mode(after or MODE)}\n")
     if is_blob(old) or is_blob(new):
         return "".join([*words, f"Binary files {ours} and {theirs} differ\n"])
     blocks = [

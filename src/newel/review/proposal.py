@@ -12,7 +12,7 @@ from newel.review.edits import NewId
 from newel.review.halves import Piece, edit_each
 from newel.review.ledger import BadRange, Conflict, FileReview, Layer, Lines, buffer
 from newel.review.marks import behind_mark
-from newel.review.text import head_of, is_blob
+from newel.review.text import head_of, is_blob, kind_of
 from newel.tools.patience import diff
 from newel.tools.project.edits import ProposedEdit, lines_hash
 
@@ -73,7 +73,7 @@ def written(review: FileReview, changes: Sequence[Piece], *, new_id: NewId, size
 
 def place(text: Lines, change: ProposedEdit) -> tuple[int, int]:
     """The lines ``start:end`` of a buffer that an edit is about. Raises ``BadRange`` and ``Conflict``."""
-    if is_blob(text):
+    if is_blob(text) or kind_of(text) not in {"absent", "file"}:
         raise BadRange(f"{change.file_path} is no UTF-8 text; its lines cannot be edited.")
     head = int(head_of(text) is not None)
     count = len(text) - head

@@ -7,6 +7,7 @@ command runs cannot be told from the command's own doing.
 
 from __future__ import annotations
 
+import stat
 import time
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -21,6 +22,7 @@ from newel.agent.errors import WorkspaceError
 from newel.review.bases import rebased
 from newel.review.effects import Effect, Run
 from newel.review.folders import grown, missing
+from newel.review.implied import is_folder, left_behind, told_apart
 from newel.review.interrupted import INDEX, Known, Note, Notes, states_before
 from newel.review.ledger import Applied, FileReview, Hunk, Layer, Lines, ReviewError, new_hunk_id, render
 from newel.review.paths import OutsideProject, check_name, checked_path
@@ -29,10 +31,8 @@ from newel.review.retries import retried
 from newel.review.runs import Project
 from newel.review.saving import LARGEST
 from newel.review.store import Before, Checkpoint, Ledger
-from newel.review.text import lines_of, text_hash
-from newel.tools.patience import diff
-from newel.workspace.port import Workspace
-from newel.workspace.snapshot_tree import State
+from newel.review.text import content_of, lines_of_state, spans_of, text_hash
+from newel.workspace.snapshot_tree import EMPTY, State, is_kept, state_mode
 from newel.workspace.watching import Changes, FileChange, SnapshotLimits, Snapshotter, WatchedWorkspace
 
 CLOCK: Final = 20_000_000
@@ -71,7 +71,12 @@ class Recorder:
     """
 
     def __init__(
-        self, workspace: Workspace, project: Project, meaning: Meaning, snapshots: Snapshotter, notes: Notes
+        self,
+        workspace: WatchedWorkspace,
+        project: Project,
+        meaning: Meaning,
+        snapshots: Snapshotter,
+        notes: Notes,
     ) -> None:
         self.project = project
         self._workspace = workspace
@@ -253,7 +258,12 @@ class Recorder:
         found = await self._snapshots.touched(note.began_ns)
         before = await anyio.to_thread.run_sync(states_before, self._ledger, known)
         there = await self._workspace.stats([self._where(path) for path in before])
-        gone = [path for path, info in zip(before, there, strict=True) if info is None]
+        # A link may lead nowhere and be there all the same.
+        gone = [
+            path
+            for path, info in zip(before, there, strict=True)
+            if info is None and await self._workspace.look(self._where(path)) is None
+        ]
         # What nobody can say of that it was not there may be a person's: it is not told as made by the command.
         touched = {*gone, *(path for path in found if known.whole or path in before)}
         return [
@@ -273,16 +283,20 @@ class Recorder:
         return f"{self._workspace.root.rstrip('/')}/{path}"
 
     async def _state(self, path: str) -> State | None:
-        """A file as it is, which is kept; None for none, and for what is no file. Raises ``TooLarge``."""
+        """What is there, which is kept; None for nothing, and for a socket or a device. Raises ``TooLarge``."""
         where = self._where(path)
-        info = await self._workspace.stat(where)
-        if info is None or info.kind != "file":
+        thing = await self._workspace.look(where)
+        if thing is None or not (is_kept(thing.mode) or stat.S_ISDIR(thing.mode)):
             return None
-        data = await self._workspace.read_bytes(where, size=LARGEST + 1)
+        if stat.S_ISDIR(thing.mode) or stat.S_ISFIFO(thing.mode):
+            return State(EMPTY, thing.mode)
+        data = thing.target
+        if thing.is_file:
+            data = await self._workspace.read_bytes(where, size=LARGEST + 1)
         if len(data) > LARGEST:
             raise TooLarge(f"{path} has more than {LARGEST >> 20} MiB: what becomes of it is not recorded.")
         blob = (await anyio.to_thread.run_sync(self._ledger.put_blobs, [data]))[0]
-        return State(blob, info.mode & 0o777)
+        return State(blob, state_mode(thing.mode))
 
     async def _remember(self, run: Run, changes: Sequence[FileChange], folders: Sequence[str]) -> None:
         """Have the run's checkpoint name how files were, those that it does not name yet, and which folders were not there."""
@@ -321,6 +335,7 @@ class Recorder:
                 effect.notices.append(str(error))
             else:
                 fit.append(change)
+        fit = await self._without_implied(effect.run.checkpoint, fit)
         if not fit:
             return
         new = await anyio.to_thread.run_sync(partial(self._meaning.new, fit, since=effect.began))
@@ -328,10 +343,33 @@ class Recorder:
             await self._remember(effect.run, new, folders)
             effect.notices += await self._meaning.put(effect.run.id, new)
 
+    async def _without_implied(
+        self, checkpoint: Checkpoint | None, changes: Sequence[FileChange]
+    ) -> list[FileChange]:
+        """Without folders of which other changes tell, and with those that are left of what a run made."""
+        left = await self._left(checkpoint, changes)
+        if not left and not any(is_folder(change.before) or is_folder(change.after) for change in changes):
+            return list(changes)
+        umask = self._snapshots.umask
 
-def lines_of_state(ledger: Ledger, state: State | None) -> Lines:
-    """A file as a look at it found it."""
-    return lines_of(ledger.blob(state.blob), state.mode) if state else ()
+        def without() -> list[FileChange]:
+            is_known = self._ledger.is_known
+            return [
+                *told_apart(changes, checkpoint, umask=umask, is_known=is_known),
+                *(change for change in left if not is_known(change.path)),
+            ]
+
+        return await anyio.to_thread.run_sync(without)
+
+    async def _left(self, checkpoint: Checkpoint | None, changes: Sequence[FileChange]) -> list[FileChange]:
+        told = {change.path for change in changes}
+        found: dict[str, FileChange] = {}
+        for folder in left_behind(changes, checkpoint):
+            if folder not in told and folder not in found:
+                thing = await self._workspace.look(self._where(folder))
+                if thing is not None and stat.S_ISDIR(thing.mode):
+                    found[folder] = FileChange(folder, None, State(EMPTY, thing.mode))
+        return list(found.values())
 
 
 class Done:
@@ -347,7 +385,10 @@ class Done:
         """Without what somebody else of ours, in another process perhaps, has written and put down meanwhile."""
 
         def is_known(change: FileChange) -> bool:
-            if text_hash(self._ledger.get(change.path).base) != _hash(change.after):
+            base = self._ledger.get(change.path).base
+            there = content_of(base)
+            now = (text_hash(base), there.mode if there else 0)
+            if now != (_hash(change.after), change.after.mode if change.after else 0):
                 return False
             entries = self._ledger.entries(path=change.path)
             return any(each.kind in {"record", "save"} and each.ts >= since for each in entries)
@@ -365,8 +406,8 @@ class Done:
                     self._put_one(run, change)
 
     def _put_one(self, run: str, change: FileChange) -> None:
-        before = lines_of_state(self._ledger, change.before)
-        after = lines_of_state(self._ledger, change.after)
+        before = lines_of_state(change.before, self._ledger.blob)
+        after = lines_of_state(change.after, self._ledger.blob)
         # What others did to the file until then is no part of what the run did.
         self._ledger.change(change.path, "rebase", partial(rebased, base=before))
         made = partial(recorded, before=before, after=after, run=run)
@@ -394,7 +435,7 @@ def recorded(review: FileReview, *, before: Lines, after: Lines, run: str) -> Fi
     others = (one for one in done.applied if one.id not in names)
     fresh = (
         Applied(id=new_hunk_id(), a=span.b0, b=span.b1, before=without[span.a0 : span.a1], run=run)
-        for span in diff(without, after)
+        for span in spans_of(without, after)
     )
     return msgspec.structs.replace(done, applied=(*others, *fresh), rev=review.rev + 1)
 

@@ -9,7 +9,7 @@ import msgspec
 from newel.review.edits import NewId, tidied
 from newel.review.ledger import Conflict, FileReview, Hunk, Layer, Lines, UnknownHunk
 from newel.review.places import Marks, touch
-from newel.tools.patience import diff
+from newel.review.text import spans_of
 
 
 def reverted(review: FileReview, ids: Collection[str], new_id: NewId) -> FileReview:
@@ -61,6 +61,6 @@ def restored(review: FileReview, lines: Lines, new_id: NewId) -> FileReview:
             layers=(Layer(origin="user", lines=lines[span.b0 : span.b1]),),
             state="accepted",
         )
-        for span in diff(review.base, lines)
+        for span in spans_of(review.base, lines)
     )
     return msgspec.structs.replace(review, hunks=hunks, rev=review.rev + 1)

@@ -21,10 +21,12 @@ from newel.review.checkpoints import Checkpoints, Plan, UnknownCheckpoint, Versi
 from newel.review.history import NothingToUndo, made_by
 from newel.review.last_run import LastRun
 from newel.review.ledger import FileReview, ReviewError, root_of
+from newel.review.kinds import Change, described
 from newel.review.patches import file_patch
 from newel.review.saving import Saved, Saver
 from newel.review.store import Checkpoint, Ledger, LedgerError
 from newel.review.takeback import mended
+from newel.review.text import Kind
 from newel.review.views import CheckpointFile, CheckpointHunk, CheckpointView, View, checkpoint_view, is_of
 from newel.workspace.watching import WatchedWorkspace
 
@@ -238,12 +240,17 @@ def view_of(ledger: Ledger, checkpoint: Checkpoint) -> CheckpointView:
 
 
 class RunFile(View, frozen=True):
-    """What a run did to a file, as a unified diff; ``state`` says how that stands now, in words."""
+    """What a run did to a file, as a unified diff; ``state`` says how that stands now, in words. ``kind``, ``change`` and
+    ``about`` are those of ``BundleFile``.
+    """
 
     file_path: str
     state: str
     patch: str
     hunks: tuple[CheckpointHunk, ...]
+    kind: Kind = "file"
+    change: Change = "modified"
+    about: str = ""
 
 
 class RunView(View, frozen=True):
@@ -287,6 +294,7 @@ def _files(
                 state=problems.get(file.file_path) or _state(versions, file),
                 patch=file_patch(file.file_path, versions.base, versions.proposed),
                 hunks=file.hunks,
+                **described(versions.base, versions.proposed)._asdict(),
             )
 
 

@@ -11,7 +11,9 @@ A save says in the ledger what it is about to do, then writes and marks file by 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import posixpath
+import stat
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -22,6 +24,7 @@ from newel.agent.errors import StaleFile, WorkspaceError
 from newel.agent.messages import Wire, new_id
 from newel.review.bases import kept, rebased, saved
 from newel.review.folders import clear
+from newel.review.implied import above
 from newel.review.ledger import (
     Conflict,
     FileReview,
@@ -30,13 +33,17 @@ from newel.review.ledger import (
     StaleRevision,
     render,
 )
-from newel.review.paths import OutsideProject, checked_path
+from newel.review.paths import OutsideProject, check_name, checked_path
 from newel.review.store import Intent, Ledger, LedgerError, Saving
-from newel.review.text import content_of, head_of, is_blob, lines_of, text_hash
-from newel.workspace.port import ABSENT, Workspace
+from newel.review.text import content_of, head_of, is_blob, kind_of, lines_of, text_hash
+from newel.workspace.port import ABSENT, Thing
+from newel.workspace.snapshot_tree import is_kept, state_mode
+from newel.workspace.watching import WatchedWorkspace
 
 LARGEST: Final = 32 << 20
 """Bytes of a file that can be under review."""
+
+_ENTERED: Final = stat.S_IWUSR | stat.S_IXUSR
 
 ATTEMPTS: Final = 20
 """How often a file is looked at anew when somebody else changes its review meanwhile."""
@@ -68,8 +75,9 @@ class Saved(Wire, frozen=True, kw_only=True):
 
 
 class _File(NamedTuple):
-    """A file as it is or should be: its hash as ``text_hash`` writes it, and its permission bits; no file has none of
-    them. ``data`` is empty where the bytes are a blob of the ledger.
+    """A file as it is or should be: its hash as ``text_hash`` writes it, and its mode; no file has none of them. What is
+    no regular file has its kind in the mode, and a link its target for ``data``. That is empty where the bytes are a blob
+    of the ledger.
     """
 
     hash: str
@@ -88,11 +96,24 @@ class _File(NamedTuple):
     def exists(self) -> bool:
         return self.hash != text_hash(())
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is a regular file."""
+        return self.exists and not stat.S_IFMT(self.mode)
+
+    @property
+    def is_folder(self) -> bool:
+        return stat.S_ISDIR(self.mode)
+
+    def thing(self, target: bytes) -> Thing | None:
+        """As ``WatchedWorkspace.become`` wants it."""
+        return Thing(self.mode, target if stat.S_ISLNK(self.mode) else b"") if self.exists else None
+
 
 def _file(lines: Lines) -> _File:
     """The file that lines make."""
     content = content_of(lines)
-    return _File(text_hash(lines), content.mode & 0o777, content.data) if content else _File(text_hash(()))
+    return _File(text_hash(lines), content.mode, content.data) if content else _File(text_hash(()))
 
 
 class _Plan(NamedTuple):
@@ -102,6 +123,12 @@ class _Plan(NamedTuple):
     before: _File
     after: _File
     blob: str
+    blob_before: str
+
+    @property
+    def changes_kind(self) -> bool:
+        before, after = self.before, self.after
+        return before.exists and after.exists and stat.S_IFMT(before.mode) != stat.S_IFMT(after.mode)
 
 
 def _plan(review: FileReview, ids: Sequence[str]) -> _Plan:
@@ -115,7 +142,8 @@ def _plan(review: FileReview, ids: Sequence[str]) -> _Plan:
     before, after = _file(review.base), _file(lines)
     saving = Saving(path=review.path, rev=review.rev, ids=tuple(ids), before=before.hash, after=after.hash)
     content = content_of(lines)
-    return _Plan(saving, before, after, content.blob if content else "")
+    there = content_of(review.base)
+    return _Plan(saving, before, after, content.blob if content else "", there.blob if there else "")
 
 
 def saving_of(review: FileReview, ids: Sequence[str]) -> Saving:
@@ -145,7 +173,7 @@ class Saver:
     what the workspace raises.
     """
 
-    def __init__(self, ledger: Ledger, workspace: Workspace) -> None:
+    def __init__(self, ledger: Ledger, workspace: WatchedWorkspace) -> None:
         self._ledger = ledger
         self.workspace = workspace
 
@@ -194,24 +222,49 @@ class Saver:
     async def _look(self, path: str) -> _File:
         """A file as it is on the disk, its bytes included."""
         where = await self._where(path)
-        found = await self.workspace.stat(where)
+        is_hidden = await anyio.to_thread.run_sync(self._is_below_link, path)
+        found = None if is_hidden else await self.workspace.look(where)
         if found is None:
             return _File(text_hash(()))
-        if found.kind != "file":
-            what = "a directory" if found.kind == "directory" else "no regular file"
+        if found.is_file:
+            data = await self.workspace.read_bytes(where, size=LARGEST + 1)
+            if len(data) > LARGEST:
+                raise NotText(f"{path} is larger than {LARGEST >> 20} MiB; such files are not reviewed.")
+            return await anyio.to_thread.run_sync(_read, data, stat.S_IMODE(found.mode))
+        if not await anyio.to_thread.run_sync(self._may_be_another_kind, path):
+            what = "a directory" if stat.S_ISDIR(found.mode) else "no regular file"
             raise NotAFile(f"{path} is {what}; only files can be reviewed.")
-        data = await self.workspace.read_bytes(where, size=LARGEST + 1)
-        if len(data) > LARGEST:
-            raise NotText(f"{path} is larger than {LARGEST >> 20} MiB; such files are not reviewed.")
-        return await anyio.to_thread.run_sync(_read, data, found.mode & 0o777)
+        if not (is_kept(found.mode) or stat.S_ISDIR(found.mode)):
+            raise NotAFile(f"{path} is a socket or a device, which is left alone.")
+        return _read(found.target, state_mode(found.mode))
 
     async def _where(self, path: str) -> str:
         """The absolute path of a file, by which it still is the one that was reviewed."""
         root = self.workspace.root
-        name = await checked_path(self.workspace, path)
-        if name != path:
-            raise OutsideProject(f"{path} leads to {name}. Review the file by that name.")
+        check_name(root, path)
+        folder, name = posixpath.split(path)
+        if await anyio.to_thread.run_sync(self._is_below_link, path):
+            found = path  # a link has a folder's place: nobody goes there by it
+        elif await anyio.to_thread.run_sync(self._may_be_another_kind, path):
+            # It may be a link itself, and lead where it likes.
+            found = posixpath.join(await checked_path(self.workspace, folder), name) if folder else path
+        else:
+            found = await checked_path(self.workspace, path)
+        if found != path:
+            raise OutsideProject(f"{path} leads to {found}. Review the file by that name.")
         return f"{root.rstrip('/')}/{path}"
+
+    def _is_below_link(self, path: str) -> bool:
+        """Whether a run has put a link in the place of a folder that the path goes through."""
+        folders = [folder for folder in above(path) if self._ledger.is_known(folder)]
+        return any(kind_of(self._ledger.get(folder).base) == "link" for folder in folders)
+
+    def _may_be_another_kind(self, path: str) -> bool:
+        """Whether a run has made of it what is no regular file, or of that a file."""
+        review = self._ledger.get(path)
+        lines = [review.base, *(one.before for one in review.applied)]
+        lines += [layer.lines for hunk in review.hunks for layer in hunk.layers]
+        return any(kind_of(each) not in {"absent", "file"} for each in lines)
 
     # -- to the disk --------------------------------------------------------------------------------
 
@@ -266,12 +319,18 @@ class Saver:
     async def _carried_out(self, plans: Sequence[_Plan]) -> list[Saved]:
         if not plans:
             return []
+        plans = _in_order(plans)
+        kept = [plan.saving.path for plan in plans]
+        # Folders that are gone by implication would be in the way of those above them.
+        makes_room = any(plan.before.is_folder and not plan.after.is_folder for plan in plans)
         intent = Intent(id=new_id(), files=tuple(plan.saving for plan in plans))
         await anyio.to_thread.run_sync(self._ledger.begin_saving, intent)
         done: list[Saved] = []
         try:
             for plan in plans:
                 done += [await self._write(plan)]  # also what was done before an error counts
+                if makes_room and not plan.after.exists:
+                    await self._clear([plan.saving], kept)
         except LedgerError:
             raise  # what was written and not marked is found by the next who looks
         except (WorkspaceError, ReviewError) as error:
@@ -279,7 +338,7 @@ class Saver:
             if isinstance(error, WorkspaceError):
                 raise SaveFailed(_in_words(error, plans, done), done) from error
             raise
-        await self._clear(intent)
+        await self._clear(intent.files)
         await anyio.to_thread.run_sync(self._ledger.end_saving, intent.id)
         return done
 
@@ -304,12 +363,25 @@ class Saver:
 
     async def _replace(self, where: str, plan: _Plan) -> None:
         before, after = plan.before, plan.after
-        if not after.exists:
+        if before.is_plain and not after.is_plain:
             await self.workspace.remove(where, expect=before.sha256)
+        elif not before.is_plain and before.exists and (after.is_plain or plan.changes_kind):
+            await self.workspace.become(where, None, expect=await self._thing(before, plan.blob_before))
+        if after.is_plain:
+            data = await anyio.to_thread.run_sync(self._ledger.blob, plan.blob) if plan.blob else after.data
+            is_same = before.is_plain and before.mode == after.mode <= 0o777  # a write takes set-user-id away
+            mode = None if is_same else after.mode
+            expect = before.sha256 if before.is_plain else ABSENT
+            await self.workspace.write_bytes(where, data, expect=expect, mode=mode)
             return
-        data = await anyio.to_thread.run_sync(self._ledger.blob, plan.blob) if plan.blob else after.data
-        mode = None if before.exists and before.mode == after.mode else after.mode
-        await self.workspace.write_bytes(where, data, expect=before.sha256, mode=mode)
+        is_gone = before.is_plain or plan.changes_kind
+        expect = None if is_gone else await self._thing(before, plan.blob_before)
+        wanted = await self._thing(after, plan.blob)
+        if wanted != expect:
+            await self.workspace.become(where, wanted, expect=expect)
+
+    async def _thing(self, file: _File, blob: str) -> Thing | None:
+        return file.thing(await anyio.to_thread.run_sync(self._ledger.blob, blob) if blob else file.data)
 
     def _mark(self, plan: _Plan, *, rev: int | None = None) -> FileReview:
         """Put down that a file has been written; nothing where that was done already."""
@@ -322,12 +394,12 @@ class Saver:
 
         return self._ledger.change(plan.saving.path, "save", marked, rev=rev, hunks=ids).review
 
-    async def _clear(self, intent: Intent) -> None:
+    async def _clear(self, savings: Iterable[Saving], kept: Collection[str] = ()) -> None:
         """Remove the folders that a run made for files that are gone again."""
-        removed = [saving.path for saving in intent.files if saving.after == text_hash(())]
+        removed = [saving.path for saving in savings if saving.after == text_hash(())]
         if removed:
             checkpoints = await anyio.to_thread.run_sync(self._ledger.checkpoints)
-            await clear(self.workspace, removed, checkpoints)
+            await clear(self.workspace, removed, checkpoints, kept)
 
     # -- after a crash ------------------------------------------------------------------------------
 
@@ -345,16 +417,49 @@ class Saver:
                         raise
                     except (ReviewError, WorkspaceError):
                         continue  # the next look at the file says what is wrong with it
-                await self._clear(intent)
+                await self._clear(intent.files)
                 await anyio.to_thread.run_sync(self._ledger.end_saving, intent.id)
         return done
 
     async def _recovered(self, saving: Saving) -> list[Saved]:
+        if await self._is_between(saving):
+            review = await anyio.to_thread.run_sync(self._ledger.get, saving.path)
+            plan = _plan(review, saving.ids)
+            return [await self._write(plan._replace(before=_File(text_hash(())), blob_before=""))]
         review, _ = await self._taken_up(saving.path)
         if review.rev == saving.rev:  # all is as it was when the save began
             return [await self._write(_plan(review, saving.ids))]
         is_saved = {one.id for one in review.applied}.issuperset(saving.ids)
         return [_saved(review, len(saving.ids))] if is_saved else []
+
+    async def _is_between(self, saving: Saving) -> bool:
+        """Whether one kind has made way for another that is not there yet: no step does both."""
+        review = await anyio.to_thread.run_sync(self._ledger.get, saving.path)
+        if review.rev != saving.rev or not _has_all(review, saving.ids):
+            return False
+        return _plan(review, saving.ids).changes_kind and not (await self._look(saving.path)).exists
+
+
+def _in_order(plans: Sequence[_Plan]) -> list[_Plan]:
+    """So that nothing stands in the way of what comes later: what goes before what comes, a folder behind what goes out of
+    it and before what goes into it. A folder that only goes is last, for it may hold what others have put there.
+    """
+    opened = {plan.saving.path for plan in plans if plan.before.is_folder and plan.changes_kind}
+
+    def place(plan: _Plan) -> tuple[int, int]:
+        before, after, depth = plan.before, plan.after, plan.saving.path.count("/")
+        if before.is_folder and after.is_folder:  # one may write into it at once, or as long as need be
+            return (0, depth) if after.mode & _ENTERED == _ENTERED else (5, -depth)
+        if not after.exists and not before.is_folder:
+            return 1, 0
+        if before.is_folder and after.exists:
+            return 2, -depth
+        if before.is_folder:
+            is_in_the_way = any(folder in opened for folder in above(plan.saving.path))
+            return (2, -depth) if is_in_the_way else (4, -depth)
+        return 3, depth
+
+    return sorted(plans, key=place)
 
 
 def _read(data: bytes, mode: int) -> _File:

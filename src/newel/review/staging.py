@@ -17,7 +17,7 @@ from newel.review.edits import NewId, edit, fused, stacked, tidied
 from newel.review.halves import Piece
 from newel.review.ledger import Contested, FileReview, Hunk, Layer, Lines, buffer, placed
 from newel.review.proposal import DEFAULT_SIZE, HunkSize, marked, written
-from newel.review.text import is_blob
+from newel.review.text import head_of, is_blob, is_whole, kind_of
 from newel.tools.patience import diff
 
 
@@ -45,8 +45,7 @@ def staged(
         return Staged(review)
     hunks = _moved(before, after, now, new_id)
     changes = [(hunk.a, hunk.b, Layer(origin="agent", lines=hunk.top.lines, run=run)) for hunk in hunks]
-    is_whole = not after or is_blob(after) or is_blob(now)
-    if not is_whole and not any(hunk.conflict for hunk in hunks):
+    if not is_whole(now, after) and not any(hunk.conflict for hunk in hunks):
         with contextlib.suppress(Contested):
             return Staged(marked(written(review, changes, new_id=new_id, size=size), run, size))
     left_out: list[str] = []
@@ -61,7 +60,7 @@ def staged(
 
 def _moved(before: Lines, after: Lines, now: Lines, new_id: NewId) -> list[Hunk]:
     """What makes ``after`` of ``before``, as hunks over ``now``."""
-    if any(is_blob(lines) for lines in (before, after, now)) or not after:
+    if is_whole(before, after) or is_whole(now, after):
         spans = [(0, len(before), after)]  # bytes have no lines, and a file goes as a whole
     else:
         spans = [(span.a0, span.a1, after[span.b0 : span.b1]) for span in diff(before, after)]
@@ -75,7 +74,9 @@ def _put(
     review: FileReview, change: Piece, *, is_conflict: bool, new_id: NewId, size: HunkSize
 ) -> FileReview:
     start, end, layer = change
-    if is_blob(buffer(review)) or is_blob(layer.lines):
+    now = buffer(review)
+    is_all = start == 0 and end == len(now) and head_of(layer.lines) is not None
+    if is_blob(now) or is_blob(layer.lines) or (is_all and kind_of(now) != kind_of(layer.lines)):
         review = _whole(review, layer, new_id)
     elif is_conflict or not layer.lines:
         review = edit(review, start, end, layer, new_id)

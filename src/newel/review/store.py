@@ -159,6 +159,11 @@ class Ledger:
         with self.reading() as connection:
             return [row[0] for row in connection.execute("SELECT DISTINCT path FROM entries ORDER BY path")]
 
+    def is_known(self, path: str) -> bool:
+        """Whether the ledger has heard of a file."""
+        with self.reading() as connection:
+            return connection.execute("SELECT 1 FROM files WHERE path = ?", (path,)).fetchone() is not None
+
     def get(self, path: str) -> FileReview:
         """A file's review; one that was never heard of has no base yet, and revision 0."""
         with self.reading() as connection:

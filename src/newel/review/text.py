@@ -1,19 +1,28 @@
 r"""Files as lines, and back, byte for byte.
 
-A line keeps its end; only ``\n`` ends one. The first line of a file that exists is its *head*: a NUL and the permission
-bits, so that creating it, deleting it and making it executable change a line like anything else. A file that is no UTF-8
-text has one line more, which names its bytes by their hash. No text can look like either, as text holds no NUL.
+A line keeps its end; only ``\n`` ends one. The first line of a file that exists is its *head*: a NUL and the mode, so that
+creating it, deleting it and making it executable change a line like anything else. A file that is no UTF-8 text has one
+line more, which names its bytes by their hash. No text can look like either, as text holds no NUL.
+
+What is no regular file has the bits of its kind in its mode, as ``stat`` has them: a symbolic link has its target for text,
+a folder and a named pipe have none. A change of the kind is one hunk over all lines (``spans_of``).
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from typing import Final
+import stat
+from collections.abc import Callable
+from typing import Final, Literal
 
 import msgspec
 
 from newel.review.ledger import Lines
+from newel.tools.patience import Span, diff
+from newel.workspace.snapshot_tree import State
+
+Kind = Literal["absent", "file", "link", "folder", "pipe"]
 
 MODE: Final = 0o644
 """The permission bits of a file whose head is gone although some of it stays: a deletion that was kept by half."""
@@ -26,7 +35,7 @@ MAX_TEXT: Final = 2 << 20
 
 
 class Content(msgspec.Struct, frozen=True):
-    """A file's bytes, or those whose SHA-256 is ``blob``, and its permission bits."""
+    """A file's bytes, or those whose SHA-256 is ``blob``, and its mode."""
 
     data: bytes
     mode: int
@@ -47,7 +56,7 @@ def lines_of(data: bytes | None, mode: int = MODE) -> Lines:
 
 
 def make_head(mode: int = MODE) -> str:
-    """The first line of a file that exists, with these permission bits."""
+    """The first line of what exists, with this mode."""
     return f"\0{mode:o}\n"
 
 
@@ -62,8 +71,43 @@ def decoded(data: bytes) -> str | None:
 
 
 def head_of(lines: Lines) -> int | None:
-    """The permission bits that a file's head says; None if it has none."""
+    """The mode that a file's head says; None if it has none."""
     return int(lines[0][1:], 8) if lines and _HEAD.fullmatch(lines[0]) else None
+
+
+def kind_of(lines: Lines) -> Kind:
+    """What lines make."""
+    if not lines:
+        return "absent"
+    match stat.S_IFMT(head_of(lines) or 0):
+        case stat.S_IFLNK:
+            return "link"
+        case stat.S_IFDIR:
+            return "folder"
+        case stat.S_IFIFO:
+            return "pipe"
+        case _:
+            return "file"
+
+
+def is_whole(old: Lines, new: Lines) -> bool:
+    """Whether one is another thing altogether than the other, and not a text with other lines."""
+    return not new or is_blob(old) or is_blob(new) or (bool(old) and kind_of(old) != kind_of(new))
+
+
+def spans_of(old: Lines, new: Lines) -> list[Span]:
+    """The spans in which ``new`` differs from ``old``: all of it where the one is of another kind than the other."""
+    if old and new and kind_of(old) != kind_of(new):
+        return [Span(0, len(old), 0, len(new))]
+    return diff(old, new)
+
+
+def lines_of_state(state: State | None, blob: Callable[[str], bytes]) -> Lines:
+    """What a look found, as lines; None is nothing. ``blob`` gives the bytes of a hash."""
+    if state is None:
+        return ()
+    has_bytes = stat.S_IFMT(state.mode) in {0, stat.S_IFLNK}
+    return lines_of(blob(state.blob) if has_bytes else b"", state.mode)
 
 
 def is_blob(lines: Lines) -> bool:

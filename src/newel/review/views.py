@@ -11,7 +11,10 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from newel.review.history import Entry, Kind, patched
+from newel.review.history import Entry, patched
+from newel.review.history import Kind as EntryKind
+from newel.review.kinds import Change as FileChange
+from newel.review.kinds import described
 from newel.review.ledger import (
     Applied,
     FileReview,
@@ -27,7 +30,7 @@ from newel.review.ledger import (
 )
 from newel.review.patches import contexts, file_patch, hunk_patch
 from newel.review.store import Checkpoint
-from newel.review.text import head_of, is_blob, text_hash
+from newel.review.text import Kind, head_of, is_blob, text_hash
 from newel.tools.patience import diff
 
 HunkStatus = Literal["pending", "accepted", "rejected", "applied"]
@@ -71,7 +74,9 @@ class BundleHunk(View, frozen=True):
 class BundleFile(View, frozen=True):
     """``base_file_hash`` is ``sha256:…`` of the file on the disk as the ledger knows it, ``none`` for no file.
     ``accepted_patch`` is all that is accepted in it and not saved yet, as one diff that ``git apply`` and ``patch`` take; it
-    is empty if nothing is.
+    is empty if nothing is. ``kind`` is ``file``, ``link``, ``folder`` or ``pipe``, as the buffer has it or the base had;
+    ``change`` what becomes of it: ``created``, ``deleted``, ``modified``, its ``mode`` or its ``kind``; ``about`` says in
+    words what no line shows.
     """
 
     file_path: str
@@ -79,6 +84,9 @@ class BundleFile(View, frozen=True):
     rev: int
     accepted_patch: str
     hunks: tuple[BundleHunk, ...]
+    kind: Kind = "file"
+    change: FileChange = "modified"
+    about: str = ""
 
 
 class DiffBundle(View, frozen=True):
@@ -95,7 +103,7 @@ class Change(View, frozen=True):
     file_path: str
     rev: int
     ts: str
-    kind: Kind
+    kind: EntryKind
     origin: Origin
     forward_patch: str
     reverse_patch: str
@@ -157,6 +165,7 @@ def bundle(run: str, reviews: Iterable[FileReview]) -> DiffBundle:
             rev=review.rev,
             accepted_patch=file_patch(review.path, review.base, accepted(review)),
             hunks=tuple(_hunks(review, run, buffer(review))),
+            **described(review.base, buffer(review))._asdict(),
         )
         for review in reviews
     ]

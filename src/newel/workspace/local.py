@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import anyio.to_thread
 
 from newel.agent.errors import WorkspaceError
-from newel.workspace import files
+from newel.workspace import files, things
 from newel.workspace.environment import child_env, without_own_python
 from newel.workspace.naming import check_path
-from newel.workspace.port import Completed, Entry, FileInfo, OnOutput
+from newel.workspace.port import Completed, Entry, FileInfo, OnOutput, Thing
 from newel.workspace.process import Limits, run_process
 
 if TYPE_CHECKING:
@@ -114,6 +114,12 @@ class LocalWorkspace:
             timeout=timeout,
             on_output=on_output,
         )
+
+    async def look(self, path: str, /) -> Thing | None:
+        return things.look(path)
+
+    async def become(self, path: str, thing: Thing | None, /, *, expect: Thing | None) -> None:
+        await anyio.to_thread.run_sync(things.become, path, thing, expect)
 
     async def ignored(self, folder: str, names: Sequence[str], /) -> set[str]:
         return await anyio.to_thread.run_sync(self._git().ignored, folder, names)

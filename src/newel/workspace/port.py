@@ -6,6 +6,7 @@ on a staged copy alike.
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Literal, Protocol
 
@@ -34,6 +35,24 @@ class Entry(msgspec.Struct, frozen=True):
     name: str
     kind: Kind
     is_link: bool = False
+
+
+class Thing(msgspec.Struct, frozen=True):
+    """What has a name itself, links not followed. ``mode`` has its kind, as ``stat`` has it, and ``07777``; of a link only
+    the kind, and the bytes of its ``target``.
+    """
+
+    mode: int
+    target: bytes = b""
+
+    @property
+    def is_file(self) -> bool:
+        return stat.S_ISREG(self.mode)
+
+
+def kept_mode(mode: int) -> int:
+    """As much of a mode as can be given back: some systems have permission bits for links, and nobody can set them."""
+    return stat.S_IFLNK if stat.S_ISLNK(mode) else mode
 
 
 class Completed(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import re
 import stat
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
+from pathlib import Path
 from typing import Final, TypeVar
 
 import anyio.to_thread
@@ -101,6 +104,15 @@ class LocalFiles:
     def clock(self) -> int:
         return 0
 
+    def umask(self) -> int:
+        with contextlib.suppress(OSError):
+            told = re.search(rb"^Umask:\s*([0-7]+)$", Path("/proc/self/status").read_bytes(), re.MULTILINE)
+            if told is not None:
+                return int(told[1], 8)
+        umask = os.umask(0o077)  # another thread could make something meanwhile; it is closed, not open, then
+        os.umask(umask)
+        return umask
+
     def close(self) -> None:
         self._unwatch()
         self._may_watch = False
@@ -160,7 +172,12 @@ class LocalFiles:
         if self._folder < 0 or folder != self._path:
             self._leave()
             self._folder, self._path = open_folder(self._root, folder), folder
-        descriptor = os.open(name, _FILE, dir_fd=self._folder)
+        try:
+            descriptor = os.open(name, _FILE, dir_fd=self._folder)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            return _target(self._folder, name, aged)
         try:
             return _read(descriptor, limit, aged)
         finally:
@@ -176,8 +193,7 @@ def _all(descriptor: int) -> Entries:
     with os.scandir(descriptor) as entries:
         for entry in entries:
             try:
-                is_folder = entry.is_dir(follow_symlinks=False)
-                yield entry.name, None if is_folder else entry.stat(follow_symlinks=False)
+                yield entry.name, entry.stat(follow_symlinks=False)
             except FileNotFoundError:
                 continue
 
@@ -188,7 +204,7 @@ def _some(descriptor: int, names: Iterable[str]) -> Entries:
             found = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
         except FileNotFoundError:
             continue
-        yield name, None if stat.S_ISDIR(found.st_mode) else found
+        yield name, found
 
 
 def _read(descriptor: int, limit: int, aged: int) -> Reading:
@@ -203,6 +219,16 @@ def _read(descriptor: int, limit: int, aged: int) -> Reading:
             return Reading(data, found, fresh=found.st_ctime_ns > aged)
         found = again
     return Reading(data if len(data) <= limit else None, found, fresh=True)
+
+
+def _target(folder: int, name: str, aged: int) -> Reading:
+    """Where a link leads. Raises ``OSError`` if it is none by now."""
+    target = os.readlink(os.fsencode(name), dir_fd=folder)
+    found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    again_ = os.readlink(os.fsencode(name), dir_fd=folder)
+    if not stat.S_ISLNK(found.st_mode) or again_ != target:
+        return Reading(again_, found, fresh=True)
+    return Reading(target, found, fresh=found.st_ctime_ns > aged)
 
 
 def _bytes(descriptor: int, size: int, limit: int) -> bytes:

@@ -18,9 +18,9 @@ import msgspec
 
 from newel.agent.errors import WorkspaceError
 from newel.workspace.own_files import read_regular
-from newel.workspace.snapshot_tree import Tree, join, split, state_of, without_times
+from newel.workspace.snapshot_tree import Tree, folder_record, join, split, state_of, without_times
 
-_VERSION: Final = 2
+_VERSION: Final = 3
 _HEAD: Final = struct.Struct("<Q32s")
 _GONE: Final = b""
 """In the place of a record."""
@@ -33,7 +33,7 @@ _Packed = dict[bytes, dict[bytes, bytes]]
 
 
 def packed(root: str, tree: Tree, fresh: set[str]) -> bytes:
-    """A block with the records of all files; those of ``fresh`` ones with a signature that no file has."""
+    """A block with the records of all files and folders; those of ``fresh`` ones with a signature that no file has."""
     return _block(
         root,
         {
@@ -41,6 +41,7 @@ def packed(root: str, tree: Tree, fresh: set[str]) -> bytes:
                 name: without_times(made) if fresh and join(path, name) in fresh else made
                 for name, made in folder.files.items()
             }
+            | {name: folder_record(tree.folders[join(path, name)].mode) for name in folder.folders}
             for path, folder in tree.folders.items()
         },
     )
@@ -51,8 +52,10 @@ def packed_some(root: str, tree: Tree, paths: Iterable[str]) -> bytes:
     some: Records = {}
     for path in paths:
         folder, name = split(path)
-        there = tree.folders.get(folder)
-        some.setdefault(folder, {})[name] = there.files.get(name, _GONE) if there else _GONE
+        made = tree.record(path)
+        if made is None and path in tree.folders:
+            made = folder_record(tree.folders[path].mode)
+        some.setdefault(folder, {})[name] = _GONE if made is None else made
     return _block(root, some)
 
 

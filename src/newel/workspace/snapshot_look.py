@@ -15,6 +15,7 @@ from newel.workspace.snapshot_tree import (
     Stat,
     State,
     Why,
+    is_kept,
     join,
     record,
     signature,
@@ -37,12 +38,11 @@ class Visit(NamedTuple):
 
 
 class _Unknown(NamedTuple):
-    """``signed`` is the file's signature, None for a directory; ``size`` is in bytes."""
+    """``signed`` is the file's signature, None for a directory."""
 
     path: str
     signed: bytes | None
-    size: int
-    linked: bool
+    found: Stat
     absorb: bool
 
 
@@ -72,6 +72,7 @@ class Look:
         self._next: list[Visit] = []
         self._new = 0
         self._to_read: dict[str, tuple[int, bool]] = {}
+        self._pipes: dict[str, Stat] = {}
         self._batch: list[tuple[str, Stat, bytes]] = []
         self._batch_size = 0
 
@@ -87,10 +88,16 @@ class Look:
                     self._visit(visit)
                 self._judge()
                 level, self._next = self._next, []
-            for path in [*self._project.fresh, *(path for path in self._noted if self._tree.state(path))]:
+            for path in [*self._project.fresh, *(path for path in self._noted if self._tree.record(path))]:
                 self._to_read.setdefault(path, (0, False))
             for path, result in self._source.read(self._wanted(), self._limits.file):
                 self._take(path, result)
+            for (
+                path,
+                found,
+            ) in self._pipes.items():  # whoever opens one may wait for ever, or keep others from waiting
+                if split(path)[0] in self._tree.folders:
+                    self._take(path, Reading(b"", found, fresh=False))
             self._put_batch()
         finally:
             self._source.end()
@@ -99,7 +106,7 @@ class Look:
         """What to read, with its size as far as it is known."""
         for path, (size, _) in self._in_order():
             self._go_on()
-            if split(path)[0] not in self._tree.folders:
+            if split(path)[0] not in self._tree.folders or path in self._pipes:
                 continue
             if self._tree.state(path) is None and size > self._room():
                 self._put_batch()  # what is in there may take none
@@ -147,41 +154,53 @@ class Look:
         for name in missing:
             self._missing(folder, join(visit.path, name), name)
 
-    def _entry(self, visit: Visit, folder: Folder, name: str, found: Stat | None) -> None:
+    def _entry(self, visit: Visit, folder: Folder, name: str, found: Stat) -> None:
         path = join(visit.path, name)
         if name == ".git" and folder.repository != visit.path:
             self._repository(visit.path, folder.repository)
         if is_never_covered(name) or path in self._source.left_out:
             return
-        if found is None:
+        if stat.S_ISDIR(found.st_mode):
             self._replaced(folder, path, name, folder.folders)
             if name in folder.folders:
+                self._folder_changed(path, found.st_mode)
                 self._next.append(Visit(path, None, visit.absorb))
                 return
-        elif stat.S_ISREG(found.st_mode):
+        elif is_kept(found.st_mode):
             self._replaced(folder, path, name, folder.files)
             made = folder.files.get(name)
             if made is not None:
                 if signed(made) != signature(found):
-                    self._to_read[path] = (found.st_size, visit.absorb)
+                    self._read(path, found, absorb=visit.absorb)
                 return
         else:
-            self._replaced(folder, path, name, folder.links)
-            if stat.S_ISLNK(found.st_mode):
-                self._link(folder, path, name, found, absorb=visit.absorb)
-            else:
-                folder.left_out[name] = Why.SPECIAL
+            self._replaced(folder, path, name, None)
+            self._special(folder, path, name, absorb=visit.absorb)
             return
         if self._project.full or (name in folder.left_out and not self._again):
             return
         absorb = visit.absorb or name in folder.left_out
-        if found is None:
-            self._unknown.append(_Unknown(path, None, 0, linked=False, absorb=absorb))
-        else:
-            linked = found.st_nlink > 1
-            self._unknown.append(_Unknown(path, signature(found), found.st_size, linked, absorb))
+        is_folder = stat.S_ISDIR(found.st_mode)
+        self._unknown.append(_Unknown(path, None if is_folder else signature(found), found, absorb))
         if len(self._unknown) > 2 * self._limits.files:
             self._no_more()
+
+    def _read(self, path: str, found: Stat, *, absorb: bool) -> None:
+        self._to_read[path] = (found.st_size, absorb)
+        if stat.S_ISFIFO(found.st_mode):
+            self._pipes[path] = found
+
+    def _folder_changed(self, path: str, mode: int) -> None:
+        folder = self._tree.folders[path]
+        if folder.mode != mode:
+            before = self._before(path)
+            self._tree.turn(path, mode)
+            self._settle(path, before, self._tree.state(path), absorb=False)
+
+    def _special(self, folder: Folder, path: str, name: str, *, absorb: bool) -> None:
+        if self._report and not absorb and name not in folder.left_out:
+            self._project.tell(f"{path} is {Why.SPECIAL.value} now. That cannot be undone.")
+        folder.left_out[name] = Why.SPECIAL
 
     def _repository(self, path: str, before: str | None) -> None:
         """Git's rules hold from this directory on."""
@@ -195,15 +214,13 @@ class Look:
             self._file_gone(path)
         if now is not folder.folders and name in folder.folders:
             self._folder_gone(path)
-        if now is not folder.links and folder.links.pop(name, None):
-            self._link_changed(path)
-        if folder.left_out.get(name) is Why.SPECIAL:
+        if now is not None and folder.left_out.get(name) is Why.SPECIAL:
             del folder.left_out[name]
 
     def _missing(self, folder: Folder, path: str, name: str) -> None:
         self._replaced(folder, path, name, None)
         why = folder.left_out.pop(name, Why.IGNORED)
-        if self._report and why not in {Why.IGNORED, Why.SPECIAL}:
+        if self._report and why is not Why.IGNORED:
             self._project.tell(f"{path} is gone. It was {why.value} and cannot be brought back.")
 
     def _folder_gone(self, path: str) -> None:
@@ -211,7 +228,9 @@ class Look:
             self._source.forget(below)
             for name in list(self._tree.folders[below].files):
                 self._file_gone(join(below, name))
-            del self._tree.folders[below]
+            before = self._before(below)
+            self._tree.drop_folder(below)
+            self._settle(below, before, None, absorb=not below)
         parent, name = split(path)
         if path and parent in self._tree.folders:
             self._tree.folders[parent].folders.discard(name)
@@ -223,18 +242,7 @@ class Look:
         self._project.fresh.discard(path)
         self._project.linked.discard(path)
         self._to_read.pop(path, None)
-
-    def _link(self, folder: Folder, path: str, name: str, found: Stat, *, absorb: bool) -> None:
-        now = signature(found)
-        if folder.links.get(name) != now and not absorb:
-            self._link_changed(path)
-        folder.links[name] = now
-
-    def _link_changed(self, path: str) -> None:
-        if self._report:
-            self._project.tell(
-                f"{path} is a symbolic link, or was one. Changes of links are not recorded and cannot be undone."
-            )
+        self._pipes.pop(path, None)
 
     # -- what is new ------------------------------------------------------------------------------
 
@@ -256,13 +264,15 @@ class Look:
             elif each.signed is None:
                 folder.left_out.pop(name, None)
                 folder.folders.add(name)
-                self._tree.folders[each.path] = Folder(folder.repository)
+                before = self._before(each.path)
+                self._tree.put_folder(each.path, Folder(folder.repository, each.found.st_mode))
+                self._settle(each.path, before, self._tree.state(each.path), absorb=each.absorb)
                 if self._report and not each.absorb:
                     self._project.new_folders.add(each.path)
                 self._next.append(Visit(each.path, None, each.absorb))
             elif not self._adopt(each, self._project.remembered.get(parent, {}).get(name)):
                 self._new += 1
-                self._to_read[each.path] = (each.size, each.absorb)
+                self._read(each.path, each.found, absorb=each.absorb)
 
     def _no_more(self) -> None:
         """From now on nobody can tell a new file from one that was left out."""
@@ -277,7 +287,7 @@ class Look:
         if made is None or signed(made) != file.signed or file.path in self._noted:
             return False
         self._tree.put(file.path, made)
-        _set(self._project.linked, file.path, present=file.linked)
+        _set(self._project.linked, file.path, present=file.found.st_nlink > 1)
         return True
 
     # -- contents ---------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ class Project:
         self.notices: dict[str, None] = {}
         self.untold = 0
         self.spent = 0
+        self.umask = 0o022
         self.full = False
         self.rules_changed = False
 

@@ -20,7 +20,7 @@ class Stopped(Exception):
 
 
 class Reading(NamedTuple):
-    """A file's bytes, None if it is longer than allowed or not a regular file. ``fresh``: it was written so shortly before,
+    """A file's bytes or a link's target, None if it is longer than allowed, or neither. ``fresh``: it was written so shortly before,
     or meanwhile, that its times do not tell whether it was written again.
     """
 
@@ -29,8 +29,8 @@ class Reading(NamedTuple):
     fresh: bool
 
 
-Entries = Iterable[tuple[str, Stat | None]]
-"""Names in a directory, with what they are: None for a directory."""
+Entries = Iterable[tuple[str, Stat]]
+"""Names in a directory, with what they are; of a directory only its mode may be known."""
 
 Touched = dict[str, set[str]]
 """The names that were touched, by directory."""
@@ -94,6 +94,10 @@ class Source(Protocol):
 
     def is_quiet(self) -> bool:
         """Whether ``touched`` would say that nothing was, as far as can be told at once."""
+        ...
+
+    def umask(self) -> int:
+        """The permission bits that new folders do not get."""
         ...
 
     def clock(self) -> int:

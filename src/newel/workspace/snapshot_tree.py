@@ -1,7 +1,11 @@
-"""What is known of a project's files: a signature that tells whether one was touched, and the hash of its content."""
+"""What is known of a project's files: a signature that tells whether one was touched, and the hash of its content.
+
+Symbolic links and named pipes are files here: a link's content is its target, a pipe has none. A folder has its mode.
+"""
 
 from __future__ import annotations
 
+import stat
 import struct
 from collections.abc import Iterator
 from enum import Enum
@@ -13,6 +17,9 @@ _SIGNATURE: Final = struct.Struct("<QQQQI")
 _SIGNED: Final = _SIGNATURE.size
 _TIMES: Final = 16
 _WORD: Final = (1 << 64) - 1
+
+EMPTY: Final = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+"""The SHA-256 of no bytes."""
 
 
 class Stat(Protocol):
@@ -33,7 +40,9 @@ class Stat(Protocol):
 
 
 class State(msgspec.Struct, frozen=True):
-    """A file's content, by the SHA-256 of its bytes in hexadecimal, and its permission bits."""
+    """A file's content, by the SHA-256 of its bytes in hexadecimal, and its mode: permission bits with those of set-user-id
+    and the like, and of what is no regular file also the bits of its kind.
+    """
 
     blob: str
     mode: int
@@ -46,25 +55,25 @@ class Why(Enum):
     LARGE = "too large to be kept"
     ROOM = "beyond the room for copies"
     UNREADABLE = "not readable"
-    SPECIAL = "no regular file"
+    SPECIAL = "a socket or a device"
 
 
 class Folder:
-    """One directory. ``files`` holds records (see ``record``), ``links`` a signature, ``left_out`` the names that are
-    known and not covered. ``repository`` is the directory, relative to the root, whose ``.git`` rules here.
+    """One directory. ``files`` holds records (see ``record``), ``left_out`` the names that are known and not covered.
+    ``repository`` is the directory, relative to the root, whose ``.git`` rules here; ``mode`` is its own.
     """
 
-    __slots__ = ("files", "folders", "left_out", "links", "repository")
+    __slots__ = ("files", "folders", "left_out", "mode", "repository")
 
-    def __init__(self, repository: str | None) -> None:
+    def __init__(self, repository: str | None, mode: int = 0) -> None:
         self.files: dict[str, bytes] = {}
         self.folders: set[str] = set()
-        self.links: dict[str, bytes] = {}
         self.left_out: dict[str, Why] = {}
+        self.mode = mode
         self.repository = repository
 
     def names(self) -> set[str]:
-        return {*self.files, *self.folders, *self.links, *self.left_out}
+        return {*self.files, *self.folders, *self.left_out}
 
 
 class Tree:
@@ -75,13 +84,21 @@ class Tree:
         self.count = 0
         """Of files."""
         self.news: set[str] | None = None
-        """The files whose records became others, if somebody wants to know."""
+        """The files and folders whose records became others, if somebody wants to know."""
 
     def state(self, path: str) -> State | None:
+        """Of a file or a folder; that of the root is not covered."""
+        made = self.record(path)
+        if made is not None:
+            return state_of(made)
+        folder = self.folders.get(path) if path else None
+        return None if folder is None else State(EMPTY, folder.mode)
+
+    def record(self, path: str) -> bytes | None:
+        """Of a file."""
         folder, name = split(path)
         there = self.folders.get(folder)
-        found = there.files.get(name) if there else None
-        return None if found is None else state_of(found)
+        return there.files.get(name) if there else None
 
     def put(self, path: str, made: bytes) -> None:
         folder, name = split(path)
@@ -99,6 +116,22 @@ class Tree:
             self.count -= 1
             if self.news is not None:
                 self.news.add(path)
+
+    def put_folder(self, path: str, folder: Folder) -> None:
+        self.folders[path] = folder
+        if self.news is not None:
+            self.news.add(path)
+
+    def turn(self, path: str, mode: int) -> None:
+        """A folder has another mode."""
+        self.folders[path].mode = mode
+        if self.news is not None:
+            self.news.add(path)
+
+    def drop_folder(self, path: str) -> None:
+        del self.folders[path]
+        if self.news is not None:
+            self.news.add(path)
 
     def below(self, path: str) -> Iterator[str]:
         """The directory and all below it, those deepest last."""
@@ -150,4 +183,21 @@ def without_times(made: bytes) -> bytes:
 
 def state_of(made: bytes) -> State:
     mode: int = _SIGNATURE.unpack_from(made)[4]
-    return State(made[_SIGNED:].hex(), mode & 0o777)
+    return State(made[_SIGNED:].hex(), state_mode(mode))
+
+
+def state_mode(mode: int) -> int:
+    """As a state has it: of a regular file only the bits, of a link only its kind."""
+    if stat.S_ISREG(mode):
+        return stat.S_IMODE(mode)
+    return stat.S_IFLNK if stat.S_ISLNK(mode) else mode
+
+
+def folder_record(mode: int) -> bytes:
+    """A folder's record in an index: nobody asks for its times."""
+    return _SIGNATURE.pack(0, 0, 0, 0, mode & 0xFFFFFFFF) + bytes.fromhex(EMPTY)
+
+
+def is_kept(mode: int) -> bool:
+    """Whether what has this mode is covered, beside folders: sockets and devices are not."""
+    return stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISFIFO(mode)

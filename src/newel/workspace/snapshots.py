@@ -66,6 +66,11 @@ class Snapshots:
         self._turn = anyio.Lock(fast_acquire=True)
         self._working = threading.Lock()
 
+    @property
+    def umask(self) -> int:
+        """See ``Snapshotter``."""
+        return self._project.umask
+
     async def take(self) -> list[str]:
         """Know all files as they are now; returns what a user should be told. The first time copies them.
 
@@ -124,6 +129,7 @@ class Snapshots:
 
     def _touched(self, since_ns: int) -> list[str]:
         with self._working:
+            self._project.umask = self._source.umask()
             return touched(self._source, since_ns)
 
     def close(self) -> None:
@@ -200,6 +206,7 @@ class Snapshots:
     def _visits(self, *, everywhere: bool, again: bool) -> list[Visit]:
         project, source = self._project, self._source
         if self._first and not project.tree.folders:
+            project.umask = source.umask()
             project.tree.folders[""] = Folder(source.rules.repository_of_root())
             project.remembered = (load(self._index, source.root) if self._index else None) or {}
         touched = source.touched(project.linked, everywhere=everywhere)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from newel.workspace.port import Workspace
+from newel.workspace.port import Thing, Workspace
 from newel.workspace.snapshot_tree import State
 
 if TYPE_CHECKING:
@@ -59,6 +59,11 @@ class Snapshotter(Protocol):
     that failed or was cancelled has done no harm: the next one makes up for it.
     """
 
+    @property
+    def umask(self) -> int:
+        """The permission bits that new folders do not get; known from the first look on."""
+        ...
+
     async def take(self) -> list[str]:
         """Know all files as they are now, their contents in the store; returns what a user should be told."""
         ...
@@ -90,6 +95,17 @@ class Snapshotter(Protocol):
 
 class WatchedWorkspace(Workspace, Protocol):
     """A workspace right on its host, whose files can be watched."""
+
+    async def look(self, path: str, /) -> Thing | None:
+        """What has this absolute path itself, a link not followed; None if nothing has."""
+        ...
+
+    async def become(self, path: str, thing: Thing | None, /, *, expect: Thing | None) -> None:
+        """Make a link, a folder or a named pipe at an absolute path, or change or remove it (None). Neither it nor what is
+        expected there is a regular file. A folder is removed if it is empty. Where something else is there by now,
+        ``StaleFile`` is raised and nothing changes; no link on the way is followed.
+        """
+        ...
 
     def at(self, folder: str, /) -> WatchedWorkspace:
         """Another folder of the same host, seen likewise: an absolute path without links."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -64,14 +65,34 @@ AGED = 0.15
 
 
 def told(changes: Changes) -> dict[str, str]:
-    """What became of each path: + created, - deleted, ~ another content, m another mode."""
+    """What became of each file: + created, - deleted, ~ another content, m another mode, k another kind. Folders that come
+    and go are left out.
+    """
 
     def kind(change: FileChange) -> str:
         if change.before is None or change.after is None:
             return "+" if change.before is None else "-"
+        if stat.S_IFMT(change.before.mode) != stat.S_IFMT(change.after.mode):
+            return "k"
         return "~" if change.before.blob != change.after.blob else "m"
 
-    return {change.path: kind(change) for change in changes.files}
+    def is_folder(change: FileChange) -> bool:
+        return {stat.S_ISDIR(state.mode) for state in (change.before, change.after) if state} == {True}
+
+    return {change.path: kind(change) for change in changes.files if not is_folder(change)}
+
+
+def folders(changes: Changes) -> dict[str, tuple[str, str]]:
+    """The modes of folders before and after, empty for none."""
+    return {
+        change.path: (octal(change.before), octal(change.after))
+        for change in changes.files
+        if any(state and stat.S_ISDIR(state.mode) for state in (change.before, change.after))
+    }
+
+
+def octal(state: State | None) -> str:
+    return "" if state is None else f"{state.mode:o}"
 
 
 def write_all(root: Path, names: list[bytes]) -> None:
@@ -100,7 +121,7 @@ async def test_every_way_a_command_can_change_a_file_is_known(
     }
     for change in changes.files:
         for state in (change.before, change.after):
-            if state is not None:
+            if state is not None and not stat.S_ISDIR(state.mode):
                 ledger.blob(state.blob)
     before = {change.path: change.before for change in changes.files}
     assert ledger.blob((before["a/b/f2"] or State("", 0)).blob) == b"2\n"
@@ -236,8 +257,8 @@ async def test_own_writes_that_are_accounted_for_are_no_change(
     assert change.before == State(blob, 0o644)
 
 
-async def test_links_and_special_files_are_not_followed_and_a_changed_link_is_said(
-    root: Path, snapshots: Open, tmp_path: Path
+async def test_links_and_pipes_are_known_and_never_followed_or_opened(
+    root: Path, ledger: Ledger, snapshots: Open, tmp_path: Path
 ) -> None:
     (tmp_path / "secret").mkdir()
     (tmp_path / "secret/key").write_bytes(b"key")
@@ -249,8 +270,47 @@ async def test_links_and_special_files_are_not_followed_and_a_changed_link_is_sa
     (root / "src").symlink_to(tmp_path / "secret")
     os.mkfifo(root / "pipe")
     changes = await looked.changes()
-    assert told(changes) == {"src/f": "-"}
-    assert any("src is a symbolic link" in notice for notice in changes.notices)
+    assert told(changes) == {"src/f": "-", "src": "k", "pipe": "+"}
+    assert changes.notices == []
+    states = {change.path: change.after for change in changes.files}
+    link, pipe = states["src"], states["pipe"]
+    assert link is not None
+    assert pipe is not None
+    assert (ledger.blob(link.blob), link.mode) == (os.fsencode(tmp_path / "secret"), stat.S_IFLNK)
+    assert stat.S_ISFIFO(pipe.mode)
+    (root / "src").unlink()
+    (root / "src").symlink_to("nowhere\nat all\n")
+    (root / "pipe").unlink()
+    changes = await looked.changes()
+    assert told(changes) == {"src": "~", "pipe": "-"}
+    [after] = [change.after for change in changes.files if change.after]
+    assert ledger.blob(after.blob) == b"nowhere\nat all\n"
+
+
+async def test_folders_are_known_with_their_modes(root: Path, snapshots: Open) -> None:
+    sh(root, "mkdir -p a/b c; echo > a/f; chmod 700 c")
+    looked = snapshots()
+    await looked.take()
+    sh(root, "chmod 1755 a; rmdir c a/b; echo > c; mkdir -p d/e; chmod 750 d/e")
+    assert folders(await looked.changes()) == {
+        "a": ("40755", "41755"),
+        "a/b": ("40755", ""),
+        "c": ("40700", "644"),
+        "d": ("", "40755"),
+        "d/e": ("", "40750"),
+    }
+    assert (await looked.changes()).files == []
+
+
+async def test_sockets_and_devices_are_named(root: Path, snapshots: Open) -> None:
+    looked = snapshots()
+    await looked.take()
+    os.mknod(root / "s", stat.S_IFSOCK | 0o600)
+    [notice] = (await looked.changes()).notices
+    assert "s is a socket or a device now" in notice
+    (root / "s").unlink()
+    [notice] = (await looked.changes()).notices
+    assert notice.startswith("s is gone")
 
 
 async def test_a_folder_that_cannot_be_read_is_not_taken_for_deleted(root: Path, snapshots: Open) -> None:
@@ -446,13 +506,13 @@ class TestLimits:
         assert set(told(changes).values()) == {"~"}
         assert len(changes.files) == 10
 
-    async def test_ten_thousand_links_do_not_bury_the_user_in_notices(
+    async def test_a_thousand_sockets_do_not_bury_the_user_in_notices(
         self, root: Path, snapshots: Open
     ) -> None:
         looked = snapshots()
         await looked.take()
         for n in range(1_000):
-            (root / f"l{n}").symlink_to("nowhere")
+            os.mknod(root / f"l{n}", stat.S_IFSOCK | 0o600)
         notices = (await looked.changes()).notices
         assert len(notices) == 21
         assert "980 more" in notices[-1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -70,8 +71,8 @@ def copy(root: Path, one: str, other: str) -> None:
 
 
 def chmod(root: Path, one: str, other: str) -> None:
-    if (root / one).is_file():
-        (root / one).chmod(0o600 + 8 * len(other))
+    if not (root / one).is_symlink():
+        (root / one).chmod(0o700 + 8 * len(other))
 
 
 def link(root: Path, one: str, other: str) -> None:
@@ -115,12 +116,18 @@ def act(root: Path, some: list[Step]) -> None:
 
 
 def all_files(root: Path) -> Files:
+    """Files, links and folders, with their modes."""
     found: Files = {}
-    for folder, _, names in os.walk(root):
-        for name in names:
+    for folder, folders, names in os.walk(root):
+        for name in (*names, *folders):
             path = Path(folder, name)
-            if path.is_file() and not path.is_symlink():
-                found[str(path.relative_to(root))] = (path.read_bytes(), path.stat().st_mode & 0o777)
+            mode = path.lstat().st_mode
+            if path.is_symlink():
+                found[str(path.relative_to(root))] = (os.fsencode(path.readlink()), stat.S_IFLNK)
+            elif path.is_dir():
+                found[str(path.relative_to(root))] = (b"", mode)
+            else:
+                found[str(path.relative_to(root))] = (path.read_bytes(), stat.S_IMODE(mode))
     return found
 
 
@@ -158,7 +165,9 @@ def check_history(where: str, begin: list[Step], rounds: Rounds) -> None:
         snapshots = Snapshots(source, ledger)
 
         def read(state: State | None) -> tuple[bytes, int] | None:
-            return None if state is None else (ledger.blob(state.blob), state.mode)
+            if state is None or stat.S_ISDIR(state.mode):
+                return None if state is None else (b"", state.mode)
+            return ledger.blob(state.blob), state.mode
 
         async def history() -> None:
             await snapshots.take()

@@ -11,7 +11,7 @@ from newel.jobs.review.payloads import Splice
 from newel.review.halves import Piece, edit_each
 from newel.review.ledger import BadRange, FileReview, Layer, Lines, buffer, new_hunk_id
 from newel.review.marks import behind_mark
-from newel.review.text import head_of, is_blob
+from newel.review.text import head_of, is_blob, kind_of
 
 
 def spliced(review: FileReview, splices: Sequence[Splice]) -> FileReview:
@@ -29,6 +29,8 @@ def _pieces(review: FileReview, splices: Sequence[Splice]) -> list[Piece]:
     text = buffer(review)
     if is_blob(text):
         raise Unprocessable(f"{review.path} is no UTF-8 text; its lines cannot be edited.")
+    if kind_of(text) not in {"absent", "file"}:
+        raise Unprocessable(f"{review.path} is a {kind_of(text)}; only the lines of files can be edited.")
     head = int(head_of(text) is not None)
     pieces: list[Piece] = []
     for each in sorted(splices, key=lambda one: (one.start_line, one.delete_lines)):

@@ -11,7 +11,7 @@ from typing import Final
 
 from newel.agent.errors import WorkspaceError
 from newel.workspace.files import kind_of
-from newel.workspace.port import Entry, FileInfo, Kind
+from newel.workspace.port import Entry, FileInfo, Kind, Thing, kept_mode
 from newel.workspace.ssh.host import Answer
 
 _KINDS: Final[dict[str, Kind]] = {"d": "directory", "f": "file", "o": "other"}
@@ -48,6 +48,15 @@ def infos(data: bytes) -> list[FileInfo | None] | None:
         return None
     found = iter(lines)
     return [info(next(found)) if each == ord("1") else None for each in there]
+
+
+def thing(data: bytes) -> Thing | None:
+    """What ``newel_thing`` prints."""
+    if not data:
+        return None
+    mode, _, target = data.partition(b"\n")
+    with _understood(data):
+        return Thing(kept_mode(int(mode, 16)), target)
 
 
 def entries(data: bytes) -> list[Entry]:

@@ -218,6 +218,48 @@ newel_remove_folder() ( # ./name, its folder
   cd -P -- "$2" && [ "$PWD" = "$2" ] && ! [ -L "$1" ] && rmdir -- "$1"
 )
 
+newel_thing() ( # name, folder, parts: the mode of what has the name, in hexadecimal, and where it leads; nothing for nothing
+  f=./$1 resolved=1 make=
+  shift
+  newel_enter "$@" || exit
+  [ -e "$f" ] || [ -L "$f" ] || exit 0
+  newel_mode "$f" || exit 1
+  if [ -L "$f" ]; then readlink -n -- "$f"; fi
+)
+
+newel_become() ( # name, mode in hexadecimal (- for nothing) and target that are expected, and to be, its bits, folder, parts
+  f=./$1 was=$2 led=$3 mode=$4 to=$5 bits=$6 resolved=1 make= now=- leads=
+  [ "$was" != - ] || make=1
+  shift 6
+  newel_enter "$@" || exit
+  if [ -e "$f" ] || [ -L "$f" ]; then
+    now=$(newel_mode "$f")
+    if [ -L "$f" ]; then
+      now=a000 leads=$(readlink -n -- "$f" && echo .)
+      leads=${leads%.}
+    fi
+  fi
+  [ "$now" = "$was" ] && [ "$leads" = "$led" ] || exit 13
+  case $was,$mode in 4???,4??? | 1???,1???)
+    chmod -- "$bits" "$f" 2>&1 || exit 1
+    newel_sync .
+    exit 0
+    ;;
+  esac
+  case $was in
+    -) ;;
+    4???) rmdir -- "$f" 2>&1 || exit 1 ;;
+    *) rm -f -- "$f" 2>&1 || exit 1 ;;
+  esac
+  case $mode in
+    -) ;;
+    a000) ln -s -- "$to" "$f" 2>&1 || exit 1 ;;
+    4???) { mkdir -- "$f" && chmod -- "$bits" "$f"; } 2>&1 || exit 1 ;;
+    *) { mkfifo -- "$f" && chmod -- "$bits" "$f"; } 2>&1 || exit 1 ;;
+  esac
+  newel_sync .
+)
+
 if command -v sha256sum >/dev/null; then
   newel_sums() { sha256sum -- "$@"; }
 elif command -v shasum >/dev/null; then
@@ -231,8 +273,10 @@ fi
 newel_has_stat=1
 if stat -c %s / >/dev/null; then
   newel_stat() { stat -L -c '%f %s %Y %y' -- "$@" 2>&1; } # GNU, busybox
+  newel_mode() { stat -c %f -- "$1" 2>&1; }
 elif stat -f %z / >/dev/null; then
   newel_stat() { stat -L -f '%Xp %z %m %Fm' -- "$@" 2>&1; } # BSD, macOS
+  newel_mode() { stat -f %xp -- "$1" 2>&1; }
 else
   newel_has_stat=
 fi

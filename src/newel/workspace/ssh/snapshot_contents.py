@@ -24,6 +24,9 @@ _NAMES: Final = 24_000
 _FACTS: Final = 256
 """Bytes that the facts of a file take, and its sum, at most."""
 
+_LINK: Final = 4096
+"""Bytes of where a link leads, at most."""
+
 _TRIES: Final = 3
 
 
@@ -53,6 +56,13 @@ class Contents:
         waiting: list[bytes] = batch
         for _ in range(_TRIES):
             found = self._look(waiting)
+            links = [
+                path for path in waiting if path in found.seen and stat.S_ISLNK(found.seen[path].st_mode)
+            ]
+            for path, target in self._targets(links):
+                seen = found.seen[path]
+                yield path, Reading(target, seen, fresh=seen.st_ctime_ns > found.aged)
+            waiting = [path for path in waiting if path not in links]
             wanted: dict[bytes, Seen] = {}
             for path in waiting:
                 result = self._without_bringing(path, found, limit)
@@ -96,12 +106,23 @@ class Contents:
                 seen[path] = words.seen(facts)
         return _Found(aged, seen, shut, sums)
 
+    def _targets(self, links: list[bytes]) -> Iterator[tuple[bytes, bytes | None]]:
+        """Where links lead; None if one is none by now, which the next look finds out."""
+        most = _FACTS + sum(len(path) + _LINK for path in links)
+        answer = self._shell.ask_of(links, self._shell.words.targets(), most) if links else b""
+        pieces = answer.split(b"\0")
+        told = {
+            path.removeprefix(b".//"): target
+            for target, path in zip(pieces[0::2], pieces[1::2], strict=False)
+        }
+        return ((path, told.get(path)) for path in links)
+
     def _without_bringing(self, path: bytes, found: _Found, limit: int) -> Reading | OSError | None:
         """What can be said of a file as it is; None if its content is needed."""
         seen = found.seen.get(path)
         if path in found.shut and (seen is None or stat.S_ISREG(seen.st_mode)):
             return _error(errno.EACCES, path)
-        if seen is None or stat.S_ISLNK(seen.st_mode):
+        if seen is None:
             return _error(errno.ENOENT, path)
         if not stat.S_ISREG(seen.st_mode) or seen.st_size > limit:
             return Reading(None, seen, fresh=False)

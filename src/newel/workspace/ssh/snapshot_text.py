@@ -24,6 +24,7 @@ PRUNED: Final = frozenset(os.fsencode(name) for name in NEVER | MADE_ANEW)
 NO_FOLDER: Final = 66
 """The status of a request about a root that is not there."""
 
+_OCTAL: Final = re.compile("[0-7]+")
 _SUM: Final = re.compile(rb"\\?([0-9a-f]{64})(?: \*)?")
 _ODD: Final = re.compile(rb"[\n\r\\]")
 """In a name: programs that print sums print something else for it."""
@@ -95,12 +96,13 @@ def _nanoseconds(seconds: bytes) -> int:
 _FIND: Final = r"-printf '%y%m %s %T@ %C@ %i %n %p\n'"
 _STAT: Final = "stat -c '%f %s %Y %Z %i %h %n'"
 _BSD_STAT: Final = "stat -f '%Xp %z %Fm %Fc %i %l %N'"
-_PRINTF: Final = r"-exec printf 'd %s\n' {} +"
 
 FLAVOURS: Final = {
-    "find": Flavour(r"-printf 'd %p\n'", _FIND, f'find "$@" -maxdepth 0 {_FIND}', _of_find),
-    "stat": Flavour(_PRINTF, f"-exec {_STAT} {{}} +", f'{_STAT} "$@"', _of_stat),
-    "bsd": Flavour(_PRINTF, f"-exec {_BSD_STAT} {{}} +", f'{_BSD_STAT} "$@"', _of_stat),
+    "find": Flavour(r"-printf 'd%m %p\n'", _FIND, f'find "$@" -maxdepth 0 {_FIND}', _of_find),
+    "stat": Flavour("-exec stat -c 'd%a %n' {} +", f"-exec {_STAT} {{}} +", f'{_STAT} "$@"', _of_stat),
+    "bsd": Flavour(
+        "-exec stat -f 'd%Mp%Lp %N' {} +", f"-exec {_BSD_STAT} {{}} +", f'{_BSD_STAT} "$@"', _of_stat
+    ),
 }
 """GNU's ``find``; the ``stat`` of GNU and of busybox, whose times are in seconds; that of the BSDs and of macOS."""
 
@@ -108,11 +110,14 @@ _HASHES: Final = ("sha256sum", "shasum -a 256", "sha256 -r", "openssl dgst -sha2
 
 
 class Means(NamedTuple):
-    """What a host has: the name of a flavour, a program that prints SHA-256 sums, whether it has ``gzip``."""
+    """What a host has: the name of a flavour, a program that prints SHA-256 sums, whether it has ``gzip``; and the
+    permission bits that new folders do not get there.
+    """
 
     flavour: str
     sums: str
     gzip: bool
+    umask: int
 
 
 def probe() -> str:
@@ -123,9 +128,14 @@ def probe() -> str:
         f"set -- .//.; {{ {' || '.join(f'{{ {one}; }}' for one in tried)}; }}; "
         f"for s in {hashes}; do case $(printf '' | $s 2>/dev/null) in {_EMPTY}*) "
         "printf 'sums %s .//\\n' \"$s\"; break;; esac; done; "
+        "printf 'umask %s .//\\n' \"$(umask)\"; "
         "printf '' | gzip -1c >/dev/null 2>&1 && echo gzip .//; "
         "printf 'a\\0' | xargs -0 printf 'xargs %s .//\\n' 2>/dev/null; :"
     )
+
+
+def is_folder(facts: bytes) -> bool:
+    return facts[:1] == b"d" and facts[1:].isdigit()
 
 
 def sum_of(facts: bytes, path: bytes) -> str | None:
@@ -156,7 +166,8 @@ def means(answer: bytes, root: str) -> Means:
             f"What commands change in {root} cannot be recorded: the host needs `xargs -0`, a `find` with -printf or a "
             "`stat`, and `sha256sum`, `shasum` or `openssl`."
         )
-    return Means(known[0], said["sums"], "gzip" in said)
+    umask = said.get("umask", "")
+    return Means(known[0], said["sums"], "gzip" in said, int(umask, 8) if _OCTAL.fullmatch(umask) else 0o22)
 
 
 def records(answer: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -183,8 +194,10 @@ class Words(NamedTuple):
         return FLAVOURS[self.means.flavour]
 
     def seen(self, facts: bytes) -> Seen:
-        """Raises ``WorkspaceError`` for what are no facts of a file."""
+        """Of a folder only its mode. Raises ``WorkspaceError`` for what are no facts of either."""
         try:
+            if is_folder(facts):
+                return Seen(stat.S_IFDIR | int(facts[1:], 8), 0, 0, 0, 0, 0)
             return self._way.seen(facts)
         except ValueError as error:
             raise WorkspaceError("The host's answer about its files cannot be understood.") from error
@@ -214,6 +227,10 @@ class Words(NamedTuple):
             '[ ! -e "$f" ] && [ -x "$d" ] || printf \'! %s\\n\' "$f"; done; '
             f'[ "$b" ] || {self.sums()}; :'
         )
+
+    def targets(self) -> str:
+        """Where the links ``"$@"`` lead, and their paths, with a NUL behind each."""
+        return """for f do readlink -n -- "$f" && printf '\\0%s\\0' "$f"; done 2>/dev/null"""
 
     def looks(self) -> str:
         """How the files ``"$@"`` are, those that are there."""

@@ -23,7 +23,7 @@ from newel.workspace.ssh.host import Host
 from newel.workspace.ssh.shell import AnswerTooLong
 from newel.workspace.ssh.snapshot_contents import Contents
 from newel.workspace.ssh.snapshot_shell import Shell
-from newel.workspace.ssh.snapshot_text import PRUNED, SHUT, TooMuch, records
+from newel.workspace.ssh.snapshot_text import PRUNED, SHUT, TooMuch, is_folder, records
 from newel.workspace.watching import Blobs
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class HostFiles:
         self._known = ""
         """The hash of the last listing of all."""
         self._listed: dict[bytes, list[tuple[bytes, bytes]]] = {}
-        """What was listed and not asked for yet, by directory: names, with facts that are empty for a directory."""
+        """What was listed and not asked for yet, by directory: names with facts."""
         self._shut: dict[bytes, int] = {}
         """Directories that could not be listed, and why: a number of ``errno``."""
         self._pruned = set(PRUNED)
@@ -97,7 +97,7 @@ class HostFiles:
         for raw, facts in listed:
             name = os.fsdecode(raw)
             if names is None or name in names:
-                yield name, self._shell.words.seen(facts) if facts else None
+                yield name, self._shell.words.seen(facts)
 
     def forget(self, path: str) -> None:
         """Nothing is kept of a directory."""
@@ -138,9 +138,8 @@ class HostFiles:
                 continue
             path = path.removeprefix(b"./")  # noqa: PLW2901 — as a listing of the root has it
             folder, _, name = path.rpartition(b"/")
-            is_folder = facts == b"d"
-            listed.setdefault(folder, []).append((name, b"" if is_folder else facts))
-            if is_folder and name not in self._pruned:
+            listed.setdefault(folder, []).append((name, facts))
+            if is_folder(facts) and name not in self._pruned:
                 listed.setdefault(path, [])
         if not is_whole:
             raise WorkspaceError(f"The host's answer about the files in {self.root} broke off.")
@@ -162,6 +161,9 @@ class HostFiles:
     def is_quiet(self) -> bool:
         """Nobody can tell without asking."""
         return False
+
+    def umask(self) -> int:
+        return self._shell.words.means.umask
 
     def clock(self) -> int:
         return self._shell.ahead()

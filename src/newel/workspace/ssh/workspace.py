@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import posixpath
+import stat
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from functools import partial
@@ -12,10 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from newel.agent.errors import ConnectionLost, WorkspaceError
+from newel.agent.errors import ConnectionLost, StaleFile, WorkspaceError
 from newel.workspace.handles import beside_name
 from newel.workspace.naming import check_path
-from newel.workspace.port import ABSENT, Completed, Entry, FileInfo, OnOutput
+from newel.workspace.port import ABSENT, Completed, Entry, FileInfo, OnOutput, Thing
 from newel.workspace.process import Limits
 from newel.workspace.refusals import Doing, cannot, leads_elsewhere, not_regular, stale
 from newel.workspace.ssh import answers, paths
@@ -146,6 +148,28 @@ class SshWorkspace:
         folder, name = posixpath.split(path)
         await self._ask("newel_remove_folder", f"./{name}", folder)
 
+    async def look(self, path: str, /) -> Thing | None:
+        folder, name = posixpath.split(path)
+        answer = await self._ask("newel_thing", name, folder, *paths.parts(folder))
+        if answer.status == 1 and answers.reason(answer) in _NOT_THERE:
+            return None
+        self._check("look at", path, answer)
+        return answers.thing(answer.data)
+
+    async def become(self, path: str, thing: Thing | None, /, *, expect: Thing | None) -> None:
+        folder, name = posixpath.split(path)
+        bits = f"{stat.S_IMODE(thing.mode if thing else 0):05o}"  # five digits: fewer leave a folder its group's bit
+        words = ("newel_become", name, *_words(expect), *_words(thing), bits, folder, *paths.parts(folder))
+        try:
+            answer = await self.connection.change(_script(words))
+        except ConnectionLost as lost:
+            if await self.look(path) == thing:
+                return
+            raise self._undone("changed", path) from lost
+        if answer.status == Refused.NOT_EXPECTED:
+            raise StaleFile(f"{path} is not what it was: it became something else meanwhile.")
+        self._check("remove" if thing is None else "write", path, answer)
+
     async def run(
         self,
         command: str,
@@ -255,6 +279,11 @@ class SshWorkspace:
                 if expect not in {None, ABSENT} and reason == _NO_FILE:  # its folder is gone
                     raise stale(path, ABSENT, expect or ANY)
                 raise cannot(doing, path, reason)
+
+
+def _words(thing: Thing | None) -> tuple[str, str]:
+    """As ``newel_become`` takes it."""
+    return (f"{thing.mode:x}", os.fsdecode(thing.target)) if thing else ("-", "")
 
 
 def _script(words: Iterable[str]) -> str:
