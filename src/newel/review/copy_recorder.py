@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Sequence
 
 import anyio.to_thread
 
 from newel.agent.errors import WorkspaceError
+from newel.review.implied import above, is_folder
 from newel.review.interrupted import Notes
+from newel.review.kinds import described
 from newel.review.ledger import FileReview, ReviewError, buffer, new_hunk_id
 from newel.review.proposal import HunkSize
 from newel.review.recorder import Recorder
@@ -46,16 +49,33 @@ class Proposed:
 
     async def put(self, run: str, changes: Sequence[FileChange]) -> list[str]:
         notices: list[str] = []
+        filled = {folder for change in changes if change.after for folder in above(change.path)}
         for change in changes:
-            self._mirror.touched(change.path)
+            states = [state for state in (change.before, change.after) if state is not None]
+            if not all(is_folder(state) for state in states):
+                self._mirror.touched(change.path)
+            if is_folder(change.after) and change.path in filled and not is_folder(change.before):
+                change = FileChange(change.path, change.before, None)  # noqa: PLW2901 — what is in the folder brings it
+                states = [state for state in (change.before,) if state is not None]
+            if not all(stat.S_IFMT(state.mode) in {0, stat.S_IFLNK} for state in states):
+                notices.append(await anyio.to_thread.run_sync(self._named, change))
+                continue
             try:
-                await self._project.saver.refresh(change.path)
+                await self._project.saver.refresh(
+                    change.path, itself=any(state.mode > 0o7777 for state in states)
+                )
                 notices += await anyio.to_thread.run_sync(self._put, run, change)
             except LedgerError:
                 raise
             except (ReviewError, WorkspaceError) as error:
                 notices.append(f"What was done to {change.path} is not proposed. {error}")
         return notices
+
+    def _named(self, change: FileChange) -> str:
+        """What is said of a change that nobody can decide on: of a folder, or a named pipe."""
+        blob = self._project.ledger.blob
+        about = described(lines_of_state(change.before, blob), lines_of_state(change.after, blob)).about
+        return self.not_covered(f"{change.path}: {about}.")
 
     def _put(self, run: str, change: FileChange) -> Sequence[str]:
         ledger = self._project.ledger

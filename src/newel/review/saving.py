@@ -183,16 +183,18 @@ class Saver:
 
     # -- from the disk ------------------------------------------------------------------------------
 
-    async def refresh(self, path: str) -> FileReview:
-        """Take up what the disk has: hunks that a change there touches are conflicts then, all others stay as they are."""
-        return (await self._taken_up(path))[0]
+    async def refresh(self, path: str, *, itself: bool = False) -> FileReview:
+        """Take up what the disk has: hunks that a change there touches are conflicts then, all others stay as they are.
+        ``itself``: what has this name is meant, a link too.
+        """
+        return (await self._taken_up(path, itself=itself))[0]
 
-    async def _taken_up(self, path: str) -> tuple[FileReview, bool]:
+    async def _taken_up(self, path: str, *, itself: bool = False) -> tuple[FileReview, bool]:
         """The review, and whether the disk was not as it says."""
-        await self._where(path)  # what is no path is no name in the ledger either
+        await self._where(path, itself=itself)  # what is no path is no name in the ledger either
         for _ in range(ATTEMPTS):
             review = await anyio.to_thread.run_sync(self._ledger.get, path)
-            disk = await self._look(path)
+            disk = await self._look(path, itself=itself)
             with suppress(StaleRevision):
                 return await anyio.to_thread.run_sync(self._compared, review, disk)
         raise StaleRevision(f"{path} is changed again and again by others. Try again when they are done.")
@@ -219,9 +221,9 @@ class Saver:
                         return self._mark(plan, rev=review.rev)
         return review
 
-    async def _look(self, path: str) -> _File:
+    async def _look(self, path: str, *, itself: bool = False) -> _File:
         """A file as it is on the disk, its bytes included."""
-        where = await self._where(path)
+        where = await self._where(path, itself=itself)
         is_hidden = await anyio.to_thread.run_sync(self._is_below_link, path)
         found = None if is_hidden else await self.workspace.look(where)
         if found is None:
@@ -231,21 +233,21 @@ class Saver:
             if len(data) > LARGEST:
                 raise NotText(f"{path} is larger than {LARGEST >> 20} MiB; such files are not reviewed.")
             return await anyio.to_thread.run_sync(_read, data, stat.S_IMODE(found.mode))
-        if not await anyio.to_thread.run_sync(self._may_be_another_kind, path):
+        if not itself and not await anyio.to_thread.run_sync(self._may_be_another_kind, path):
             what = "a directory" if stat.S_ISDIR(found.mode) else "no regular file"
             raise NotAFile(f"{path} is {what}; only files can be reviewed.")
         if not (is_kept(found.mode) or stat.S_ISDIR(found.mode)):
             raise NotAFile(f"{path} is a socket or a device, which is left alone.")
         return _read(found.target, state_mode(found.mode))
 
-    async def _where(self, path: str) -> str:
+    async def _where(self, path: str, *, itself: bool = False) -> str:
         """The absolute path of a file, by which it still is the one that was reviewed."""
         root = self.workspace.root
         check_name(root, path)
         folder, name = posixpath.split(path)
         if await anyio.to_thread.run_sync(self._is_below_link, path):
             found = path  # a link has a folder's place: nobody goes there by it
-        elif await anyio.to_thread.run_sync(self._may_be_another_kind, path):
+        elif itself or await anyio.to_thread.run_sync(self._may_be_another_kind, path):
             # It may be a link itself, and lead where it likes.
             found = posixpath.join(await checked_path(self.workspace, folder), name) if folder else path
         else:

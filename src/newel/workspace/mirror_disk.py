@@ -14,7 +14,9 @@ T = TypeVar("T")
 
 
 class Content(NamedTuple):
-    """A file as it shall be, whatever the project has; ``mode`` are its permission bits."""
+    """A file as it shall be, whatever the project has; ``mode`` are its permission bits. Of a symbolic link it has the bits
+    of its kind, and ``data`` is the target.
+    """
 
     data: bytes
     mode: int

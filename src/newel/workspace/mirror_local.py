@@ -162,6 +162,9 @@ def _write(target: str, content: Content) -> None:
         if is_like_it and Path(target).read_bytes() == content.data:
             return
     _remove(target)
+    if stat.S_ISLNK(content.mode):
+        os.symlink(content.data, os.fsencode(target))  # noqa: PTH211 — a name may be any bytes
+        return
     place = Path(target)
     place.write_bytes(content.data)
     place.chmod(content.mode)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import shutil
 import stat
+import subprocess
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -15,12 +17,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from newel.agent.errors import NewelError
 from newel.review.effects import Run
 from newel.review.recorder import Recorder
 from newel.review.recording import Recorders
+from newel.review.runs import look_back
+from newel.review.saving import SaveFailed
 from newel.workspace.local import LocalWorkspace
+from newel.workspace.ssh.connection import Connection
+from newel.workspace.ssh.workspace import SshWorkspace
 from newel.workspace.watching import WatchedWorkspace
+from tests.host_connection import anyio_backend, connection
 from tests.properties import examples
+
+__all__ = ["anyio_backend", "connection"]
 
 pytestmark = pytest.mark.anyio
 
@@ -147,3 +157,122 @@ def test_whatever_commands_make_of_a_tree_is_undone_and_redone_exactly(
         root.mkdir()
         act(root, begin)
         anyio.run(back_and_forth, root, Path(place, "home"), commands, LocalWorkspace(str(root)))
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_the_same_holds_on_a_host(connection: Connection, tmp_path: Path, seed: int) -> None:
+    """Random trees, but each one the same in every run: a host is slow to ask."""
+    chance = random.Random(seed)  # noqa: S311 — what a test does
+
+    def steps(most: int) -> Steps:
+        return [
+            (chance.choice(ACTIONS), chance.choice(PATHS), chance.choice(PATHS))
+            for _ in range(chance.randint(2, most))
+        ]
+
+    root = tmp_path / "project"
+    root.mkdir()
+    act(root, steps(8))
+    workspace = SshWorkspace(connection, root=str(root))
+    await back_and_forth(root, tmp_path / "home", [steps(8), steps(8)], workspace)
+
+
+@pytest.mark.parametrize(
+    ("begin", "does"),
+    [
+        ("echo text > d", "rm d; mkdir d; echo > d/q"),
+        ("echo text > f", "rm f; ln -s elsewhere f"),
+        ("mkdir d; echo x > d/x", "rm -r d; ln -s elsewhere d"),
+        ("echo text > f", "rm f; mkfifo f"),
+        ("mkdir -p d/e; echo x > d/e/x; mkdir d/empty", "rm -r d; echo file > d"),
+        ("mkdir d; echo > d/f; echo x > x", "chmod 1700 d; chmod 4755 x"),
+        ("ln -s one link", "ln -sfn two link; ln -s three other"),
+        ("ln -s one link", "rm link"),
+        ("mkdir -p a/b/c", "rm -r a"),
+        ("mkfifo p", "rm p"),
+        ("echo > f", "mkdir -p made/of/empty; chmod 700 made"),
+        ("mkdir -m 555 locked", "rmdir locked; mkdir -p x/y; echo > x/y/z; rm -r x/y/z"),
+    ],
+)
+@pytest.mark.parametrize("where", ["local", "ssh"])
+async def test_each_change_of_kind_is_undone_and_redone(
+    connection: Connection, tmp_path: Path, where: str, begin: str, does: str
+) -> None:
+    root = tmp_path / "project"
+    root.mkdir()
+    sh(root, begin)
+    workspace = LocalWorkspace(str(root))
+    if where == "ssh":
+        workspace = SshWorkspace(connection, root=str(root))
+    work: Steps = [(lambda root, does, _: sh(root, does), does, "")]
+    await back_and_forth(root, tmp_path / "home", [work], workspace)
+
+
+def sh(root: Path, text: str) -> None:
+    subprocess.run(["sh", "-ec", text], cwd=root, check=True)
+
+
+async def test_what_others_put_into_a_folder_that_a_run_made_keeps_it_and_is_named(tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    root.mkdir()
+    (root / "d").write_text("text\n")
+    recorders = Recorders(tmp_path / "home")
+    recorder = await recorders.of(LocalWorkspace(str(root)))
+    await command(recorder, Run("s"), lambda: sh(root, "rm d; mkdir d; echo > d/q; echo > other"))
+    (root / "d/mine").write_text("mine\n")
+    plan = await recorder.project.undo()
+    with pytest.raises(SaveFailed, match="d: Directory not empty"):
+        await recorder.project.carry_out(plan)
+    assert tree(root) == {"d": tree(root)["d"], "d/mine": (0o100644, b"mine\n")}
+    (root / "d/mine").unlink()
+    await undo(recorder)  # the rest
+    assert (root / "d").read_text() == "text\n"
+    recorders.close()
+
+
+async def test_no_undo_writes_through_a_link_that_was_put_in_its_way(tmp_path: Path) -> None:
+    root, outside = tmp_path / "project", tmp_path / "outside"
+    (root / "d").mkdir(parents=True)
+    (root / "d/f").write_text("old\n")
+    (outside / "e").mkdir(parents=True)
+    recorders = Recorders(tmp_path / "home")
+    recorder = await recorders.of(LocalWorkspace(str(root)))
+    await command(recorder, Run("s"), lambda: sh(root, "rm -r d; mkdir -m 700 e"))
+    (root / "d").symlink_to(outside)
+    (root / "e").rmdir()
+    (root / "e").symlink_to(outside / "e")
+    with contextlib.suppress(NewelError):
+        plan = await recorder.project.undo()
+        assert plan.conflicts
+        await recorder.project.carry_out(plan)
+    assert sorted(os.listdir(outside)) == ["e"]  # noqa: PTH208
+    assert (root / "d").is_symlink()
+    assert (root / "e").is_symlink()
+    recorders.close()
+
+
+async def test_a_review_says_what_became_of_what(tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    root.mkdir()
+    sh(root, "echo text > f; echo x > x; ln -s one link; mkdir gone")
+    recorders = Recorders(tmp_path / "home")
+    recorder = await recorders.of(LocalWorkspace(str(root)))
+    work = "rm f; mkdir f; chmod 4755 x; ln -sfn two link; rmdir gone; mkfifo p; ln -s three new"
+    await command(recorder, Run("s"), lambda: sh(root, work))
+    [run] = await look_back(recorder.project, limit=1)
+    assert {file.file_path: (file.kind, file.change, file.about) for file in run.files} == {
+        "f": ("folder", "kind", "file became a folder"),
+        "x": ("file", "mode", "mode 644 → 4755"),
+        "link": ("link", "modified", "symbolic link → two"),
+        "gone": ("folder", "deleted", "folder removed"),
+        "p": ("pipe", "created", "new named pipe"),
+        "new": ("link", "created", "new symbolic link → three"),
+    }
+    patches = {file.file_path: file.patch for file in run.files}
+    assert "deleted file mode 100644" in patches["f"]
+    assert "new file mode 040755" in patches["f"]
+    assert "old mode 100644\nnew mode 104755" in patches["x"]
+    assert patches["link"].endswith(
+        "-one\n\\ No newline at end of file\n+two\n\\ No newline at end of file\n"
+    )
+    recorders.close()

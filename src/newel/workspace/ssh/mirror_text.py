@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
+import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final
@@ -119,7 +121,10 @@ class MirrorWords:
             yield f"newel_out {_here(names)}"
             for name in names:
                 data, mode = contents[posixpath.join(folder, name)]
-                yield f"newel_write {at} {len(data)} {mode:04o} {_here([name])}"
+                if stat.S_ISLNK(mode):
+                    yield f"ln -s -- {quoted(os.fsdecode(data))} {_here([name])}"
+                else:
+                    yield f"newel_write {at} {len(data)} {mode:04o} {_here([name])}"
                 at += len(data)
 
         return self._each_folder(contents, lambda folder, names: " && ".join(commands(folder, names)))
