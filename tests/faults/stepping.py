@@ -69,10 +69,10 @@ class Ran(NamedTuple):
             raise
 
 
-def steps(folder: Path, module: str, *words: str) -> list[Step]:
+def steps(folder: Path, module: str, *words: str, calls: str = CALLS) -> list[Step]:
     """What a program does to files below a folder, in its order."""
     trace = folder.parent / "steps.trace"
-    ran = traced(module, [str(folder), *words], trace, [f"trace={CALLS}"])
+    ran = traced(module, [str(folder), *words], trace, [f"trace={calls}"])
     assert ran.returncode == 0, ran.stderr
     return list(_found(trace, folder))
 
@@ -96,11 +96,11 @@ def some(found: Sequence[Step], most: int) -> list[Step]:
     return [found[number * len(found) // most] for number in range(most)]
 
 
-def ran_with(fault: str, step: Step, folder: Path, module: str, *words: str) -> Ran:
+def ran_with(fault: str, step: Step, folder: Path, module: str, *words: str, calls: str = CALLS) -> Ran:
     """Run a program with a fault at one of its steps; ``fault`` is in the words of strace."""
     trace = folder.parent / "fault.trace"
     inject = f"inject={step.call}:{fault}:when={step.number}"
-    ended = traced(module, [str(folder), *words], trace, [f"trace={CALLS}", inject])
+    ended = traced(module, [str(folder), *words], trace, [f"trace={calls}", inject])
     killed = ended.returncode == -9
     lines = trace.read_text(errors="replace").splitlines()
     hit = [line for line in lines if "(INJECTED)" in line] or (lines[-3:] if killed else [])

@@ -23,6 +23,7 @@ from newel.agent.errors import WorkspaceError
 from newel.agent.messages import Wire, new_id, now
 from newel.review.folders import grown, missing
 from newel.review.history import Entry
+from newel.review.kinds import described
 from newel.review.ledger import (
     FileReview,
     Lines,
@@ -71,12 +72,15 @@ class Versions(NamedTuple):
 
 
 class FilePlan(Wire, frozen=True, kw_only=True):
-    """What a rollback does to a file's buffer of revision ``rev``, as a unified diff; ``hunks`` are those taken back."""
+    """What a rollback does to a file's buffer of revision ``rev``, as a unified diff; ``hunks`` are those taken back.
+    ``about`` says in words what no line shows.
+    """
 
     path: str
     rev: int
     patch: str
     hunks: tuple[str, ...] = ()
+    about: str = ""
 
 
 class Plan(Wire, frozen=True, kw_only=True):
@@ -226,6 +230,7 @@ class Checkpoints:
                 rev=step.before.rev,
                 patch=file_patch(step.before.path, buffer(step.before), buffer(step.after)),
                 hunks=step.hunks,
+                about=described(buffer(step.before), buffer(step.after)).about,
             )
             for step in steps
             if step.after is not step.before

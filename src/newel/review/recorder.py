@@ -252,7 +252,8 @@ class Recorder:
                 changes = [FileChange(note.path, note.before, await self._now(note.path))]
             else:
                 changes = await self._found_since(note, known)
-            await self._record(effect, changes)
+            made = [each.path for each in changes if each.before is None and is_folder(each.after)]
+            await self._record(effect, changes, made)
 
     async def _found_since(self, note: Note, known: Known) -> list[FileChange]:
         found = await self._snapshots.touched(note.began_ns)

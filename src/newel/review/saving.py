@@ -323,8 +323,7 @@ class Saver:
             return []
         plans = _in_order(plans)
         kept = [plan.saving.path for plan in plans]
-        # Folders that are gone by implication would be in the way of those above them.
-        makes_room = any(plan.before.is_folder and not plan.after.is_folder for plan in plans)
+        makes_room = _makes_room(plans)
         intent = Intent(id=new_id(), files=tuple(plan.saving for plan in plans))
         await anyio.to_thread.run_sync(self._ledger.begin_saving, intent)
         done: list[Saved] = []
@@ -412,16 +411,32 @@ class Saver:
         done: list[Saved] = []
         for intent in await anyio.to_thread.run_sync(self._ledger.intents):
             with anyio.CancelScope(shield=True):
-                for saving in intent.files:
+                savings, makes_room = await anyio.to_thread.run_sync(self._ordered, intent)
+                kept = [saving.path for saving in savings]
+                for saving in savings:
                     try:
                         done += await self._recovered(saving)
+                        if makes_room:
+                            await self._clear([saving], kept)
                     except LedgerError:
                         raise
                     except (ReviewError, WorkspaceError):
                         continue  # the next look at the file says what is wrong with it
-                await self._clear(intent.files)
+                await self._clear(savings)
                 await anyio.to_thread.run_sync(self._ledger.end_saving, intent.id)
         return done
+
+    def _ordered(self, intent: Intent) -> tuple[list[Saving], bool]:
+        """What is left of a save, as ``_in_order`` has it, behind what was written; and whether folders make room in it."""
+        plans: list[_Plan] = []
+        others: list[Saving] = []
+        for saving in intent.files:
+            review = self._ledger.get(saving.path)
+            if _has_all(review, saving.ids):
+                plans.append(_plan(review, saving.ids)._replace(saving=saving))
+            else:
+                others.append(saving)
+        return [*others, *(plan.saving for plan in _in_order(plans))], _makes_room(plans)
 
     async def _recovered(self, saving: Saving) -> list[Saved]:
         if await self._is_between(saving):
@@ -440,6 +455,11 @@ class Saver:
         if review.rev != saving.rev or not _has_all(review, saving.ids):
             return False
         return _plan(review, saving.ids).changes_kind and not (await self._look(saving.path)).exists
+
+
+def _makes_room(plans: Iterable[_Plan]) -> bool:
+    """Whether folders go: then those that came without an entry of their own, for what goes, must go at once."""
+    return any(plan.before.is_folder and not plan.after.is_folder for plan in plans)
 
 
 def _in_order(plans: Sequence[_Plan]) -> list[_Plan]:

@@ -40,6 +40,8 @@ MIGRATIONS: tuple[Sequence[str], ...] = (
         "ALTER TABLE entries ADD COLUMN kind TEXT NOT NULL DEFAULT ''",
         "UPDATE entries SET kind = json_extract(CAST(data AS TEXT), '$.kind')",
     ),
+    # The head of a file's lines may name a link, a folder or a pipe: a Newel that takes them for files must not open this.
+    (),
 )
 
 HASH: Final = re.compile(rb"[0-9a-f]{64}")

@@ -97,7 +97,8 @@ def _head(run: RunView) -> str:
     width = max((len(reveal_line(file.file_path)) for file in run.files[:ROWS]), default=0)
     lines = [run_line(run.checkpoint_id, run.created_at, run.title)]
     for file in run.files[:ROWS]:
-        facts = " · ".join(fact for fact in (changed_lines(file.patch), reveal_line(file.state, 400)) if fact)
+        known = (changed_lines(file.patch), reveal_line(file.about, 400), reveal_line(file.state, 400))
+        facts = " · ".join(fact for fact in known if fact)
         lines.append(f"  {reveal_line(file.file_path).ljust(width)}  {facts}".rstrip())
     if len(run.files) > ROWS:
         lines.append(f"  … {plural(len(run.files) - ROWS, 'more file')}")
@@ -121,7 +122,7 @@ def describe_plan(plan: Plan, called: Called) -> str:
                 "Whatever was changed in these files since goes, your own edits too; an undo brings it back."
             )
         lines.append(f"{plural(len(plan.files), 'file')} would change:")
-        lines += [f"  {reveal_line(file.path)}" for file in plan.files]
+        lines += [f"  {reveal_line(file.path)}  {reveal_line(file.about, 400)}".rstrip() for file in plan.files]
     return "\n".join([*lines, *_left_alone(plan)])
 
 

@@ -1,0 +1,53 @@
+"""A program that does what a command does to links, folders and modes, recorded, or undoes it: ``FOLDER run|undo``."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from newel.review import interrupted, purging, recorder
+from newel.review.effects import Run
+from newel.review.recording import Recorders
+from newel.workspace import snapshot_files, snapshots, things
+from newel.workspace.local import LocalWorkspace
+from tests.faults import begun
+
+__all__ = ["interrupted", "purging", "recorder", "snapshot_files", "snapshots", "things"]
+
+BEGIN = (
+    "echo d > d; mkdir -p e/f; echo x > e/f/x; echo g > g; ln -s one link; mkdir h; chmod 700 h; echo s > s"
+)
+DOES = (
+    "rm d; mkdir d; echo > d/q; rm -r e; echo e > e; rm g; ln -s two g; ln -sfn two link; chmod 755 h; "
+    "chmod 4755 s; mkdir -p n/m; mkfifo p"
+)
+
+
+def sh(project: Path, text: str) -> None:
+    subprocess.run(["sh", "-ec", text], cwd=project, check=True)
+
+
+async def main(folder: Path, what: str) -> None:
+    anyio.to_thread.current_default_thread_limiter().total_tokens = 1
+    recorders = Recorders(folder / "home")
+    found = await recorders.of(LocalWorkspace(str(folder / "project")))
+    if what == "undo":
+        await found.project.carry_out(await found.project.undo())
+    else:
+        effect = await found.begin(Run("s", title="work"), None)
+        sh(folder / "project", DOES)
+        if what == "die":
+            os.kill(os.getpid(), 9)
+        await found.end(effect)
+    recorders.close()
+    os.writev(1, [b"done"])
+
+
+if __name__ == "__main__":
+    begun.wait()
+    anyio.run(main, Path(sys.argv[1]), sys.argv[2])

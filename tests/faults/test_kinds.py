@@ -1,0 +1,99 @@
+"""If these fail, a crash while links and folders are made or undone leaves a tree that no undo brings in order."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from newel.review.ledger import ReviewError
+from newel.review.recording import Recorders
+from newel.workspace.local import LocalWorkspace
+from tests.faults import kinds_child
+from tests.faults.kinds_child import BEGIN, sh
+from tests.faults.stepping import KILLED, ROOT, needs_strace, ran_with, some, steps
+from tests.unit.review.test_kinds import Tree, tree
+
+pytestmark = pytest.mark.anyio
+
+CHILD = "tests.faults.kinds_child"
+CALLS = (
+    "unlinkat,mkdirat,symlinkat,mknodat,chmod,fchmodat,renameat,renameat2,rename,linkat,pwrite64,fdatasync"
+)
+
+
+def fresh(folder: Path) -> Tree:
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "project").mkdir(parents=True)
+    sh(folder / "project", BEGIN)
+    return tree(folder / "project")
+
+
+async def done(folder: Path) -> None:
+    """The work, recorded."""
+    with anyio.fail_after(30):
+        await kinds_child.main(folder, "run")
+
+
+async def undo(folder: Path) -> None:
+    recorders = Recorders(folder / "home")
+    recorder = await recorders.of(LocalWorkspace(str(folder / "project")))
+    plan = await recorder.project.undo()
+    assert plan.conflicts == ()
+    await recorder.project.carry_out(plan)
+    recorders.close()
+
+
+async def test_what_a_command_did_before_newel_was_killed_is_undone(tmp_path: Path) -> None:
+    folder = tmp_path / "place"
+    before = fresh(folder)
+    words = [sys.executable, "-m", CHILD, str(folder), "die"]
+    ended = await anyio.run_process(words, cwd=ROOT, input=b"\n", check=False)
+    assert ended.returncode == -9, ended.stderr
+    after = tree(folder / "project")
+    assert after != before
+    await undo(folder)
+    assert tree(folder / "project") == before
+    await undo(folder)
+    assert tree(folder / "project") == after
+
+
+@needs_strace
+@pytest.mark.slow  # some twenty processes are killed
+@pytest.mark.timeout(300)
+async def test_an_undo_that_is_killed_at_any_step_is_brought_to_its_end(tmp_path: Path) -> None:
+    folder, origin = tmp_path / "place", tmp_path / "origin"
+    before = fresh(folder)
+    await done(folder)
+    shutil.move(folder, origin)
+
+    def again() -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        subprocess.run(["cp", "-a", origin, folder], check=True)
+
+    again()
+    all_steps = steps(folder, CHILD, "undo", calls=CALLS)
+    assert tree(folder / "project") == before
+    killed = 0
+    for step in some(all_steps, 12):
+        again()
+        ran = ran_with(KILLED, step, folder, CHILD, "undo", calls=CALLS)
+        killed += ran.killed
+        with ran.noted(f"killed at {step}"):
+            recorders = Recorders(folder / "home")
+            recorder = await recorders.of(LocalWorkspace(str(folder / "project")))  # which recovers
+            if tree(folder / "project") != before:
+                try:
+                    plan = await recorder.project.undo()
+                except ReviewError as error:
+                    error.add_note(str(tree(folder / "project")))
+                    raise
+                assert plan.conflicts == ()
+                await recorder.project.carry_out(plan)
+            assert tree(folder / "project") == before
+            recorders.close()
+    assert killed
