@@ -185,10 +185,33 @@ def test_a_path_of_the_project_means_its_copy(with_model: Make, tmp_path: Path) 
 
 
 def test_what_cannot_be_proposed_is_said(with_model: Make) -> None:
-    newel = with_model(scenario("make a link", bash("ln -s nowhere link"), {"content": "Done."}))
-    done = newel("--approve", "review", "make a link")
-    assert "link" in done.stdout + done.stderr
-    assert "not proposed" in done.stdout + done.stderr
+    newel = with_model(scenario("make a pipe", bash("mkfifo pipe; mkdir empty"), {"content": "Done."}))
+    done = newel("--approve", "review", "make a pipe")
+    assert "pipe: new named pipe. It is not proposed" in done.stdout + done.stderr
+    assert "empty: new folder. It is not proposed" in done.stdout + done.stderr
+    assert not (newel.project / "pipe").exists()
+
+
+def test_links_are_proposed_and_are_in_the_copy_of_the_next_run(with_model: Make) -> None:
+    """Also one that takes the place of a file, and one that leads elsewhere than before."""
+    does = "ln -s nowhere new; rm file; ln -s other file; ln -sfn two link"
+    make = scenario("make links", bash(does), {"content": "Done."})
+    look = scenario("look at them", bash("readlink new file link"), {"content": "Done."})
+    newel = with_model({"scenarios": make["scenarios"] + look["scenarios"]})
+    (newel.project / "file").write_text("text\n")
+    (newel.project / "link").symlink_to("one")
+    newel("--approve", "review", "make links")
+    assert (newel.project / "file").read_text() == "text\n"
+    newel("--approve", "review", "look at them")
+    assert "nowhere\\nother\\ntwo" in json.dumps(newel.requests[-1])
+    kept = newel("keep", "--all", "--yes")
+    assert kept.returncode == 0, kept.stdout + kept.stderr
+    links = {name: str((newel.project / name).readlink()) for name in ("new", "file", "link")}
+    assert links == {"new": "nowhere", "file": "other", "link": "two"}
+    assert newel("undo", "--yes").returncode == 0
+    assert (newel.project / "file").read_text() == "text\n"
+    assert (newel.project / "link").readlink() == Path("one")
+    assert not (newel.project / "new").is_symlink()
 
 
 def test_no_copy_is_left_behind(newel: Newel) -> None:
