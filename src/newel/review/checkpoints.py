@@ -34,7 +34,8 @@ from newel.review.ledger import (
     root_of,
 )
 from newel.review.patches import file_patch
-from newel.review.saving import Saver, saving_of
+from newel.review.save_plans import saving_of
+from newel.review.saving import Saver
 from newel.review.store import Before, Checkpoint, Intent, Ledger, LedgerError
 from newel.review.takeback import Overlap, Step, restored_to, rewound, taken_back
 from newel.review.text import content_of, is_blob, lines_of_state

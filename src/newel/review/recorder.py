@@ -336,7 +336,8 @@ class Recorder:
                 effect.notices.append(str(error))
             else:
                 fit.append(change)
-        fit = await self._without_implied(effect.run.checkpoint, fit)
+        if fit:
+            fit = await self._without_implied(effect.run.checkpoint, fit)
         if not fit:
             return
         new = await anyio.to_thread.run_sync(partial(self._meaning.new, fit, since=effect.began))
@@ -349,7 +350,8 @@ class Recorder:
     ) -> list[FileChange]:
         """Without folders of which other changes tell, and with those that are left of what a run made."""
         left = await self._left(checkpoint, changes)
-        if not left and not any(is_folder(change.before) or is_folder(change.after) for change in changes):
+        is_about_folders = any(is_folder(change.before) or is_folder(change.after) for change in changes)
+        if not left and not is_about_folders and checkpoint is None:
             return list(changes)
         umask = self._snapshots.umask
 

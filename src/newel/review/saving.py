@@ -15,7 +15,7 @@ import posixpath
 import stat
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final
 
 import anyio
 import anyio.to_thread
@@ -28,14 +28,13 @@ from newel.review.implied import above
 from newel.review.ledger import (
     Conflict,
     FileReview,
-    Lines,
     ReviewError,
     StaleRevision,
-    render,
 )
 from newel.review.paths import OutsideProject, check_name, checked_path
+from newel.review.save_plans import File, NotText, Plan, file_of, has_all, in_order, makes_room, plan_of
 from newel.review.store import Intent, Ledger, LedgerError, Saving
-from newel.review.text import content_of, head_of, is_blob, kind_of, lines_of, text_hash
+from newel.review.text import is_blob, kind_of, lines_of, text_hash
 from newel.workspace.port import ABSENT, Thing
 from newel.workspace.snapshot_tree import is_kept, state_mode
 from newel.workspace.watching import WatchedWorkspace
@@ -43,18 +42,12 @@ from newel.workspace.watching import WatchedWorkspace
 LARGEST: Final = 32 << 20
 """Bytes of a file that can be under review."""
 
-_ENTERED: Final = stat.S_IWUSR | stat.S_IXUSR
-
 ATTEMPTS: Final = 20
 """How often a file is looked at anew when somebody else changes its review meanwhile."""
 
 
 class NotAFile(ReviewError):
     """There is a directory or a device where a file should be."""
-
-
-class NotText(ReviewError):
-    """The file is too large to be reviewed, or would hold what no text can."""
 
 
 class SaveFailed(ReviewError):
@@ -72,87 +65,6 @@ class Saved(Wire, frozen=True, kw_only=True):
     applied: int
     left: int
     review: FileReview
-
-
-class _File(NamedTuple):
-    """A file as it is or should be: its hash as ``text_hash`` writes it, and its mode; no file has none of them. What is
-    no regular file has its kind in the mode, and a link its target for ``data``. That is empty where the bytes are a blob
-    of the ledger.
-    """
-
-    hash: str
-    mode: int = 0
-    data: bytes = b""
-
-    def is_like(self, other: _File) -> bool:
-        return self[:2] == other[:2]
-
-    @property
-    def sha256(self) -> str:
-        """The hash as the workspace wants it."""
-        return self.hash.removeprefix("sha256:") if self.exists else ABSENT
-
-    @property
-    def exists(self) -> bool:
-        return self.hash != text_hash(())
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether it is a regular file."""
-        return self.exists and not stat.S_IFMT(self.mode)
-
-    @property
-    def is_folder(self) -> bool:
-        return stat.S_ISDIR(self.mode)
-
-    def thing(self, target: bytes) -> Thing | None:
-        """As ``WatchedWorkspace.become`` wants it."""
-        return Thing(self.mode, target if stat.S_ISLNK(self.mode) else b"") if self.exists else None
-
-
-def _file(lines: Lines) -> _File:
-    """The file that lines make."""
-    content = content_of(lines)
-    return _File(text_hash(lines), content.mode, content.data) if content else _File(text_hash(()))
-
-
-class _Plan(NamedTuple):
-    """A file that is about to be saved: what was there, and what will be. ``blob`` is the hash of bytes in the ledger."""
-
-    saving: Saving
-    before: _File
-    after: _File
-    blob: str
-    blob_before: str
-
-    @property
-    def changes_kind(self) -> bool:
-        before, after = self.before, self.after
-        return before.exists and after.exists and stat.S_IFMT(before.mode) != stat.S_IFMT(after.mode)
-
-
-def _plan(review: FileReview, ids: Sequence[str]) -> _Plan:
-    """Raises ``NotText``."""
-    lines = render(review.base, [hunk for hunk in review.hunks if hunk.id in ids])
-    body = lines[1:] if head_of(lines) is not None else lines
-    if any("\0" in line for line in body) and not (len(body) == 1 and is_blob(body)):
-        raise NotText(
-            f"{review.path} would hold a NUL, or a text and other bytes at once. Keep other hunks of it, or reject these."
-        )
-    before, after = _file(review.base), _file(lines)
-    saving = Saving(path=review.path, rev=review.rev, ids=tuple(ids), before=before.hash, after=after.hash)
-    content = content_of(lines)
-    there = content_of(review.base)
-    return _Plan(saving, before, after, content.blob if content else "", there.blob if there else "")
-
-
-def saving_of(review: FileReview, ids: Sequence[str]) -> Saving:
-    """What an intent says of hunks that are about to be saved. Raises ``NotText``."""
-    return _plan(review, ids).saving
-
-
-def _has_all(review: FileReview, ids: Collection[str]) -> bool:
-    return {hunk.id for hunk in review.hunks}.issuperset(ids)
 
 
 def _chosen(review: FileReview, ids: Collection[str] | None) -> list[str]:
@@ -199,9 +111,9 @@ class Saver:
                 return await anyio.to_thread.run_sync(self._compared, review, disk)
         raise StaleRevision(f"{path} is changed again and again by others. Try again when they are done.")
 
-    def _compared(self, review: FileReview, disk: _File) -> tuple[FileReview, bool]:
+    def _compared(self, review: FileReview, disk: File) -> tuple[FileReview, bool]:
         review = self._settled(review, disk)
-        if disk.is_like(_file(review.base)):
+        if disk.is_like(file_of(review.base)):
             return review, False
         lines = lines_of(disk.data, disk.mode) if disk.exists else ()
         if is_blob(lines):
@@ -209,25 +121,25 @@ class Saver:
         changed = self._ledger.change(review.path, "rebase", lambda now: rebased(now, lines), rev=review.rev)
         return changed.review, True
 
-    def _settled(self, review: FileReview, disk: _File) -> FileReview:
+    def _settled(self, review: FileReview, disk: File) -> FileReview:
         """The review with a save in it that has written the file and not marked it yet: one that is under way elsewhere, or
         that a crash has ended.
         """
         for intent in self._ledger.intents():
             for saving in intent.files:
-                if saving.path == review.path and saving.after == disk.hash and _has_all(review, saving.ids):
-                    plan = _plan(review, saving.ids)
+                if saving.path == review.path and saving.after == disk.hash and has_all(review, saving.ids):
+                    plan = plan_of(review, saving.ids)
                     if plan.after.is_like(disk):
                         return self._mark(plan, rev=review.rev)
         return review
 
-    async def _look(self, path: str, *, itself: bool = False) -> _File:
+    async def _look(self, path: str, *, itself: bool = False) -> File:
         """A file as it is on the disk, its bytes included."""
         where = await self._where(path, itself=itself)
         is_hidden = await anyio.to_thread.run_sync(self._is_below_link, path)
         found = None if is_hidden else await self.workspace.look(where)
         if found is None:
-            return _File(text_hash(()))
+            return File(text_hash(()))
         if found.is_file:
             data = await self.workspace.read_bytes(where, size=LARGEST + 1)
             if len(data) > LARGEST:
@@ -283,7 +195,7 @@ class Saver:
         that has begun to write is not cancelled.
         """
         known: dict[str, FileReview] = {}
-        plans: list[_Plan] = []
+        plans: list[Plan] = []
         changed: list[str] = []
         for path, ids in chosen.items():
             await self._where(path)
@@ -305,7 +217,7 @@ class Saver:
         counts = {plan.saving.path: len(plan.saving.ids) for plan in plans}
         return [_saved(known[path], counts.get(path, 0)) for path in chosen]
 
-    async def _planned(self, review: FileReview, ids: Sequence[str], rev: int | None) -> list[_Plan]:
+    async def _planned(self, review: FileReview, ids: Sequence[str], rev: int | None) -> list[Plan]:
         """How to save a file; nothing if its hunks have been saved in the meantime."""
         if not ids:
             return []
@@ -313,25 +225,26 @@ class Saver:
             raise StaleRevision(
                 f"{review.path} is at revision {review.rev}, and this save was asked for {rev}. Read it anew and try again."
             )
-        plan = _plan(review, ids)
+        plan = plan_of(review, ids)
         if plan.blob:
             await anyio.to_thread.run_sync(self._ledger.blob, plan.blob)  # it is there, or nothing is begun
         return [plan]
 
-    async def _carried_out(self, plans: Sequence[_Plan]) -> list[Saved]:
+    async def _carried_out(self, plans: Sequence[Plan]) -> list[Saved]:
         if not plans:
             return []
-        plans = _in_order(plans)
+        plans = in_order(plans)
         kept = [plan.saving.path for plan in plans]
-        makes_room = _makes_room(plans)
+        has_room = makes_room(plans)
         intent = Intent(id=new_id(), files=tuple(plan.saving for plan in plans))
         await anyio.to_thread.run_sync(self._ledger.begin_saving, intent)
         done: list[Saved] = []
         try:
-            for plan in plans:
+            for plan in await self._opened(plans):
                 done += [await self._write(plan)]  # also what was done before an error counts
-                if makes_room and not plan.after.exists:
+                if has_room and not plan.after.exists:
                     await self._clear([plan.saving], kept)
+            await self._shut(plans)
         except LedgerError:
             raise  # what was written and not marked is found by the next who looks
         except (WorkspaceError, ReviewError) as error:
@@ -343,7 +256,7 @@ class Saver:
         await anyio.to_thread.run_sync(self._ledger.end_saving, intent.id)
         return done
 
-    async def _write(self, plan: _Plan) -> Saved:
+    async def _write(self, plan: Plan) -> Saved:
         """Make a file what the plan says, and mark its hunks as saved. Raises ``Conflict`` if it is not as it was."""
         path = plan.saving.path
         where = await self._where(path)
@@ -358,12 +271,19 @@ class Saver:
                     f"{path} changed on the disk while it was being saved, and was not written. Look at the review anew."
                 ) from error
         review = await anyio.to_thread.run_sync(self._mark, plan)
-        if not plan.after.is_like(_file(review.base)):  # somebody wrote into the hunk meanwhile
+        if not plan.after.is_like(file_of(review.base)):  # somebody wrote into the hunk meanwhile
             review = await self.refresh(path)
         return _saved(review, len(plan.saving.ids))
 
-    async def _replace(self, where: str, plan: _Plan) -> None:
-        before, after = plan.before, plan.after
+    async def _replace(self, where: str, plan: Plan) -> None:
+        before, after = plan.before, plan.after.opened()
+        if before.is_plain and after.is_plain and before.hash == after.hash:
+            await self._turn(where, before, after)
+            return
+        if plan.must_unlock:
+            writable = before._replace(mode=before.mode | stat.S_IWUSR)
+            await self._turn(where, before, writable)
+            before = writable
         if before.is_plain and not after.is_plain:
             await self.workspace.remove(where, expect=before.sha256)
         elif not before.is_plain and before.exists and (after.is_plain or plan.changes_kind):
@@ -381,16 +301,34 @@ class Saver:
         if wanted != expect:
             await self.workspace.become(where, wanted, expect=expect)
 
-    async def _thing(self, file: _File, blob: str) -> Thing | None:
+    async def _turn(self, where: str, before: File, after: File) -> None:
+        """Give a file or a folder another mode."""
+        kind = 0 if before.is_folder else stat.S_IFREG
+        await self.workspace.become(where, Thing(kind | after.mode), expect=Thing(kind | before.mode))
+
+    async def _opened(self, plans: Sequence[Plan]) -> list[Plan]:
+        """The plans, once folders can be entered that are shut and that they are about."""
+        shut = [plan for plan in plans if plan.before.is_shut] if len(plans) > 1 else []
+        for plan in sorted(shut, key=lambda plan: plan.saving.path.count("/")):
+            await self._turn(await self._where(plan.saving.path), plan.before, plan.before.opened())
+        return [plan._replace(before=plan.before.opened()) if plan in shut else plan for plan in plans]
+
+    async def _shut(self, plans: Iterable[Plan]) -> None:
+        """Shut the folders again that are to be, the innermost first."""
+        shut = [plan for plan in plans if plan.after.is_shut]
+        for plan in sorted(shut, key=lambda plan: -plan.saving.path.count("/")):
+            await self._turn(await self._where(plan.saving.path), plan.after.opened(), plan.after)
+
+    async def _thing(self, file: File, blob: str) -> Thing | None:
         return file.thing(await anyio.to_thread.run_sync(self._ledger.blob, blob) if blob else file.data)
 
-    def _mark(self, plan: _Plan, *, rev: int | None = None) -> FileReview:
+    def _mark(self, plan: Plan, *, rev: int | None = None) -> FileReview:
         """Put down that a file has been written; nothing where that was done already."""
         ids = plan.saving.ids
 
         def marked(now: FileReview) -> FileReview:
             # What was decided meanwhile changes nothing in what was written; other lines would.
-            is_same = _has_all(now, ids) and _plan(now, ids).after.is_like(plan.after)
+            is_same = has_all(now, ids) and plan_of(now, ids).after.is_like(plan.after)
             return saved(now, ids) if is_same else now
 
         return self._ledger.change(plan.saving.path, "save", marked, rev=rev, hunks=ids).review
@@ -411,90 +349,68 @@ class Saver:
         done: list[Saved] = []
         for intent in await anyio.to_thread.run_sync(self._ledger.intents):
             with anyio.CancelScope(shield=True):
-                savings, makes_room = await anyio.to_thread.run_sync(self._ordered, intent)
+                savings, plans = await anyio.to_thread.run_sync(self._ordered, intent)
                 kept = [saving.path for saving in savings]
                 for saving in savings:
                     try:
                         done += await self._recovered(saving)
-                        if makes_room:
+                        if makes_room(plans):
                             await self._clear([saving], kept)
                     except LedgerError:
                         raise
                     except (ReviewError, WorkspaceError):
                         continue  # the next look at the file says what is wrong with it
+                with suppress(ReviewError, WorkspaceError):
+                    await self._shut(plans)
                 await self._clear(savings)
                 await anyio.to_thread.run_sync(self._ledger.end_saving, intent.id)
         return done
 
-    def _ordered(self, intent: Intent) -> tuple[list[Saving], bool]:
-        """What is left of a save, as ``_in_order`` has it, behind what was written; and whether folders make room in it."""
-        plans: list[_Plan] = []
+    def _ordered(self, intent: Intent) -> tuple[list[Saving], list[Plan]]:
+        """A save that was begun: what was written of it, and behind that what is left, as ``in_order`` has it; the plans of
+        what is left.
+        """
+        plans: list[Plan] = []
         others: list[Saving] = []
         for saving in intent.files:
             review = self._ledger.get(saving.path)
-            if _has_all(review, saving.ids):
-                plans.append(_plan(review, saving.ids)._replace(saving=saving))
+            if has_all(review, saving.ids):
+                plans.append(plan_of(review, saving.ids)._replace(saving=saving))
             else:
                 others.append(saving)
-        return [*others, *(plan.saving for plan in _in_order(plans))], _makes_room(plans)
+        plans = in_order(plans)
+        return [*others, *(plan.saving for plan in plans)], plans
 
     async def _recovered(self, saving: Saving) -> list[Saved]:
         if await self._is_between(saving):
             review = await anyio.to_thread.run_sync(self._ledger.get, saving.path)
-            plan = _plan(review, saving.ids)
-            return [await self._write(plan._replace(before=_File(text_hash(())), blob_before=""))]
+            plan = plan_of(review, saving.ids)
+            return [await self._write(plan._replace(before=File(text_hash(())), blob_before=""))]
         review, _ = await self._taken_up(saving.path)
         if review.rev == saving.rev:  # all is as it was when the save began
-            return [await self._write(_plan(review, saving.ids))]
+            return [await self._write(plan_of(review, saving.ids))]
         is_saved = {one.id for one in review.applied}.issuperset(saving.ids)
         return [_saved(review, len(saving.ids))] if is_saved else []
 
     async def _is_between(self, saving: Saving) -> bool:
         """Whether one kind has made way for another that is not there yet: no step does both."""
         review = await anyio.to_thread.run_sync(self._ledger.get, saving.path)
-        if review.rev != saving.rev or not _has_all(review, saving.ids):
+        if review.rev != saving.rev or not has_all(review, saving.ids):
             return False
-        return _plan(review, saving.ids).changes_kind and not (await self._look(saving.path)).exists
+        return plan_of(review, saving.ids).changes_kind and not (await self._look(saving.path)).exists
 
 
-def _makes_room(plans: Iterable[_Plan]) -> bool:
-    """Whether folders go: then those that came without an entry of their own, for what goes, must go at once."""
-    return any(plan.before.is_folder and not plan.after.is_folder for plan in plans)
-
-
-def _in_order(plans: Sequence[_Plan]) -> list[_Plan]:
-    """So that nothing stands in the way of what comes later: what goes before what comes, a folder behind what goes out of
-    it and before what goes into it. A folder that only goes is last, for it may hold what others have put there.
-    """
-    opened = {plan.saving.path for plan in plans if plan.before.is_folder and plan.changes_kind}
-
-    def place(plan: _Plan) -> tuple[int, int]:
-        before, after, depth = plan.before, plan.after, plan.saving.path.count("/")
-        if before.is_folder and after.is_folder:  # one may write into it at once, or as long as need be
-            return (0, depth) if after.mode & _ENTERED == _ENTERED else (5, -depth)
-        if not after.exists and not before.is_folder:
-            return 1, 0
-        if before.is_folder and after.exists:
-            return 2, -depth
-        if before.is_folder:
-            is_in_the_way = any(folder in opened for folder in above(plan.saving.path))
-            return (2, -depth) if is_in_the_way else (4, -depth)
-        return 3, depth
-
-    return sorted(plans, key=place)
-
-
-def _read(data: bytes, mode: int) -> _File:
+def _read(data: bytes, mode: int) -> File:
     import hashlib
 
-    return _File(f"sha256:{hashlib.sha256(data).hexdigest()}", mode, data)
+    return File(f"sha256:{hashlib.sha256(data).hexdigest()}", mode, data)
 
 
 def _saved(review: FileReview, applied: int) -> Saved:
     return Saved(path=review.path, applied=applied, left=len(review.hunks), review=review)
 
 
-def _in_words(error: WorkspaceError, plans: Sequence[_Plan], done: Sequence[Saved]) -> str:
+def _in_words(error: WorkspaceError, plans: Sequence[Plan], done: Sequence[Saved]) -> str:
     there = ", ".join(one.path for one in done)
     left = ", ".join(plan.saving.path for plan in plans[len(done) :])
     return f"{error} Not saved: {left}." + (f" Saved: {there}." if there else "")

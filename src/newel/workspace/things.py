@@ -11,6 +11,7 @@ from newel.agent.errors import StaleFile
 from newel.workspace.files import failure
 from newel.workspace.handles import Place, beside_name, held
 from newel.workspace.port import Thing, kept_mode
+from newel.workspace.refusals import not_regular
 
 _GONE: Final = (FileNotFoundError, NotADirectoryError)
 _ITSELF: Final = getattr(os, "O_PATH", 0) | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -57,6 +58,8 @@ def _turn(place: Place, found: Thing | None, thing: Thing | None) -> None:
         else:
             _chmod(place, thing.mode)
         return
+    if any(each is not None and each.is_file for each in (found, thing)):
+        raise not_regular("write", place.path, "other")  # files are written and removed by their content
     if found is not None:
         remove = os.rmdir if stat.S_ISDIR(found.mode) else os.unlink
         remove(place.name, dir_fd=place.folder)

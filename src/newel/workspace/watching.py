@@ -101,8 +101,8 @@ class WatchedWorkspace(Workspace, Protocol):
         ...
 
     async def become(self, path: str, thing: Thing | None, /, *, expect: Thing | None) -> None:
-        """Make a link, a folder or a named pipe at an absolute path, or change or remove it (None). Neither it nor what is
-        expected there is a regular file. A folder is removed if it is empty. Where something else is there by now,
+        """Make a link, a folder or a named pipe at an absolute path, or change or remove it (None). Of a regular file only
+        the mode is changed: both are one then. A folder is removed if it is empty. Where something else is there by now,
         ``StaleFile`` is raised and nothing changes; no link on the way is followed.
         """
         ...

@@ -26,7 +26,7 @@ from newel.review.ledger import (
     UnknownHunk,
     buffer,
 )
-from newel.review.saving import NotText
+from newel.review.save_plans import NotText
 from newel.review.store import Ledger
 from newel.review.text import Content, content_of
 from tests.properties import examples

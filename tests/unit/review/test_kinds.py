@@ -92,7 +92,7 @@ def pipe(root: Path, one: str, _: str) -> None:
 
 def chmod(root: Path, one: str, other: str) -> None:
     if not (root / one).is_symlink():
-        (root / one).chmod((0o755, 0o4755, 0o700, 0o1777)[len(other) % 4])
+        (root / one).chmod((0o755, 0o4755, 0o500, 0o1777)[len(other) % 4])
 
 
 def remove(root: Path, one: str, _: str) -> None:

@@ -240,12 +240,13 @@ newel_become() ( # name, mode in hexadecimal (- for nothing) and target that are
     fi
   fi
   [ "$now" = "$was" ] && [ "$leads" = "$led" ] || exit 13
-  case $was,$mode in 4???,4??? | 1???,1???)
+  case $was,$mode in 4???,4??? | 1???,1??? | 8???,8???)
     chmod -- "$bits" "$f" 2>&1 || exit 1
     newel_sync .
     exit 0
     ;;
   esac
+  case $was,$mode in 8???,* | *,8???) exit 11 ;; esac # files are written and removed by their content
   case $was in
     -) ;;
     4???) rmdir -- "$f" 2>&1 || exit 1 ;;
