@@ -19,9 +19,9 @@ from newel.agent.errors import WorkspaceError
 from newel.review import last_run
 from newel.review.checkpoints import Checkpoints, Plan, UnknownCheckpoint, Versions
 from newel.review.history import NothingToUndo, made_by
+from newel.review.kinds import Change, described
 from newel.review.last_run import LastRun
 from newel.review.ledger import FileReview, ReviewError, root_of
-from newel.review.kinds import Change, described
 from newel.review.patches import file_patch
 from newel.review.saving import Saved, Saver
 from newel.review.store import Checkpoint, Ledger, LedgerError

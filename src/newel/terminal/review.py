@@ -122,7 +122,9 @@ def describe_plan(plan: Plan, called: Called) -> str:
                 "Whatever was changed in these files since goes, your own edits too; an undo brings it back."
             )
         lines.append(f"{plural(len(plan.files), 'file')} would change:")
-        lines += [f"  {reveal_line(file.path)}  {reveal_line(file.about, 400)}".rstrip() for file in plan.files]
+        lines += [
+            f"  {reveal_line(file.path)}  {reveal_line(file.about, 400)}".rstrip() for file in plan.files
+        ]
     return "\n".join([*lines, *_left_alone(plan)])
 
 
