@@ -263,7 +263,7 @@ export class Page {
     const { tabs, servers, stopping, hello } = state;
     const isPlace = this.shell.has(tab?.id);
     const marks = JSON.stringify(this.#all().map(({ id, title, isDirty, waits }) => [id, title, isDirty, waits]));
-    const seen = [tab?.id, this.shell.question, tab?.activity, tab?.model, marks, tabs, servers, stopping, hello, toolsOpen, document.hidden, asks.map((each) => each.id).join()];
+    const seen = [tab?.id, this.shell.questions, this.shell.asksUnseen, tab?.activity, tab?.model, marks, tabs, servers, stopping, hello, toolsOpen, document.hidden, asks.map((each) => each.id).join()];
     if (this.outside?.every((each, index) => each === seen[index])) return;
     this.outside = seen;
     if (tab && !isPlace && !document.hidden) this.#seen(tab);
@@ -346,14 +346,16 @@ export class Page {
     const elsewhere = waiting.filter((each) => each.id !== tab?.id);
     const name = tab ? `${plain(tab.title)} · newel` : "newel";
     const running = tab && isBusy(tab) ? "… " : "";
-    const questions = waiting.length + (this.shell.question ? 1 : 0);
+    const questions = waiting.length + this.shell.questions;
     document.title = questions ? `${plural(questions, "question")} · ${name}` : running + name;
-    this.asks.hidden = elsewhere.length === 0;
-    const key = elsewhere.map((each) => each.id + each.title).join();
+    const { asksUnseen } = this.shell;
+    this.asks.hidden = elsewhere.length === 0 && !asksUnseen;
+    const key = elsewhere.map((each) => each.id + each.title).join() + asksUnseen;
     if (key === this.asked) return;
     this.asked = key;
-    fill(this.asks, ...elsewhere.map((each) =>
-      h("button", { type: "button", onclick: () => this.#show(each.id) }, icon("question"), `${plain(each.title)} waits for your answer`)));
+    const lead = (words, onclick) => h("button", { type: "button", onclick }, icon("question"), `${words} waits for your answer`);
+    fill(this.asks, ...elsewhere.map((each) => lead(plain(each.title), () => this.#show(each.id))),
+      asksUnseen && lead("The review's agent", () => this.shell.toggle("review", true)));
   }
 
   // -- commands ---------------------------------------------------------------------------------------

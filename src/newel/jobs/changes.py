@@ -13,6 +13,7 @@ import msgspec
 from newel.agent.messages import new_id, now
 from newel.jobs.engine import FINAL, Cancelled, Lease, Lost, Outcome
 
+_FOR_THE_USER = {"waiting", "asking"}
 _LAST = "ifnull((SELECT max(seq) FROM events WHERE job = n), 0)"
 
 
@@ -21,7 +22,7 @@ def submit(connection: sqlite3.Connection, kind: str, params: bytes, queue: str,
         known = connection.execute("SELECT n, id, state FROM jobs WHERE key = ?", (key,)).fetchone()
         if known is not None:
             n, job, state = known
-            if state == "waiting":  # whoever held it gave it up: nobody has died
+            if state in _FOR_THE_USER:  # whoever held it gave it up: nobody has died
                 connection.execute("UPDATE jobs SET attempts = 0 WHERE n = ?", (n,))
                 _set_state(connection, n, "queued")
             return str(job)
@@ -46,7 +47,7 @@ def claim(
     heads = (
         " FROM jobs AS j WHERE state = 'queued'"
         " AND (:queues IS NULL OR queue IN (SELECT value FROM json_each(:queues)))"
-        " AND NOT EXISTS (SELECT 1 FROM jobs WHERE state = 'running' AND queue = j.queue)"
+        " AND NOT EXISTS (SELECT 1 FROM jobs WHERE state IN ('running', 'asking') AND queue = j.queue)"
         " AND NOT EXISTS (SELECT 1 FROM jobs WHERE state = 'queued' AND queue = j.queue AND n < j.n)"
     )
     rows = connection.execute(
@@ -91,7 +92,7 @@ def annotate(
     if row is None:
         raise Lost(f"Run {job} is being carried out, or there is none: only its worker adds to its journal.")
     seq = _add(connection, row[0], job, events, expect_seq)
-    if outcome is not None and row[1] == "waiting":
+    if outcome is not None and row[1] in _FOR_THE_USER:
         _set_state(connection, row[0], outcome.state, outcome.reason)
     return seq
 
@@ -118,7 +119,7 @@ def finish(connection: sqlite3.Connection, lease: Lease, outcome: Outcome) -> No
 def cancel(connection: sqlite3.Connection, job: str, reason: str) -> bool:
     row = connection.execute("SELECT n, state FROM jobs WHERE id = ?", (job,)).fetchone()
     match row:
-        case (n, "queued" | "waiting"):
+        case (n, "queued" | "waiting" | "asking"):
             _set_state(connection, n, "cancelled", reason)
         case (n, "running"):
             connection.execute(

@@ -4,10 +4,11 @@ A *job* is one run: a chat's turn, an agent's contract. It waits in a *queue*; o
 time, the oldest first. Whoever claims it holds a *lease* and appends *events* to the job's journal; the state of a run
 is the fold of its events, and nothing else is kept. Sequence numbers count from 1 within a job.
 
-    submit → queued → claim → running → finish → done | failed | waiting
+    submit → queued → claim → running → finish → done | failed | waiting | asking
                  ↑                │  the worker died, or retry_at
                  └────────────────┘
-    cancel ends a job that is queued at once, and makes the next append or renew of one that runs say so.
+    cancel ends a job that is queued at once, and makes the next append or renew of one that runs say so. Both a job that is
+``waiting`` and one that is ``asking`` wait for the user; while one is asking, the later jobs of its queue stay queued.
 
 An engine knows nothing of what a job means: parameters and events are JSON objects, as bytes.
 """
@@ -20,8 +21,10 @@ from typing import Literal, Protocol
 from newel.agent.errors import NewelError
 from newel.agent.messages import Wire
 
-JobState = Literal["queued", "running", "waiting", "done", "failed", "cancelled"]
+JobState = Literal["queued", "running", "waiting", "asking", "done", "failed", "cancelled"]
 FINAL: frozenset[JobState] = frozenset({"done", "failed", "cancelled"})
+LIVE: Sequence[JobState] = ("queued", "running", "waiting", "asking")
+"""The states of jobs that have not ended."""
 
 
 class Job(Wire, frozen=True, kw_only=True):
@@ -64,11 +67,11 @@ class Event(Wire, frozen=True, kw_only=True):
 
 
 class Outcome(Wire, frozen=True, kw_only=True):
-    """How a worker leaves a job. ``retry`` puts it back into its queue for ``delay`` seconds from now; ``waiting`` is
-    for a person, until the job is submitted again or cancelled.
+    """How a worker leaves a job. ``retry`` puts it back into its queue for ``delay`` seconds from now. ``waiting`` and
+    ``asking`` are for a person, until the job is submitted again or cancelled; ``asking`` holds the queue until then.
     """
 
-    state: Literal["done", "failed", "waiting", "retry"]
+    state: Literal["done", "failed", "waiting", "asking", "retry"]
     reason: str = ""
     delay: float = 0.0
 

@@ -63,8 +63,8 @@ async def open_reader(directory: Path) -> AsyncGenerator[Reader]:
 class SqliteEngine:
     """Fulfils ``newel.jobs.engine.Engine``; see there. Use ``open_engine``.
 
-    A job that was put back for later holds its queue until then; one that waits for a person does not, and goes back
-    into its queue when it is submitted again under its key. ``attempts`` begins anew then, and after an owner that ended
+    A job that was put back for later holds its queue until then, and so does one that is asking; one that is waiting does
+    not. Both go back into their queue when they are submitted again under their key. ``attempts`` begins anew then, and after an owner that ended
     in good order. A caller of a method that writes is not cancelled in the midst of it: it learns what became of it.
     """
 

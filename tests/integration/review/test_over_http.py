@@ -188,6 +188,28 @@ def test_a_question_can_be_skipped(tmp_path: Path, answer: str | None) -> None:
         assert received == [{"question_id": question, "answer": "no_user_answer", "skipped": True}]
 
 
+def test_a_job_waits_behind_a_question_of_its_session_also_over_a_kill(tmp_path: Path) -> None:
+    with review(tmp_path) as at:
+        asking = at.settled(at.start("Ask me"))
+        session, question = asking["session_id"], asking["question"]["question_id"]
+        later = at.start("Translate", session)
+        elsewhere = at.start("Slowly")  # another session waits for nothing
+        wait_until(
+            lambda: at.get(f"/jobs/{elsewhere}")["status"] == "running", "the job of the other session"
+        )
+        assert at.get(f"/jobs/{later}")["status"] == "queued"
+        newest = at.post("/sessions")["session_id"]
+        at.server.kill()
+        with served_review(at.newel) as again:
+            told = {each["id"]: each["asking_job_id"] for each in again.get("/sessions")["sessions"]}
+            assert (told[session], told[newest]) == (asking["id"], None)
+            assert again.get(f"/jobs/{later}")["status"] == "queued"
+            assert again.get(f"/jobs/{asking['id']}")["question"]["question"] == "Sure?"
+            again.post(f"/jobs/{asking['id']}/clarify", question_id=question, answer="Yes")
+            assert again.settled(asking["id"])["status"] == "completed"
+            assert again.settled(later)["status"] == "awaiting_review"
+
+
 # -- sessions -----------------------------------------------------------------------------------------
 
 

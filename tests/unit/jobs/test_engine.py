@@ -183,6 +183,40 @@ async def test_what_waits_for_a_person_holds_up_nobody_and_goes_on_when_asked_ag
     assert await state(engine, job) == ("queued", "")
 
 
+async def test_a_job_that_asks_holds_its_queue_until_it_was_answered_and_has_ended(
+    engine: SqliteEngine,
+) -> None:
+    job = await engine.submit("turn", b"{}", queue="q", key="k")
+    later = await engine.submit("turn", b"{}", queue="q")
+    (lease,) = await engine.claim(5, "w")
+    await engine.finish(lease, Outcome(state="asking", reason="a question"))
+    assert await engine.claim(5, "w") == []
+    elsewhere = await running(engine, queue="other")
+    assert await engine.submit("turn", b"{}", queue="q", key="k") == job
+    (lease,) = await engine.claim(5, "w")
+    assert lease.job == job
+    await engine.finish(lease, Outcome(state="done"))
+    assert [each.job for each in await engine.claim(5, "w")] == [later]
+    assert elsewhere.job not in {job, later}
+
+
+async def test_the_job_behind_one_that_asks_runs_as_soon_as_that_is_cancelled(engine: SqliteEngine) -> None:
+    job = await engine.submit("turn", b"{}", queue="q")
+    later = await engine.submit("turn", b"{}", queue="q")
+    (lease,) = await engine.claim(5, "w")
+    await engine.finish(lease, Outcome(state="asking"))
+    claimed: list[str] = []
+    async with anyio.create_task_group() as tasks:
+
+        async def claim() -> None:
+            claimed.extend(each.job for each in await engine.claim(5, "w", wait=20))
+
+        tasks.start_soon(claim)
+        await anyio.wait_all_tasks_blocked()
+        assert await engine.cancel(job, "not wanted")
+    assert claimed == [later]
+
+
 async def test_a_reader_who_waits_gets_the_next_event_at_once_and_an_answer_at_the_end(
     engine: SqliteEngine,
 ) -> None:

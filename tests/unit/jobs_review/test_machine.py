@@ -23,7 +23,15 @@ from newel.agent.ports import ModelRequest
 from newel.jobs.review.errors import DeskError
 from newel.jobs.review.fold import JobState
 from newel.jobs.review.limits import ReviewLimits
-from newel.jobs.review.payloads import Decision, EditRequest, EventView, JobView, RollbackRequest, Splice
+from newel.jobs.review.payloads import (
+    Decision,
+    EditRequest,
+    EventView,
+    JobView,
+    RollbackRequest,
+    RunRequest,
+    Splice,
+)
 from newel.providers.scripted import Scripted
 from newel.review.bases import kept
 from newel.review.history import patched
@@ -42,6 +50,7 @@ TEXTS: Final = st.lists(st.sampled_from("uvwxyz"), max_size=5).map(
     lambda lines: "".join(f"{line}\n" for line in lines)
 )
 LATER: Final = {
+    "queued": {"queued", "waiting_for_user", "awaiting_review", "completed", "failed"},
     "waiting_for_user": {"waiting_for_user", "awaiting_review", "completed", "failed"},
     "awaiting_review": {"awaiting_review", "completed"},
     "completed": {"completed"},
@@ -132,7 +141,15 @@ class DeskMachine(RuleBasedStateMachine):
         )
 
     def settled(self, job: str) -> None:
-        self.jobs[job] = self.ask(self.at.settled, job)
+        """Wait for a job, and for those behind it. Behind a question they stay queued."""
+        self.jobs[job] = self.ask(self.at.desk.job, job)
+        for each, known in list(self.jobs.items()):
+            if known.status not in {"queued", "running"}:
+                continue
+            if any(other.status == "waiting_for_user" for other in self.jobs.values()):
+                assert self.ask(self.at.desk.job, each).status == "queued"
+            else:
+                self.jobs[each] = self.ask(self.at.settled, each)
 
     # -- jobs -----------------------------------------------------------------------------------------
 
@@ -144,9 +161,11 @@ class DeskMachine(RuleBasedStateMachine):
         asked = [calls("clarify_user", question="Which?")] if question else []
         instruction = f"Do {len(self.answers)}"
         self.answers[instruction] = deque([*asked, *([proposes(*edits)] if edits else [])])
-        view = self.ask(self.at.start, instruction, self.session)
-        self.jobs[view.id] = view
-        assert view.status == ("waiting_for_user" if question else view.status)
+        request = RunRequest(session_id=self.session, instruction=instruction)
+        job = self.ask(self.at.desk.run, request).job_id
+        self.settled(job)
+        if self.jobs[job].status != "queued":
+            assert self.jobs[job].status == ("waiting_for_user" if question else self.jobs[job].status)
 
     @precondition(lambda self: self.jobs)
     @rule(data=st.data(), answer=st.sampled_from(["yes", None]))

@@ -1,6 +1,6 @@
 // The question that an agent waits with: one at a time, for as long as it takes.
 
-import { fill, h, icon, say } from "../dom.js";
+import { fill, h, icon, newId, say } from "../dom.js";
 import { plain } from "../format.js";
 import { kept } from "../kept.js";
 
@@ -11,7 +11,8 @@ export class ClarifyCard {
   constructor({ answer }) {
     this.answer = answer;
     this.question = null;
-    this.words = h("p", { class: "words", id: "clarify-question" });
+    const [title, words] = [`asks-${newId()}`, `asked-${newId()}`];
+    this.words = h("p", { class: "words", id: words });
     this.area = h("textarea", {
       rows: "2", "aria-label": "Your answer", dir: "auto",
       oninput: () => kept.set(DRAFT, { id: this.question?.question_id, text: this.area.value }),
@@ -25,13 +26,13 @@ export class ClarifyCard {
     this.skip = h("button", { type: "button", onclick: () => this.#send(null) }, "Skip");
     this.problem = h("p", { class: "problem bad-text" });
     this.el = h("form", {
-      class: "question clarify", "aria-labelledby": "clarify-title", "aria-describedby": "clarify-question", hidden: true,
+      class: "question clarify", "aria-labelledby": title, "aria-describedby": words, hidden: true,
       onsubmit: (event) => {
         event.preventDefault();
         this.#send(this.area.value);
       },
     },
-    h("h3", { id: "clarify-title" }, icon("question"), "The agent asks"),
+    h("h3", { id: title }, icon("question"), "The agent asks"),
     this.words, this.area,
     h("div", { class: "row" }, this.go, this.skip, h("span", { class: "dim" }, "Enter answers")),
     this.problem);

@@ -3,9 +3,11 @@
 
 import { fill, h, icon, say } from "../dom.js";
 import { cut, duration, plain, plural, reveal } from "../format.js";
+import { ClarifyCard } from "./clarify.js";
 import { rowWords } from "./context.js";
 import { Following } from "./following.js";
 import { placeOf } from "./hunks-patch.js";
+import { isLive } from "./job.js";
 import { parsePatch } from "./patch.js";
 import { hunksView } from "./patchview.js";
 import { outcomeOf } from "./requests.js";
@@ -40,12 +42,14 @@ export class RequestView extends Following {
     this.run = h("button", { type: "button", hidden: true, onclick: () => this.#again() }, icon("again"), "Run again");
     this.note = h("p", { class: "dim note", role: "status" }, "Reading…");
     this.body = h("div", { class: "request-body" });
+    this.clarify = new ClarifyCard({ answer: (question, text) => this.#answer(question, text) });
     this.el = h("section", { class: "panel timeline request", "aria-label": "Request" },
-      h("div", { class: "panel-head" }, this.title, this.run), this.note, this.body);
+      h("div", { class: "panel-head" }, this.title, this.run), this.note, this.clarify.el, this.body);
   }
 
   heard(state) {
     this.run.disabled = !state.isUp;
+    this.clarify.update({ question: this.job?.question ?? null, isUp: state.isUp });
     return super.heard(state);
   }
 
@@ -60,7 +64,20 @@ export class RequestView extends Following {
   }
 
   focus() {
-    this.title.focus();
+    if (this.clarify.el.hidden) this.title.focus();
+    else this.clarify.focus();
+  }
+
+  /** Resolves to why the answer could not be given, "" if it was. */
+  async #answer(question, text) {
+    try {
+      await this.api.clarify(this.id, question.question_id, text);
+      return "";
+    } catch (error) {
+      return error.code === "question_closed" ? "It was answered elsewhere." : error.message;
+    } finally {
+      this.read();
+    }
   }
 
   async #again() {
@@ -76,13 +93,22 @@ export class RequestView extends Following {
       if (asked !== this.asked) return;
       const key = JSON.stringify([job, events.length]);
       this.note.hidden = true;
+      this.#ask(job.question);
       if (key !== this.key) this.#show(job, dialogueOf(events));
       this.key = key;
+      this.readAgainIf(isLive(job.status));
     } catch (error) {
       if (asked !== this.asked) return;
       this.note.hidden = false;
       say(this.note, error.code === "no_such_job" ? "This request is forgotten: only the latest ones are kept." : error.message);
     }
+  }
+
+  #ask(question) {
+    const wasIn = this.clarify.el.contains(document.activeElement);
+    this.clarify.update({ question, isUp: this.review.get().isUp });
+    if (wasIn && question === null) this.title.focus();
+    else if (question !== null && document.activeElement === this.title && !this.job) this.clarify.focus(); // it was not known before
   }
 
   #show(job, dialogue) {
@@ -91,7 +117,7 @@ export class RequestView extends Following {
     const files = job.diff_bundle?.files ?? [];
     const waits = files.some((file) => file.hunks.some(({ state }) => state === "pending" || state === "accepted"));
     const [kind, words] = outcomeOf({ status: job.status, files: files.length }, waits);
-    this.run.hidden = ["queued", "running", "waiting_for_user"].includes(job.status);
+    this.run.hidden = isLive(job.status);
     const took = job.finished_at && job.started_at && duration(Date.parse(job.finished_at) - Date.parse(job.started_at));
     fill(this.body,
       h("p", { class: "row" }, h("span", { class: `badge ${kind}` }, words),

@@ -1,7 +1,8 @@
 // The requests of all reviews, the earlier ones too: what was asked for, when, and what came of it.
 
-import { fill, h, say } from "../dom.js";
+import { fill, h, icon, say } from "../dom.js";
 import { plural, reveal } from "../format.js";
+import { isLive } from "./job.js";
 import { Following } from "./following.js";
 import { requestId } from "./places.js";
 import { when } from "./timeline.js";
@@ -43,7 +44,9 @@ export class Requests extends Following {
     const asked = (this.asked = (this.asked ?? 0) + 1);
     try {
       const found = await this.api.jobs(this.limit);
-      if (asked === this.asked) this.#show(found);
+      if (asked !== this.asked) return;
+      this.#show(found);
+      this.readAgainIf(found.jobs.some((job) => isLive(job.status)));
     } catch (error) {
       this.note.hidden = false;
       say(this.note, error.message);
@@ -75,6 +78,6 @@ export class Requests extends Following {
         h("time", { datetime: created, title: new Date(created).toLocaleString() }, when(Date.parse(created))),
         h("span", { class: "timeline-title" }, reveal(instruction)),
         h("span", { class: "dim" }, files > 0 && plural(files, "file")),
-        h("span", { class: `badge ${kind}` }, words)));
+        h("span", { class: `badge ${kind}` }, job.status === "waiting_for_user" && icon("question"), words)));
   }
 }

@@ -29,7 +29,7 @@ export class Shell {
    */
   constructor({ show, changed, tabs, openSession }) {
     Object.assign(this, { show, changed, openSession, conversations: tabs });
-    this.question = ""; // what a review's agent waits to be told
+    this.questions = 0; // of the agents of reviews, that wait for the user
     this.columns = kept.get("columns") ?? []; // those that are open in this window; a new one begins with what was opened last
     this.places = (kept.get("places") ?? []).filter((id) => placeOf(id));
     this.views = new Map(); // by the place's id
@@ -50,9 +50,9 @@ export class Shell {
       return this.sidebar.again(job);
     };
     parts.selection = () => this.selection();
-    parts.asked = (words) => {
-      this.question = words;
-      this.changed();
+    parts.asked = (count) => {
+      this.questions = count;
+      this.#count();
     };
     this.parts = parts;
     this.tree = new Tree(parts);
@@ -98,6 +98,11 @@ export class Shell {
     else this.tree.focus();
   }
 
+  /** Whether questions of reviews wait, and the column that shows them is closed. */
+  get asksUnseen() {
+    return this.questions > 0 && !this.#open.includes("review");
+  }
+
   #columns() {
     const open = this.#open;
     for (const [name, column] of [["files", this.left], ["review", this.right]]) {
@@ -106,12 +111,13 @@ export class Shell {
     }
     if (open.includes("files")) this.tree.update();
     if (open.includes("review")) this.sidebar.update();
+    this.changed();
   }
 
   #count() {
     const { files, hunks, conflicts } = counts(this.review.get().pending);
     set(this.buttons.review, "title", files > 0 ? `${plural(hunks, "hunk")} to decide, ${plural(files, "file")} to review` : null);
-    fill(this.count, files > 0 && [hunks > 0 ? String(hunks) : icon("check"), h("span", { class: "sr-only" }, hunks > 0 ? " to decide" : " to save")],
+    fill(this.count, this.questions > 0 && [icon("question"), h("span", { class: "sr-only" }, plural(this.questions, "question"))], files > 0 && [hunks > 0 ? String(hunks) : icon("check"), h("span", { class: "sr-only" }, hunks > 0 ? " to decide" : " to save")],
       conflicts > 0 && [icon("warn"), h("span", { class: "sr-only" }, plural(conflicts, "conflict"))]);
     this.changed();
   }

@@ -12,7 +12,7 @@ import { Work } from "./sidebarwork.js";
 const DRAFT = "review-draft"; // the instruction that is being written
 
 export class Sidebar {
-  /** `asked(question)` is told which question waits for the user: its words, "" for none. */
+  /** `asked(count)` is told how many questions wait for the user. */
   constructor({ review, api, waiting, selection, openFile, open, origins, announce, asked = () => {} }) {
     Object.assign(this, { review, asked });
     const work = new Work({ api, review, announce, changed: () => this.#schedule() });
@@ -41,27 +41,35 @@ export class Sidebar {
       onkeydown: (event) => {
         if (event.key !== "Enter" || event.shiftKey || event.altKey || event.isComposing) return;
         event.preventDefault();
-        this.#send();
+        this.#enter();
       },
     });
+    this.question = null;
+    this.isBegun = this.area.value !== "";
+    this.startedFor = null; // the question that waited when the draft was begun
+    this.refusal = "";
     this.go = h("button", { type: "submit", class: "primary" }, "Propose");
+    this.later = h("button", { type: "button", hidden: true, onclick: () => this.#instruct() }, "Queue as instruction");
     this.hint = h("span", { class: "dim" });
     return h("form", {
       class: "instruction", "aria-label": "Next instruction",
       onsubmit: (event) => {
         event.preventDefault();
-        this.#send();
+        if (this.question) this.#answer();
+        else this.#instruct();
       },
-    }, this.area, h("div", { class: "row" }, this.go, this.hint));
+    }, this.area, h("div", { class: "row" }, this.go, this.later, this.hint));
   }
 
   /** Show what is known now: the sidebar was opened, or something changed. */
   update() {
-    const { session, job, problem, trouble, isBusy } = this.work.state;
+    const { session, job, others, problem, trouble, isBusy } = this.work.state;
     const state = this.review.get();
     const { isUp, pending } = state;
     const question = job?.question ?? null;
     const isUnderWay = job !== null && isLive(job.status);
+    if (question?.question_id !== this.question?.question_id) this.refusal = "";
+    this.question = question;
     const wasIn = this.clarify.el.contains(document.activeElement);
     this.clarify.update({ question, isUp });
     if (wasIn && question === null) this.job.focus();
@@ -71,12 +79,15 @@ export class Sidebar {
     this.chat.update({ session, isFree: isUp && !isBusy && !isUnderWay });
     this.isReady = isUp && !isBusy && session !== undefined;
     this.#ready();
-    const keys = isUnderWay ? "Enter queues it behind the job" : "Enter sends · Shift+Enter begins a line";
+    say(this.go, question ? "Answer" : "Propose");
+    this.later.hidden = question === null;
+    const keys = question ? "Enter answers the question" : isUnderWay ? "Enter queues it behind the job" : "Enter sends · Shift+Enter begins a line";
     say(this.hint, isUp ? keys : "No connection to Newel. What you write is kept.");
-    const words = problem || trouble;
+    const words = this.refusal || problem || trouble;
     if (words !== this.said) fill(this.problem, words && [icon("warn"), words]);
     this.said = words;
-    if ((question?.question ?? "") !== this.question) this.asked((this.question = question?.question ?? ""));
+    const questions = others + (question ? 1 : 0);
+    if (questions !== this.questions) this.asked((this.questions = questions));
   }
 
   /** To the question that waits, else to what is to be written; in a sheet to what waits, as a box of text calls for a keyboard. */
@@ -98,21 +109,52 @@ export class Sidebar {
   /** Give the instruction of a job once more; resolves to whether that was done. */
   again = (job) => this.work.again(job);
 
-  async #send() {
+  /** A question comes before all else; what was begun before it came is not sent as its answer unasked. */
+  #enter() {
+    if (!this.question) return this.#instruct();
+    if (!this.area.value.trim()) return;
+    if (this.startedFor === this.question.question_id) return this.#answer();
+    this.refusal = "The agent asked a question while you were writing. Choose Answer, or Queue as instruction.";
+    this.update();
+  }
+
+  #answer() {
+    const { question } = this;
+    return this.#send(async (text) => {
+      this.refusal = await this.work.answer(question, text);
+      this.update();
+      return this.refusal === "";
+    });
+  }
+
+  #instruct() {
+    return this.#send((text) => this.work.send(text, () => this.context.toSend()));
+  }
+
+  async #send(give) {
     const text = this.area.value;
-    if (!text.trim() || !this.isReady) return;
-    if (!(await this.work.send(text, () => this.context.toSend())) || this.area.value !== text) return;
+    if (!text.trim() || !this.isReady || this.isSending) return;
+    this.isSending = true;
+    const isDone = await give(text).finally(() => (this.isSending = false));
+    if (!isDone || this.area.value !== text) return;
     this.area.value = "";
     this.#drafted();
   }
 
   #drafted() {
+    const isBegun = this.area.value !== "";
+    if (isBegun && !this.isBegun) this.startedFor = this.question?.question_id ?? null;
+    this.isBegun = isBegun;
+    if (this.refusal) {
+      this.refusal = "";
+      this.update();
+    }
     kept.set(DRAFT, this.area.value);
     this.#ready();
   }
 
   #ready() {
-    this.go.disabled = !this.isReady || !this.area.value.trim();
+    this.go.disabled = this.later.disabled = !this.isReady || !this.area.value.trim();
   }
 
   #key(event) {

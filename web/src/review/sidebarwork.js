@@ -1,7 +1,9 @@
 // The agent's work as the server has it: the session that is shown, and the job in it that matters now.
 //
-//   session   the latest active SessionView; null where there is none, undefined until that is known
+//   session   the SessionView whose agent asks, the oldest first, else the latest active one; null where there is none,
+//             undefined until that is known
 //   job       its job, as job.js folds it; null for none
+//   others    how many other sessions have a question for the user
 //   problem   why the last thing that was asked for could not be done; "" if it could
 //   trouble   why the session could not be read just now; "" if it could
 //   isBusy    whether something was asked for, and the answer is not there yet
@@ -20,7 +22,7 @@ export class Work {
   /** `changed(state)` is called after each change. */
   constructor({ api, review, announce, changed }) {
     Object.assign(this, { api, review, announce, changed });
-    this.state = { session: undefined, job: null, problem: "", trouble: "", isBusy: false };
+    this.state = { session: undefined, job: null, others: 0, problem: "", trouble: "", isBusy: false };
     this.pause = 2_000; // ms between looks while nothing runs
     this.looking = Promise.resolve();
     this.due = null; // the look that has not begun yet
@@ -104,13 +106,17 @@ export class Work {
   }
 
   async #look() {
-    const latest = (await this.api.sessions()).find((session) => session.status === "active");
+    const sessions = await this.api.sessions();
+    const asking = sessions.filter((each) => each.asking_job_id);
+    const latest = asking.at(-1) ?? sessions.find((each) => each.status === "active");
     const { session, job } = this.state;
+    const others = asking.filter((each) => each.id !== latest.id).length;
+    if (others !== this.state.others) this.#set({ others });
     const isKnown = session?.id === latest?.id && session?.updated_at === latest?.updated_at; // an earlier job of it may end
     if (isKnown && session !== undefined && this.seen === job?.status) return;
     this.seen = job?.status;
     const now = latest ? await this.api.session(latest.id) : null;
-    const id = await this.#current(now);
+    const id = latest?.asking_job_id ?? (await this.#current(now));
     this.#set({ session: now, trouble: "", ...(id === null && { job: null }) });
     if (id === null) this.following?.abort();
     else if (id !== this.state.job?.id) this.#follow(id);

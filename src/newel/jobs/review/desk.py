@@ -22,7 +22,7 @@ import anyio
 import anyio.to_thread
 
 from newel.agent.messages import new_id
-from newel.jobs.engine import FINAL, Job, Lease, Outcome
+from newel.jobs.engine import FINAL, LIVE, Job, Lease, Outcome
 from newel.jobs.review import applying, cancelling, rerunning, upkeep
 from newel.jobs.review import payloads as p
 from newel.jobs.review.bench import Bench
@@ -81,12 +81,12 @@ class ReviewDesk:
         desk = cls(bench, await SessionStore.open(bench.engine))
         await bench.saver.recover()
         await desk._collect()
-        for job in await bench.engine.find(kind=KIND, states=["queued", "running", "waiting"], limit=10_000):
+        for job in await bench.engine.find(kind=KIND, states=LIVE, limit=10_000):
             journal = await desk._journal(job.id)
             if job.state == "queued":
                 await desk._put_aside(job, journal)
             await applying.resume(desk.files, journal)
-            if job.state == "waiting" and journal.state.status in {"queued", "running"}:
+            if job.state in {"waiting", "asking"} and journal.state.status in {"queued", "running"}:
                 await journal.go_on()  # the answer was taken, and the process died before it could be used
         return desk
 

@@ -45,6 +45,9 @@ def session_summary(session: Session, jobs: Sequence[Job], live: Sequence[Known]
         jobs=len(jobs),
         last_job_id=jobs[-1].id if jobs else None,
         pending_review=pending_of(live),
+        asking_job_id=next(
+            (job.id for job, journal in live if journal.state.status == "waiting_for_user"), None
+        ),
     )
 
 

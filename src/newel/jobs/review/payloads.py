@@ -199,7 +199,9 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class SessionSummary(Payload, frozen=True):
-    """A session in the list of all. ``title`` is the beginning of its first instruction."""
+    """A session in the list of all. ``title`` is the beginning of its first instruction, ``asking_job_id`` the job that waits
+    for an answer.
+    """
 
     id: str
     status: SessionStatus
@@ -209,6 +211,7 @@ class SessionSummary(Payload, frozen=True):
     jobs: int
     last_job_id: str | None
     pending_review: PendingReview | None
+    asking_job_id: str | None
 
 
 class SessionList(Payload, frozen=True):

@@ -207,6 +207,8 @@ def outcome_of(state: JobState) -> Outcome:
             return Outcome(state="done")
         case "failed":
             return Outcome(state="failed", reason=state.error or "")
+        case "waiting_for_user":
+            return Outcome(state="asking", reason=state.status)
         case _:
             return Outcome(state="waiting", reason=state.status)
 

@@ -1,0 +1,142 @@
+"""If these fail, a question of a review's agent is lost from the page, and its job waits for ever."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.bench import NARROW, Workbench, flaws
+from tests.browser.proposing import ask, replacing
+from tests.browser.review_scenarios import sidebar
+from tests.browser.scenarios import answering, call, scenarios
+
+Make = Callable[..., Workbench]
+FIRST, SECOND = "Sort the notes", "And number them"
+
+
+def begun(workbench: Make, **options: Any) -> tuple[Workbench, Page]:
+    bench = workbench(
+        scenarios(
+            answering(FIRST, call("clarify_user", question="In capitals?"), {"content": "Sorted."}),
+            answering(
+                SECOND, call("propose_edits", edits=[replacing("notes.md", 1, "1\n")]), {"content": "Done."}
+            ),
+        )
+    )
+    (bench.newel.project / "notes.md").write_text("one\n")
+    return bench, bench.page(**options)
+
+
+def box(page: Page) -> Locator:
+    return sidebar(page).get_by_role("textbox", name="Instruction")
+
+
+def question(page: Page) -> Locator:
+    return sidebar(page).get_by_role("form", name="The agent asks")
+
+
+def instruct(page: Page, words: str) -> None:
+    box(page).fill(words)
+    expect(sidebar(page).get_by_role("button", name="Propose")).to_be_enabled()
+    page.keyboard.press("Enter")
+    expect(box(page)).to_have_value("")
+
+
+def jobs(page: Page) -> dict[str, str]:
+    return {job["instruction"]: job["status"] for job in ask(page, "GET", "jobs")["jobs"]}
+
+
+def test_enter_in_the_instruction_answers_the_question_that_waits(workbench: Make) -> None:
+    _, page = begun(workbench)
+    instruct(page, FIRST)
+    expect(question(page)).to_contain_text("In capitals?")
+    expect(box(page)).to_be_focused()
+    expect(sidebar(page)).to_contain_text("Enter answers the question")
+    page.keyboard.type("No, as they are")
+    page.keyboard.press("Enter")
+    expect(sidebar(page).locator(".job-state")).to_have_text("Done. It proposed no change")
+    expect(box(page)).to_have_value("")
+    (job,) = ask(page, "GET", "jobs")["jobs"]
+    received = [
+        each["data"]["answer"]
+        for each in ask(page, "GET", f"jobs/{job['id']}/events")["events"]
+        if each["type"] == "clarification.received"
+    ]
+    assert received == ["No, as they are"]
+
+
+def test_what_was_begun_before_the_question_came_is_not_its_answer_unasked(workbench: Make) -> None:
+    bench, page = begun(workbench)
+    instruct(page, FIRST)
+    box(page).fill(SECOND)
+    expect(question(page)).to_be_visible()
+    page.reload()
+    expect(question(page)).to_be_visible()
+    expect(sidebar(page).get_by_role("button", name="Queue as instruction")).to_be_enabled()
+    box(page).press("Enter")
+    expect(sidebar(page)).to_contain_text("The agent asked a question while you were writing.")
+    assert jobs(page) == {FIRST: "waiting_for_user"}
+    sidebar(page).get_by_role("button", name="Queue as instruction").click()
+    expect(box(page)).to_have_value("")
+    expect(question(page)).to_be_visible()
+    expect(page).to_have_title(re.compile("^1 question · "))
+    assert jobs(page) == {FIRST: "waiting_for_user", SECOND: "queued"}
+    second = bench.page()
+    for each in (page, second):
+        each.reload()
+        expect(question(each)).to_be_visible()
+    bench.kill()
+    bench.start()
+    expect(second.get_by_role("status").filter(has_text="Reconnecting")).to_be_hidden()
+    question(second).get_by_role("textbox").fill("Yes")
+    question(second).get_by_role("textbox").press("Enter")
+    expect(question(page)).to_be_hidden()
+    expect(sidebar(page).locator(".listed-file")).to_have_count(1)
+    assert jobs(page) == {FIRST: "completed", SECOND: "awaiting_review"}
+
+
+def test_a_question_can_be_answered_where_its_request_is_listed_also_by_keys(workbench: Make) -> None:
+    _, page = begun(workbench)
+    instruct(page, FIRST)
+    expect(question(page)).to_be_visible()
+    ask(page, "POST", "sessions", {})  # another program begins a newer session
+    page.reload()
+    expect(question(page)).to_be_visible()
+    page.get_by_role("button", name="Close review").click()
+    lead = page.get_by_role("alert").get_by_role("button", name="The review's agent waits for your answer")
+    expect(lead).to_be_visible()
+    expect(page).to_have_title(re.compile("^1 question · "))
+    lead.click()
+    expect(question(page).get_by_role("textbox")).to_be_focused()
+    sidebar(page).get_by_role("button", name="Earlier requests").focus()
+    page.keyboard.press("Enter")
+    row = page.get_by_role("region", name="Requests").get_by_role("button", name=FIRST)
+    expect(row).to_contain_text("Waits for your answer")
+    row.focus()
+    page.keyboard.press("Enter")
+    request = page.get_by_role("region", name="Request", exact=True)
+    expect(request.get_by_role("textbox", name="Your answer")).to_be_focused()
+    page.keyboard.type("Yes")
+    page.keyboard.press("Enter")
+    expect(request).to_contain_text("You: Yes")
+    expect(request).to_contain_text("No change")
+    expect(question(page)).to_be_hidden()
+    expect(page).not_to_have_title(re.compile("question"))
+
+
+def test_the_views_that_ask_are_accessible_and_fit(workbench: Make) -> None:
+    _, page = begun(workbench, **NARROW)
+    instruct(page, FIRST)
+    expect(question(page)).to_be_visible()
+    box(page).fill("Something longer that was begun")
+    assert flaws(page) == []
+    page.evaluate("location.hash = '#/requests'")
+    sidebar(page).get_by_role("button", name="Close review").click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    assert flaws(page) == []
+    page.get_by_role("region", name="Requests").get_by_role("button", name=FIRST).click()
+    expect(page.get_by_role("textbox", name="Your answer")).to_be_visible()
+    assert flaws(page) == []
