@@ -21,7 +21,7 @@ import msgspec
 from newel.agent.events import MessageEnd, MessageUpdate, TextDelta
 from newel.agent.messages import AssistantMessage, TextContent, Usage, UserMessage
 from newel.jobs.host import HostState
-from newel.jobs.tabs import Contract, Question, Snapshot, SoFar, Tab, Totals
+from newel.jobs.tabs import Contract, Question, QueuedMessage, Snapshot, SoFar, Tab, Totals
 from newel.mcp.status import ServerStatus, ToolStatus
 from newel.web import protocol as p
 from newel.web.schema import schemas_of
@@ -41,6 +41,7 @@ HOST = HostState(
     user="me", host="example.org", folder="/srv/shop", state="lost", reason="the connection ended"
 )
 ASKED = UserMessage("Fix the bug in auth.py", id="u1", timestamp="2026-01-31T09:30:00.125Z")
+NEXT = UserMessage("And test it", id="u2", timestamp="2026-01-31T09:30:04.000Z")
 SAID = AssistantMessage(
     [TextContent("Found it on line 42.")],
     model="qwen2.5-coder",
@@ -60,6 +61,8 @@ EXAMPLES: list[p.Request | p.FromServer] = [
     p.RenameTab(id="6", tab="7f3a", title="The auth bug"),
     p.SetModel(id="7", tab="7f3a", model="qwen2.5-coder"),
     p.Send(id="8", tab="7f3a", message_id="u1", text="Fix the bug in auth.py"),
+    p.Withdraw(id="20", tab="7f3a", message_id="u2"),
+    p.SendNow(id="21", tab="7f3a", message_id="u2"),
     p.Retry(id="9", tab="7f3a"),
     p.Stop(id="10", tab="7f3a", now=True),
     p.Start(id="11", tab="c0de", contract=AGENT),
@@ -98,6 +101,7 @@ EXAMPLES: list[p.Request | p.FromServer] = [
     p.SoFarMessage(tab="7f3a", seq=2, run="9e04", so_far=SoFar(message=SAID)),
     p.TotalsMessage(tab="7f3a", totals=Totals(input=900, output=12, context=912, window=32768)),
     p.Questions(tab="7f3a", questions=[QUESTION]),
+    p.Queue(tab="7f3a", messages=[QueuedMessage(message=NEXT)]),
     p.Servers(servers=[SERVER]),
     p.Host(host=HOST),
     p.ReviewChanged(revs={"src/auth.py": 7}),

@@ -58,6 +58,9 @@ export function createActions({ connection, store, toasts, show, refresh }) {
     start: (tab, contract) => ask("start", { tab, contract }, { what: "The agent was not started" }),
     say: (tab, text, { attachments = [], before } = {}) => deliver(tab, { id: newId(), text, attachments, before }),
     sayAgain: (tab, message) => deliver(tab, { ...message, state: "sending" }),
+    /** Resolves to the reply, or null where it was sent already. */
+    withdraw: (tab, messageId) => ask("withdraw", { tab, messageId }, { what: "The message was not withdrawn" }),
+    sendNow: (tab, messageId) => ask("sendNow", { tab, messageId }, { what: "The message was not sent" }),
     unsay: (tab, id) => store.dispatch({ type: "page/unsay", tab, id }),
     async stop(tab, now) {
       store.dispatch({ type: "page/stop", tab, now });

@@ -34,6 +34,11 @@ export class Attachments {
     this.#show();
   }
 
+  putBack(files) {
+    this.files = [...files, ...this.files];
+    this.#show();
+  }
+
   take() {
     const files = this.files;
     this.files = [];

@@ -25,6 +25,9 @@ export class ChatView {
       actions: {
         again: (message) => actions.sayAgain(tab, message),
         discard: (message) => actions.unsay(tab, message.id),
+        withdraw: (item) => actions.withdraw(tab, item.id),
+        sendNow: (item) => actions.sendNow(tab, item.id),
+        change: async (item) => (await actions.withdraw(tab, item.id)) && this.composer.putBack(item.text, item.message.attachments ?? []),
         older: () => actions.older(tab),
         review: actions.review,
         openFile: actions.openFile,

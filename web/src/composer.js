@@ -59,6 +59,15 @@ export class Composer {
     say(this.meter, usage(totals));
   }
 
+  /** A message that was withdrawn to be edited: it stands before what is being written. */
+  putBack(text, attachments) {
+    this.area.value = [text, this.area.value].filter((each) => each.trim()).join("\n\n");
+    this.attachments.putBack(attachments);
+    this.#drafted();
+    this.area.focus();
+    this.area.setSelectionRange(text.length, text.length);
+  }
+
   #submit() {
     const text = this.area.value;
     if (!text.trim() && this.attachments.files.length === 0) return;

@@ -2,14 +2,14 @@
 
 import { h, iconButton, set } from "./dom.js";
 import { kept } from "./kept.js";
-import { AssistantView, PendingView, ToldView } from "./message.js";
+import { AssistantView, PendingView, textOf, ToldView } from "./message.js";
 import { ChangesView, withChanges } from "./review/changes.js";
 
 const AT_END = 40; // px from the end that still count as being there
 const NEAR_TOP = 300; // px from the top at which earlier messages are fetched
 
 export class Conversation {
-  /** `actions` of the tab: again, discard, older, review, openFile; `userView()` makes the view of a message from the user. */
+  /** `actions` of the tab: again, discard, withdraw, change, sendNow, older, review, openFile; `userView()` makes the view of a message from the user. */
   constructor({ tab, actions, userView, foot = null, empty = null }) {
     Object.assign(this, { tab, actions, userView, empty });
     this.views = new Map(); // by key, in the order of the page
@@ -52,6 +52,7 @@ export class Conversation {
     const height = this.follows ? 0 : this.log.scrollHeight;
     const items = [
       ...withChanges(talk.live ? [...talk.entries, this.#live(talk.live)] : talk.entries, changes),
+      ...this.#waiting(talk.queue).map((item) => [`pending:${item.id}`, item]),
       ...pending.map((message) => [`pending:${message.id}`, message]),
     ];
     this.#reconcile(items, talk);
@@ -70,6 +71,16 @@ export class Conversation {
       this.liveItem = { kind: "live", ...live };
     }
     return this.liveItem;
+  }
+
+  #waiting(queue) {
+    if (queue !== this.queueSource) {
+      this.queueSource = queue;
+      this.queueItems = queue.map(({ message, held }, index) => ({
+        kind: "pending", id: message.id, message, text: textOf(message), state: held ? "held" : "queued", isFirst: index === 0, isWaiting: true,
+      }));
+    }
+    return this.queueItems;
   }
 
   #reconcile(items, talk) {
@@ -101,7 +112,7 @@ export class Conversation {
       case "user":
         return this.userView();
       case "pending":
-        return new PendingView({ again: this.actions.again, discard: this.actions.discard });
+        return new PendingView(this.actions);
       case "changes":
         return new ChangesView(this.actions);
       default:

@@ -33,11 +33,14 @@ function working(tab, talk, stopping) {
   const running = Object.values(talk.calls).filter((call) => call.working).length;
   if (running) return running === 1 ? "A tool runs." : `${running} tools run.`;
   const part = talk.live?.parts.at(-1);
+  const last = talk.entries.at(-1);
+  if (!part && last?.kind === "retry" && last.outcome === null) return `Trying again (attempt ${last.attempt} of ${last.of}).`;
   if (!part) return "Waits for the model.";
   return part.type === "thinking" ? "Thinking." : "Writing.";
 }
 
 function rest(talk) {
+  if (talk.queue.some((each) => each.held)) return "Go on";
   const last = talk.entries.findLast((entry) => entry.kind !== "custom" && entry.kind !== "notice");
   if (last?.kind === "error" || last?.kind === "user") return "Retry";
   if (last?.kind === "end") return "Go on";

@@ -78,6 +78,19 @@ export function size(bytes) {
   return bytes < 1_000_000 ? `${(bytes / 1_000).toFixed(1)} kB` : `${(bytes / 1_000_000).toFixed(1)} MB`;
 }
 
+/** Words of a program or a server as a sentence of their own. */
+export function sentence(text) {
+  const words = plain(text).trim();
+  return /[.!?…:)\]}"'`]$/.test(words) ? words : `${words}.`;
+}
+
+/** What became of a request that is made again: while it is, why and when; afterwards no more than what is said nowhere else. */
+export function triesWords({ attempt, of, delay, reason, outcome }) {
+  if (outcome === "failed") return `Tried ${attempt} times.`;
+  if (outcome === "answered") return `${sentence(reason)} Answered at attempt ${attempt} of ${of}.`;
+  return `${sentence(reason)} Trying again in ${Math.max(1, Math.round(delay))} s (attempt ${attempt} of ${of}).`;
+}
+
 /** What a conversation has used: "3.1k in · 420 out · $0.004 · 11 % of 128k"; "" before anything was. */
 export function usage({ input, output, context, window, cost }) {
   if (!input && !output) return "";

@@ -2,7 +2,7 @@
 
 import { copyButton, fill, h, icon, iconButton, set } from "./dom.js";
 import { elapsed } from "./clock.js";
-import { duration, plain, size } from "./format.js";
+import { duration, plain, sentence, size, triesWords } from "./format.js";
 import { kept } from "./kept.js";
 import { Prose } from "./prose.js";
 import { imageView, section, ToolLine } from "./toolcall.js";
@@ -104,7 +104,7 @@ export class AssistantView {
   }
 
   #end({ stopReason, errorMessage }) {
-    const words = { error: errorMessage || "The request failed.", length: CUT, aborted: "Stopped." }[stopReason];
+    const words = { error: sentence(errorMessage || "The request failed."), length: CUT, aborted: "Stopped." }[stopReason];
     this.end.hidden = !words;
     set(this.end, "class", stopReason === "error" ? "cause bad-text" : "cause");
     fill(this.end, words && icon(stopReason === "error" ? "warn" : "stop"), words && h("span", {}, plain(words)));
@@ -119,7 +119,7 @@ const CUT = "The answer ends here: it reached the model's limit of length.";
 
 // -- the user ---------------------------------------------------------------------------------------
 
-const textOf = ({ content }) =>
+export const textOf = ({ content }) =>
   typeof content === "string" ? content : content.filter((part) => part.type === "text").map((part) => part.text).join("");
 
 const imagesOf = ({ content }) => (typeof content === "string" ? [] : content.filter((part) => part.type === "image"));
@@ -187,10 +187,15 @@ export class UserView {
   }
 }
 
+const WAITS = {
+  sending: "· sending", queued: "· waits its turn", failed: "· not sent", held: "· not sent: the run was stopped",
+};
+
 /** Something said here that the conversation does not have yet. */
 export class PendingView {
-  constructor({ again, discard }) {
-    Object.assign(this, { again, discard });
+  /** `actions`: again(item), discard(item), and of what the server has: change(item), withdraw(item), sendNow(item). */
+  constructor(actions) {
+    this.actions = actions;
     this.state = h("span", { class: "aside" });
     this.body = h("div", { class: "user-text", dir: "auto" });
     this.row = h("div", { class: "row" });
@@ -200,14 +205,18 @@ export class PendingView {
   update(item) {
     if (item === this.item) return;
     this.item = item;
-    this.body.textContent = item.text;
+    this.body.textContent = plain(item.text);
     set(this.el, "data-state", item.state);
-    this.state.textContent = { sending: "· sending", queued: "· waits its turn", failed: "· not sent" }[item.state];
+    this.state.textContent = WAITS[item.state];
+    const button = (words, does, title) => h("button", { type: "button", title, onclick: () => this.actions[does](item) }, words);
+    const canSend = item.state === "held" || item.isFirst;
     fill(
       this.row,
-      item.state === "failed" && [
-        h("button", { type: "button", onclick: () => this.again(item) }, "Retry"),
-        h("button", { type: "button", onclick: () => this.discard(item) }, "Discard"),
+      item.state === "failed" && [button("Retry", "again"), button("Discard", "discard")],
+      item.isWaiting && [
+        canSend && button("Send now", "sendNow", item.state === "held" ? null : "Stops the run at once and sends what waits"),
+        button("Edit", "change", "Puts it back into the message box"),
+        button("Withdraw", "withdraw"),
       ],
     );
   }
@@ -220,10 +229,9 @@ const line = (kind, picture, ...children) =>
 
 const TOLD = {
   notice: ({ level, text }) => line(level === "warning" ? "warn" : "info", level === "warning" ? "warn" : "question", plain(text)),
-  error: ({ text }) => line("bad", "warn", plain(text)),
-  end: ({ reason, text }) => line(reason === "error" ? "bad" : "info", reason === "error" ? "close" : "stop", plain(text)),
-  retry: ({ attempt, of, delay, reason }) =>
-    line("warn", "again", `${plain(reason)} Trying again in ${duration(delay * 1_000)} (${attempt} of ${of}).`),
+  error: ({ text }) => line("bad", "warn", sentence(text)),
+  end: ({ reason, text }) => line(reason === "error" ? "bad" : "info", reason === "error" ? "close" : "stop", sentence(text)),
+  retry: (tries) => line(tries.outcome === null ? "warn" : "info", "again", triesWords(tries)),
   verdict: ({ satisfied, why, missing }) =>
     line(
       satisfied ? "ok" : "info",

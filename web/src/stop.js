@@ -24,6 +24,7 @@ export class StopButton {
     this.el.disabled = stopping === "now";
     set(this.el, "data-stopping", stopping);
     say(this.words, { soon: "Stop now", now: "Stopping…" }[stopping] ?? "Stop");
-    set(this.el, "title", stopping === "soon" ? "Stops before its next request. Press again to stop at once." : null);
+    const held = "Messages that wait are kept and not sent.";
+    set(this.el, "title", stopping === "soon" ? `Stops at once what still runs. ${held}` : `Stops before the next request to the model. ${held}`);
   }
 }

@@ -8,7 +8,7 @@
 //   stopping   by tab id: the run that was asked to stop
 //   active     the id of the tab that is shown, or null
 
-import { addEvent, addHistory, addSoFar, cutBefore, emptyTalk, fromSnapshot, withQuestions } from "./talk.js";
+import { addEvent, addHistory, addSoFar, cutBefore, emptyTalk, fromSnapshot, withQuestions, withQueue } from "./talk.js";
 
 export const initialState = () => ({
   link: "connecting",
@@ -68,6 +68,8 @@ const STEPS = {
   soFar: (state, frame) => withTalk(state, frame.tab, (talk) => addSoFar(talk, frame.soFar ?? {})),
   totals: (state, frame) =>
     withTalk(state, frame.tab, (talk) => ({ ...talk, totals: { ...talk.totals, ...frame.totals } })),
+  queue: (state, frame) =>
+    settled(withTalk(state, frame.tab, (talk) => withQueue(talk, frame.messages ?? [])), frame.tab),
   questions: (state, frame) => withTalk(state, frame.tab, (talk) => withQuestions(talk, frame.questions ?? [])),
 
   "page/link": (state, { link }) => (link === state.link ? state : { ...state, link }),
@@ -119,12 +121,12 @@ function withTalk(state, tab, change) {
   return next === talk ? state : { ...state, talks: { ...state.talks, [tab]: next } };
 }
 
-/** What was said here is pending until the conversation has it. */
+/** What was said here is pending until the conversation, or what waits for it, has it. */
 function settled(state, tab) {
   const pending = state.pending[tab];
   const talk = state.talks[tab];
   if (!pending?.length || !talk) return state;
-  const has = new Set(talk.entries.map((entry) => entry.id));
+  const has = new Set([...talk.entries.map((entry) => entry.id), ...talk.queue.map(({ message }) => message.id)]);
   const rest = pending.filter((each) => !has.has(each.id));
   return rest.length === pending.length ? state : withPending(state, tab, rest);
 }

@@ -1,8 +1,9 @@
 // The conversation of one tab, folded from what the server sends. Pure: each function returns a new value and changes
 // nothing, so that a view can tell by identity what is new.
 //
-//   entries   what is shown, in its order: {id, kind, at, …}
+//   entries   what is shown, in the order of the run's journal, which is that in which the model had it: {id, kind, at, …}
 //             kinds: user, assistant, custom, retry, notice, error, end, verdict, acceptance
+//   queue     messages that no run has taken yet: {message, held}
 //   live      the assistant's message that is being written, or null: {id, parts: [{type, text, name?}], at}
 //   calls     by call id: {working, output, since, result}; result: {output, isError, details, images, duration}
 
@@ -17,6 +18,7 @@ export const emptyTalk = () => ({
   seq: 0,
   more: false,
   entries: [],
+  queue: [],
   live: null,
   calls: {},
   questions: [],
@@ -34,8 +36,13 @@ export function fromSnapshot(snapshot) {
     questions: (snapshot.questions ?? []).map(question),
     totals: { ...EMPTY_TOTALS, ...snapshot.totals },
   };
-  for (const message of snapshot.messages ?? []) talk = addMessage(talk, message);
-  for (const event of snapshot.events ?? []) talk = addTold(talk, event);
+  const told = snapshot.told ?? [];
+  for (const { after, event } of told) if (after === "") talk = addTold(talk, event);
+  for (const message of snapshot.messages ?? []) {
+    talk = addMessage(talk, message);
+    for (const { after, event } of told) if (after === message.id) talk = addTold(talk, event);
+  }
+  talk = withQueue(talk, snapshot.queue ?? []);
   for (const id of snapshot.working ?? []) talk = withCall(talk, id, { working: true });
   return addSoFar(talk, snapshot.soFar ?? {});
 }
@@ -54,7 +61,7 @@ function applied(talk, event) {
       return event.message.role === "assistant" ? { ...talk, live: begun(event.message) } : talk;
     case "message_update":
       return talk.live?.id === event.messageId
-        ? { ...talk, live: grown(talk.live, event.assistantMessageEvent) }
+        ? { ...afterTries(talk, ""), live: grown(talk.live, event.assistantMessageEvent) }
         : talk;
     case "message_end":
       return addMessage(talk.live?.id === event.message.id ? { ...talk, live: null } : talk, event.message);
@@ -87,15 +94,31 @@ function addTold(talk, event) {
     case "notice":
       return add("notice", { level: event.level, text: event.message });
     case "retry":
-      return add("retry", { attempt: event.attempt, of: event.maxAttempts, delay: event.delay, reason: event.reason });
+      return tried(talk, event) ?? add("retry", triesOf(event));
     case "error":
       if (event.code === "progress") return add("notice", { level: "info", text: event.message });
       return told(talk, event.message) ? talk : add("error", { text: event.message, code: event.code });
     case "agent_end":
-      return finished(talk, event, add);
+      return finished(talk, event);
     default:
       return talk;
   }
+}
+
+const triesOf = (event) => ({ attempt: event.attempt, of: event.maxAttempts, delay: event.delay, reason: event.reason, outcome: null });
+
+/** Tries of the same request are one entry, the latest; null where this is the first. */
+function tried(talk, event) {
+  const last = talk.entries.at(-1);
+  if (last?.kind !== "retry" || last.outcome !== null) return null;
+  return { ...talk, entries: talk.entries.with(-1, { ...last, ...triesOf(event) }) };
+}
+
+/** The talk in which tries are over: `failure` is what the last one failed with, "" if it was answered. */
+function afterTries(talk, failure) {
+  const last = talk.entries.at(-1);
+  if (last?.kind !== "retry" || last.outcome !== null) return talk;
+  return { ...talk, entries: talk.entries.with(-1, { ...last, outcome: failure ? "failed" : "answered" }) };
 }
 
 const acceptance = (event) => ({
@@ -114,13 +137,15 @@ function ended(talk, event) {
 }
 
 /** Nothing works any longer; an end that the reader would not see from the messages is said in words. */
-function finished(talk, event, add) {
+function finished(given, event) {
+  const talk = afterTries(given, event.message || event.reason);
   const calls = Object.fromEntries(
     Object.entries(talk.calls).map(([id, call]) => [id, call.working ? { ...call, working: false } : call]),
   );
   const known = event.reason === "aborted" ? isCut(talk) : told(talk, event.message);
   if (event.reason === "done" || !event.message || known) return { ...talk, live: null, calls };
-  return { ...add("end", { reason: event.reason, text: event.message }), live: null, calls };
+  const entry = { id: `end:${event.timestamp ?? ""}:${talk.entries.length}`, kind: "end", at: event.timestamp ?? "" };
+  return { ...addEntry(talk, { ...entry, reason: event.reason, text: event.message }), live: null, calls };
 }
 
 /** Whether the last words are these already: a failed answer and the error event say the same. */
@@ -155,6 +180,12 @@ export function addSoFar(talk, soFar) {
   return next;
 }
 
+/** The messages that wait, without those that were taken meanwhile. */
+export function withQueue(talk, messages) {
+  const said = new Set(talk.entries.map((entry) => entry.id));
+  return { ...talk, queue: messages.filter(({ message }) => !said.has(message.id)) };
+}
+
 export const withQuestions = (talk, questions) => ({ ...talk, questions: questions.map(question) });
 
 function addMessage(talk, message) {
@@ -162,16 +193,15 @@ function addMessage(talk, message) {
     return withCall(talk, message.toolCallId, { working: false, result: resultOf(message, message.output) });
   }
   const kind = message.role;
-  return addEntry(talk, { id: message.id, kind, at: message.timestamp ?? "", message });
+  const failure = message.stopReason === "error" || message.stopReason === "aborted" ? message.errorMessage || "failed" : "";
+  const next = kind === "assistant" ? afterTries(talk, failure) : withQueue(talk, talk.queue.filter((each) => each.message.id !== message.id));
+  return addEntry(next, { id: message.id, kind, at: message.timestamp ?? "", message });
 }
 
 function addEntry(talk, entry) {
   const index = talk.entries.findIndex((each) => each.id === entry.id);
   if (index >= 0) return { ...talk, entries: talk.entries.with(index, entry) };
-  // What comes late (a snapshot's events) is put where it happened; what has the same time comes after.
-  let place = talk.entries.length;
-  while (place > 0 && entry.at && talk.entries[place - 1].at > entry.at) place -= 1;
-  return { ...talk, entries: talk.entries.toSpliced(place, 0, entry) };
+  return { ...talk, entries: [...talk.entries, entry] };
 }
 
 function withCall(talk, id, change) {

@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { callLine, cut, diffLines, duration, fit, moment, outcome, plain, reveal, said, short, usage } from "../src/format.js";
+import {
+  callLine, cut, diffLines, duration, fit, moment, outcome, plain, reveal, said, sentence, short, triesWords, usage,
+} from "../src/format.js";
 
 test("a call's line has the name and the parameters, and never more than 80 characters", () => {
   assert.equal(callLine("read", { file_path: "src/auth.py" }), "read src/auth.py");
@@ -86,4 +88,12 @@ test("a command is found by some of its letters, the best first", () => {
   assert.ok(fit("nwag", "New agent") > 0);
   assert.equal(fit("zzz", "New agent"), 0);
   assert.ok(fit("agent", "New agent") > fit("agent", "a green tent"));
+});
+
+test("tries of a request are said in whole sentences, and in seconds", () => {
+  const tries = { attempt: 2, of: 5, delay: 0.825, reason: "status 500", outcome: null };
+  assert.equal(triesWords(tries), "status 500. Trying again in 1 s (attempt 2 of 5).");
+  assert.equal(triesWords({ ...tries, outcome: "failed" }), "Tried 2 times.");
+  assert.equal(triesWords({ ...tries, outcome: "answered" }), "status 500. Answered at attempt 2 of 5.");
+  assert.deepEqual(["Done.", "really?", "see (here)", "no end "].map(sentence), ["Done.", "really?", "see (here)", "no end."]);
 });

@@ -151,3 +151,39 @@ test("what is being done that takes its time is told as that, not as an error", 
   const talk = after(emptyTalk(), [1, { type: "error", code: "progress", message: "Looking at all files." }]);
   assert.deepEqual(talk.entries.map(({ kind, level, text }) => [kind, level, text]), [["notice", "info", "Looking at all files."]]);
 });
+
+test("what is said stands in the order of the journal, whatever the clock says", () => {
+  const talk = after(
+    emptyTalk(),
+    [1, { type: "message_end", message: user("u1", "first", "1") }],
+    [2, { type: "message_end", message: assistant("a1", "one", { timestamp: "2" }) }],
+    [3, { type: "message_end", message: user("u2", "second", "1.5") }], // sent while the answer was written
+  );
+  assert.deepEqual(talk.entries.map((entry) => entry.id), ["u1", "a1", "u2"]);
+  const read = fromSnapshot({ messages: talk.entries.map((entry) => entry.message) });
+  assert.deepEqual(read.entries.map((entry) => entry.id), ["u1", "a1", "u2"]);
+});
+
+test("what a run told stands where it happened, also when it is read later", () => {
+  const failed = assistant("a", "", { stopReason: "error", errorMessage: "Refused" });
+  const retry = (attempt) => ({ type: "retry", attempt, maxAttempts: 3, delay: 1, reason: "Refused", timestamp: "2" });
+  const events = [
+    [1, { type: "message_end", message: user("u", "hello") }], [2, retry(2)], [3, retry(3)],
+    [4, { type: "message_end", message: failed }], [5, { type: "error", code: "provider_error", message: "Refused" }],
+    [6, { type: "agent_end", reason: "error", message: "Refused" }],
+  ];
+  const seen = after(emptyTalk(), ...events).entries;
+  assert.deepEqual(seen.map((entry) => entry.kind), ["user", "retry", "assistant"]);
+  assert.deepEqual([seen[1].attempt, seen[1].outcome], [3, "failed"]);
+  const told = [retry(2), retry(3)].map((event) => ({ after: "u", event }));
+  told.push(...events.slice(4).map(([, event]) => ({ after: "a", event })));
+  const read = fromSnapshot({ messages: [user("u", "hello"), failed], told });
+  assert.deepEqual(read.entries.map(({ kind, attempt, outcome }) => [kind, attempt, outcome]),
+    seen.map(({ kind, attempt, outcome }) => [kind, attempt, outcome]));
+});
+
+test("a message that a run takes waits no longer", () => {
+  const talk = fromSnapshot({ messages: [], queue: [{ message: user("u1", "a"), held: false }, { message: user("u2", "b"), held: true }] });
+  const taken = after(talk, [1, { type: "message_end", message: user("u1", "a") }]);
+  assert.deepEqual(taken.queue.map((each) => each.message.id), ["u2"]);
+});

@@ -156,6 +156,13 @@ class MessageQueue:
         (self.steer if mode == "steer" else self.later).append(message)
         self._tell([message])
 
+    def remove(self, message_id: str) -> bool:
+        found = [message for message in (*self.steer, *self.later) if message.id == message_id]
+        self.steer = [message for message in self.steer if message.id != message_id]
+        self.later = [message for message in self.later if message.id != message_id]
+        self._tell(found)
+        return bool(found)
+
     def _tell(self, moved: list[AppMessage]) -> None:
         if moved:
             self._changed(QueueUpdate(steer=len(self.steer), follow_up=len(self.later)))
@@ -290,6 +297,10 @@ class Agent:
         ``follow_up`` when it would be done. With no run under way it waits for the next one.
         """
         self.queue.add(message, mode)
+
+    def unqueue(self, message_id: str) -> bool:
+        """Forget a message that no run has taken yet; False if one has."""
+        return self.queue.remove(message_id)
 
     def clear_queue(self) -> None:
         """Forget the messages that no run has taken yet."""

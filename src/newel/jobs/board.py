@@ -27,11 +27,12 @@ from newel.agent.errors import NewelError
 from newel.agent.messages import AppMessage, UserMessage, Wire, new_id
 from newel.jobs import agent_run
 from newel.jobs.agent_run import CONTRACT, ContractParams, carry_out_contract
+from newel.jobs.chat_queue import HELD, key_of
 from newel.jobs.conversation import Crew, is_settled
 from newel.jobs.engine import FINAL, Engine, Lease, Outcome
 from newel.jobs.feed import Feed
 from newel.jobs.open_tab import EventFrame, Frame, OpenTab, SoFarFrame, What
-from newel.jobs.tabs import Contract, Question, Snapshot, Tab, Totals
+from newel.jobs.tabs import Contract, Question, QueuedMessage, Snapshot, Tab, Totals
 from newel.jobs.tabstore import TabStore
 from newel.jobs.turn import TURN, TurnParams, answer_turn
 from newel.jobs.worker import Handler, Worker
@@ -43,11 +44,8 @@ __all__ = ["Board", "BoardError", "Change", "EventFrame", "Frame", "SoFarFrame"]
 
 NEW_CHAT = "Chat"
 """The title of a chat until something is said in it."""
-SAID = "Said in the run before."
-"""Why a message's own job ends without a run."""
-MAX_WAITING = 1000
-"""Messages that wait in one tab and are looked at together."""
-GONE = Outcome(state="done", reason="The tab was closed.")
+CLOSED = "The tab was closed."
+GONE = Outcome(state="done", reason=CLOSED)
 
 
 class BoardError(NewelError):
@@ -194,8 +192,11 @@ class Board:
         """Take a tab away; what runs in it is aborted, what waits is not begun. The session stays."""
         one = self._of(tab)
         await self._store.close(tab)
-        for job in await self.engine.find(queue=tab, states=["queued", "running"]):
-            await self.engine.cancel(job.id, "The tab was closed.")
+        while jobs := await self.engine.find(queue=tab, states=["queued", "waiting"]):
+            for job in jobs:
+                await self.engine.cancel(job.id, CLOSED)
+        for job in await self.engine.find(queue=tab, states=["running"]):
+            await self.engine.cancel(job.id, CLOSED)
         one.conversation.stop(now=True)
         one.close()
         self._open.pop(tab, None)
@@ -235,21 +236,58 @@ class Board:
                 )
         async with one.conversation.handing_over:
             params = TurnParams(tab=tab, session=one.tab.session, message=message, before=before)
-            run = await self._submit(one, TURN, params, key=f"{tab}/{message.id}")
-            await self._hand_over(one)
+            run = await self._submit(one, TURN, params, key=key_of(tab, message))
+            await one.queue.hand_over(one.conversation)
         if one.tab.title == NEW_CHAT and (title := one_line(message.text, 40)):
             await self._keep(one, title=title)
-        one.update(queued=len(one.waiting))
+        self._queue_changed(one)
         return run
 
+    async def queue(self, tab: str) -> list[QueuedMessage]:
+        """The messages of a chat that no run has taken yet."""
+        one = self._of(tab)
+        return await one.queue.messages(one.conversation)
+
+    async def withdraw(self, tab: str, message: str) -> None:
+        """Take back a message that no run has taken yet."""
+        one = self._of(tab)
+        async with one.conversation.handing_over:
+            is_done = await one.queue.withdraw(message, one.conversation)
+        self._queue_changed(one)
+        if not is_done:
+            raise BoardError("This message does not wait any more: it was sent or withdrawn.")
+
+    async def send_now(self, tab: str, message: str) -> None:
+        """Send a held message; or end the run under way at once, so that what waits for it is answered, in its order."""
+        one = self._of(tab)
+        async with one.conversation.handing_over:
+            job = await one.queue.find(message)
+            if job is None or message in one.conversation.taken:
+                raise BoardError("This message does not wait any more: it was sent or withdrawn.")
+            is_held = one.queue.is_held(job)
+            await one.queue.release(message)
+            if one.is_running and is_held:
+                await one.queue.hand_over(one.conversation)
+            elif one.is_running:
+                one.conversation.stop(now=True)
+        self._queue_changed(one)
+
+    def _queue_changed(self, one: OpenTab) -> None:
+        one.update(queued=len(one.queue.handed))
+        self.tell("queue", one.tab.id)
+
     async def retry(self, tab: str) -> str:
-        """Go on from where the conversation stands, after a failure or a stop."""
+        """Go on from where the conversation stands, after a failure or a stop; messages that are held are sent."""
         one = self._of(tab)
         if one.is_running:
             raise BoardError("A run is under way already.")
         after = one.tab.run
         if is_settled(await one.messages()):
-            raise BoardError("There is nothing left to answer.")
+            released = await one.queue.release()
+            self._queue_changed(one)
+            if not released:
+                raise BoardError("There is nothing left to answer.")
+            return released[0]
         # Asked for twice at once, it is the same run: both follow the same one.
         params = TurnParams(tab=tab, session=one.tab.session)
         return await self._submit(one, TURN, params, key=f"{tab}/after/{after}")
@@ -283,10 +321,18 @@ class Board:
         return run
 
     async def stop(self, tab: str, *, now: bool = False) -> None:
-        """End a run before its next request; ``now``: at once. Nothing happens if there is none."""
+        """End a run before its next request; ``now``: at once. Messages that wait for it are held. Nothing happens if
+        there is no run.
+        """
         one = self._of(tab)
-        if one.is_running:
+        if not one.is_running:
+            return
+        async with one.conversation.handing_over:
+            await one.queue.hold()
+            if agent := one.conversation.working:
+                agent.agent.clear_queue()
             one.conversation.stop(now=now)
+        self.tell("queue", tab)
 
     def answer(self, tab: str, question: str, answer: dict[str, Any]) -> None:
         """Answer a question of a run. Raises ``NoSuchQuestion``."""
@@ -310,9 +356,8 @@ class Board:
     async def clear_plain_chat(self) -> None:
         """Begin it anew; what was said stays in its session."""
         one = self._of((await self.plain_chat()).id)
-        for job in await self.engine.find(queue=one.tab.id, states=["queued"], limit=MAX_WAITING):
-            await self.engine.cancel(job.id, "The conversation was begun anew.")
-        one.waiting.clear()
+        await one.queue.clear("The conversation was begun anew.")
+        one.queue.handed.clear()
         one.conversation.stop(now=True)
         fields = {"session": new_id(), "title": NEW_CHAT}
         await self._store.change(one.tab.id, **fields)
@@ -329,11 +374,15 @@ class Board:
         one = self._open.get(params.tab)
         if one is None:
             return GONE
+        if one.queue.puts_aside(lease.job):
+            self.tell("queue", params.tab)
+            return HELD
         one.begun(lease.job)
         if params.message is not None:
-            one.waiting.pop(params.message.id, None)
+            one.queue.handed.pop(params.message.id, None)
+        self.tell("queue", params.tab)
         conversation = one.conversation
-        begun = partial(self._begin_to_hand_over, one)
+        begun = partial(self._begin_to_hand_over, one, releases=params.message is None)
         try:
             unsaid = await one.unsaid()
             return await answer_turn(
@@ -366,36 +415,21 @@ class Board:
         else:
             one.update(status="idle", queued=0)
 
-    async def _begin_to_hand_over(self, one: OpenTab) -> None:
-        """Messages that waited when an earlier process died are said, too."""
+    async def _begin_to_hand_over(self, one: OpenTab, *, releases: bool) -> None:
+        """Messages that waited when an earlier process died are said, too; those that are held if the run ``releases``
+        them, which goes on after a stop.
+        """
         async with one.conversation.handing_over:
-            await self._hand_over(one)
-
-    async def _hand_over(self, one: OpenTab) -> None:
-        """Let the run under way take along the messages whose own runs, as yet, wait: all of them, in their order."""
-        for job in reversed(
-            await self.engine.find(queue=one.tab.id, kind=TURN, states=["queued"], limit=MAX_WAITING)
-        ):
-            # Each look at the journal takes its time, in which a run may have ended and the next have begun.
-            agent, recorder = one.conversation.working, one.conversation.recorder
-            if agent is None or recorder is None:
-                return
-            params = msgspec.json.decode(job.params, type=TurnParams)
-            message = params.message
-            if message is None or params.before is not None:
-                return  # the conversation takes another course there
-            if message.id in one.conversation.taken:
-                await self.engine.cancel(job.id, SAID)
-            elif message.id not in one.waiting and job.id != recorder.run:
-                one.waiting[message.id] = job.id
-                await agent.agent.queue_message(message)
+            if releases:
+                await one.queue.release()
+            await one.queue.hand_over(one.conversation)
+        self._queue_changed(one)
 
     async def _let_go(self, one: OpenTab) -> None:
-        """A run is over: messages that it took along need no run of their own."""
+        """A run is over."""
+        follows = False
         with anyio.CancelScope(shield=True):
-            for message in one.conversation.taken & one.waiting.keys():
-                await self.engine.cancel(one.waiting.pop(message), SAID)
-        if one.waiting:
-            one.waiting.clear()  # the next run is handed them anew
-        else:
+            follows = await one.queue.let_go(one.conversation)
+        if not follows:
             one.update(status="idle", queued=0)
+        self.tell("queue", one.tab.id)

@@ -9,19 +9,23 @@ from typing import Literal
 import anyio
 import msgspec
 
+from newel.agent.events import AgentEnd, ErrorEvent, MessageEnd, Retry
 from newel.agent.messages import AppMessage
+from newel.jobs.chat_queue import MAX_WAITING, ChatQueue
 from newel.jobs.conversation import Conversation, Crew, Heard
 from newel.jobs.engine import FINAL, Engine, Job
-from newel.jobs.events import ContractState, RunEvent, decode
+from newel.jobs.events import ContractState, Notice, RunEvent, decode
 from newel.jobs.feed import Feed
-from newel.jobs.tabs import Snapshot, SoFar, Tab, Totals
+from newel.jobs.tabs import Snapshot, SoFar, Tab, Told, Totals
 from newel.jobs.unsaid import find_unsaid
 from newel.session.coding_agent import totals
 
 PAGE = 100
 """Messages that a reader gets to begin with."""
+TELLING = (Retry, Notice, ErrorEvent, AgentEnd)
+"""What a chat's run tells besides its messages."""
 
-What = Literal["tabs", "questions", "totals", "servers", "host"]
+What = Literal["tabs", "questions", "totals", "queue", "servers", "host"]
 Tell = Callable[[What, str], None]
 """Says what has changed: the list of tabs, or something of the tab that is named."""
 
@@ -44,13 +48,11 @@ Frame = Snapshot | EventFrame | SoFarFrame
 
 
 class OpenTab:
-    """``tab`` is shown as it stands here. ``waiting`` has the jobs of messages that wait for the run under way, by the
-    message's id.
-    """
+    """``tab`` is shown as it stands here; ``queue`` has the messages that wait for a run."""
 
     def __init__(self, tab: Tab, engine: Engine, feed: Feed, crew: Crew, tell: Tell) -> None:
         self.tab = tab
-        self.waiting: dict[str, str] = {}
+        self.queue = ChatQueue(engine, tab.id)
         self._engine = engine
         self._feed = feed
         self._crew = crew
@@ -64,11 +66,21 @@ class OpenTab:
 
     async def load(self) -> None:
         """Learn from the latest run how the tab stands."""
-        for job in await self._engine.find(queue=self.tab.id, limit=1):
+        for job in await self._latest():
             state = await self._state_after(job)
             self.tab = msgspec.structs.replace(self.tab, run=job.id, status=state.state, reason=state.reason)
             if self.tab.kind == "chat" and state.state != "running":
                 self.tab = msgspec.structs.replace(self.tab, status="idle", reason="")
+
+    async def _latest(self) -> list[Job]:
+        """The latest run, if there was one: neither a message that is held, nor one that another run took along."""
+        for limit in (1, MAX_WAITING):  # the jobs come with their messages, attachments and all
+            jobs = await self._engine.find(queue=self.tab.id, limit=limit)
+            if found := [
+                job for job in jobs if job.state != "waiting" and (job.seq or job.state != "cancelled")
+            ]:
+                return found[:1]
+        return []
 
     async def _state_after(self, job: Job) -> ContractState:
         if job.state not in FINAL:
@@ -91,7 +103,8 @@ class OpenTab:
 
     def begun(self, run: str) -> None:
         """Its latest run is this one."""
-        self.update(status="running", run=run, reason="", queued=len(self.waiting))
+        self.queue.run = run
+        self.update(status="running", run=run, reason="", queued=len(self.queue.handed))
         self._wake()
 
     def begin_anew(self, **fields: object) -> None:
@@ -124,6 +137,8 @@ class OpenTab:
             case "said":
                 self.update(activity=self.tab.activity + 1)
                 self._tell("totals", self.tab.id)
+                if self.queue.handed:
+                    self._tell("queue", self.tab.id)
             case "branched":
                 self._new_epoch()
 
@@ -168,19 +183,42 @@ class OpenTab:
             # Verdicts and checks stand in the run's journal only, so the reader gets that from its beginning.
             return Snapshot(messages=[], run=run, questions=questions)
         job = await self._engine.get(run) if run else None
+        queue = await self.queue.messages(self.conversation)
         messages = await self.messages()
         recorder, agent = self.conversation.recorder, self.conversation.working
         if recorder is not None and agent is not None:  # nothing may be awaited from here on
             run, messages = recorder.run, agent.get_messages()
-        return Snapshot(
+        seq = recorder.seq if recorder else job.seq if job else 0
+        snapshot = Snapshot(
             messages=messages[-PAGE:],
             run=run,
-            seq=recorder.seq if recorder else job.seq if job else 0,
+            seq=seq,
+            queue=[each for each in queue if each.message.id not in self.conversation.taken],
             more=len(messages) > PAGE,
             working=sorted(agent.state.pending_tool_calls) if agent else [],
             questions=questions,
             totals=self.totals(messages),
         )
+        return msgspec.structs.replace(snapshot, told=await self._told(snapshot)) if run else snapshot
+
+    async def _told(self, snapshot: Snapshot) -> list[Told]:
+        """What the run of a snapshot tells besides its messages, up to there."""
+        ids = ["", *(message.id for message in snapshot.messages)]
+        told: list[Told] = []
+        after: str | None = None  # none of the run's messages was said yet
+        seq = 0
+        while page := await self._engine.read(snapshot.run or "", seq):
+            for entry in page:
+                event = decode(entry.data)
+                if isinstance(event, MessageEnd):
+                    if after is None and event.message.id in ids:
+                        before = ids[ids.index(event.message.id) - 1]
+                        told = [msgspec.structs.replace(each, after=before) for each in told]
+                    after = event.message.id
+                elif isinstance(event, TELLING) and entry.seq <= snapshot.seq:
+                    told.append(Told(after=ids[-1] if after is None else after, event=event))
+            seq = page[-1].seq
+        return [each for each in told if each.after in ids]
 
     async def follow(self, run: str | None, after: int) -> AsyncGenerator[Frame]:
         """All that happens here; see ``Board.follow``."""

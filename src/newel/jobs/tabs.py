@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from newel.agent.messages import AppMessage, AssistantMessage, Wire
-from newel.jobs.events import ContractStatus
+from newel.agent.messages import AppMessage, AssistantMessage, UserMessage, Wire
+from newel.jobs.events import ContractStatus, RunEvent
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Amount = Annotated[float, msgspec.Meta(gt=0)]
@@ -92,9 +92,26 @@ class Totals(Wire, frozen=True, kw_only=True):
     cost: float | None = None
 
 
+class QueuedMessage(Wire, frozen=True, kw_only=True):
+    """A message that no run has taken yet. A ``held`` one is sent only when the user says so: the run before it was
+    stopped.
+    """
+
+    message: UserMessage
+    held: bool = False
+
+
+class Told(Wire, frozen=True, kw_only=True):
+    """An event of the latest run that is no message, and the message ``after`` which it happened; empty for none."""
+
+    after: str
+    event: RunEvent
+
+
 class Snapshot(Wire, frozen=True, kw_only=True):
     """Where a reader begins: the conversation up to event ``seq`` of ``run``. ``more`` says that earlier messages exist.
-    ``working`` is the set of calls that run now. Of an agent no messages are given: its run is read from
+    ``working`` is the set of calls that run now, ``queue`` the messages that wait for a run, the oldest first. ``told`` is what
+    else the latest run tells: tries that failed, notices, its end. Of an agent no messages are given: its run is read from
     its first event, which says more than they do.
     """
 
@@ -104,5 +121,7 @@ class Snapshot(Wire, frozen=True, kw_only=True):
     more: bool = False
     so_far: SoFar = SoFar()
     working: list[str] = []
+    queue: list[QueuedMessage] = []
+    told: list[Told] = []
     questions: list[Question] = []
     totals: Totals = Totals()

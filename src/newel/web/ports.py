@@ -13,7 +13,7 @@ from newel.jobs.board import Change, Frame
 from newel.jobs.engine import Engine
 from newel.jobs.feed import Feed
 from newel.jobs.host import HostState
-from newel.jobs.tabs import Contract, Question, Tab, Totals
+from newel.jobs.tabs import Contract, Question, QueuedMessage, Tab, Totals
 from newel.mcp.status import ServerStatus
 from newel.session.listing import SessionSummary
 
@@ -83,6 +83,12 @@ class Workbench(Protocol):
     async def set_model(self, tab: str, model: str) -> None: ...
 
     async def send(self, tab: str, message: UserMessage, *, before: str | None = None) -> str: ...
+
+    async def queue(self, tab: str) -> list[QueuedMessage]: ...
+
+    async def withdraw(self, tab: str, message: str) -> None: ...
+
+    async def send_now(self, tab: str, message: str) -> None: ...
 
     async def retry(self, tab: str) -> str: ...
 

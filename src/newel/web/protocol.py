@@ -19,7 +19,7 @@ import msgspec
 from newel.agent.messages import AppMessage, Attachment, Wire
 from newel.jobs.events import RunEvent
 from newel.jobs.host import HostState
-from newel.jobs.tabs import Contract, Question, Snapshot, SoFar, Tab, Totals
+from newel.jobs.tabs import Contract, Question, QueuedMessage, Snapshot, SoFar, Tab, Totals
 from newel.mcp.status import ServerStatus
 
 VERSION = 1
@@ -93,14 +93,30 @@ class Send(Request, frozen=True, kw_only=True, tag="send"):
     before: Id | None = None
 
 
+class Withdraw(Request, frozen=True, kw_only=True, tag="withdraw"):
+    """Take back a message that no run has taken yet. An error if one has."""
+
+    tab: Id
+    message_id: Id
+
+
+class SendNow(Request, frozen=True, kw_only=True, tag="sendNow"):
+    """Send a message that is held. Where a message waits for a run, that run is ended at once instead, and the messages that
+    wait are answered in their order.
+    """
+
+    tab: Id
+    message_id: Id
+
+
 class Retry(Request, frozen=True, kw_only=True, tag="retry"):
-    """Go on with a chat from where it failed or was stopped."""
+    """Go on with a chat from where it failed or was stopped; held messages are sent along."""
 
     tab: Id
 
 
 class Stop(Request, frozen=True, kw_only=True, tag="stop"):
-    """End a run before its next request to the model; ``now``: at once."""
+    """End a run before its next request to the model; ``now``: at once. Messages that wait for the run are held."""
 
     tab: Id
     now: bool = False
@@ -170,6 +186,8 @@ ClientMessage = (
     | RenameTab
     | SetModel
     | Send
+    | Withdraw
+    | SendNow
     | Retry
     | Stop
     | Start
@@ -258,6 +276,12 @@ class Questions(FromServer, frozen=True, kw_only=True, tag="questions"):
     questions: list[Question]
 
 
+class Queue(FromServer, frozen=True, kw_only=True, tag="queue"):
+    """The messages of a chat that no run has taken yet, the oldest first, whenever they change."""
+
+    messages: list[QueuedMessage]
+
+
 class Servers(FromServer, frozen=True, kw_only=True, tag="servers"):
     """The MCP servers, whenever one changes."""
 
@@ -305,6 +329,7 @@ ServerMessage = (
     | SoFarMessage
     | TotalsMessage
     | Questions
+    | Queue
     | Servers
     | Host
     | ReviewChanged

@@ -27,12 +27,14 @@ from newel.web.protocol import (
     RestartServer,
     Retry,
     Send,
+    SendNow,
     SessionInfo,
     SetModel,
     SetServer,
     SetTool,
     Start,
     Stop,
+    Withdraw,
 )
 
 Handler = Callable[[Workbench, Any], Awaitable[Reply]]
@@ -66,6 +68,16 @@ async def _send(board: Workbench, request: Send) -> Reply:
     message = UserMessage(content=request.text, attachments=request.attachments, id=request.message_id)
     run = await board.send(request.tab, message, before=request.before)
     return Reply(re=request.id, tab=request.tab, run=run)
+
+
+async def _withdraw(board: Workbench, request: Withdraw) -> Reply:
+    await board.withdraw(request.tab, request.message_id)
+    return Reply(re=request.id, tab=request.tab)
+
+
+async def _send_now(board: Workbench, request: SendNow) -> Reply:
+    await board.send_now(request.tab, request.message_id)
+    return Reply(re=request.id, tab=request.tab)
 
 
 async def _retry(board: Workbench, request: Retry) -> Reply:
@@ -134,6 +146,8 @@ COMMANDS: dict[type[Request], Handler] = {
     RenameTab: _rename_tab,
     SetModel: _set_model,
     Send: _send,
+    Withdraw: _withdraw,
+    SendNow: _send_now,
     Retry: _retry,
     Start: _start,
     Stop: _stop,

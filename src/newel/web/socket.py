@@ -30,6 +30,7 @@ from newel.web.protocol import (
     FromServer,
     Host,
     Questions,
+    Queue,
     Reply,
     Request,
     ReviewChanged,
@@ -272,6 +273,8 @@ class _Socket:
         try:
             if change.kind == "questions":
                 return Questions(tab=change.tab, questions=self._board.questions(change.tab))
+            if change.kind == "queue":
+                return Queue(tab=change.tab, messages=await self._board.queue(change.tab))
             return TotalsMessage(tab=change.tab, totals=await self._board.totals(change.tab))
         except NewelError:
             return None  # the tab was closed meanwhile; the list of tabs says so

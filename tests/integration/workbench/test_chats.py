@@ -148,8 +148,9 @@ async def test_a_message_that_the_run_did_not_take_is_answered_after_it(
         tab = await workbench.open_chat()
         await workbench.send(tab.id, UserMessage(content="first"))
         await until(lambda: bench.newel.requests)
-        second = await workbench.send(tab.id, UserMessage(content="second"))
-        await workbench.stop(tab.id, now=True)
+        message = UserMessage(content="second")
+        second = await workbench.send(tab.id, message)
+        await workbench.send_now(tab.id, message.id)
         await ended(workbench, second)
         assert (await texts(workbench, tab.id))[-2:] == ["user: second", "assistant: two"]
 

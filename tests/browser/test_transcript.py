@@ -1,0 +1,161 @@
+"""If these fail, a chat shows what was said in another order than the model had it, or loses what waits and how it ended."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.bench import NARROW, Workbench, flaws, message_box, open_chat, say
+from tests.browser.scenarios import SLOW, answering, scenarios
+
+Make = Callable[..., Workbench]
+ENDLESS = answering(
+    "tell me endlessly", {"token_delay_ms": 50, "response": {"content": "begin " + "word " * 2000}}
+)
+AGAIN = answering("and then", {"content": "Then this."})
+
+
+def spoken(page: Page) -> list[str]:
+    """The first words of what stands in the log, in its order."""
+    entries = page.get_by_role("log").locator("article .user-text, article .said")
+    return [text.split()[0] for text in entries.all_inner_texts() if text.strip()]
+
+
+def waiting(page: Page) -> Locator:
+    return page.locator(".entry.pending")
+
+
+def test_a_message_sent_while_an_answer_is_written_stands_below_it(workbench: Make) -> None:
+    page = workbench(scenarios(SLOW, AGAIN)).page()
+    open_chat(page)
+    say(page, "tell me slowly")
+    expect(page.get_by_text("begin word")).to_be_visible()
+    say(page, "and then")
+    expect(waiting(page)).to_contain_text("waits its turn")
+    expect(page.get_by_text("Then this.")).to_be_visible()
+    assert spoken(page) == ["tell", "begin", "and", "Then"]
+    page.reload()
+    expect(page.get_by_text("Then this.")).to_be_visible()
+    assert spoken(page) == ["tell", "begin", "and", "Then"]
+
+
+def test_after_a_stop_a_reload_shows_how_it_ended_and_what_still_waits(workbench: Make) -> None:
+    bench = workbench(scenarios(ENDLESS, AGAIN))
+    page = bench.page()
+    open_chat(page)
+    say(page, "tell me endlessly")
+    expect(page.get_by_text("begin word")).to_be_visible()
+    say(page, "and then")
+    expect(waiting(page).get_by_role("button", name="Withdraw")).to_be_visible()
+    page.get_by_role("button", name="Stop", exact=True).click()
+    page.get_by_role("button", name="Stop now").click()
+
+    def is_held() -> None:
+        expect(waiting(page)).to_contain_text("and then")
+        expect(waiting(page)).to_contain_text("not sent: the run was stopped")
+        expect(page.get_by_role("article", name="Assistant")).to_contain_text("Stopped.")
+        expect(page.get_by_role("button", name="Go on")).to_be_visible()
+        assert spoken(page)[:3] == ["tell", "begin", "and"]
+
+    is_held()
+    page.reload()
+    is_held()
+    bench.kill()
+    bench.start()
+    page.reload()
+    is_held()
+    second = bench.page()
+    expect(waiting(second)).to_contain_text("and then")
+    waiting(page).get_by_role("button", name="Send now").click()
+    expect(page.get_by_text("Then this.")).to_be_visible()
+    expect(waiting(second)).to_have_count(0)
+    expect(page.get_by_role("button", name="Go on")).to_have_count(0)
+
+
+def test_a_graceful_stop_keeps_its_note_over_a_reload_and_goes_on_with_what_waits(workbench: Make) -> None:
+    page = workbench(scenarios(SLOW, AGAIN)).page()
+    open_chat(page)
+    say(page, "tell me slowly")
+    expect(page.get_by_text("begin word")).to_be_visible()
+    say(page, "and then")
+    expect(waiting(page)).to_contain_text("waits its turn")
+    page.get_by_role("button", name="Stop", exact=True).click()
+    expect(page.get_by_role("button", name="Go on")).to_be_visible()
+    expect(waiting(page)).to_contain_text("not sent")
+    page.reload()
+    expect(waiting(page)).to_contain_text("not sent")
+    page.get_by_role("button", name="Go on").click()
+    expect(page.get_by_text("Then this.")).to_be_visible()
+    assert spoken(page) == ["tell", "begin", "and", "Then"]
+
+
+def test_a_message_that_waits_can_be_edited_withdrawn_and_sent_now(workbench: Make) -> None:
+    bench = workbench(scenarios(ENDLESS, AGAIN))
+    page = bench.page(**NARROW)
+    open_chat(page)
+    say(page, "tell me endlessly")
+    expect(page.get_by_text("begin word")).to_be_visible()
+    say(page, "and thn")
+    say(page, "nonsense")
+    expect(waiting(page).get_by_role("button", name="Withdraw")).to_have_count(2)
+    expect(waiting(page).get_by_role("button", name="Send now")).to_have_count(1)
+    assert flaws(page) == []
+    waiting(page).last.get_by_role("button", name="Withdraw").click()
+    expect(waiting(page)).to_have_count(1)
+    message_box(page).fill("draft")
+    waiting(page).get_by_role("button", name="Edit").click()
+    expect(message_box(page)).to_have_value("and thn\n\ndraft")
+    expect(message_box(page)).to_be_focused()
+    expect(waiting(page)).to_have_count(0)
+    say(page, "and then")
+    waiting(page).get_by_role("button", name="Send now").click()
+    expect(page.get_by_text("Then this.")).to_be_visible()
+    assert "nonsense" not in str(bench.newel.requests)
+    assert "and thn" not in str(bench.newel.requests)
+
+
+def failing(times: int) -> dict[str, Any]:
+    fault = {"kind": "status", "status": 500, "times": times, "headers": {"Retry-After": "1"}}
+    return answering("ping", {"fault": fault, "response": {"content": "pong"}})
+
+
+def test_a_request_that_is_made_again_is_one_line_and_its_failure_is_said_once_at_the_end(
+    workbench: Make,
+) -> None:
+    page = workbench(scenarios(failing(9))).page()
+    open_chat(page)
+    say(page, "ping")
+    tries = page.locator(".told", has=page.locator(".icon-again"))
+    expect(tries).to_contain_text(re.compile(r"\. Trying again in \d+ s \(attempt [23] of 5\)\.$"))
+    expect(page.get_by_role("status").filter(has_text="Trying again (attempt")).to_be_visible()
+    expect(tries).to_contain_text("attempt 3 of 5")
+    expect(tries).to_have_count(1)
+    expect(page.get_by_role("button", name="Retry")).to_be_visible(timeout=60_000)
+
+    def is_told() -> None:
+        assert [text.strip() for text in page.locator(".told-words").all_inner_texts()] == ["Tried 5 times."]
+        causes = page.locator(".cause:visible").all_inner_texts()
+        assert len(causes) == 1
+        assert causes[0].strip().endswith(".")
+        order = page.get_by_role("log").evaluate(
+            "log => [...log.querySelectorAll('.entry')].map(each => each.className)"
+        )
+        assert [name for name in order if name] == ["entry user", "entry told info", "entry assistant"]
+
+    is_told()
+    page.reload()
+    expect(page.get_by_role("button", name="Retry")).to_be_visible()
+    is_told()
+
+
+def test_a_request_that_was_answered_in_the_end_says_what_failed_before(workbench: Make) -> None:
+    page = workbench(scenarios(failing(1))).page()
+    open_chat(page)
+    say(page, "ping")
+    expect(page.get_by_text("pong")).to_be_visible()
+    for _ in range(2):
+        expect(page.locator(".told-words")).to_contain_text(re.compile(r"\. Answered at attempt 2 of 5\.$"))
+        page.reload()
