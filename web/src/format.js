@@ -36,6 +36,9 @@ const HIDDEN = new RegExp(
 /** Text that somebody decides on: each character that could hide or disguise another is written out. */
 export const reveal = (text) => text.replace(HIDDEN, (sign, picture) => picture ?? written(sign));
 
+/** The name of a file, in which not even the end of a line is taken for one. */
+export const revealPath = (path) => reveal(path).replace(/[\n\t]/g, written);
+
 const written = (sign) => `<U+${sign.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}>`;
 
 /** Text on one line. */

@@ -262,7 +262,7 @@ export class Page {
     const toolsOpen = !this.tools.el.hidden;
     const { tabs, servers, stopping, hello } = state;
     const isPlace = this.shell.has(tab?.id);
-    const marks = JSON.stringify(this.#all().map(({ id, title, isDirty, waits }) => [id, title, isDirty, waits]));
+    const marks = JSON.stringify(this.#all().map(({ id, title, folder, isDirty, waits }) => [id, title, folder, isDirty, waits]));
     const seen = [tab?.id, this.shell.questions, this.shell.asksUnseen, tab?.activity, tab?.model, marks, tabs, servers, stopping, hello, toolsOpen, document.hidden, asks.map((each) => each.id).join()];
     if (this.outside?.every((each, index) => each === seen[index])) return;
     this.outside = seen;
@@ -344,7 +344,8 @@ export class Page {
   /** Questions that wait, in this tab and in others: in the title, and as a way there. */
   #questions(tab, waiting) {
     const elsewhere = waiting.filter((each) => each.id !== tab?.id);
-    const name = tab ? `${plain(tab.title)} · newel` : "newel";
+    const title = tab && [tab.title, tab.kind === "place" && tab.folder].filter(Boolean).map(plain).join(" · ");
+    const name = tab ? `${title} · newel` : "newel";
     const running = tab && isBusy(tab) ? "… " : "";
     const questions = waiting.length + this.shell.questions;
     document.title = questions ? `${plural(questions, "question")} · ${name}` : running + name;
@@ -381,7 +382,7 @@ export class Page {
       { title: "Requests: what was asked of reviews", run: () => this.shell.open("requests") },
       { title: "Checkpoints: what runs changed, and back", run: () => this.shell.open("checkpoints") },
       { title: "MCP tools", keys: "Alt+T", run: this.does.toggleTools },
-      ...other.map((each) => ({ title: `Go to ${plain(each.title)}`, detail: each.kind, run: () => this.#show(each.id) })),
+      ...other.map((each) => ({ title: `Go to ${plain(each.title)}`, detail: each.hint || each.kind, run: () => this.#show(each.id) })),
       ...["light", "dark", "auto"].map((name) => ({
         title: `Colours: ${name === "auto" ? "as the system" : name}`,
         run: () => {

@@ -86,10 +86,12 @@ export class Tabs {
   }
 
   #show(button, tab, { isActive, stopping, unread }) {
-    const key = JSON.stringify([tab.title, tab.status, tab.isDirty, tab.waits, stopping, unread, isActive]);
+    const folder = tab.kind === "place" ? tab.folder : "";
+    const key = JSON.stringify([tab.title, folder, tab.status, tab.isDirty, tab.waits, stopping, unread, isActive]);
     if (key === button.shown) return;
     button.shown = key;
-    button.title.textContent = plain(tab.title);
+    fill(button.title, plain(tab.title), folder && h("span", { class: "tab-folder" }, ` ${folder}`));
+    set(button.el, "title", tab.hint || null);
     fill(button.state, tab.isDirty && h("span", { class: "dirty" }, h("span", { class: "sr-only" }, "not saved")),
       tab.waits > 0 && h("span", { class: "count", title: `${plural(tab.waits, "hunk")} to review` }, String(tab.waits), h("span", { class: "sr-only" }, " to review")),
       badge(tab, stopping), unread && h("span", { class: "unread" }, h("span", { class: "sr-only" }, "unread")));

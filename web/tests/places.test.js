@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { compareId, fileId, hashOf, idOf, placeOf, requestId, titleOf } from "../src/review/places.js";
+import { compareId, fileId, foldersOf, hashOf, idOf, placeOf, requestId, titleOf } from "../src/review/places.js";
 
 const PATHS = ["a.py", "src/deep/b.js", "with space/ü#?%.txt", "a/compare/b", "pending", "😀"];
 
@@ -27,4 +27,11 @@ test("what names no place is none", () => {
 test("a place is called by its file", () => {
   assert.equal(titleOf(fileId("src/a.py")), "a.py");
   assert.equal(titleOf("pending"), "Everything that waits");
+});
+
+test("files of one name are told apart by as much of their folders as that takes", () => {
+  const folders = foldersOf(["a/x/__init__.py", "b/x/__init__.py", "b/y/__init__.py", "__init__.py", "a/main.py"]);
+  assert.deepEqual(Object.fromEntries(folders), {
+    "a/x/__init__.py": "a/x", "b/x/__init__.py": "b/x", "b/y/__init__.py": "y", "__init__.py": "./", "a/main.py": "",
+  });
 });

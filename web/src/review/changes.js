@@ -1,7 +1,7 @@
 // What the runs of a conversation changed, and what has become of it, for its transcript.
 
 import { fill, h, icon, set } from "../dom.js";
-import { plural, reveal } from "../format.js";
+import { plural, revealPath } from "../format.js";
 
 const LIMIT = 200; // runs of a conversation whose changes are told: the latest
 const LISTED = 6; // files of a run that are named
@@ -115,7 +115,7 @@ export class ChangesView {
   }
 
   #file(file) {
-    const name = reveal(file.file_path);
+    const name = revealPath(file.file_path);
     return h("li", {},
       h("button", { type: "button", class: "link mono", title: name, onclick: () => this.does.openFile(file.file_path) }, name), " ",
       h("span", { class: "dim" }, stateWords(file)));

@@ -1,7 +1,7 @@
 // A file three ways: as it was before a run, as the run proposed it, and as it is now.
 
 import { fill, h, say, set } from "../dom.js";
-import { plural, reveal } from "../format.js";
+import { plural, revealPath } from "../format.js";
 import { Following } from "./following.js";
 import { paired, parsePatch, sizeOf } from "./patch.js";
 import { patchView, shown } from "./patchview.js";
@@ -23,8 +23,8 @@ export class Compare extends Following {
     this.body = h("div", { class: "compare-body", tabindex: "0", role: "region", "aria-label": "Comparison" });
     this.ways = Object.entries(WAYS).map(([way, { label }]) =>
       h("button", { type: "button", "data-way": way, onclick: () => this.#choose(way) }, label));
-    this.el = h("section", { class: "panel compare", "aria-label": `Compare ${reveal(path)}` },
-      h("div", { class: "compare-head" }, h("h2", { class: "mono", tabindex: "-1" }, reveal(path)), h("span", { class: "spacer" }),
+    this.el = h("section", { class: "panel compare", "aria-label": `Compare ${revealPath(path)}` },
+      h("div", { class: "compare-head" }, h("h2", { class: "mono", tabindex: "-1" }, revealPath(path)), h("span", { class: "spacer" }),
         h("div", { class: "row", role: "group", "aria-label": "What to compare" }, ...this.ways),
         h("button", { type: "button", onclick: () => openFile(path) }, "Open")),
       this.note, this.body);

@@ -1,7 +1,7 @@
 // What goes with the next instruction: selections and files. They stay until they are taken out.
 
 import { fill, h, iconButton, newId, set } from "../dom.js";
-import { plain } from "../format.js";
+import { revealPath } from "../format.js";
 import { kept } from "../kept.js";
 import { idOf, placeOf } from "./places.js";
 
@@ -13,7 +13,7 @@ export const sizeOf = (text) => new TextEncoder().encode(text).length;
 
 /** A row in a few signs: "notes.md:5–7". */
 export const rowWords = ({ file_path: path, start_line: first, end_line: last }) =>
-  plain(path ?? "") + (first ? `:${first}${last > first ? `–${last}` : ""}` : "");
+  revealPath(path ?? "") + (first ? `:${first}${last > first ? `–${last}` : ""}` : "");
 
 /** The rows with one more; one of the same place takes the older one's. */
 export function withRow(rows, row) {

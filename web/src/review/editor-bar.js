@@ -1,7 +1,7 @@
 // The bar above a file: what is to be decided and saved, what stands in the way, and the buttons for all of the file.
 
 import { fill, h, icon, iconButton, say, set } from "../dom.js";
-import { plain, plural } from "../format.js";
+import { plain, plural, revealPath } from "../format.js";
 
 const KEPT = "What you type and decide waits here, over a reload too, and is sent when it is back.";
 const UNKEPT = "What you type and decide waits here, but your browser does not keep it: leave this page open.";
@@ -37,9 +37,12 @@ export class EditorBar {
     this.take = button("Take theirs", does.takeTheirs);
     this.resend = button("Try again", does.resend);
     this.trouble = h("div", { class: "file-trouble", role: "status" }, icon("warn"), this.words, this.rerun, this.keep, this.take, this.resend);
+    const cut = path.lastIndexOf("/") + 1;
+    const place = h("p", { class: "file-place mono", title: revealPath(path) },
+      h("span", { class: "file-folder" }, revealPath(path.slice(0, cut))), h("span", {}, revealPath(path.slice(cut))));
     this.el = h("div", { class: "file-bar" },
-      h("div", { class: "file-row", role: "group", "aria-label": `Review of ${plain(path)}` },
-        this.summary, h("span", { class: "spacer" }), this.previous, this.next, this.acceptAll, this.rejectAll, this.save),
+      h("div", { class: "file-row", role: "group", "aria-label": `Review of ${revealPath(path)}` },
+        h("div", { class: "file-about" }, place, this.summary), h("span", { class: "spacer" }), this.previous, this.next, this.acceptAll, this.rejectAll, this.save),
       this.trouble);
   }
 
@@ -71,9 +74,9 @@ export class EditorBar {
   #words({ isUp, isKept, typedError, problem, tally, isGone }) {
     if (!isUp) return `There is no connection to Newel. ${isKept ? KEPT : UNKEPT}`;
     if (typedError) return `What you typed was not taken: ${plain(typedError.message)}`;
-    if (tally.conflicts > 0 && isGone) return `${plain(this.path)} is not on the disk any more.`;
+    if (tally.conflicts > 0 && isGone) return `${revealPath(this.path)} is not on the disk any more.`;
     if (tally.conflicts > 0) {
-      return `${plain(this.path)} changed on disk where ${tally.conflicts === 1 ? "a hunk stands" : `${tally.conflicts} hunks stand`}.`;
+      return `${revealPath(this.path)} changed on disk where ${tally.conflicts === 1 ? "a hunk stands" : `${tally.conflicts} hunks stand`}.`;
     }
     return problem ? plain(problem) : "";
   }

@@ -4,7 +4,7 @@
 
 import { ChangeSet } from "@codemirror/state";
 import { copyButton, h, icon } from "../dom.js";
-import { plain } from "../format.js";
+import { revealPath } from "../format.js";
 import { EditorSync } from "./editor-sync.js";
 import { mark } from "./mark.js";
 import { fileOf } from "./splices.js";
@@ -61,9 +61,9 @@ export function lostText(record, { path, unsent, gone }) {
     unsent.set(lostOf(path), null);
     gone();
   };
-  const area = h("textarea", { class: "mono", readonly: true, rows: "4", "aria-label": `What was typed in ${plain(path)}`, value: text });
+  const area = h("textarea", { class: "mono", readonly: true, rows: "4", "aria-label": `What was typed in ${revealPath(path)}`, value: text });
   return h("section", { class: "file-lost", role: "status" },
-    h("p", {}, icon("warn"), ` What you typed in ${plain(path)} could not be sent, and the file it was typed in is not there any more. Copy what you need.`),
+    h("p", {}, icon("warn"), ` What you typed in ${revealPath(path)} could not be sent, and the file it was typed in is not there any more. Copy what you need.`),
     area, h("div", { class: "row" }, copyButton(() => text), h("button", { type: "button", onclick: discard }, "Discard it")));
 }
 

@@ -56,7 +56,7 @@ export function createEditor({ path, text, marks, keys, onUpdate, onStep }) {
     indentUnit.of("    "),
     EditorView.clipboardInputFilter.of(cleaned),
     EditorView.domEventHandlers({ keydown: (event) => step(stepOf(event)), beforeinput: ({ inputType }) => step(INPUTS[inputType]) }),
-    EditorView.contentAttributes.of({ "aria-label": `Text of ${path}`, spellcheck: "false" }),
+    EditorView.contentAttributes.of({ "aria-label": `Text of ${path}`, spellcheck: "false", tabindex: "0" }),
     EditorView.updateListener.of(onUpdate),
     keymap.of([...keys, indent, outdent, ...searchKeymap, ...defaultKeymap]),
     lineNumbers(), highlightSpecialChars(), highlightActiveLine(), bracketMatching(), indentOnInput(),

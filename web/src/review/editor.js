@@ -6,7 +6,7 @@
 import { Annotation } from "@codemirror/state";
 import { EditorView } from "@codemirror/view";
 import { fill, h } from "../dom.js";
-import { plain } from "../format.js";
+import { plain, revealPath } from "../format.js";
 import { rootOf } from "./api.js";
 import { beginning, keptSync, lostText } from "./editor-kept.js";
 import { EditorBar } from "./editor-bar.js";
@@ -24,7 +24,7 @@ export class FileEditor {
   /** A view of the page: {el, load(), shown(), hidden(), focus(), destroy()}; `announce(text)` speaks to a screen reader. */
   constructor({ path, review, api, waiting, unsent, announce }) {
     Object.assign(this, { path, review, api, waiting, unsent, announce });
-    this.el = h("section", { class: "panel file-editor", tabindex: "-1", "aria-label": plain(path) });
+    this.el = h("section", { class: "panel file-editor", tabindex: "-1", "aria-label": revealPath(path) });
     this.readers = new Set();
     this.opened = new Set(); // ids of the hunks whose text is unfolded
     this.current = null; // the id of the hunk that keys are about
@@ -201,7 +201,7 @@ export class FileEditor {
       },
     });
     this.view = createEditor({
-      path: plain(this.path), text: this.sync.known.text, keys: editorKeys(this),
+      path: revealPath(this.path), text: this.sync.known.text, keys: editorKeys(this),
       marks: this.marks.begin(this.sync.known.text, this.#shown()),
       onUpdate: (update) => this.#updated(update), onStep: (kind) => this.step(kind),
     });

@@ -2,7 +2,7 @@
 
 import { fill, h, set } from "../dom.js";
 import { openDialog } from "../dialog.js";
-import { reveal } from "../format.js";
+import { revealPath } from "../format.js";
 
 const PAUSE = 100; // ms without a key before it is looked for
 
@@ -62,9 +62,9 @@ class Finder {
 
   #option(path, index) {
     const cut = path.lastIndexOf("/") + 1;
-    return h("div", { class: "option", role: "option", id: `found-${index}`, title: reveal(path), onclick: () => this.close(path) },
-      h("span", { class: "option-title" }, reveal(path.slice(cut))),
-      h("span", { class: "option-detail" }, reveal(path.slice(0, cut))));
+    return h("div", { class: "option", role: "option", id: `found-${index}`, title: revealPath(path), onclick: () => this.close(path) },
+      h("span", { class: "option-title" }, revealPath(path.slice(cut))),
+      h("span", { class: "option-detail" }, revealPath(path.slice(0, cut))));
   }
 
   #key(event) {

@@ -2,7 +2,7 @@
 
 import { confirm } from "../dialog.js";
 import { fill, h, icon, say, set } from "../dom.js";
-import { plain, plural } from "../format.js";
+import { plural, revealPath } from "../format.js";
 import { FileRow } from "./sidebarfile.js";
 import { placeWords } from "./sidebarhunk.js";
 import { counts } from "./state.js";
@@ -103,7 +103,7 @@ export class HunkList {
   async #decide(path, hunk, action, mine) {
     const { isDone, problem } = await this.waiting.choose(path, [hunk], choiceOf(action, mine), { base: mine === "base" });
     if (problem) this.review.touch([path]);
-    if (problem || isDone) this.announce(problem || `${DONE[action]} ${plain(path)}, ${placeWords(hunk)}.`);
+    if (problem || isDone) this.announce(problem || `${DONE[action]} ${revealPath(path)}, ${placeWords(hunk)}.`);
     return problem;
   }
 
@@ -120,7 +120,7 @@ export class HunkList {
       const { isDone, problem } = await this.waiting.choose(path, some, choiceOf(action));
       if (action === "reject" && open.length > some.length) say(left(open.length - some.length));
       if (problem) say(problem);
-      if (problem || isDone) this.announce(problem || `${DONE[action]} ${plain(path)}.`);
+      if (problem || isDone) this.announce(problem || `${DONE[action]} ${revealPath(path)}.`);
     } catch (error) {
       say(error.message);
       this.announce(error.message);

@@ -2,7 +2,7 @@
 
 import { elapsed } from "../clock.js";
 import { fill, h, icon, say, set } from "../dom.js";
-import { callLine, cut, duration, plain, plural } from "../format.js";
+import { callLine, cut, duration, plain, plural, revealPath } from "../format.js";
 import { kept } from "../kept.js";
 
 const STEPS = 300; // steps that are kept: the latest
@@ -160,7 +160,7 @@ export class JobCard {
 
   #words(job, changed) {
     const conflict = changed.length > 0
-      ? `${changed.map(plain).join(", ")} changed since this was proposed. Re-run on the new version?`
+      ? `${changed.map(revealPath).join(", ")} changed since this was proposed. Re-run on the new version?`
       : job.status === "awaiting_review" && job.conflict;
     const words = plain(job.status === "failed" ? job.error : conflict || (job.status === "awaiting_review" && job.incomplete) || "");
     this.words.hidden = words === "";

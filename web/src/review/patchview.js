@@ -1,7 +1,7 @@
 // A patch, drawn: heads of files, hunks, lines with their numbers and signs. What is in it is text and nothing else.
 
 import { fill, h } from "../dom.js";
-import { plural, reveal } from "../format.js";
+import { plural, reveal, revealPath } from "../format.js";
 import { parsePatch } from "./patch.js";
 
 const FIRST = 200; // lines of a file that are drawn at once
@@ -53,10 +53,10 @@ export function patchView(patch, { heads = true, first = FIRST } = {}) {
   return h("div", { class: "patch" },
     files.length === 0 && h("p", { class: "dim note" }, "Nothing differs."),
     ...files.map((file) => h("div", { class: "patch-file" },
-      heads && file.path && h("p", { class: "patch-path mono" }, reveal(file.path)),
+      heads && file.path && h("p", { class: "patch-path mono" }, revealPath(file.path)),
       ...file.notes.map((note) => h("p", { class: "dim note" }, noteOf(note))),
       file.isBinary && h("p", { class: "dim note" }, "It is no text: its bytes differ."),
-      file.hunks.length > 0 && hunksView(file.hunks, { label: `Changes of ${reveal(file.path)}`, first }))));
+      file.hunks.length > 0 && hunksView(file.hunks, { label: `Changes of ${revealPath(file.path)}`, first }))));
 }
 
 const noteOf = (note) => NOTES.reduce((words, [pattern, plain]) => words.replace(pattern, plain), note);

@@ -2,7 +2,7 @@
 // those in sight are in the page, and only files in sight are read.
 
 import { fill, h, icon, say, set } from "../dom.js";
-import { plural, reveal } from "../format.js";
+import { plural, reveal, revealPath } from "../format.js";
 import { waitWords } from "./hunks-patch.js";
 import { parsePatch } from "./patch.js";
 import { hunksView } from "./patchview.js";
@@ -124,7 +124,7 @@ export class PendingDiff {
   #fileRow({ file, isFolded, note }) {
     const path = file.file_path;
     if (!isFolded) this.#hold(path);
-    const name = reveal(path);
+    const name = revealPath(path);
     const act = (words, onclick) => h("button", { type: "button", "aria-label": `${words} in ${name}`, onclick }, words);
     const from = h("span", { class: "origins" });
     this.origins.show(from, file.run_ids);
@@ -142,7 +142,7 @@ export class PendingDiff {
     const path = file.file_path;
     this.#hold(path);
     const lines = hunk.start_line >= hunk.end_line ? `line ${hunk.start_line}` : `lines ${hunk.start_line}–${hunk.end_line}`;
-    const label = `Hunk ${place} of ${count} in ${reveal(path)}, ${lines}`;
+    const label = `Hunk ${place} of ${count} in ${revealPath(path)}, ${lines}`;
     const [patch] = parsePatch(hunk.patch);
     return h("div", {
       class: `pending-hunk${hunk.conflict ? " is-conflict" : ""}${hunk.origin === "user" ? " is-own" : ""}`, role: "listitem", "data-key": key, "aria-label": label,
@@ -157,7 +157,7 @@ export class PendingDiff {
       waits && h("span", { class: "badge waiting" }, waitWords(waits)),
       h("span", { class: "spacer" }), ...this.#buttons(path, hunk, key, note, waits)),
     typeof note === "string" && h("p", { class: "warn-text" }, note),
-    patch ? hunksView(patch.hunks, { heads: false, first: FIRST, label: `Changes of hunk ${place} in ${reveal(path)}` })
+    patch ? hunksView(patch.hunks, { heads: false, first: FIRST, label: `Changes of hunk ${place} in ${revealPath(path)}` })
       : h("p", { class: "dim note" }, wholeWords(hunk)));
   }
 
@@ -219,7 +219,7 @@ export class PendingDiff {
   async #acceptAll(path) {
     const hunks = this.views.get(path)?.hunks.filter((hunk) => hunk.state === "pending" && !hunk.conflict) ?? [];
     const { isDone, problem } = await this.decisions.choose(path, hunks, "accepted");
-    if (isDone) this.announce(`All of ${reveal(path)} accepted`);
+    if (isDone) this.announce(`All of ${revealPath(path)} accepted`);
     if (problem) this.#refused(problem, `file/${path}`, path);
   }
 

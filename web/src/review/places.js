@@ -27,6 +27,18 @@ export function titleOf(id) {
   return kind === "compare" ? `${name} ⇄` : name;
 }
 
+/** By path: what of its folder tells a file from the others of the same name, "" where nothing needs to. */
+export function foldersOf(paths) {
+  const all = [...new Set(paths)].map((path) => ({ path, folders: path.split("/").slice(0, -1), name: path.split("/").at(-1) }));
+  const tail = ({ folders }, count) => folders.slice(-count).join("/");
+  return new Map(all.map((each) => {
+    const others = all.filter((other) => other !== each && other.name === each.name);
+    let count = 1;
+    while (count < each.folders.length && others.some((other) => tail(other, count) === tail(each, count))) count += 1;
+    return [each.path, others.length === 0 ? "" : tail(each, count) || "./"];
+  }));
+}
+
 export const hashOf = (id) => `#/${id.split("/").map(encodeURIComponent).join("/")}`;
 
 /** The id that an address names; null if it names none. */

@@ -2,7 +2,7 @@
 // and what was decided about it. What was rejected is there as well.
 
 import { fill, h, icon, say } from "../dom.js";
-import { cut, duration, plain, plural, reveal } from "../format.js";
+import { cut, duration, plain, plural, reveal, revealPath } from "../format.js";
 import { ClarifyCard } from "./clarify.js";
 import { rowWords } from "./context.js";
 import { Following } from "./following.js";
@@ -142,7 +142,7 @@ export class RequestView extends Following {
     };
     draw(0);
     return h("div", { class: "request-file" },
-      h("p", { class: "row" }, h("button", { type: "button", class: "link mono", onclick: () => this.openFile(path) }, reveal(path)),
+      h("p", { class: "row" }, h("button", { type: "button", class: "link mono", onclick: () => this.openFile(path) }, revealPath(path)),
         own.length === 0 && h("span", { class: "dim" }, "changed since: nothing of it is left to be shown")),
       place);
   }
@@ -155,7 +155,7 @@ export class RequestView extends Following {
       h("p", { class: "row" }, h("span", { class: `badge ${kind}` }, icon(sign), words),
         hunk.kind === "lines" && h("span", { class: "dim" }, placeOf(hunk)),
         isOpen && h("button", { type: "button", class: "link", onclick: () => this.openFile(path, { hunk: hunk.hunk_id }) }, "Show in the file")),
-      patch ? hunksView(patch.hunks, { heads: false, first: LINES, label: `Changes of ${reveal(path)}, ${placeOf(hunk)}` })
+      patch ? hunksView(patch.hunks, { heads: false, first: LINES, label: `Changes of ${revealPath(path)}, ${placeOf(hunk)}` })
         : h("p", { class: "dim note" }, wholeWords(hunk)));
   }
 }

@@ -2,7 +2,7 @@
 
 import { dialogHead, openDialog } from "../dialog.js";
 import { fill, h, say } from "../dom.js";
-import { plural, reveal } from "../format.js";
+import { plural, reveal, revealPath } from "../format.js";
 import { patchView } from "./patchview.js";
 
 const STATES = { applied: "saved", accepted: "accepted, not saved", pending: "not decided", rejected: "rejected" };
@@ -101,7 +101,7 @@ class Rollback {
       },
     });
     return h("div", { class: "rollback-hunk" },
-      h("label", { class: "row" }, box, h("span", { class: "mono" }, reveal(path)), h("span", { class: "dim" }, STATES[state])),
+      h("label", { class: "row" }, box, h("span", { class: "mono" }, revealPath(path)), h("span", { class: "dim" }, STATES[state])),
       patchView(patch, { heads: false, first: 12 }));
   }
 
@@ -191,7 +191,7 @@ const conflictsView = (conflicts) =>
   conflicts.length === 0 ? [] : [
     h("p", { class: "warn-text" }, `${plural(conflicts.length, "place")} would stay as it is:`),
     h("ul", { class: "rollback-conflicts" }, ...conflicts.map(({ file_path: path, reason }) =>
-      h("li", {}, h("span", { class: "mono" }, reveal(path)), ` ${reveal(reason)}`))),
+      h("li", {}, h("span", { class: "mono" }, revealPath(path)), ` ${reveal(reason)}`))),
   ];
 
 const filesView = (files) =>
@@ -200,5 +200,5 @@ const filesView = (files) =>
     const isOpen = index < OPEN;
     const draw = () => place.firstChild ?? fill(place, patchView(patch, { heads: false }));
     if (isOpen) draw();
-    return h("details", { open: isOpen, ontoggle: draw }, h("summary", { class: "mono" }, reveal(path)), place);
+    return h("details", { open: isOpen, ontoggle: draw }, h("summary", { class: "mono" }, revealPath(path)), place);
   });

@@ -2,14 +2,14 @@
 
 import { confirm } from "../dialog.js";
 import { fill, h, icon, iconButton, say, set } from "../dom.js";
-import { plural } from "../format.js";
+import { plural, revealPath } from "../format.js";
 import { kept } from "../kept.js";
 import { ReviewApi } from "./api.js";
 import { Changes } from "./changes.js";
 import { Compare } from "./compare.js";
 import { Later } from "./later.js";
 import { Origins } from "./origins.js";
-import { compareId, fileId, placeOf, requestId, titleOf } from "./places.js";
+import { compareId, fileId, foldersOf, placeOf, requestId, titleOf } from "./places.js";
 import { PendingDiff } from "./pendingdiff.js";
 import { RequestView } from "./request.js";
 import { Requests } from "./requests.js";
@@ -159,8 +159,10 @@ export class Shell {
   /** The places as tabs of the row. What is not read yet is as the list of what waits says. */
   tabs() {
     const waiting = new Map((this.review.get().pending ?? []).map((file) => [fileId(file.file_path), file]));
+    const folders = foldersOf(this.places.map((id) => placeOf(id)).flatMap(({ path }) => path ?? []));
     return this.places.map((id) => ({
-      id, kind: "place", title: this.views.get(id)?.name ?? titleOf(id), status: "idle", activity: 0, queued: 0, model: null,
+      id, kind: "place", title: revealPath(this.views.get(id)?.name ?? titleOf(id)),
+      folder: revealPath(folders.get(placeOf(id).path) ?? ""), hint: revealPath(placeOf(id).path ?? ""), status: "idle", activity: 0, queued: 0, model: null,
       isDirty: this.views.get(id)?.isDirty ?? waiting.get(id)?.unsaved > 0,
       waits: waiting.get(id)?.pending ?? 0,
     }));
@@ -231,7 +233,7 @@ export class Shell {
   async close(id) {
     const view = this.views.get(id);
     const sure = !this.tabs().find((tab) => tab.id === id)?.isDirty || (await confirm({
-      title: `Close ${titleOf(id)}?`,
+      title: `Close ${revealPath(placeOf(id).path ?? titleOf(id))}?`,
       words: "What you wrote is kept with its review, but it is not saved to the file yet.",
       yes: "Close",
     }));

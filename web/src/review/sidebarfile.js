@@ -1,7 +1,7 @@
 // A file in the list of what waits: its counts, and unfolded its hunks.
 
 import { fill, h, icon, say, set } from "../dom.js";
-import { plain, plural } from "../format.js";
+import { plural, revealPath } from "../format.js";
 import { HunkRow } from "./sidebarhunk.js";
 import { isOpen } from "./waiting.js";
 
@@ -28,19 +28,19 @@ export class FileRow {
   /** `actions`: open(path, hunk), decide(path, hunk, action, mine), takeBack(path, hunk), all(file, action), toggled(path, isOpen). */
   constructor({ path, review, origins, actions }) {
     Object.assign(this, { path, review, origins, actions });
-    this.name = h("span", { class: "file-name", title: plain(path) }, plain(path));
+    this.name = h("span", { class: "file-name", title: revealPath(path) }, revealPath(path));
     this.count = h("span", { class: "aside" });
     this.lines = h("span", { class: "aside" });
     this.head = h("button", {
       type: "button", class: "file-head", "aria-expanded": "false", "data-item": "file", onclick: () => this.fold(!this.isUnfolded, true),
     }, icon("right"), this.name, this.lines, this.count);
-    const button = (words, act) => h("button", { type: "button", "aria-label": `${words} ${plain(path)}`, onclick: act }, words);
+    const button = (words, act) => h("button", { type: "button", "aria-label": `${words} ${revealPath(path)}`, onclick: act }, words);
     this.accept = button("Accept file", () => actions.all(this.file, "accept"));
     this.reject = button("Reject file", () => actions.all(this.file, "reject"));
     this.open = button("Open", () => actions.open(path, null));
     this.from = h("p", { class: "origins" });
     this.note = h("p", { class: "hunk-note", hidden: true });
-    this.list = h("ul", { class: "listed-hunks", "aria-label": `Hunks of ${plain(path)}` });
+    this.list = h("ul", { class: "listed-hunks", "aria-label": `Hunks of ${revealPath(path)}` });
     this.more = h("button", { type: "button", class: "quiet", hidden: true, onclick: () => this.#showMore() });
     this.body = h("div", { class: "file-body", hidden: true }, this.list, this.more);
     this.el = h("li", { class: "listed-file" }, this.head, this.from, h("div", { class: "row" }, this.accept, this.reject, this.open), this.note, this.body);

@@ -1,7 +1,7 @@
 // The checkpoints: what ran, when, and what it changed, with the way back.
 
 import { fill, h, icon, say, set } from "../dom.js";
-import { plural, reveal } from "../format.js";
+import { plural, reveal, revealPath } from "../format.js";
 import { totalsOf } from "./changes.js";
 import { changedPaths, CheckpointPages } from "./checkpointpages.js";
 import { Following } from "./following.js";
@@ -169,10 +169,10 @@ export class Timeline extends Following {
         fill(place, h("p", { class: "dim note" }, error.message));
       }
     };
-    const details = h("details", { open: isOpen, ontoggle: load }, h("summary", { class: "mono" }, reveal(path)),
+    const details = h("details", { open: isOpen, ontoggle: load }, h("summary", { class: "mono" }, revealPath(path)),
       h("div", { class: "row timeline-actions" },
-        h("button", { type: "button", "aria-label": `Compare ${reveal(path)}`, onclick: () => this.compare(id, path) }, "Compare"),
-        h("button", { type: "button", "aria-label": `Open ${reveal(path)}`, onclick: () => this.openFile(path) }, "Open")),
+        h("button", { type: "button", "aria-label": `Compare ${revealPath(path)}`, onclick: () => this.compare(id, path) }, "Compare"),
+        h("button", { type: "button", "aria-label": `Open ${revealPath(path)}`, onclick: () => this.openFile(path) }, "Open")),
       place);
     return details;
   }

@@ -1,7 +1,7 @@
 // The project's folders and files. Only what is unfolded is asked for, and only what can be seen is in the page.
 
 import { fill, h, icon, set } from "../dom.js";
-import { plural, reveal } from "../format.js";
+import { plural, revealPath } from "../format.js";
 import { kept } from "../kept.js";
 import { findFile } from "./finder.js";
 import { foldersOf, join, rowsOf, step, typed, waiting } from "./rows.js";
@@ -132,11 +132,11 @@ export class Tree {
     const isFolder = kind === "directory";
     const row = h("div", {
       class: `tree-row${ignored ? " is-ignored" : ""}${isProposed ? " is-proposed" : ""}`, role: "treeitem", "data-key": key,
-      "aria-level": level, "aria-posinset": place, "aria-setsize": size, "aria-expanded": isFolder ? String(isOpen) : null, title: reveal(path),
+      "aria-level": level, "aria-posinset": place, "aria-setsize": size, "aria-expanded": isFolder ? String(isOpen) : null, title: revealPath(path),
     });
     fill(row,
       isFolder ? icon(isOpen ? "down" : "right") : h("span", { class: "tree-gap" }),
-      h("span", { class: "tree-name" }, reveal(name)),
+      h("span", { class: "tree-name" }, revealPath(name)),
       isProposed && h("span", { class: "dim tree-new" }, "new"),
       ignored && h("span", { class: "sr-only" }, ", ignored by git"),
       ...marksView(marks));

@@ -1,7 +1,7 @@
 // What is said of decisions that wait for a connection, and of those that could not be made when it was back.
 
 import { fill, h, icon } from "../dom.js";
-import { plain, plural } from "../format.js";
+import { plain, plural, revealPath } from "../format.js";
 import { isOpen } from "./waiting.js";
 
 export class WaitingCard {
@@ -20,7 +20,7 @@ export class WaitingCard {
     this.waits.hidden = isUp || count === 0;
     if (!this.waits.hidden) fill(this.words, `${plural(count, "decision")} ${count === 1 ? "waits" : "wait"} for the connection.`);
     this.missed.hidden = dropped.length === 0;
-    if (dropped !== this.shown) fill(this.list, ...dropped.map(({ path, words }) => h("li", {}, icon("warn"), h("b", {}, plain(path)), ` ${plain(words)}`)));
+    if (dropped !== this.shown) fill(this.list, ...dropped.map(({ path, words }) => h("li", {}, icon("warn"), h("b", {}, revealPath(path)), ` ${plain(words)}`)));
     this.shown = dropped;
   }
 }

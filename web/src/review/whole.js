@@ -1,7 +1,7 @@
 // A file that is kept as one piece, for it is no text, or too long a one: its sizes, its pictures, and what is decided of all of it.
 
 import { fill, h, icon, say } from "../dom.js";
-import { plain, size } from "../format.js";
+import { revealPath, size } from "../format.js";
 import { waitWords } from "./hunks-patch.js";
 import { choiceOf, isOpen } from "./waiting.js";
 
@@ -40,7 +40,7 @@ export class WholeFile {
     this.pictures = h("div", { class: "whole-pictures" });
     this.problem = h("p", { class: "problem bad-text", role: "alert" });
     this.el = h("div", { class: "whole-file" },
-      h("h2", { class: "mono", tabindex: "-1" }, plain(path)), this.words, this.sizes, this.state, this.buttons, this.problem, this.pictures);
+      h("h2", { class: "mono", tabindex: "-1" }, revealPath(path)), this.words, this.sizes, this.state, this.buttons, this.problem, this.pictures);
     this.urls = [];
   }
 
@@ -102,7 +102,7 @@ export class WholeFile {
     fill(this.problem);
     const { isDone, problem } = await this.waiting.choose(this.path, hunks, choiceOf(action));
     if (problem) this.#refused(problem);
-    if (isDone && hunks.length > 0) this.announce(`${plain(this.path)} is ${DONE[action] === "pending" ? "to be decided again" : DONE[action]}.`);
+    if (isDone && hunks.length > 0) this.announce(`${revealPath(this.path)} is ${DONE[action] === "pending" ? "to be decided again" : DONE[action]}.`);
   }
 
   #takeBack() {
@@ -120,7 +120,7 @@ export class WholeFile {
       await this.waiting.settled(this.path);
       await this.api.save([{ path: this.path, rev: this.view.rev }]);
       await this.review.take(this.path, this.api.file(this.path));
-      this.announce(`${plain(this.path)} is saved.`);
+      this.announce(`${revealPath(this.path)} is saved.`);
     });
   }
 
@@ -159,7 +159,7 @@ export class WholeFile {
     const type = pictureType(bytes);
     if (!type) return null;
     const url = URL.createObjectURL(new Blob([bytes], { type }));
-    const words = `${label || "Picture"} of ${plain(this.path)}`;
+    const words = `${label || "Picture"} of ${revealPath(this.path)}`;
     return { url, el: h("figure", {}, label && h("figcaption", { class: "dim" }, label), h("img", { class: "picture", src: url, alt: words })) };
   }
 

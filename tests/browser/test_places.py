@@ -1,0 +1,62 @@
+"""If these fail, a file is taken for another one of the same name, or what is larger than its pane cannot be reached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from playwright.sync_api import expect
+
+from tests.browser.bench import NARROW, Workbench, flaws, open_chat, violations
+from tests.browser.scenarios import scenarios
+
+Make = Callable[..., Workbench]
+
+
+def test_two_files_of_one_name_can_be_told_apart(workbench: Make) -> None:
+    bench = workbench(scenarios())
+    for folder in ("a", "b"):
+        (bench.newel.project / folder).mkdir()
+        (bench.newel.project / folder / "__init__.py").write_text(f"# {folder}\n")
+    page = bench.page()
+    page.goto(bench.url.partition("#")[0] + "#/file/a/__init__.py")
+    tab = page.get_by_role("tab", name="__init__.py")
+    expect(tab).to_have_text("__init__.py")
+    page.evaluate("location.hash = '#/file/b/__init__.py'")
+    expect(tab).to_have_count(2)
+    expect(tab.nth(0)).to_have_text("__init__.py a")
+    expect(tab.nth(1)).to_have_text("__init__.py b")
+    expect(tab.nth(1)).to_have_attribute("title", "b/__init__.py")
+    expect(page).to_have_title("__init__.py · b · newel")
+    expect(page.locator(".file-place")).to_have_text("b/__init__.py")
+    tab.nth(0).click()
+    expect(page.locator(".file-place")).to_have_text("a/__init__.py")
+    page.keyboard.press("Control+k")
+    expect(page.get_by_role("option", name="Go to __init__.py")).to_contain_text("b/__init__.py")
+
+
+def test_a_file_larger_than_its_pane_and_open_panels_are_accessible(workbench: Make) -> None:
+    bench = workbench(scenarios(), servers={"time": {"command": "mcp-server-time"}})
+    (bench.newel.project / "long.md").write_text("".join(f"line {n} {'word ' * 60}\n" for n in range(500)))
+    deep = bench.newel.project / "folder" / "that" / "is" / "rather" / "deep"
+    deep.mkdir(parents=True)
+    (deep / "long.md").write_text("x\n" * 500)
+    page = bench.page(**NARROW)
+    for path in ("long.md", "folder/that/is/rather/deep/long.md"):
+        page.evaluate(f"location.hash = '#/file/{path}'")
+        expect(page.locator(".file-place")).to_have_text(path)
+        expect(page.locator(".cm-line").first).to_be_visible()
+        assert flaws(page) == []
+    open_chat(page)
+    tools = page.get_by_role("banner").get_by_role("button", name="Tools")
+    tools.click()  # the mouse stays on it
+    page.get_by_role("button", name="Trust this command").click()
+    expect(page.get_by_role("region", name="MCP tools")).to_contain_text("(active)")
+    tools.hover()
+    assert flaws(page) == []
+    page.set_viewport_size({"width": 1280, "height": 800})
+    for name in ("Files", "Review"):
+        page.get_by_role("banner").get_by_role("button", name=name).click()
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        tools.hover()
+        assert violations(page) == []
