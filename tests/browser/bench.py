@@ -111,7 +111,7 @@ class Workbench:
         self.process = start(
             [str(BIN / "newel"), "web", "--port", str(self.port), *self._words],
             cwd=self.newel.project,
-            env=self.newel.environ | ENVIRON,
+            env=ENVIRON | self.newel.environ,
             stderr=self._errors.fileno(),
         )
         assert self.process.stdout is not None

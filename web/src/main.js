@@ -1,7 +1,8 @@
 // Where the page begins.
 
-import { login, showDenied } from "./login.js";
+import { isAllowed, showDenied, tokenOf } from "./login.js";
 import { Page } from "./page.js";
 
-if (await login()) new Page().start();
+addEventListener("hashchange", () => tokenOf(location.hash) && location.reload()); // a server's URL was pasted into this page
+if (await isAllowed()) new Page().start();
 else showDenied();

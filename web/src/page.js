@@ -7,7 +7,7 @@ import { askText, confirm } from "./dialog.js";
 import { fill, h, icon, say, set } from "./dom.js";
 import { Header } from "./header.js";
 import { awayWords } from "./host.js";
-import { forgetTabs, kept } from "./kept.js";
+import { forgetTabs, kept, keptHere } from "./kept.js";
 import { isAllowed, showDenied } from "./login.js";
 import { listen, openPalette, showKeys } from "./palette.js";
 import { added, Pace } from "./pace.js";
@@ -121,6 +121,7 @@ export class Page {
     if (link === "denied") showDenied();
     if (link === "lost") this.shell.disconnected();
     if (link !== "open") return;
+    isAllowed(); // the cookie was enough: the token leaves the address all the same
     for (const id of this.recent) this.#watch(id);
     this.shell.connected(this.store.get().hello.project);
     const { notice } = this.store.get().hello;
@@ -152,11 +153,6 @@ export class Page {
   // -- which tab is shown -----------------------------------------------------------------------------
 
   #route() {
-    const token = /^#token=(.+)$/.exec(location.hash);
-    if (token) {
-      location.reload(); // another server's URL was pasted into this page: begin again with it
-      return;
-    }
     const place = idOf(location.hash);
     if (place) {
       if (!this.shell.has(place)) this.shell.open(place);
@@ -198,7 +194,7 @@ export class Page {
       this.lastIndex = index;
       return tabs[index];
     }
-    const last = kept.get("active");
+    const last = keptHere.get("active") ?? kept.get("active");
     return tabs.find((tab) => tab.id === last) ?? tabs[Math.min(this.lastIndex ?? 0, tabs.length - 1)] ?? null;
   }
 
@@ -266,6 +262,7 @@ export class Page {
     const seen = [tab?.id, this.shell.questions, this.shell.asksUnseen, tab?.activity, tab?.model, marks, tabs, servers, stopping, hello, toolsOpen, document.hidden, asks.map((each) => each.id).join()];
     if (this.outside?.every((each, index) => each === seen[index])) return;
     this.outside = seen;
+    if (tab && keptHere.get("active") !== tab.id) keptHere.set("active", tab.id);
     if (tab && !isPlace && !document.hidden) this.#seen(tab);
     this.header.update({ hello, tab, servers, toolsOpen });
     this.tabs.update({

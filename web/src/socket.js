@@ -23,7 +23,8 @@ class RequestError extends Error {
 export class Connection {
   /**
    * `onFrame(frame)` takes what the server sends unasked, `onLink(state)` "open", "lost" or "denied". `isAllowed()`
-   * resolves to false where the server no longer takes our cookie: a browser does not tell why a socket was refused.
+   * resolves to false where the server no longer takes our cookie: a browser does not tell why a socket was refused. It is given
+   * a signal that ends the question.
    */
   constructor({ url, onFrame, onLink, isAllowed }) {
     Object.assign(this, { url, onFrame, onLink, isAllowed });
@@ -32,6 +33,7 @@ export class Connection {
     this.delay = FIRST_DELAY;
     this.socket = null;
     this.timer = null;
+    this.checking = null; // ends the question whether we are allowed, which is asked before the next try
     addEventListener("online", () => this.hurry());
     document.addEventListener("visibilitychange", () => document.hidden || this.hurry());
   }
@@ -56,6 +58,7 @@ export class Connection {
 
   /** Connect now, if a try is due later. */
   hurry() {
+    this.checking?.abort();
     if (this.timer === null) return;
     this.delay = FIRST_DELAY;
     this.connect();
@@ -123,11 +126,16 @@ export class Connection {
       reject(new RequestError("connection", "The connection was lost before Newel answered."));
     }
     this.onLink("lost");
-    if (!(await this.isAllowed())) {
+    const checking = new AbortController();
+    this.checking = checking;
+    const isAllowed = await this.isAllowed(AbortSignal.any([checking.signal, AbortSignal.timeout(PATIENCE)]));
+    this.checking = null;
+    if (!isAllowed) {
       this.onLink("denied");
       return;
     }
     if (socket !== this.socket) return;
+    if (checking.signal.aborted) this.delay = FIRST_DELAY;
     this.timer = setTimeout(() => this.connect(), this.delay * (0.75 + Math.random() / 2));
     this.delay = Math.min(LAST_DELAY, this.delay * 1.7);
   }

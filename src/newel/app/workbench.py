@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import secrets
 import sys
 from contextlib import AsyncExitStack
 from functools import partial
@@ -24,13 +25,16 @@ if TYPE_CHECKING:
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line asked for. ``token`` is None for one that is made anew."""
+    """What the command line asked for. ``token`` is the one to be used; None for the one that the project keeps, which
+    ``new_token`` replaces.
+    """
 
     flags: Flags
     cwd: Path
     bind: str
     port: int
     token: str | None = None
+    new_token: bool = False
     open_browser: bool = False
     ephemeral: bool = False
 
@@ -54,7 +58,7 @@ async def _serve(settings: Settings, options: Options) -> None:
     from newel.web.server import serve
 
     warn_of_strangers(settings)
-    token = choose_token(options.bind, options.token)
+    token = choose_token(options.bind, options.token, partial(_kept_token, settings, options))
     listener = listen(options.bind, options.port)
     door = Door(token=token, host=listener.host, port=listener.port)
     closing = anyio.Event()
@@ -101,6 +105,26 @@ async def _serve(settings: Settings, options: Options) -> None:
             tasks.cancel_scope.cancel()
         for failure in failures:
             raise failure
+
+
+def _kept_token(settings: Settings, options: Options) -> str:
+    """The token of this project; a new one where nothing is to be kept, or can be."""
+    from hashlib import sha256
+
+    from newel.web.kept_token import kept_token
+
+    if options.ephemeral:
+        return secrets.token_urlsafe(24)
+    project = f"{settings.host}:{settings.cwd}" if settings.host else str(settings.cwd)
+    path = settings.home / "web" / f"{sha256(os.fsencode(project)).hexdigest()[:32]}.token"
+    try:
+        return kept_token(path, new=options.new_token)
+    except OSError as error:
+        words = (
+            f"newel: the page's token is not kept, so a restart needs a new address: {error.strerror}: {path}"
+        )
+        print(words, file=sys.stderr)  # noqa: T201 — a person must know
+        return secrets.token_urlsafe(24)
 
 
 async def open_workbench(

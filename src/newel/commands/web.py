@@ -16,7 +16,8 @@ def command_web(arguments: Sequence[str], *, name: str = "newel web", port: int 
         prog=name,
         description="The workbench in the browser: chats, agents and tools of a folder. Prints its address, which "
         "holds the key to it, as soon as it answers.",
-        epilog=f"{TOKEN_VARIABLE} sets the key (32 characters or more); without it each start makes a new one.",
+        epilog=f"{TOKEN_VARIABLE} sets the key (32 characters or more). Without it the project keeps one for 30 days, so that "
+        "an open page goes on after a restart.",
     )
     add = parser.add_argument
     add(
@@ -29,6 +30,11 @@ def command_web(arguments: Sequence[str], *, name: str = "newel web", port: int 
     add("--bind", default="127.0.0.1", metavar="ADDRESS", help="listen on this address (this machine only)")
     add("--open", action="store_true", help="open it in the browser")
     add("--ephemeral", action="store_true", help="keep everything in memory only")
+    add(
+        "--new-token",
+        action="store_true",
+        help="make a new key: addresses that were printed before open nothing",
+    )
     add_model_options(parser)
     given = parser.parse_args(arguments)
     return run_workbench(
@@ -38,6 +44,7 @@ def command_web(arguments: Sequence[str], *, name: str = "newel web", port: int 
             bind=given.bind,
             port=given.port,
             token=os.environ.get(TOKEN_VARIABLE),
+            new_token=given.new_token,
             open_browser=given.open,
             ephemeral=given.ephemeral,
         )

@@ -9,7 +9,7 @@ import ipaddress
 import re
 import secrets
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -72,18 +72,23 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def choose_token(host: str, given: str | None) -> str:
-    """The token of this start: the given one, else a new one of 192 bits. Raises ``ConfigError`` where one must be given,
-    or cannot be used.
+def is_token(words: str) -> bool:
+    """Whether a text can be a token."""
+    return _TOKEN.fullmatch(words) is not None
+
+
+def choose_token(host: str, given: str | None, made: Callable[[], str] | None = None) -> str:
+    """The token of this start: the given one, else what ``made`` returns, else a new one of 192 bits. Raises
+    ``ConfigError`` where one must be given, or cannot be used.
     """
     if not given:
         if is_loopback(host):
-            return secrets.token_urlsafe(24)
+            return made() if made is not None else secrets.token_urlsafe(24)
         raise ConfigError(
             f"Serving on {host} lets other machines in. Set {TOKEN_VARIABLE} to a secret of at least 32 "
             f"characters first, for example the output of: openssl rand -hex 24"
         )
-    if not _TOKEN.fullmatch(given):
+    if not is_token(given):
         raise ConfigError(
             f"{TOKEN_VARIABLE} must have 32 to 256 letters, digits, '-' or '_'; it has {len(given)} characters."
         )

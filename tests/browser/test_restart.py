@@ -1,0 +1,102 @@
+"""If these fail, a restart of the server takes an open page, and what was written in it, away from its user."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from playwright.sync_api import Page, Route, expect
+
+from tests.browser.bench import NARROW, Workbench, flaws, message_box, open_chat, say
+from tests.browser.scenarios import answering, scenarios
+
+Make = Callable[..., Workbench]
+NO_TOKEN = {"NEWEL_WEB_TOKEN": ""}
+PING = answering("ping", {"content": "pong"})
+
+
+def denied(page: Page) -> None:
+    expect(page.get_by_text("This page needs the address that Newel printed.")).to_be_visible(timeout=20_000)
+
+
+def test_an_open_page_goes_on_after_a_restart_without_a_new_address(workbench: Make) -> None:
+    bench = workbench(scenarios(PING), environ=NO_TOKEN)
+    page = bench.page()
+    open_chat(page)
+    message_box(page).fill("ping")
+    before = bench.url
+    bench.kill()
+    expect(page.get_by_role("status").filter(has_text="Reconnecting")).to_be_visible()
+    message_box(page).press("Enter")
+    bench.start()
+    assert bench.url == before
+    expect(page.get_by_text("pong")).to_be_visible(timeout=20_000)
+
+
+def test_a_page_whose_token_is_refused_takes_the_new_address_and_shows_what_it_showed(
+    workbench: Make,
+) -> None:
+    bench = workbench(scenarios(PING), environ=NO_TOKEN)
+    (bench.newel.project / "notes.md").write_text("one\n")
+    page = bench.page(**NARROW)
+    open_chat(page)
+    say(page, "ping")
+    expect(page.get_by_text("pong")).to_be_visible()
+    message_box(page).fill("a draft")
+    open_chat(page)
+    page.evaluate("location.hash = '#/file/notes.md'")
+    expect(page.locator(".cm-line").first).to_be_visible()
+    bench.kill()
+    bench.start("--new-token")
+    denied(page)
+    expect(page.get_by_text("What you wrote and decided is kept")).to_be_visible()
+    assert flaws(page) == []
+    box = page.get_by_role("textbox", name="Address")
+    box.fill(bench.url.replace("#token=", "#token=x"))
+    box.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text(
+        "This is not the address of the Newel that runs here now."
+    )
+    box.fill(bench.url)
+    box.press("Enter")
+    expect(page.get_by_role("tab", name="notes.md")).to_have_attribute("aria-selected", "true")
+    assert "token" not in page.url
+    page.get_by_role("tab", name="ping").click()
+    expect(message_box(page)).to_have_value("a draft")
+    bench.complaints[:] = [each for each in bench.complaints if "401" not in each]
+
+
+def test_an_address_opened_before_the_server_is_up_is_used_when_it_is(workbench: Make) -> None:
+    bench = workbench(scenarios())
+    page = bench.page()
+    page.context.clear_cookies()
+    held: list[Route] = []
+    page.route(
+        "**/api/login",
+        lambda route: (held.append(route), route.abort())[1] if not held else route.continue_(),
+    )
+    page.goto("about:blank")
+    page.goto(bench.url)
+    expect(page.get_by_role("button", name="New chat", exact=True).first).to_be_visible(timeout=20_000)
+    assert len(held) == 1
+    expect(page).to_have_url(re.compile("^[^#]*(#/.*)?$"))
+    bench.complaints.clear()  # the browser's own, of the socket that was refused
+
+
+def test_a_network_that_swallows_requests_holds_up_no_reconnection_for_long(workbench: Make) -> None:
+    bench = workbench(scenarios())
+    page = bench.page()
+    open_chat(page)
+    bench.kill()
+    held: list[Route] = []
+    page.route("**/api/state", lambda route: held.append(route))  # noqa: PLW0108 — playwright looks at what it is given
+    expect(page.get_by_role("status").filter(has_text="Reconnecting")).to_be_visible()
+    page.wait_for_timeout(500)
+    assert held
+    bench.start()
+    page.evaluate("dispatchEvent(new Event('online'))")
+    expect(page.get_by_role("status").filter(has_text="Reconnecting")).to_be_hidden(timeout=3_000)
+    bench.kill()
+    expect(page.get_by_role("status").filter(has_text="Reconnecting")).to_be_visible()
+    bench.start()
+    expect(page.get_by_role("status").filter(has_text="Reconnecting")).to_be_hidden(timeout=20_000)
