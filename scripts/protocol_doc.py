@@ -21,7 +21,7 @@ import msgspec
 from newel.agent.events import MessageEnd, MessageUpdate, TextDelta
 from newel.agent.messages import AssistantMessage, TextContent, Usage, UserMessage
 from newel.jobs.host import HostState
-from newel.jobs.tabs import Contract, Question, QueuedMessage, Snapshot, SoFar, Tab, Totals
+from newel.jobs.tabs import Contract, ModelStatus, Question, QueuedMessage, Snapshot, SoFar, Tab, Totals
 from newel.mcp.status import ServerStatus, ToolStatus
 from newel.web import protocol as p
 from newel.web.schema import schemas_of
@@ -70,6 +70,7 @@ EXAMPLES: list[p.Request | p.FromServer] = [
     p.AnswerQuestion(id="13", tab="7f3a", question="q1", answer={"decision": "once"}),
     p.GetSessions(id="14"),
     p.GetModels(id="15"),
+    p.UseServer(id="22", base_url="http://127.0.0.1:11434/v1", model="qwen2.5-coder"),
     p.SetServer(id="16", server="git", trusted=True),
     p.SetTool(id="17", server="git", tool="git_status", enabled=False),
     p.RestartServer(id="18", server="git"),
@@ -87,6 +88,7 @@ EXAMPLES: list[p.Request | p.FromServer] = [
         servers=[SERVER],
         host=None,
         where="",
+        problem="",
     ),
     p.Tabs(tabs=[TAB]),
     p.SnapshotMessage(
@@ -102,6 +104,7 @@ EXAMPLES: list[p.Request | p.FromServer] = [
     p.TotalsMessage(tab="7f3a", totals=Totals(input=900, output=12, context=912, window=32768)),
     p.Questions(tab="7f3a", questions=[QUESTION]),
     p.Queue(tab="7f3a", messages=[QueuedMessage(message=NEXT)]),
+    p.ModelMessage(model=ModelStatus(name="qwen2.5-coder")),
     p.Servers(servers=[SERVER]),
     p.Host(host=HOST),
     p.ReviewChanged(revs={"src/auth.py": 7}),

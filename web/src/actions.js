@@ -77,6 +77,8 @@ export function createActions({ connection, store, toasts, show, refresh }) {
     },
     sessions: async () => (await connection.request("getSessions")).sessions ?? [],
     models: async () => (await connection.request("getModels")).models ?? [],
+    /** Resolves to the names of models of which one has to be chosen first, none once that is done. Rejects with words. */
+    useServer: async (fields) => (await connection.request("useServer", fields)).models ?? [],
     setServer: (server, change) => ask("setServer", { server, ...change }, { what: `${server} was not changed` }),
     setTool: (server, tool, enabled) => ask("setTool", { server, tool, enabled }, { what: `${tool} was not switched` }),
     restartServer: (server) => ask("restartServer", { server }, { what: `${server} was not restarted` }),

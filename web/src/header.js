@@ -42,7 +42,7 @@ export class Header {
     this.host.update(hello);
     say(this.project, plain(hello.host?.folder ?? hello.project));
     set(this.project, "title", hello.project);
-    const model = plain(tab?.model ?? hello.model);
+    const model = plain(tab?.model ?? hello.model) || "no model";
     say(this.modelName, model);
     const where = hello.where ? ` ${plain(hello.where)}` : "";
     set(this.model, "aria-label", `Model: ${model}${where}`);

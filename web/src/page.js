@@ -13,6 +13,7 @@ import { listen, openPalette, showKeys } from "./palette.js";
 import { added, Pace } from "./pace.js";
 import { pick } from "./picker.js";
 import { moment, plain, plural } from "./format.js";
+import { ModelNote, ModelSetup, openSetup } from "./setup.js";
 import { Connection } from "./socket.js";
 import { hashOf, idOf } from "./review/places.js";
 import { Shell } from "./review/shell.js";
@@ -98,6 +99,8 @@ export class Page {
     this.tools = new ToolsPanel({ actions: this.actions, close: () => this.#tools(false) });
     this.panel = h("div", { id: "panel", class: "panel-frame", role: "tabpanel" });
     this.banner = h("div", { class: "banner", role: "status", hidden: true });
+    this.setup = new ModelSetup({ use: this.actions.useServer, announce: this.shell.announce });
+    this.modelNote = new ModelNote({ open: () => openSetup({ use: this.actions.useServer, announce: this.shell.announce }) });
     this.asks = h("div", { class: "banner asks", role: "alert", hidden: true });
     this.page = {
       ...this.actions, close, reviewOf: this.shell.reviewOf,
@@ -107,7 +110,7 @@ export class Page {
       document.getElementById("page"),
       h("header", {}, this.header.el),
       h("nav", { "aria-label": "Tabs" }, this.tabs.el),
-      this.banner, this.asks,
+      this.banner, this.modelNote.el, this.asks,
       h("main", {}, this.shell.left, this.panel, this.tools.el, this.shell.right),
       this.toasts.el,
       this.shell.live,
@@ -272,6 +275,8 @@ export class Page {
       isUnread: (each) => each.id !== tab?.id && each.activity > (kept.get(`seen:${each.id}`) ?? 0),
     });
     this.tools.update(servers);
+    this.setup.update(hello);
+    this.modelNote.update({ hello, isElsewhere: !tab });
     this.#questions(tab, asks);
   }
 
@@ -322,7 +327,7 @@ export class Page {
   }
 
   #nothing() {
-    return h("div", { class: "empty whole" },
+    return h("div", { class: "empty whole" }, this.setup.el,
       h("p", { class: "empty-title" }, "No tab is open."),
       h("p", { class: "dim" }, "In a chat you say step by step what you want; an agent works on its own until its contract is fulfilled."),
       h("div", { class: "row" },

@@ -56,6 +56,7 @@ const STEPS = {
     return withTabs(next, frame.tabs ?? []);
   },
   tabs: (state, frame) => withTabs(state, frame.tabs ?? []),
+  model: (state, { model: { name, where = "", problem = "" } }) => ({ ...state, hello: { ...state.hello, model: name, where, problem } }),
   host: (state, { host }) => ({ ...state, hello: { ...state.hello, host } }),
   servers: (state, frame) => ({ ...state, servers: (frame.servers ?? []).map(serverOf) }),
   snapshot(state, frame) {

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import msgspec
 
+from newel.agent.errors import ConfigError, ProviderError
 from newel.agent.ports import Model, Tool
 from newel.app.ground import Ground
 from newel.app.model import ModelInUse, open_model
+from newel.app.model_setup import UNSET, CurrentModel, connect_named, no_model
 from newel.app.parts import Place, build_agent
 from newel.app.servers import sampler, tool_servers
 from newel.config import Settings
@@ -37,20 +39,29 @@ from newel.workspace.process import Limits
 async def open_crew(
     settings: Settings, ground: Ground, *, ephemeral: bool, attended: bool
 ) -> AsyncGenerator[AppCrew]:
-    """The crew of a ground, its model server and its tool servers; ``attended``: people can be asked. Raises ``ConfigError`` and ``ProviderError``."""
+    """The crew of a ground, its model server and its tool servers. ``attended``: people are there, who can be asked, and who
+    can name a model where there is none: then the crew says why. Raises ``ConfigError`` and ``ProviderError``.
+    """
     enter(settings.approve, attended=attended)
     async with AsyncExitStack() as stack:
-        in_use = await stack.enter_async_context(open_model(settings, ground))
+        missing = ""
+        try:
+            in_use = await stack.enter_async_context(open_model(settings, ground))
+        except (ConfigError, ProviderError) as error:
+            if not attended:
+                raise
+            in_use, missing = no_model(settings), str(error)
         if in_use.where and not in_use.is_on_host:
             print(f"newel: The model is {one_line(in_use.name)} {in_use.where}.", file=sys.stderr)  # noqa: T201 — nobody chose it
         servers, problems = tool_servers(
             settings,
             on_change=lambda: crew.servers_changed(),  # noqa: PLW0108 — it is set to something else later
-            sample=sampler(settings, in_use.provider, in_use.model),
+            sample=sampler(settings, CurrentModel(lambda: crew.in_use), in_use.model),
         )
         for problem in problems:
             print(f"newel: {safe(problem)}", file=sys.stderr)  # noqa: T201 — a person must know
-        crew = AppCrew(settings, ground, in_use, servers=servers, ephemeral=ephemeral)
+        crew = AppCrew(settings, ground, in_use, servers=servers, ephemeral=ephemeral, closing=stack)
+        crew.problem = missing
         stack.callback(crew.recorders.close)
         await stack.enter_async_context(servers)
         yield crew
@@ -58,7 +69,8 @@ async def open_crew(
 
 class AppCrew:
     """Fulfils ``newel.jobs.conversation.Crew``. Use ``open_crew``. ``servers_changed`` is called when a tool server is no
-    longer as it was.
+    longer as it was. ``problem`` says why there is no model to ask; it is empty where there is one, as far as is known.
+    ``closing`` closes the servers that are named later.
     """
 
     def __init__(
@@ -69,13 +81,16 @@ class AppCrew:
         *,
         servers: McpManager,
         ephemeral: bool,
+        closing: AsyncExitStack,
     ) -> None:
+        self._closing = closing
         self._settings = settings
         self.ground = ground
         self.in_use = in_use
-        self.provider = in_use.provider
-        self.model = in_use.name
-        self.where = in_use.where
+        self.provider = CurrentModel(lambda: self.in_use)
+        self.problem = ""
+        endpoint = settings.endpoint
+        self.secrets: list[str] = [endpoint.api_key] if endpoint and endpoint.api_key else []
         self.servers = servers
         self.servers_changed: Callable[[], None] = lambda: None
         self._ephemeral = ephemeral
@@ -83,11 +98,29 @@ class AppCrew:
         self._own_tools: weakref.WeakKeyDictionary[CodingAgent, Sequence[Tool]] = weakref.WeakKeyDictionary()
 
     @property
-    def secrets(self) -> Sequence[str]:
-        endpoint = self._settings.endpoint
-        return [endpoint.api_key] if endpoint and endpoint.api_key else []
+    def model(self) -> str:
+        return self.in_use.name
+
+    @property
+    def where(self) -> str:
+        return self.in_use.where
+
+    async def use_server(self, base_url: str, api_key: str | None, model: str | None) -> list[str]:
+        """Ask the server at an address from now on; see ``connect_named``. Returns the names of its models where one of
+        them has to be chosen first: then nothing has changed.
+        """
+        if api_key:
+            self.secrets.append(api_key)  # before it is used: no log may have it
+        found = await connect_named(self._settings, base_url, api_key, model, self._closing)
+        if isinstance(found, list):
+            return found
+        self.in_use, self.problem = found, ""
+        return []
 
     async def make(self, seat: Seat) -> CodingAgent:
+        if not (seat.model or self.model):
+            raise ConfigError(UNSET)
+
         def open_session(session: str | None) -> SessionManager:
             # Calls that a crash left open are the run's, which knows how to go on with them.
             return SessionManager(
@@ -109,7 +142,8 @@ class AppCrew:
                 journal=seat.journal,
                 recorders=self.recorders,
             )
-            in_use = msgspec.structs.replace(self.in_use, name=seat.model or self.model)
+            name = seat.model or self.model
+            in_use = msgspec.structs.replace(self.in_use, name=name, provider=self.provider)
             agent = await build_agent(settings, in_use, place)
             undo.pop_all()
         self._own_tools[agent] = agent.state.tools

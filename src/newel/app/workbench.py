@@ -18,6 +18,7 @@ from newel import config
 from newel.agent.errors import NewelError
 from newel.app.model import notice_of_strangers, warn_of_strangers
 from newel.config import Flags, Settings
+from newel.terminal.safe import safe
 
 if TYPE_CHECKING:
     from newel.jobs.workbench import Workbench
@@ -69,12 +70,13 @@ async def _serve(settings: Settings, options: Options) -> None:
         about = About(
             newel=version("newel"),
             project=workbench.folder,
-            model=workbench.crew.model,
             approve=settings.approve,
             ephemeral=options.ephemeral,
-            where=workbench.crew.where,
             notice=notice_of_strangers(settings),
         )
+        if problem := workbench.crew.problem:
+            words = f"newel: {safe(problem)}\nThe page opens all the same: name a server there."
+            print(words, file=sys.stderr)  # noqa: T201 — a person must know
         app = create_app(
             workbench,
             about=about,
@@ -131,7 +133,8 @@ async def open_workbench(
     settings: Settings, stack: AsyncExitStack, *, ephemeral: bool, place: str = ""
 ) -> Workbench:
     """The workbench of a folder, with all that it needs open until ``stack`` closes. ``place`` is told to who wants to
-    open it a second time. Raises ``ConfigError``, ``EngineError`` and ``ProviderError``.
+    open it a second time. Where there is no model it opens all the same: one can be named later. Raises ``ConfigError`` and
+    ``EngineError``.
     """
     from newel.app.crew import open_crew
     from newel.app.ground import open_ground

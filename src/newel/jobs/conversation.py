@@ -53,6 +53,17 @@ class Crew(Protocol):
         ...
 
     @property
+    def problem(self) -> str:
+        """Why there is no model to ask; empty where there is one, as far as is known."""
+        ...
+
+    async def use_server(self, base_url: str, api_key: str | None, model: str | None) -> list[str]:
+        """Ask the model server at an address from now on. Returns the names of its models where one of them has to be chosen
+        first: then nothing has changed. Raises ``ConfigError`` and ``ProviderError``.
+        """
+        ...
+
+    @property
     def secrets(self) -> Sequence[str]:
         """What must not appear in any log."""
         ...

@@ -25,7 +25,7 @@ PAGE = 100
 TELLING = (Retry, Notice, ErrorEvent, AgentEnd)
 """What a chat's run tells besides its messages."""
 
-What = Literal["tabs", "questions", "totals", "queue", "servers", "host"]
+What = Literal["tabs", "questions", "totals", "queue", "servers", "host", "model"]
 Tell = Callable[[What, str], None]
 """Says what has changed: the list of tabs, or something of the tab that is named."""
 
@@ -178,16 +178,21 @@ class OpenTab:
 
     async def snapshot(self) -> Snapshot:
         """Where a reader begins."""
-        run, questions = self.tab.run, self.conversation.questions.waiting
         if self.tab.kind == "agent":
             # Verdicts and checks stand in the run's journal only, so the reader gets that from its beginning.
-            return Snapshot(messages=[], run=run, questions=questions)
-        job = await self._engine.get(run) if run else None
-        queue = await self.queue.messages(self.conversation)
-        messages = await self.messages()
-        recorder, agent = self.conversation.recorder, self.conversation.working
-        if recorder is not None and agent is not None:  # nothing may be awaited from here on
-            run, messages = recorder.run, agent.get_messages()
+            return Snapshot(messages=[], run=self.tab.run, questions=self.conversation.questions.waiting)
+        while True:
+            run, was_working, said = self.tab.run, self.conversation.working is not None, self.tab.activity
+            job = await self._engine.get(run) if run else None
+            queue = await self.queue.messages(self.conversation)
+            messages = await self.messages()
+            recorder, agent = self.conversation.recorder, self.conversation.working
+            if recorder is not None and agent is not None:  # nothing may be awaited from here on
+                run, messages = recorder.run, agent.get_messages()
+                break
+            if not was_working and (run, said) == (self.tab.run, self.tab.activity):
+                break  # else what was read is of several moments
+        questions = self.conversation.questions.waiting
         seq = recorder.seq if recorder else job.seq if job else 0
         snapshot = Snapshot(
             messages=messages[-PAGE:],

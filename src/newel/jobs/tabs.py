@@ -92,6 +92,16 @@ class Totals(Wire, frozen=True, kw_only=True):
     cost: float | None = None
 
 
+class ModelStatus(Wire, frozen=True, kw_only=True):
+    """The model that answers where a tab has chosen none. ``where`` describes its location if that was not configured,
+    ``problem`` says why it does not answer; it is empty as far as is known.
+    """
+
+    name: str
+    where: str = ""
+    problem: str = ""
+
+
 class QueuedMessage(Wire, frozen=True, kw_only=True):
     """A message that no run has taken yet. A ``held`` one is sent only when the user says so: the run before it was
     stopped.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from newel.agent.errors import NewelError
-from newel.agent.events import AgentEnd, AgentEvent, ErrorEvent
+from newel.agent.events import AgentEnd, AgentEvent, ErrorEvent, MessageEnd
 from newel.agent.messages import AppMessage, UserMessage, Wire
 from newel.jobs.conversation import Conversation, is_settled
 from newel.jobs.engine import Cancelled, Engine, EngineError, Lease, Lost, Outcome
@@ -64,6 +64,11 @@ async def answer_turn(
         raise
     except NewelError as error:
         if not recorder.ended:  # the session is another program's, say: the run could not begin
+            said = {
+                event.message.id for event in earlier if isinstance(event, MessageEnd)
+            } | conversation.taken
+            if params.message is not None and params.message.id not in said:
+                await recorder(MessageEnd(message=params.message))
             await recorder(ErrorEvent(code=error.code, message=str(error)))
             await recorder(AgentEnd(reason="error", message=str(error)))
         return Outcome(state="failed", reason=str(error))

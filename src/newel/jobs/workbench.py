@@ -12,17 +12,23 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 import anyio
 
-from newel.agent.errors import NewelError
+from newel.agent.errors import ConnectionFailed, NewelError
+from newel.agent.ports import Model
 from newel.jobs.board import Board
 from newel.jobs.conversation import Crew
 from newel.jobs.engine import Engine
 from newel.jobs.events import Notice
 from newel.jobs.feed import Feed
 from newel.jobs.host import HostLine, HostState
+from newel.jobs.tabs import ModelStatus
 from newel.mcp.status import ServerStatus
 
 if TYPE_CHECKING:
     from newel.jobs.review.desk import ReviewDesk
+
+PROBE_TIME = 5.0
+PROBE_EVERY = 10.0
+"""Seconds for the answer to a probe of the model's server, and between two of them while it is silent."""
 
 OpenDesk = Callable[[], Awaitable["ReviewDesk"]]
 
@@ -50,6 +56,8 @@ class Workbench(Board):
     line: HostLine | None
     """The way to the host that is worked on; None on this machine."""
     _desk: ReviewDesk
+    _silence = ""
+    """Why the model's server does not answer, as it was found last."""
 
     @classmethod
     async def open_with(
@@ -84,6 +92,7 @@ class Workbench(Board):
         failures: list[NewelError] = []  # so that they leave this as what they are, and not as a group
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(watch, self._desk, self.tell_reviewed)
+            tasks.start_soon(self._watch_model)
             if self.line is not None:
                 tasks.start_soon(self.line.keep, partial(self.tell, "host"), lambda: bool(self._watchers))
             try:
@@ -119,6 +128,50 @@ class Workbench(Board):
         for each in list(self._open.values()):
             with suppress(NewelError):  # the run learns of that by itself
                 await each.conversation.record(Notice(level="warning", message=words))
+
+    # -- the model ------------------------------------------------------------------------------------
+
+    @property
+    def model(self) -> ModelStatus:
+        return ModelStatus(
+            name=self.crew.model, where=self.crew.where, problem=self.crew.problem or self._silence
+        )
+
+    async def use_server(self, base_url: str, api_key: str | None, model: str | None) -> list[str]:
+        """See ``Crew.use_server``. What is under way goes on with the model that it began with."""
+        names = await self.crew.use_server(base_url, api_key, model)
+        if not names:
+            self._silence = ""
+            for each in self._open.values():
+                if each.conversation.working is None:
+                    each.conversation.forget()
+            await self._is_desk_open.wait()
+            self._desk.use_model(Model(self.crew.model))
+            self.tell("model")
+        return names
+
+    async def _watch_model(self) -> None:
+        """Learn at the start whether the model's server answers, and if it does not, when it does again."""
+        while not self.crew.problem:
+            before, self._silence = self._silence, await self._probe()
+            if self._silence != before:
+                self.tell("model")
+            if not self._silence:
+                return
+            await anyio.sleep(PROBE_EVERY)
+
+    async def _probe(self) -> str:
+        """Why nothing answers where the model should be. A server that does not tell its models is one that answers."""
+        try:
+            with anyio.fail_after(PROBE_TIME):
+                await self.crew.models()
+        except ConnectionFailed as error:
+            return str(error)
+        except TimeoutError:
+            return f"The model's server has not answered within {PROBE_TIME:.0f} seconds."
+        except NewelError:
+            pass
+        return ""
 
     # -- models and tool servers --------------------------------------------------------------------
 

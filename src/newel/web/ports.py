@@ -13,7 +13,7 @@ from newel.jobs.board import Change, Frame
 from newel.jobs.engine import Engine
 from newel.jobs.feed import Feed
 from newel.jobs.host import HostState
-from newel.jobs.tabs import Contract, Question, QueuedMessage, Tab, Totals
+from newel.jobs.tabs import Contract, ModelStatus, Question, QueuedMessage, Tab, Totals
 from newel.mcp.status import ServerStatus
 from newel.session.listing import SessionSummary
 
@@ -25,16 +25,14 @@ Desk = Callable[[], AbstractAsyncContextManager["ReviewDesk"]]
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """What the page says of the program at the other end. ``project`` is the folder it works in; ``where`` describes where its
-    models are, if that was not configured. ``notice`` is what the user should know of the start.
+    """What the page says of the program at the other end. ``project`` is the folder it works in, ``notice`` what the user should
+    know of the start.
     """
 
     newel: str
     project: str
-    model: str
     approve: str
     ephemeral: bool
-    where: str = ""
     notice: str = ""
 
 
@@ -97,6 +95,13 @@ class Workbench(Protocol):
     async def stop(self, tab: str, *, now: bool = False) -> None: ...
 
     def answer(self, tab: str, question: str, answer: dict[str, Any]) -> None: ...
+
+    @property
+    def model(self) -> ModelStatus: ...
+
+    async def use_server(self, base_url: str, api_key: str | None, model: str | None) -> list[str]:
+        """Ask the model server at an address from now on; the names of its models where one has to be chosen first."""
+        ...
 
     async def sessions(self) -> list[SessionSummary]: ...
 

@@ -19,7 +19,7 @@ import msgspec
 from newel.agent.messages import AppMessage, Attachment, Wire
 from newel.jobs.events import RunEvent
 from newel.jobs.host import HostState
-from newel.jobs.tabs import Contract, Question, QueuedMessage, Snapshot, SoFar, Tab, Totals
+from newel.jobs.tabs import Contract, ModelStatus, Question, QueuedMessage, Snapshot, SoFar, Tab, Totals
 from newel.mcp.status import ServerStatus
 
 VERSION = 1
@@ -155,6 +155,16 @@ class GetModels(Request, frozen=True, kw_only=True, tag="getModels"):
     """The models that the server offers, as the reply's ``models``."""
 
 
+class UseServer(Request, frozen=True, kw_only=True, tag="useServer"):
+    """Ask the model server at an address from now on, until this server ends. The key is sent to that server and nowhere
+    else, and is not kept. The reply's ``models`` are those of which one has to be chosen: then nothing has changed.
+    """
+
+    base_url: Annotated[str, msgspec.Meta(min_length=1, max_length=2000)]
+    api_key: Annotated[str, msgspec.Meta(min_length=1, max_length=10_000)] | None = None
+    model: Name | None = None
+
+
 class SetServer(Request, frozen=True, kw_only=True, tag="setServer"):
     """Switch an MCP server on or off, or decide whether its command is trusted; None leaves as it is."""
 
@@ -195,6 +205,7 @@ ClientMessage = (
     | AnswerQuestion
     | GetSessions
     | GetModels
+    | UseServer
     | SetServer
     | SetTool
     | RestartServer
@@ -239,7 +250,9 @@ class Welcome(FromServer, frozen=True, kw_only=True, tag="welcome"):
     host: HostState | None
     """Where the agents work; null for the server's own machine."""
     where: str
-    """Where the models are, in words, if they are those of that host or of a server that was found; else empty."""
+    """Where the model is, in words, if that was not configured; else empty."""
+    problem: str
+    """Why the model does not answer, or that there is none; empty as far as is known."""
     notice: str = ""
     """What the user should know of the start, such as a server that the project names and that is not trusted; else empty."""
 
@@ -280,6 +293,12 @@ class Queue(FromServer, frozen=True, kw_only=True, tag="queue"):
     """The messages of a chat that no run has taken yet, the oldest first, whenever they change."""
 
     messages: list[QueuedMessage]
+
+
+class ModelMessage(FromServer, frozen=True, kw_only=True, tag="model"):
+    """The model that answers where a tab has chosen none, whenever it is another or its server falls silent or answers."""
+
+    model: ModelStatus
 
 
 class Servers(FromServer, frozen=True, kw_only=True, tag="servers"):
@@ -330,6 +349,7 @@ ServerMessage = (
     | TotalsMessage
     | Questions
     | Queue
+    | ModelMessage
     | Servers
     | Host
     | ReviewChanged

@@ -34,6 +34,7 @@ from newel.web.protocol import (
     SetTool,
     Start,
     Stop,
+    UseServer,
     Withdraw,
 )
 
@@ -98,6 +99,11 @@ async def _answer(board: Workbench, request: AnswerQuestion) -> Reply:
     return Reply(re=request.id, tab=request.tab)
 
 
+async def _use_server(board: Workbench, request: UseServer) -> Reply:
+    names = await board.use_server(request.base_url, request.api_key, request.model)
+    return Reply(re=request.id, models=names)
+
+
 async def _set_server(board: Workbench, request: SetServer) -> Reply:
     await board.set_server(request.server, enabled=request.enabled, trusted=request.trusted)
     return Reply(re=request.id)
@@ -152,6 +158,7 @@ COMMANDS: dict[type[Request], Handler] = {
     Start: _start,
     Stop: _stop,
     AnswerQuestion: _answer,
+    UseServer: _use_server,
     SetServer: _set_server,
     SetTool: _set_tool,
     RestartServer: _restart_server,
@@ -169,6 +176,8 @@ def subject(request: Request) -> str:
     match request:
         case SetServer() | SetTool() | RestartServer():
             return f"server {request.server}"
+        case UseServer():
+            return "model"
         case OpenChat() | OpenAgent():
             return "tabs"
         case _:

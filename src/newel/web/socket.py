@@ -29,6 +29,7 @@ from newel.web.protocol import (
     EventMessage,
     FromServer,
     Host,
+    ModelMessage,
     Questions,
     Queue,
     Reply,
@@ -129,6 +130,7 @@ class _Socket:
     async def run(self, about: About, server: str, *, review: bool) -> None:
         """Welcome the page, then serve it."""
         unsubscribe = self._board.watch(self._note)
+        model = self._board.model
         try:
             await self._say(
                 Welcome(
@@ -136,14 +138,15 @@ class _Socket:
                     newel=about.newel,
                     server=server,
                     project=about.project,
-                    model=about.model,
+                    model=model.name,
                     approve=about.approve,
                     ephemeral=about.ephemeral,
                     review=review,
                     tabs=self._board.tabs,
                     servers=self._board.statuses(),
                     host=self._board.host,
-                    where=about.where,
+                    where=model.where,
+                    problem=model.problem,
                     notice=about.notice,
                 )
             )
@@ -264,6 +267,8 @@ class _Socket:
     async def _news(self, change: Change) -> FromServer | None:
         if change.kind == "tabs":
             return Tabs(tabs=self._board.tabs)
+        if change.kind == "model":
+            return ModelMessage(model=self._board.model)
         if change.kind == "servers":
             return Servers(servers=self._board.statuses())
         if change.kind == "host":

@@ -40,7 +40,7 @@ from newel.web.server import REQUEST_PATIENCE, serve
 from newel.workspace.local import LocalWorkspace
 
 TOKEN = "the-token-of-all-these-tests-0123456789"
-ABOUT = About(newel="0.1.0", project="/home/me/shop", model="scripted", approve="auto", ephemeral=True)
+ABOUT = About(newel="0.1.0", project="/home/me/shop", approve="auto", ephemeral=True)
 
 
 def says(text: str, *calls: ToolCall) -> AssistantMessage:
@@ -68,6 +68,10 @@ class Crew:
     secrets: Sequence[str] = ()
     model = "scripted"
     where = ""
+    problem = ""
+
+    async def use_server(self, base_url: str, api_key: str | None, model: str | None) -> list[str]:
+        raise NotImplementedError
 
     def __init__(self, folder: Path, provider: Provider, approve: Any = "auto") -> None:
         self.folder, self.home = folder / "project", folder / "home"

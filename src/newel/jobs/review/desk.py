@@ -20,8 +20,10 @@ from typing import Self
 
 import anyio
 import anyio.to_thread
+import msgspec
 
 from newel.agent.messages import new_id
+from newel.agent.ports import Model
 from newel.jobs.engine import FINAL, LIVE, Job, Lease, Outcome
 from newel.jobs.review import applying, cancelling, rerunning, upkeep
 from newel.jobs.review import payloads as p
@@ -89,6 +91,11 @@ class ReviewDesk:
             if job.state in {"waiting", "asking"} and journal.state.status in {"queued", "running"}:
                 await journal.go_on()  # the answer was taken, and the process died before it could be used
         return desk
+
+    def use_model(self, model: Model) -> None:
+        """Let the jobs that begin from now on ask another model."""
+        config = msgspec.structs.replace(self._bench.config, model=model)
+        self._bench = self._bench._replace(config=config)
 
     @property
     def handlers(self) -> Mapping[str, Handler]:
