@@ -62,11 +62,12 @@ class Place:
         self.root = folder / "project"
         self.root.mkdir(exist_ok=True)
         self._folder = folder
-        self._limits = limits
+        self.limits = limits
         self.provider = provider
         self.model = Model("mock-model")
         self.engine: SqliteEngine
         self.ledger: Ledger
+        self.bench: Bench
         self.desk: ReviewDesk
 
     @asynccontextmanager
@@ -77,19 +78,18 @@ class Place:
                 saver = Saver(ledger, workspace)
                 self.engine, self.ledger = engine, ledger
                 traces = self.new_traces(engine)
-                self.desk = await ReviewDesk.open(
-                    Bench(
-                        engine=TracedEngine(engine, traces) if traces else engine,
-                        ledger=ledger,
-                        workspace=workspace,
-                        saver=saver,
-                        checkpoints=Checkpoints(ledger, saver),
-                        provider=self.provider,
-                        config=RunConfig(model=self.model, transform=Transformer()),
-                        limits=self._limits,
-                        traces=traces,
-                    )
+                self.bench = Bench(
+                    engine=TracedEngine(engine, traces) if traces else engine,
+                    ledger=ledger,
+                    workspace=workspace,
+                    saver=saver,
+                    checkpoints=Checkpoints(ledger, saver),
+                    provider=self.provider,
+                    config=RunConfig(model=self.model, transform=Transformer()),
+                    limits=self.limits,
+                    traces=traces,
                 )
+                self.desk = await ReviewDesk.open(self.bench)
                 async with anyio.create_task_group() as tasks:
                     if working:
                         tasks.start_soon(Worker(engine, self.desk.handlers, slots=4).run)

@@ -146,6 +146,10 @@ class Engine(Protocol):
         """A job as it stands."""
         ...
 
+    async def released(self, job: str, *, wait: float) -> bool:
+        """Whether nobody holds a lease of a job; waits up to that many seconds until it is so."""
+        ...
+
     async def find(
         self,
         *,

@@ -26,6 +26,7 @@ from newel.jobs.engine import FINAL, Engine, EngineError, Lease
 from newel.jobs.events import RunEvent, decode, encode, is_lasting
 from newel.jobs.tabs import SoFar
 from newel.jobs.underway import UnderWay
+from newel.workspace.beside import ungrouped
 
 Item = Numbered | SoFar
 
@@ -62,13 +63,11 @@ class Feed(anyio.AsyncContextManagerMixin):
 
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
-        try:
+        with ungrouped():
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
                 yield self
                 tasks.cancel_scope.cancel()
-        except BaseExceptionGroup as failed:  # what the block within raised leaves as itself
-            raise failed.exceptions[0] from failed
 
     def publish(self, run: str, seq: int, event: RunEvent) -> None:
         """Tell the readers. A lasting event comes when it stands in the journal as ``seq``, and none is left out;

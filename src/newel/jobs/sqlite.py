@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import sys
 import threading
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -30,6 +31,8 @@ from newel.jobs.writer import Writer
 from newel.session.database import connect, make_file
 from newel.session.locate import make_private
 
+NO_EVENT = sys.maxsize
+"""No event has such a number: who listens after it hears of the job's own state alone."""
 _QUEUES = "queues"
 """The bell that rings when a job may have become free; the others are named for their jobs."""
 
@@ -144,6 +147,17 @@ class SqliteEngine:
 
     async def get(self, job: str) -> Job | None:
         return await self._reader.get(job)
+
+    async def released(self, job: str, *, wait: float) -> bool:
+        deadline = anyio.current_time() + wait
+        while True:
+            with self._bells.listen(job, NO_EVENT) as rung:
+                found = await self._reader.get(job)
+                left = deadline - anyio.current_time()
+                if found is None or found.state != "running" or left <= 0:
+                    return found is None or found.state != "running"
+                with anyio.move_on_after(left):
+                    await rung.wait()
 
     async def find(
         self,

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from newel.providers.encode import to_json
+from newel.workspace.beside import ungrouped
 
 MAX_WAIT = 30.0
 """Seconds that a page of events may be waited for."""
@@ -63,17 +64,18 @@ def resumed(last_event_id: str | None, otherwise: int) -> int:
 
 @asynccontextmanager
 async def until(*ends: Callable[[], Awaitable[object]]) -> AsyncGenerator[None]:
-    """Leave the block when one of these returns, if it is not done before."""
-    async with anyio.create_task_group() as tasks:
+    """Leave the block when one of these returns, if it is not done before. What the block raises leaves as itself."""
+    with ungrouped():
+        async with anyio.create_task_group() as tasks:
 
-        async def leave(ended: Callable[[], Awaitable[object]]) -> None:
-            await ended()
+            async def leave(ended: Callable[[], Awaitable[object]]) -> None:
+                await ended()
+                tasks.cancel_scope.cancel()
+
+            for ended in ends:
+                tasks.start_soon(leave, ended)
+            yield
             tasks.cancel_scope.cancel()
-
-        for ended in ends:
-            tasks.start_soon(leave, ended)
-        yield
-        tasks.cancel_scope.cancel()
 
 
 async def _disconnected(receive: Receive) -> None:

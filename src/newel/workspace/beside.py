@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
+
+
+@contextmanager
+def ungrouped() -> Generator[None]:
+    """What the task group within raises leaves as the first of its errors: nobody further out expects a group."""
+    try:
+        yield
+    except BaseExceptionGroup as failed:
+        raise failed.exceptions[0] from failed
 
 
 @asynccontextmanager
 async def beside(work: Callable[[], Coroutine[Any, Any, object]]) -> AsyncGenerator[None]:
-    """Do some work until the block ends. What the block raises leaves as itself: nobody further out expects a group."""
+    """Do some work until the block ends. What the block raises leaves as itself."""
     import anyio
 
-    try:
+    with ungrouped():
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(work)
             yield
             tasks.cancel_scope.cancel()
-    except BaseExceptionGroup as failed:
-        raise failed.exceptions[0] from failed

@@ -217,6 +217,29 @@ async def test_the_job_behind_one_that_asks_runs_as_soon_as_that_is_cancelled(en
     assert claimed == [later]
 
 
+async def test_who_waits_for_a_job_to_be_given_up_hears_of_it_at_once_or_after_a_while(
+    engine: SqliteEngine,
+) -> None:
+    lease = await running(engine)
+    assert not await engine.released(lease.job, wait=0.05)
+    heard: list[bool] = []
+    async with anyio.create_task_group() as tasks:
+
+        async def wait() -> None:
+            heard.append(await engine.released(lease.job, wait=20))
+
+        tasks.start_soon(wait)
+        await anyio.wait_all_tasks_blocked()
+        await engine.append(lease, [b"1"], expect_seq=0)
+        await anyio.wait_all_tasks_blocked()
+        assert heard == []
+        with anyio.fail_after(5):
+            await engine.finish(lease, Outcome(state="waiting"))
+    assert heard == [True]
+    assert await engine.released(lease.job, wait=0)
+    assert await engine.released("none", wait=0)
+
+
 async def test_a_reader_who_waits_gets_the_next_event_at_once_and_an_answer_at_the_end(
     engine: SqliteEngine,
 ) -> None:

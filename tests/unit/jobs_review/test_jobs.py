@@ -6,13 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from newel.agent.messages import AssistantMessage
+from newel.agent.events import MessageEnd, ToolExecutionStart
+from newel.agent.messages import AssistantMessage, ToolResultMessage
 from newel.agent.ports import ModelRequest
 from newel.jobs.review.errors import QuestionClosed, WrongState
+from newel.jobs.review.journal import JobJournal
 from newel.jobs.review.limits import ReviewLimits
-from newel.jobs.review.payloads import ContextRow, Decision, EditRequest, Splice, ToolConfig
+from newel.jobs.review.payloads import ContextRow, Decision, EditRequest, RunRequest, Splice, ToolConfig
+from newel.jobs.review.proposing import Proposer
+from newel.jobs.review.recorder import Recorder
+from newel.jobs.review.staged import StagedWorkspace
 from newel.providers.scripted import Answer, Scripted
 from newel.review.ledger import Conflict, NeedsChoice, StaleRevision, UnknownHunk
+from newel.tools.project import ProposedEdit
 from tests.review_place import Place, calls, hunks, place, proposes, replace, said_to, says
 
 pytestmark = pytest.mark.anyio
@@ -273,3 +279,40 @@ async def test_a_session_remembers_what_was_said_and_what_waits(tmp_path: Path) 
         told = said_to(at.provider.requests[1])
         assert "It is a list." in told
         assert "a.md, lines 1 to 2" in told
+
+
+async def test_a_refusal_for_what_the_files_say_counts_for_its_own_call(tmp_path: Path) -> None:
+    """Results may be said late: then that of a call which the validator refused comes after the outcome of another."""
+    at = Place(tmp_path, Scripted([]), ReviewLimits(max_schema_retries=2))
+    async with at.open(working=False) as desk:
+        at.write(a=TEXT)
+        session = (await desk.create_session()).session_id
+        started = await desk.run(RunRequest(session_id=session, instruction="Do it"))
+        (lease,) = await at.engine.claim(1, "w")
+        journal = await JobJournal.open(at.engine, started.job_id, limit=100)
+        journal.lease = lease
+        proposer = Proposer(at.bench, journal, StagedWorkspace(at.bench.workspace, at.ledger))
+        recorder = Recorder(journal, proposer, at.limits, lambda: None)
+
+        def result(call: str) -> MessageEnd:
+            return MessageEnd(
+                message=ToolResultMessage(
+                    tool_call_id=call, tool_name="propose_edits", output="no", is_error=True
+                )
+            )
+
+        for number in range(2):
+            await recorder(result(f"wrong {number}"))
+        await recorder(ToolExecutionStart(tool_call_id="unfit", tool_name="propose_edits", args={}))
+        edit = ProposedEdit(
+            file_path="a.md",
+            operation="replace",
+            start_line=1,
+            end_line=1,
+            new_text="x\n",
+            expected_hash="f" * 64,
+        )
+        with pytest.raises(Conflict):
+            await proposer.propose([edit])
+        await recorder(result("wrong 2"))
+        assert "3 times" in recorder.failure

@@ -13,7 +13,7 @@ import anyio
 import msgspec
 
 from newel.agent.messages import AppMessage, Wire, now
-from newel.jobs.engine import Engine, Job, Lease, Lost, Outcome
+from newel.jobs.engine import Engine, EngineError, Job, Lease, Lost, Outcome
 from newel.jobs.review.errors import NoSuchJob
 from newel.jobs.review.fold import JobState
 from newel.jobs.review.payloads import ContextRow
@@ -47,8 +47,8 @@ EventType = Literal[
 ]
 HIDDEN: Final = "message"
 """The type of what is kept for the job itself."""
-_RELEASE = 0.005
-"""Seconds between two looks at whether a worker has given a job up, which it is just about to."""
+PATIENCE = 20.0
+"""Seconds for a worker to give a job up whose last event it has written."""
 
 
 class JobParams(Wire, frozen=True, kw_only=True):
@@ -180,11 +180,12 @@ class JobJournal:
         )
 
     async def _released(self) -> None:
-        """Wait until the worker that has said its last word has given the job up too."""
-        while (  # noqa: ASYNC110 — the engine rings no bell for it
-            (job := await self._engine.get(self.job)) is not None and job.state == "running"
-        ) or self.lease is not None:
-            await anyio.sleep(_RELEASE)
+        """Wait until the worker that has said its last word has given the job up too. Raises ``EngineError``."""
+        if not await self._engine.released(self.job, wait=PATIENCE):
+            raise EngineError(
+                f"Job {self.job} could not be finished within {PATIENCE:.0f} seconds: perhaps the disk is full. Make room, "
+                "then try again."
+            )
 
     def _fold(self, seq: int, entry: JobEvent) -> None:
         self.state.fold(seq, entry.type, entry.ts, entry.data)

@@ -42,8 +42,10 @@ class Proposer:
         self._staged = staged
         self._size = bench.limits.hunks
         self._lock = anyio.Lock()
-        self.outcomes: list[Proposed | None] = []
-        """What came of the calls that reached this job's files, in their order: None of one that was refused."""
+        self.call = ""
+        """The id of the call under way; its tool runs beside no other."""
+        self.outcomes: dict[str, Proposed | None] = {}
+        """What came of the calls that reached this job's files, by their ids: None of one that was refused."""
 
     async def propose(self, edits: Sequence[ProposedEdit]) -> str:
         """Put edits into the ledger; returns words for the model. Raises ``ReviewError``, and then nothing has changed."""
@@ -51,13 +53,13 @@ class Proposer:
             try:
                 proposed = await self._propose(edits)
             except (Conflict, Contested, StaleRevision) as error:
-                self.outcomes.append(None)
+                self.outcomes[self.call] = None
                 await self._journal.append(await self._conflict(edits, str(error)))
                 raise
             except Exception:
-                self.outcomes.append(None)
+                self.outcomes[self.call] = None
                 raise
-            self.outcomes.append(proposed)
+            self.outcomes[self.call] = proposed
         files = ", ".join(proposed.base_file_hashes)
         return (
             f"Proposed {len(edits)} edit{'s' if len(edits) != 1 else ''} of {files}. They are shown to the user for review. "

@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 import anyio.lowlevel
 import msgspec
 
-from newel.agent.events import AgentEvent, MessageEnd, MessageStart
+from newel.agent.events import AgentEvent, MessageEnd, MessageStart, ToolExecutionStart
 from newel.agent.messages import AppMessage, AssistantMessage, ToolCall, ToolResultMessage
 from newel.jobs.review.journal import JobEvent, JobJournal, event, message_entry
 from newel.jobs.review.limits import ReviewLimits
@@ -48,6 +48,8 @@ class Recorder:
             return
         if isinstance(happened, MessageStart):
             self._asked = happened.timestamp
+        if isinstance(happened, ToolExecutionStart) and happened.tool_name == PROPOSE:
+            self._proposer.call = happened.tool_call_id
         if not isinstance(happened, MessageEnd):
             return
         message = happened.message
@@ -82,17 +84,14 @@ class Recorder:
                 return []
 
     def _proposed(self, result: ToolResultMessage) -> list[JobEvent]:
-        """The event of the proposal that a result is of. Results come in the order of their calls, as outcomes do."""
+        """The event of the proposal that a result is of. A call that the validator refused has come to nothing."""
         outcomes = self._proposer.outcomes
-        if result.tool_name != PROPOSE or not outcomes:
+        if result.tool_call_id not in outcomes:
             return []
-        if result.is_error:
-            if outcomes[0] is None:
-                outcomes.pop(0)
-                self._failures = -1  # it was understood, and refused for what the files say
-            return []
-        proposed = outcomes.pop(0)
-        return [told(proposed)] if proposed is not None else []
+        proposed = outcomes.pop(result.tool_call_id)
+        if proposed is None:
+            self._failures = -1  # it was understood, and refused for what the files say
+        return [told(proposed)] if proposed is not None and not result.is_error else []
 
     def _count(self, result: ToolResultMessage) -> None:
         """Give a model up that does not learn from the validator's words."""

@@ -242,6 +242,9 @@ class TracedEngine:
             await self._traces.follow(job, found)
         return found
 
+    async def released(self, job: str, *, wait: float) -> bool:
+        return await self._engine.released(job, wait=wait)
+
     async def find(
         self,
         *,
