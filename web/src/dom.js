@@ -17,6 +17,9 @@ function put(element, ...children) {
   element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
 }
 
+/** What a button that decides does: the second click of a double click is about what was there before, and does nothing. */
+export const onceClicked = (run) => (event) => event.detail > 1 || run(event);
+
 /** Replace all children. */
 export function fill(element, ...children) {
   element.replaceChildren();

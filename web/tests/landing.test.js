@@ -8,7 +8,8 @@ import { Changes, stateWords, totalsOf, withChanges } from "../src/review/change
 import { dialogueOf } from "../src/review/request.js";
 import { outcomeOf } from "../src/review/requests.js";
 import { originOf } from "../src/review/origins.js";
-import { pictureType, sizeWords, wholeWords } from "../src/review/whole.js";
+import { changeWords, movesOf, wholeHunkWords } from "../src/review/changewords.js";
+import { pictureType, sizeWords } from "../src/review/whole.js";
 
 const run = (fields) => ({ run_id: "r", session_id: "s", title: "add a flag", ...fields });
 
@@ -96,9 +97,9 @@ test("a picture is known by its first bytes, and nothing else is drawn", () => {
 
 test("what a hunk without lines changes, and a file's sizes, are said", () => {
   const hunk = { kind: "bytes", state: "pending", start_line: 1, end_line: 1 };
-  assert.equal(wholeWords(hunk), "Its content changes as a whole.");
-  assert.equal(wholeWords({ ...hunk, end_line: 0 }), "The file goes.");
-  assert.equal(wholeWords({ kind: "lines" }), "");
+  assert.equal(wholeHunkWords(hunk), "Its content changes as a whole.");
+  assert.equal(wholeHunkWords({ ...hunk, end_line: 0 }), "The file goes.");
+  assert.equal(wholeHunkWords({ kind: "lines" }), "");
   assert.equal(sizeWords({ size: 2_000, base_size: 900, hunks: [hunk] }), "900 B → 2.0 kB");
   assert.equal(sizeWords({ size: 2_000, base_size: null, hunks: [hunk] }), "A new file · 2.0 kB");
   assert.equal(sizeWords({ size: 2_000, base_size: 2_000, hunks: [] }), "2.0 kB");
@@ -117,4 +118,20 @@ test("what came of a request is said in a word", () => {
     ["Reviewed", "Failed", "To review", "Waits for your answer"]);
   assert.equal(words("completed", 0), "No change");
   assert.equal(words("awaiting_review", 1, false), "Decided");
+});
+
+test("what becomes of a file is said: new, deleted, moved, binary, permissions", () => {
+  const file = (fields) => ({ change: "modified", is_binary: false, base_mode: "644", mode: "644", moved_from: null, moved_to: null, ...fields });
+  assert.deepEqual([
+    file({}), file({ change: "created", base_mode: null }), file({ change: "deleted", is_binary: true, mode: null }),
+    file({ mode: "755" }), file({ change: "created", moved_from: "a/b\u202e.md" }), file({ change: "deleted", moved_to: "c.md" }),
+  ].map(changeWords), ["", "new file", "deleted binary file", "permissions 644 → 755", "moved from a/b<U+202E>.md", "moved to c.md"]);
+});
+
+test("two files are one move while both wait for the same", () => {
+  const old = { file_path: "a", moved_to: "b", hunk_ids: ["1"], pending: 1, accepted: 0, conflicts: 0 };
+  const now = { file_path: "b", moved_from: "a", hunk_ids: ["2"], pending: 1, accepted: 0, conflicts: 0 };
+  assert.deepEqual([...movesOf([old, now])], [["b", old]]);
+  assert.equal(movesOf([{ ...old, pending: 0, accepted: 1 }, now]).size, 0);
+  assert.equal(movesOf([now]).size, 0);
 });

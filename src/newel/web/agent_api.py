@@ -39,6 +39,7 @@ KINDS: Final[list[type]] = [
         p.Applied,
     ),
     *(
+        p.FileStamp,
         p.FolderView,
         p.FoundFiles,
         p.ChangeLog,
@@ -284,6 +285,10 @@ def _add_files(router: APIRouter, desk: Desk) -> None:
         rev: Annotated[int | None, Query(ge=0, description="As it was at that revision.")] = None,
     ) -> Response:
         return await _looked(desk, lambda desk: desk.file(file_path, rev))
+
+    @router.get("/stamp", **_route(p.FileStamp, "Whether a file on the disk has changed"))
+    async def stamp(file_path: FilePath) -> Response:
+        return await _looked(desk, lambda desk: desk.states.stamp(file_path))
 
     @router.get("/content", **_route(bytes, "A file's bytes"))
     async def content(

@@ -63,6 +63,8 @@ export class ReviewApi {
   pending = () => this.#get("pending");
   /** A file as it is, or as it was at a revision. */
   file = (path, rev = null) => this.#get("file", { file_path: path, ...(rev !== null && { rev }) }, QUICK).then(known);
+  /** What says whether a file on the disk is still the one that was read. */
+  stamp = (path) => this.#get("stamp", { file_path: path }, { again: false }).then(({ stamp }) => stamp);
   /** A file's bytes as an ArrayBuffer; `of` is "buffer" or "base", which is the disk. */
   content = (path, of) => this.#get("content", { file_path: path, of }, { as: "arrayBuffer" });
   changeLog = (path) => this.#get("change_log", { file_path: path });

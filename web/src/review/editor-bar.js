@@ -2,6 +2,7 @@
 
 import { fill, h, icon, iconButton, say, set } from "../dom.js";
 import { plain, plural, revealPath } from "../format.js";
+import { KEEP_FILE } from "./hunks-patch.js";
 
 const KEPT = "What you type and decide waits here, over a reload too, and is sent when it is back.";
 const UNKEPT = "What you type and decide waits here, but your browser does not keep it: leave this page open.";
@@ -21,7 +22,7 @@ export function summaryOf({ tally, isTyped, isAbsent, hasHunks, isUp, typedError
 }
 
 export class EditorBar {
-  /** `does`: {next, previous, acceptAll, rejectAll, save, rerun, keepMine, takeTheirs, resend}. */
+  /** `does`: {next, previous, acceptAll, rejectAll, save, rerun, keepProposal, keepFile, resend}. */
   constructor({ path, does }) {
     this.path = path;
     this.summary = h("p", { class: "file-summary" });
@@ -33,8 +34,8 @@ export class EditorBar {
     this.save = button("Save", does.save, { class: "primary", title: "Save (Ctrl+S)" });
     this.words = h("p", {});
     this.rerun = button("Re-run", does.rerun);
-    this.keep = button("Keep mine", does.keepMine);
-    this.take = button("Take theirs", does.takeTheirs);
+    this.keep = button("Keep the proposal", does.keepProposal);
+    this.take = button(KEEP_FILE, does.keepFile);
     this.resend = button("Try again", does.resend);
     this.trouble = h("div", { class: "file-trouble", role: "status" }, icon("warn"), this.words, this.rerun, this.keep, this.take, this.resend);
     const cut = path.lastIndexOf("/") + 1;

@@ -102,11 +102,11 @@ export class Deciding {
     this.announce(`All rejected. ${words} ${this.#left()}`);
   }
 
-  async keepMine() {
+  async keepProposal() {
     if (await this.#choose(this.#conflicts(), "accepted")) await this.save();
   }
 
-  async takeTheirs() {
+  async keepFile() {
     const done = await this.#choose(this.#conflicts(), "rejected", { base: true });
     if (done) this.announce(`The file is as it is on disk there. ${this.#left()}`);
   }

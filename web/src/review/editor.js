@@ -196,7 +196,7 @@ export class FileEditor {
       path: this.path,
       does: {
         next: () => this.move(1), previous: () => this.move(-1), acceptAll: () => on.acceptAll(), rejectAll: () => on.rejectAll(),
-        save: this.save, rerun: () => on.rerun(), keepMine: () => on.keepMine(), takeTheirs: () => on.takeTheirs(),
+        save: this.save, rerun: () => on.rerun(), keepProposal: () => on.keepProposal(), keepFile: () => on.keepFile(),
         resend: () => this.sync.send(),
       },
     });
@@ -208,6 +208,13 @@ export class FileEditor {
     fill(this.el, this.lost, this.bar.el, this.view.dom);
     this.#state();
     if (this.wanted) this.reveal(this.wanted);
+    else this.#begin();
+  }
+
+  /** Where a file is opened: at its first undecided hunk, if it has one. */
+  #begin() {
+    const first = this.deciding.hunks.find((hunk) => hunk.state === "pending");
+    if (first) this.#goTo(first, { isQuiet: true });
   }
 
   #stopEditing() {

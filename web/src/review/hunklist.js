@@ -218,7 +218,7 @@ export class HunkList {
     const button = row[action];
     if (button.hidden || button.disabled) return;
     if (action === "accept" && row.hunk.conflict) {
-      this.announce("A conflict: press Keep mine if this is to be written over what stands there now.");
+      this.announce("A conflict: press Keep the proposal to write it over what the file says now.");
       button.focus();
       return;
     }

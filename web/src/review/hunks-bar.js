@@ -1,9 +1,9 @@
 // What stands above each hunk in the editor: its state, its buttons, and the lines that it takes away.
 
 import { WidgetType } from "@codemirror/view";
-import { h, say } from "../dom.js";
+import { h, onceClicked, say } from "../dom.js";
 import { cut, plural, reveal } from "../format.js";
-import { linesOf, placeOf, stateOf, waitWords } from "./hunks-patch.js";
+import { KEEP_FILE, keepWords, linesOf, placeOf, stateOf, waitWords } from "./hunks-patch.js";
 
 const FOLDED = 3; // lines that are shown of many
 const WIDEST = 2_000; // characters that are shown of a line
@@ -71,8 +71,8 @@ export class HunkBar extends WidgetType {
       return [drop, this.#button("Back to the file", "reject", "base"), this.#button("Cancel", "cancel")];
     }
     if (hunk.state === "accepted") return this.#button("Undo accept", "reopen");
-    const yes = hunk.conflict ? "Keep mine" : "Accept";
-    const no = hunk.conflict ? "Take theirs" : "Reject";
+    const yes = hunk.conflict ? keepWords(hunk) : "Accept";
+    const no = hunk.conflict ? KEEP_FILE : "Reject";
     return [
       (hunk.origin === "agent" || hunk.conflict) && this.#button(yes, "accept"),
       this.#button(hunk.origin === "user" && !hunk.conflict ? "Drop" : no, "reject"),
@@ -85,7 +85,7 @@ export class HunkBar extends WidgetType {
     return h("button", {
       type: "button", class: `hunk-${action}`, disabled: isBusy,
       "aria-label": `${words} hunk ${number} of ${total}, ${placeOf(hunk)}`,
-      onclick: run ?? (() => this.does.decide(hunk, action, mine)),
+      onclick: onceClicked(run ?? (() => this.does.decide(hunk, action, mine))),
     }, words);
   }
 

@@ -1,6 +1,6 @@
 // What the patch of a hunk says, for showing it.
 
-import { wholeWords } from "./whole.js";
+import { wholeHunkWords } from "./changewords.js";
 
 const known = new WeakMap();
 
@@ -29,9 +29,13 @@ export function stateOf(hunk) {
   if (hunk.origin === "user") words.push("yours");
   else if (hunk.mine) words.push("with lines of yours");
   if (hunk.oversized_hunk) words.push("large");
-  if (hunk.kind !== "lines") words.push(wholeWords(hunk));
+  if (hunk.kind !== "lines") words.push(wholeHunkWords(hunk));
   return words.join(" · ");
 }
+
+/** What the two ways out of a conflict are called: what stands in review, or what stands on the disk by now. */
+export const keepWords = (hunk) => (hunk?.origin === "user" ? "Keep my lines" : "Keep the proposal");
+export const KEEP_FILE = "Keep the file";
 
 const WANTED = { accepted: "accepted", rejected: "rejected", pending: "undecided again", peeled: "without your lines" };
 

@@ -1,14 +1,14 @@
 // Everything that waits in the project, file by file, each hunk to be accepted or rejected. However many there are, only
 // those in sight are in the page, and only files in sight are read.
 
-import { fill, h, icon, say, set } from "../dom.js";
+import { fill, h, icon, onceClicked, say, set } from "../dom.js";
 import { plural, reveal, revealPath } from "../format.js";
-import { waitWords } from "./hunks-patch.js";
+import { KEEP_FILE, keepWords, waitWords } from "./hunks-patch.js";
 import { parsePatch } from "./patch.js";
 import { hunksView } from "./patchview.js";
 import { firstHunk, nextHunk, pendingRows, totals } from "./pendingrows.js";
 import { choiceOf } from "./waiting.js";
-import { wholeWords } from "./whole.js";
+import { changeWords, wholeHunkWords } from "./changewords.js";
 import { Windowed } from "./windowed.js";
 
 const FIRST = 30; // lines of a hunk that are shown at once
@@ -128,9 +128,11 @@ export class PendingDiff {
     const act = (words, onclick) => h("button", { type: "button", "aria-label": `${words} in ${name}`, onclick }, words);
     const from = h("span", { class: "origins" });
     this.origins.show(from, file.run_ids);
+    const words = changeWords(file);
     return h("div", { class: "pending-file", role: "listitem" },
       h("button", { type: "button", class: "quiet pending-fold", "aria-expanded": String(!isFolded), onclick: () => this.#fold(path, !isFolded) },
         icon(isFolded ? "right" : "down"), h("span", { class: "mono pending-path", title: name }, name)),
+      words && h("span", { class: "badge" }, words),
       h("span", { class: "dim" }, countOf(file)), from,
       note && h("span", { class: "warn-text" }, note),
       h("span", { class: "spacer" }),
@@ -138,10 +140,50 @@ export class PendingDiff {
       file.pending > file.conflicts && act("Accept all", () => this.#acceptAll(path)));
   }
 
-  #hunkRow({ key, file, hunk, place, count, note, waits }) {
+  /** A move: one row for two files, whose content stays what it was. */
+  #moveRow({ key, file, from, note }) {
+    for (const each of [from, file]) this.#hold(each.file_path);
+    const [old, path] = [from, file].map((each) => revealPath(each.file_path));
+    const isAccepted = file.accepted > 0;
+    const button = (words, choice, props = {}) =>
+      h("button", { type: "button", "aria-label": `${words}: ${old} to ${path}`, onclick: onceClicked(() => this.#move(key, [from, file], choice)), ...props }, words);
+    return h("div", {
+      class: "pending-hunk pending-move", role: "listitem", "data-key": key, "aria-label": `${old} moved to ${path}, unchanged`,
+      onfocus: () => this.at !== key && this.#mark(key),
+    },
+    h("div", { class: "pending-actions" },
+      h("span", { class: "mono pending-path" }, `${old} → ${path}`),
+      h("span", { class: "badge" }, "moved, unchanged"),
+      h("span", { class: "dim" }, this.origins.wordsOf({ run_ids: file.run_ids }, file)),
+      isAccepted && h("span", { class: "badge completed" }, icon("check"), "Accepted, not saved"),
+      h("span", { class: "spacer" }),
+      h("button", { type: "button", class: "quiet", "aria-label": `Open ${path}`, onclick: () => this.openFile(file.file_path) }, "Open"),
+      isAccepted ? button("Undo accept", "pending") : [
+        button("Accept", "accepted", { "aria-keyshortcuts": "A" }), button("Reject", "rejected", { "aria-keyshortcuts": "R" }),
+      ]),
+    typeof note === "string" && h("p", { class: "warn-text" }, note));
+  }
+
+  async #move(key, files, choice) {
+    const next = choice === "pending" ? null : this.#after(key);
+    const hadFocus = this.el.contains(document.activeElement);
+    this.#say(key, null);
+    const decided = await Promise.all(files.map(async ({ file_path: path, hunk_ids: ids }) => {
+      const hunks = (this.views.get(path) ?? (await this.api.file(path))).hunks.filter((hunk) => ids.includes(hunk.hunk_id));
+      return this.decisions.choose(path, hunks, choice);
+    }));
+    const problem = decided.find((each) => each.problem)?.problem;
+    if (problem) this.#refused(problem, key, files[0].file_path);
+    else this.announce({ accepted: "Accepted", rejected: "Rejected", pending: "To be decided again" }[choice]);
+    if (!problem && hadFocus && next) this.#go(next);
+  }
+
+  #hunkRow({ key, file, from, hunk, place, count, note, waits }) {
+    if (from) return this.#moveRow({ key, file, from, note });
     const path = file.file_path;
     this.#hold(path);
-    const lines = hunk.start_line >= hunk.end_line ? `line ${hunk.start_line}` : `lines ${hunk.start_line}–${hunk.end_line}`;
+    const isAll = count === 1 && hunk.kind === "lines" && file.change !== "modified";
+    const lines = hunk.kind !== "lines" ? "the whole file" : isAll ? { created: "a new file", deleted: "the whole file goes" }[file.change] : hunk.start_line >= hunk.end_line ? `line ${hunk.start_line}` : `lines ${hunk.start_line}–${hunk.end_line}`;
     const label = `Hunk ${place} of ${count} in ${revealPath(path)}, ${lines}`;
     const [patch] = parsePatch(hunk.patch);
     return h("div", {
@@ -158,11 +200,11 @@ export class PendingDiff {
       h("span", { class: "spacer" }), ...this.#buttons(path, hunk, key, note, waits)),
     typeof note === "string" && h("p", { class: "warn-text" }, note),
     patch ? hunksView(patch.hunks, { heads: false, first: FIRST, label: `Changes of hunk ${place} in ${revealPath(path)}` })
-      : h("p", { class: "dim note" }, wholeWords(hunk)));
+      : h("p", { class: "dim note" }, wholeHunkWords(hunk, file)));
   }
 
   #buttons(path, hunk, key, note, waits) {
-    const button = (words, onclick, props = {}) => h("button", { type: "button", onclick, ...props }, words);
+    const button = (words, run, props = {}) => h("button", { type: "button", onclick: onceClicked(run), ...props }, words);
     if (waits) return [button("Take back", () => this.decisions.takeBack(path, hunk.hunk_id))];
     const decide = (action, mine = null) => () => this.#decide(path, action, { key, hunk, mine });
     if (note?.choose) {
@@ -174,7 +216,7 @@ export class PendingDiff {
     }
     if (hunk.state === "accepted") return [button("Undo accept", decide("reopen"))];
     const keys = { "aria-keyshortcuts": "R" };
-    if (hunk.conflict) return [button("Keep mine", decide("accept")), button("Take theirs", decide("reject", hunk.mine ? "base" : null), keys)];
+    if (hunk.conflict) return [button(keepWords(hunk), decide("accept")), button(KEEP_FILE, decide("reject", hunk.mine ? "base" : null), keys)];
     if (hunk.origin === "user") return [button("Drop", decide("reject", "base"), keys)];
     return [button("Accept", decide("accept"), { "aria-keyshortcuts": "A" }), button("Reject", decide("reject"), keys)];
   }

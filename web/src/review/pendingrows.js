@@ -1,5 +1,6 @@
 // Everything that waits, as rows: a head for each file, below it its hunks. Pure functions.
 
+import { changeWords, movesOf } from "./changewords.js";
 import { isOpen } from "./waiting.js";
 
 const HEAD = 44; // px, until they are measured
@@ -21,19 +22,30 @@ const linesOf = (patch) => {
  * that wait for a connection, by path.
  */
 export function pendingRows({ pending, views, notes, folded, waiting = {} }) {
+  const moves = movesOf(pending ?? []);
+  const gone = new Set([...moves.values()].map((file) => file.file_path));
   return (pending ?? []).flatMap((file) => {
     const path = file.file_path;
+    if (gone.has(path)) return [];
+    if (moves.has(path)) return [moveRow(file, moves.get(path), notes)];
     const key = `file/${path}`;
     const isFolded = folded.has(path);
     const head = {
       key, kind: "file", file, height: HEAD, isFolded, note: notes.get(key) ?? "",
-      stamp: JSON.stringify([file.pending, file.accepted, file.conflicts, file.run_ids, isFolded, notes.get(key)]),
+      stamp: JSON.stringify([changeWords(file), file.pending, file.accepted, file.conflicts, file.run_ids, isFolded, notes.get(key)]),
     };
     if (isFolded) return [head];
     const view = views.get(path);
     if (!view) return [head, { key: `unknown/${path}`, kind: "unknown", file, stamp: "", height: file.hunk_ids.length * (HUNK + 4 * LINE) }];
     return [head, ...view.hunks.filter(isShown).map((hunk, place, all) => hunkRow(file, hunk, place, all.length, notes, waiting[path]))];
   });
+}
+
+/** A move is one row and one decision; the keys treat it as a hunk. */
+function moveRow(file, from, notes) {
+  const key = `hunk/${file.file_path}/move`;
+  const note = notes.get(key) ?? null;
+  return { key, kind: "hunk", file, from, note, height: HUNK, stamp: JSON.stringify([file, from, note]) };
 }
 
 function hunkRow(file, hunk, place, count, notes, waiting) {

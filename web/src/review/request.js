@@ -12,7 +12,7 @@ import { parsePatch } from "./patch.js";
 import { hunksView } from "./patchview.js";
 import { outcomeOf } from "./requests.js";
 import { when } from "./timeline.js";
-import { wholeWords } from "./whole.js";
+import { wholeHunkWords } from "./changewords.js";
 
 const LIMIT = 500; // events in one answer
 const HUNKS = 100; // of a file that are laid out, until more are asked for
@@ -156,7 +156,7 @@ export class RequestView extends Following {
         hunk.kind === "lines" && h("span", { class: "dim" }, placeOf(hunk)),
         isOpen && h("button", { type: "button", class: "link", onclick: () => this.openFile(path, { hunk: hunk.hunk_id }) }, "Show in the file")),
       patch ? hunksView(patch.hunks, { heads: false, first: LINES, label: `Changes of ${revealPath(path)}, ${placeOf(hunk)}` })
-        : h("p", { class: "dim note" }, wholeWords(hunk)));
+        : h("p", { class: "dim note" }, wholeHunkWords(hunk)));
   }
 }
 

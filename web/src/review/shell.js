@@ -20,6 +20,7 @@ import { Tree } from "./tree.js";
 import { Unsent } from "./unsent.js";
 import { Waiting } from "./waiting.js";
 
+const LOOK = 1_500; // ms between looks at the file that is shown
 const WIDE = matchMedia("(min-width: 900.02px)"); // below that the columns are sheets
 
 export class Shell {
@@ -70,6 +71,20 @@ export class Shell {
     WIDE.addEventListener("change", () => this.#columns());
     addEventListener("beforeunload", (event) => this.tabs().some((tab) => tab.isDirty) && event.preventDefault());
     this.#columns();
+    this.stamps = new Map(); // of the files that were shown, by path
+    setInterval(() => this.#lookAtFile(), LOOK);
+  }
+
+  /** The file that is shown may change on the disk while somebody looks at it. */
+  async #lookAtFile() {
+    const { kind, path } = (this.has(this.shown) && placeOf(this.shown)) || {};
+    if (kind !== "file" || document.hidden || !this.review.get().isUp || this.isLooking) return;
+    this.isLooking = true;
+    const stamp = await this.api.stamp(path).catch(() => null); // then the next one tells
+    this.isLooking = false;
+    if (stamp === null || stamp === this.stamps.get(path)) return;
+    this.stamps.set(path, stamp);
+    this.review.touch([path]);
   }
 
   // -- the columns ----------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 // A file in the list of what waits: its counts, and unfolded its hunks.
 
-import { fill, h, icon, say, set } from "../dom.js";
+import { fill, h, icon, onceClicked, say, set } from "../dom.js";
 import { plural, revealPath } from "../format.js";
+import { changeWords } from "./changewords.js";
 import { HunkRow } from "./sidebarhunk.js";
 import { isOpen } from "./waiting.js";
 
@@ -34,7 +35,7 @@ export class FileRow {
     this.head = h("button", {
       type: "button", class: "file-head", "aria-expanded": "false", "data-item": "file", onclick: () => this.fold(!this.isUnfolded, true),
     }, icon("right"), this.name, this.lines, this.count);
-    const button = (words, act) => h("button", { type: "button", "aria-label": `${words} ${revealPath(path)}`, onclick: act }, words);
+    const button = (words, act) => h("button", { type: "button", "aria-label": `${words} ${revealPath(path)}`, onclick: onceClicked(act) }, words);
     this.accept = button("Accept file", () => actions.all(this.file, "accept"));
     this.reject = button("Reject file", () => actions.all(this.file, "reject"));
     this.open = button("Open", () => actions.open(path, null));
@@ -54,7 +55,7 @@ export class FileRow {
   update({ file, view, waiting, isUp, isBusy }) {
     this.file = file;
     [this.waiting, this.isUp] = [waiting, isUp];
-    say(this.count, countWords(file));
+    say(this.count, [changeWords(file), countWords(file)].filter(Boolean).join(" · "));
     this.origins.show(this.from, file.run_ids);
     set(this.el, "data-conflict", file.conflicts > 0);
     const isOff = isBusy || (!isUp && !view?.hunks); // nobody knows what would be decided

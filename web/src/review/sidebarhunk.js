@@ -1,9 +1,9 @@
 // A hunk in the list: where it is, how it begins, and what can be decided.
 
-import { fill, h, icon, say, set } from "../dom.js";
+import { fill, h, icon, onceClicked, say, set } from "../dom.js";
 import { cut, diffLines, plural, reveal } from "../format.js";
-import { waitWords } from "./hunks-patch.js";
-import { wholeWords } from "./whole.js";
+import { KEEP_FILE, keepWords, waitWords } from "./hunks-patch.js";
+import { wholeHunkWords } from "./changewords.js";
 
 const LINES = 5; // lines of a hunk that are shown
 const WIDTH = 160; // characters of a line
@@ -30,7 +30,7 @@ export class HunkRow {
     this.where = h("span", { class: "hunk-where" });
     this.peek = h("span", { class: "peek mono" });
     this.main = h("button", { type: "button", class: "hunk-main", "data-item": "hunk", onclick: () => actions.open(this.hunk) }, this.where, this.peek);
-    const button = (words, act) => h("button", { type: "button", onclick: act }, words);
+    const button = (words, act) => h("button", { type: "button", onclick: onceClicked(act) }, words);
     this.accept = button("Accept", () => this.decide("accept"));
     this.reject = button("Reject", () => this.decide("reject"));
     this.reopen = button("Undo accept", () => this.decide("reopen"));
@@ -74,7 +74,7 @@ export class HunkRow {
     set(this.el, "data-conflict", conflict);
     const { lines, more } = beginning(hunk.patch);
     fill(this.peek,
-      lines.length === 0 && h("span", { class: "same" }, wholeWords(hunk)),
+      lines.length === 0 && h("span", { class: "same" }, wholeHunkWords(hunk)),
       ...lines.map(({ kind, text }) => h("span", { class: kind }, text)),
       more > 0 && h("span", { class: "same" }, `… ${plural(more, "more line")}`));
     const isOwn = origin === "user";
@@ -83,8 +83,8 @@ export class HunkRow {
     this.reject.hidden = waits !== null || (state !== "pending" && state !== "accepted");
     this.reopen.hidden = waits !== null || (state !== "rejected" && (state !== "accepted" || isOwn));
     this.peel.hidden = isOwn;
-    say(this.accept, conflict ? "Keep mine" : "Accept");
-    say(this.reject, conflict ? "Take theirs" : isOwn ? "Drop" : "Reject");
+    say(this.accept, conflict ? keepWords(hunk) : "Accept");
+    say(this.reject, conflict ? KEEP_FILE : isOwn ? "Drop" : "Reject");
     say(this.reopen, state === "rejected" ? "Bring back" : "Undo accept");
     this.#note(this.problem);
   }
@@ -112,7 +112,7 @@ export class HunkRow {
   /** Why the last decision was not made, or else what is to be known before one is. */
   #note(problem) {
     const { conflict } = this.hunk;
-    const words = problem || (conflict && this.state === "pending" ? "The file changed here. Keep mine writes this over what stands there now." : "");
+    const words = problem || (conflict && this.state === "pending" ? `The file changed here. ${keepWords(this.hunk)} writes this over what the file says now.` : "");
     this.note.hidden = words === "";
     fill(this.note, icon("warn"), h("span", {}, words));
   }

@@ -1,8 +1,8 @@
 // A file that is kept as one piece, for it is no text, or too long a one: its sizes, its pictures, and what is decided of all of it.
 
-import { fill, h, icon, say } from "../dom.js";
+import { fill, h, icon, onceClicked, say } from "../dom.js";
 import { revealPath, size } from "../format.js";
-import { waitWords } from "./hunks-patch.js";
+import { KEEP_FILE, waitWords } from "./hunks-patch.js";
 import { choiceOf, isOpen } from "./waiting.js";
 
 const LARGEST = 8 << 20; // bytes of a picture that is asked for
@@ -25,10 +25,6 @@ export function sizeWords({ size: now, base_size: before, hunks }) {
   if (hunks.every((hunk) => hunk.state === "rejected")) return size(now);
   return before === null ? `A new file · ${size(now)}` : `${size(before)} → ${size(now)}`;
 }
-
-/** What changes by a hunk that has no lines, in words. */
-export const wholeWords = ({ kind, start_line: start, end_line: end }) =>
-  ({ bytes: end < start ? "The file goes." : "Its content changes as a whole.", mode: "Its permissions change.", file: "An empty file comes or goes." })[kind] ?? "";
 
 export class WholeFile {
   constructor({ path, api, review, waiting, announce }) {
@@ -84,11 +80,11 @@ export class WholeFile {
     if (key === this.drawn) return;
     this.drawn = key;
     const hadFocus = this.buttons.contains(document.activeElement);
-    const button = (text, run, props = {}) => h("button", { type: "button", disabled: this.isBusy, onclick: run, ...props }, text);
+    const button = (text, run, props = {}) => h("button", { type: "button", disabled: this.isBusy, onclick: onceClicked(run), ...props }, text);
     if (waits) fill(this.buttons, button("Take back", () => this.#takeBack()));
     else fill(this.buttons,
-      pending && button(isConflict ? "Keep mine" : "Accept", () => this.decide("accept"), { class: "hunk-accept" }),
-      pending && button(isConflict ? "Take theirs" : "Reject", () => this.decide("reject")),
+      pending && button(isConflict ? "Keep the proposal" : "Accept", () => this.decide("accept"), { class: "hunk-accept" }),
+      pending && button(isConflict ? KEEP_FILE : "Reject", () => this.decide("reject")),
       accepted && button("Save", () => this.save(), { class: "primary", disabled: !isUp || this.isBusy, title: "Save (Ctrl+S)" }),
       accepted && button("Undo accept", () => this.decide("reopen")),
       rejected && button("Bring back", () => this.decide("reopen")));

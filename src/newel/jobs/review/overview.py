@@ -24,14 +24,16 @@ from newel.jobs.review.payloads import (
 from newel.jobs.review.sessions import Session
 from newel.jobs.review.showing import Known, pending_of
 from newel.review.checkpoints import UnknownCheckpoint
-from newel.review.ledger import FileReview
+from newel.review.ledger import FileReview, Lines, buffer
 from newel.review.store import Checkpoint, Ledger
-from newel.review.text import text_hash
+from newel.review.text import head_of, is_blob, lines_of, text_hash
 from newel.review.views import runs_of
 from newel.review.watching import Revision, has_shown_hunks, revisions
 from newel.session.text import one_line
 
 _TITLE: Final = 80
+EMPTY: Final = text_hash(lines_of(b""))
+"""Files without content are no sign of a move."""
 
 
 def session_summary(session: Session, jobs: Sequence[Job], live: Sequence[Known]) -> SessionSummary:
@@ -65,11 +67,14 @@ def job_summary(job: Job, journal: JobJournal) -> JobSummary:
 
 
 class _Read(NamedTuple):
-    """A file as it was at a revision. ``runs`` is what has become of the hunks of each run in it."""
+    """A file as it was at a revision. ``runs`` is what has become of the hunks of each run in it, ``after`` the hash of what
+    it would be.
+    """
 
     revision: Revision
     file: PendingFile
     runs: Mapping[str, FileCounts]
+    after: str
 
 
 class Overview:
@@ -102,7 +107,7 @@ class Overview:
         known = [(self._runs.get(run), run) for run in counts]
         known.sort(key=lambda each: each[0].created if each[0] else "")
         runs = (_pending_run(run, checkpoint, counts[run]) for checkpoint, run in known)
-        return PendingFiles(files=tuple(each.file for each in read), runs=tuple(runs))
+        return PendingFiles(files=tuple(_with_moves(read)), runs=tuple(runs))
 
     def checkpoints(self, limit: int, before: str = "", session: str = "") -> CheckpointList:
         """Up to ``limit`` checkpoints, the latest first: those before another one, those of one session. Raises
@@ -140,7 +145,7 @@ class Overview:
 
     def _read(self, path: str, revision: Revision) -> _Read:
         review = self._ledger.get(path)
-        return _Read(revision, _pending_file(review), _counts(review))
+        return _Read(revision, _pending_file(review), _counts(review), text_hash(buffer(review)))
 
     def _with_sessions(self, read: _Read) -> _Read:
         found = (self._runs[run].session for run in read.file.run_ids if run in self._runs)
@@ -202,10 +207,34 @@ def _counts(review: FileReview) -> dict[str, FileCounts]:
     }
 
 
+def _with_moves(read: Sequence[_Read]) -> list[PendingFile]:
+    """The files, a deleted and a new one with the same content paired, where no third one has it."""
+    gone: dict[str, list[str]] = {}
+    made: dict[str, list[str]] = {}
+    for each in read:
+        if each.file.change == "deleted":
+            gone.setdefault(each.file.base_file_hash, []).append(each.file.file_path)
+        elif each.file.change == "created":
+            made.setdefault(each.after, []).append(each.file.file_path)
+    pairs = [(gone[content], made[content]) for content in gone.keys() & made.keys() - {EMPTY}]
+    to = {old[0]: new[0] for old, new in pairs if len(old) == len(new) == 1}
+    back = {new: old for old, new in to.items()}
+    return [
+        msgspec.structs.replace(file, moved_from=back.get(file.file_path), moved_to=to.get(file.file_path))
+        for file in (each.file for each in read)
+    ]
+
+
+def _mode(lines: Lines) -> str | None:
+    mode = head_of(lines)
+    return None if mode is None else f"{mode:o}"
+
+
 def _pending_file(review: FileReview) -> PendingFile:
     """Without the sessions, of which a review knows nothing."""
     hunks = [hunk for hunk in review.hunks if hunk.is_shown]
     runs = (run for hunk in hunks for run in runs_of(hunk))
+    before, after = review.base, buffer(review)
     return PendingFile(
         file_path=review.path,
         rev=review.rev,
@@ -217,4 +246,8 @@ def _pending_file(review: FileReview) -> PendingFile:
         hunk_ids=tuple(hunk.id for hunk in hunks),
         run_ids=tuple(dict.fromkeys(runs)),
         session_ids=(),
+        change="created" if not before else "deleted" if not after else "modified",
+        is_binary=is_blob(after or before),
+        base_mode=_mode(before),
+        mode=_mode(after),
     )

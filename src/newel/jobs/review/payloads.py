@@ -330,7 +330,9 @@ class PendingFile(Payload, frozen=True):
     """A file with hunks that are to be decided (``pending``), or decided and not saved (``accepted``); ``conflicts`` of them
     stand on lines that changed. What the user alone wrote is to be decided only where it is a conflict; it and what is accepted
     are ``unsaved``. ``run_ids`` are the jobs and other runs that they are of, ``session_ids`` the sessions of
-    those: of reviews, of chats, of agents.
+    those: of reviews, of chats, of agents. ``change`` is what becomes of the file if all of that is saved, ``is_binary`` whether
+    it is kept as one piece; ``base_mode`` and ``mode`` are its permissions before and after, in octal, null for no file. A file
+    that was deleted and a new one with the same content are one move: ``moved_to`` and ``moved_from`` name the other.
     """
 
     file_path: str
@@ -343,6 +345,12 @@ class PendingFile(Payload, frozen=True):
     hunk_ids: tuple[str, ...]
     run_ids: tuple[str, ...]
     session_ids: tuple[str, ...]
+    change: Literal["created", "deleted", "modified"]
+    is_binary: bool
+    base_mode: str | None
+    mode: str | None
+    moved_from: str | None = None
+    moved_to: str | None = None
 
 
 class PendingRun(Payload, frozen=True):
@@ -391,6 +399,13 @@ class FolderEntry(Payload, frozen=True):
     state: EntryState
     waits: int
     ignored: bool
+
+
+class FileStamp(Payload, frozen=True):
+    """What a file on the disk is known again by, without being read; ``stamp`` is ``none`` where there is none."""
+
+    file_path: str
+    stamp: str
 
 
 class FolderView(Payload, frozen=True):

@@ -9,7 +9,7 @@ import msgspec
 
 from newel.jobs.review.errors import TooLarge
 from newel.jobs.review.files import ReviewFiles
-from newel.jobs.review.payloads import FileKind, FileState
+from newel.jobs.review.payloads import FileKind, FileStamp, FileState
 from newel.review.ledger import FileReview, buffer
 from newel.review.paths import checked_path
 from newel.review.saving import LARGEST, NotAFile
@@ -42,6 +42,12 @@ class FileStates:
         if size > LARGEST or (size > MAX_TEXT and known.rev == 0):
             return await self._unreadable(name, "too_large", size)
         return await self.of(await self._files.read(name))
+
+    async def stamp(self, path: str) -> FileStamp:
+        """Whether a file on the disk is still the one that was read: for windows that ask every few seconds."""
+        name, info = await self._look(path)
+        stamp = "none" if info is None else f"{info.kind} {info.mode:o} {info.size} {info.modified_ns}"
+        return FileStamp(file_path=name, stamp=stamp)
 
     async def of(self, review: FileReview) -> FileState:
         """A file as its review has it."""

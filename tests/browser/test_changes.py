@@ -1,0 +1,118 @@
+"""If these fail, a double click undoes itself, or what becomes of a file is seen too late or taken for something else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.bench import NARROW, Workbench, flaws, open_chat, say
+from tests.browser.proposing import NOTES, ask, propose, proposing, replacing
+from tests.browser.review_scenarios import file, hunks, sidebar
+from tests.browser.scenarios import answering, scenarios
+from tests.support import bash
+
+Make = Callable[..., Workbench]
+SHELL = (
+    "git mv -q 2>/dev/null; mv plan.md schedule.md; rm old.md; printf 'new\\n' > new.md; chmod 755 run.sh; "
+    "printf '\\000\\377' > made.bin; : > empty.md"
+)
+
+
+def rows(page: Page, words: str) -> object:
+    return (
+        page.get_by_role("region", name="Everything that waits")
+        .get_by_role("listitem")
+        .filter(has_text=words)
+    )
+
+
+def test_a_double_click_on_accept_accepts_wherever_it_is_made(workbench: Make) -> None:
+    edits = [replacing("notes.md", line, f"CHANGED {line}\n") for line in (1, 3, 5, 7)]
+    bench = workbench(proposing(("edit", edits)))
+    (bench.newel.project / "notes.md").write_text(NOTES)
+    page = bench.page()
+    propose(page, "edit")
+
+    def states() -> list[str]:
+        return [hunk["state"] for hunk in ask(page, "GET", "file?file_path=notes.md")["hunks"]]
+
+    page.evaluate("location.hash = '#/file/notes.md'")
+    page.locator(".inline-hunk").nth(0).get_by_role("button", name="Accept").dblclick()
+    expect(page.locator(".inline-hunk").nth(0)).to_contain_text("accepted, not saved")
+    hunks(page, "notes.md").nth(1).get_by_role("button", name="Accept", exact=True).dblclick()
+    expect(hunks(page, "notes.md").nth(1)).to_contain_text("accepted")
+    page.evaluate("location.hash = '#/pending'")
+    third = page.get_by_role("listitem", name="Hunk 3 of 4")
+    third.get_by_role("button", name="Accept").dblclick()
+    expect(third).to_contain_text("Accepted, not saved")
+    page.wait_for_timeout(600)
+    assert states() == ["accepted", "accepted", "accepted", "pending"]
+    third.get_by_role("button", name="Undo accept").click()
+    expect(third).not_to_contain_text("Accepted, not saved")
+
+
+def test_a_file_that_is_open_shows_what_happens_to_it_on_the_disk(workbench: Make) -> None:
+    bench = workbench(scenarios())
+    path = bench.newel.project / "notes.md"
+    path.write_text("before\n")
+    page = bench.page()
+    page.evaluate("location.hash = '#/file/notes.md'")
+    expect(page.locator(".cm-content")).to_contain_text("before")
+    path.write_text("after\n")
+    expect(page.locator(".cm-content")).to_contain_text("after")
+    path.unlink()
+    expect(page.locator(".file-summary")).to_contain_text("There is no such file")
+
+
+def test_a_file_with_a_proposal_opens_at_its_first_hunk(workbench: Make) -> None:
+    bench = workbench(proposing(("edit", [replacing("long.md", 400, "CHANGED\n")])))
+    (bench.newel.project / "long.md").write_text("".join(f"line {n}\n" for n in range(1, 501)))
+    page = bench.page()
+    propose(page, "edit")
+    page.evaluate("location.hash = '#/file/long.md'")
+    expect(page.locator(".inline-hunk")).to_be_in_viewport()
+    page.keyboard.press("Escape")
+    page.locator(".file-about").click()
+    page.keyboard.press("a")
+    expect(page.locator(".inline-hunk")).to_contain_text("accepted")
+
+
+def test_new_deleted_moved_and_binary_files_and_permissions_are_said_as_such(workbench: Make) -> None:
+    bench = workbench(scenarios(answering("go", bash(SHELL), {"content": "Done."})), "--approve", "review")
+    project = bench.newel.project
+    (project / "plan.md").write_text("measure\ncut\n")
+    (project / "old.md").write_text("old\n")
+    (project / "run.sh").write_text("echo\n")
+    page = bench.page(**NARROW)
+    open_chat(page)
+    say(page, "go")
+    expect(page.get_by_text("Done.")).to_be_visible()
+    page.evaluate("location.hash = '#/pending'")
+    region = page.get_by_role("region", name="Everything that waits")
+    for words in (
+        "new file",
+        "deleted file",
+        "new binary file",
+        "permissions 644 → 755",
+        "A new binary file.",
+        "A new, empty file.",
+    ):
+        expect(region.get_by_text(words).first).to_be_attached()
+    move = page.get_by_role("listitem", name="plan.md moved to schedule.md, unchanged")
+    expect(move).to_contain_text("plan.md → schedule.md")
+    expect(region.get_by_role("listitem").filter(has_text="plan.md")).to_have_count(1)
+    assert flaws(page) == []
+    page.set_viewport_size({"width": 1280, "height": 800})
+    expect(file(page, "schedule.md")).to_contain_text("moved from plan.md")
+    expect(file(page, "plan.md")).to_contain_text("moved to schedule.md")
+    sidebar(page).get_by_role("button", name="Close review").click()
+    move.focus()
+    page.keyboard.press("a")
+    expect(move).to_contain_text("Accepted, not saved")
+    assert (project / "plan.md").exists()
+    region.get_by_role("button", name="Save accepted").click()
+    expect(move).to_have_count(0)
+    assert (project / "schedule.md").read_text() == "measure\ncut\n"
+    assert not (project / "plan.md").exists()
+    assert (project / "old.md").exists()
