@@ -22,15 +22,22 @@ export const unturned = (text) => text.replace(TURNS, written);
 export const plain = (text) => unturned(text.replace(ESCAPES, "").replace(/\r\n?/g, "\n").replace(CONTROLS, ""));
 
 const PICTURE = "\\p{Extended_Pictographic}[\\ufe0f\\p{Emoji_Modifier}]?"; // may be of several characters; those that join it would hide elsewhere
-const HIDDEN = new RegExp(
-  [
-    `(${PICTURE}(?:\\u200d${PICTURE})*)`,
-    "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\xa0\\xad\\u034f\\u061c\\u115f\\u1160\\u1680\\u17b4\\u17b5\\u180b-\\u180f\\u2000-\\u200f]",
-    "[\\u2028-\\u202f\\u205f-\\u206f\\u2800\\u3000\\u3164\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff9-\\ufffc]",
-    "[\\u{e0000}-\\u{e0fff}\\u{1d159}]",
-    "\\p{Co}|\\p{Cs}",
-  ].join("|"),
-  "gu",
+const HIDERS = [
+  "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\xa0\\xad\\u034f\\u061c\\u115f\\u1160\\u1680\\u17b4\\u17b5\\u180b-\\u180f\\u2000-\\u200f]",
+  "[\\u2028-\\u202f\\u205f-\\u206f\\u2800\\u3000\\u3164\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff9-\\ufffc]",
+  "[\\u{e0000}-\\u{e0fff}\\u{1d159}\\u{13441}\\u{13442}\\u{16fe4}]",
+  "\\p{Default_Ignorable_Code_Point}",
+  "\\p{Co}|\\p{Cs}",
+].join("|");
+const HIDDEN = new RegExp(`(${PICTURE}(?:\\u200d${PICTURE})*)|${HIDERS}`, "gu");
+
+/**
+ * One character that could hide or disguise another: all that `reveal` writes out, but what joins a picture, and the blanks that
+ * prose in French or Chinese is full of.
+ */
+export const HIDING = new RegExp(
+  `(?!(?<=\\p{Extended_Pictographic})\\ufe0f|(?<=${PICTURE})\\u200d(?=\\p{Extended_Pictographic})|[\\xa0\\u202f\\u3000])(?:${HIDERS})`,
+  "u",
 );
 
 /** Text that somebody decides on: each character that could hide or disguise another is written out. */
@@ -39,10 +46,11 @@ export const reveal = (text) => text.replace(HIDDEN, (sign, picture) => picture 
 /** The name of a file, in which not even the end of a line is taken for one. */
 export const revealPath = (path) => reveal(path).replace(/[\n\t]/g, written);
 
-const written = (sign) => `<U+${sign.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}>`;
+export const written = (sign) => `<U+${sign.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}>`;
 
 /** Text on one line. */
-const oneLine = (text) => plain(text).replace(/\s*\n\s*/g, " ↵ ").replace(/\t/g, " ").trim();
+const oneLine = (text) => onOneLine(plain(text));
+const onOneLine = (text) => text.replace(/\s*\n\s*/g, " ↵ ").replace(/\t/g, " ").trim();
 
 const MAIN_ARGUMENTS = ["command", "file_path", "path", "pattern", "query", "url"];
 
@@ -51,9 +59,11 @@ export function callLine(name, args) {
   const given = args && typeof args === "object" ? Object.entries(args) : [];
   const main = given.find(([key, value]) => MAIN_ARGUMENTS.includes(key) && typeof value === "string");
   const rest = given.filter((pair) => pair !== main).map(([key, value]) => `${key}=${brief(value)}`);
-  const words = oneLine([name, ...(main ? [main[1].slice(0, 400)] : []), ...rest].join(" "));
+  const words = revealed([name, ...(main ? [main[1].slice(0, 400)] : []), ...rest].join(" "));
   return cut(words.replace(/ {2,}/g, " "), CALL_WIDTH);
 }
+
+const revealed = (text) => onOneLine(reveal(text));
 
 const brief = (value) =>
   typeof value === "string" ? JSON.stringify(value.slice(0, 200)) : JSON.stringify(value)?.slice(0, 200);

@@ -2,7 +2,7 @@
 
 import { copyButton, fill, h, icon, iconButton, set } from "./dom.js";
 import { elapsed } from "./clock.js";
-import { duration, plain, sentence, size, triesWords } from "./format.js";
+import { duration, plain, reveal, revealPath, sentence, size, triesWords } from "./format.js";
 import { kept } from "./kept.js";
 import { Prose } from "./prose.js";
 import { imageView, section, ToolLine } from "./toolcall.js";
@@ -127,7 +127,7 @@ const imagesOf = ({ content }) => (typeof content === "string" ? [] : content.fi
 const attachment = (file) =>
   file.type === "image"
     ? imageView({ data: file.preview ?? file.content, mimeType: file.mimeType })
-    : h("span", { class: "chip" }, icon("clip"), `${plain(file.fileName)} · ${size(file.size)}`);
+    : h("span", { class: "chip" }, icon("clip"), `${revealPath(file.fileName)} · ${size(file.size)}`);
 
 export class UserView {
   /** `edit(item, text)` says an edited message again; `mayEdit()` tells whether that is possible now, and says why not. */
@@ -241,12 +241,12 @@ const TOLD = {
       missing && h("div", { class: "dim" }, `Missing: ${plain(missing)}`),
     ),
   acceptance({ command, passed, output, duration: took }) {
-    if (passed === null) return line("info", "command", h("strong", {}, "Acceptance runs: "), h("code", {}, plain(command)));
+    if (passed === null) return line("info", "command", h("strong", {}, "Acceptance runs: "), h("code", {}, reveal(command)));
     const words = passed ? "Acceptance passed: " : "Acceptance failed: ";
     return line(
       passed ? "ok" : "bad",
       passed ? "check" : "close",
-      h("strong", {}, words), h("code", {}, plain(command)), h("span", { class: "dim" }, ` ${duration(took ?? 0)}`),
+      h("strong", {}, words), h("code", {}, reveal(command)), h("span", { class: "dim" }, ` ${duration(took ?? 0)}`),
       output.trim() && h("details", { open: !passed }, h("summary", {}, "Output"), section("Output", plain(output))),
     );
   },

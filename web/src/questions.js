@@ -2,7 +2,7 @@
 
 import { fill, h, icon, set } from "./dom.js";
 import { wholeDiffView } from "./diff.js";
-import { cut, plain, reveal } from "./format.js";
+import { cut, reveal } from "./format.js";
 
 export class Questions {
   /** `answer(question, answer)` resolves when the server has it. */
@@ -103,8 +103,8 @@ function link(question, answer) {
     // no address at all: it is shown, and cannot be opened
   }
   return frame(
-    plain(question.title),
-    question.preview && h("p", { class: "words" }, plain(question.preview)),
+    reveal(question.title),
+    question.preview && h("p", { class: "words" }, reveal(question.preview)),
     h("pre", { class: "exact", tabindex: "0", "aria-label": "Address" }, reveal(question.url)),
     h("div", { class: "row" },
       button("Decline", () => answer({ action: "decline" }), { class: "primary", "data-default": true }),
@@ -121,8 +121,8 @@ function form(question, answer) {
   const fields = Object.entries(question.schema.properties ?? {}).map(([name, schema]) =>
     field(name, schema, required.has(name)));
   const card = frame(
-    plain(question.title),
-    question.preview && h("p", { class: "words" }, plain(question.preview)),
+    reveal(question.title),
+    question.preview && h("p", { class: "words" }, reveal(question.preview)),
     ...fields.map((each) => each.el),
     h("div", { class: "row" },
       button("Decline", () => answer({ action: "decline" }), { class: "primary", "data-default": true }),
@@ -141,8 +141,8 @@ const INPUTS = { email: "email", uri: "url", date: "date", "date-time": "datetim
 function field(name, schema, required) {
   count += 1;
   const id = `field-${count}`;
-  const about = schema.description && h("span", { class: "dim", id: `${id}-about` }, plain(schema.description));
-  const label = h("label", { for: id }, plain(schema.title ?? name), required ? " (required)" : "");
+  const about = schema.description && h("span", { class: "dim", id: `${id}-about` }, reveal(schema.description));
+  const label = h("label", { for: id }, reveal(schema.title ?? name), required ? " (required)" : "");
   const control = controlFor(schema, required);
   set(control, "id", id);
   if (about) set(control, "aria-describedby", about.id);
@@ -158,7 +158,7 @@ function controlFor(schema, required) {
     const chosen = (value) => (many ? (initial ?? []).includes(value) : initial === value);
     return h("select", { multiple: many, required },
       !many && !required && h("option", { value: "" }, "(none)"),
-      ...(choices ?? []).map(([value, title]) => h("option", { value, selected: chosen(value) }, plain(title))));
+      ...(choices ?? []).map(([value, title]) => h("option", { value, selected: chosen(value) }, reveal(title))));
   }
   if (schema.type === "boolean") return h("input", { type: "checkbox", checked: initial === true });
   if (schema.type === "integer" || schema.type === "number") {

@@ -2,7 +2,7 @@
 
 import { copyButton, fill, h, icon, say, set } from "./dom.js";
 import { diffView } from "./diff.js";
-import { callLine, duration, hasFailed, outcome, plain, said } from "./format.js";
+import { callLine, duration, hasFailed, outcome, plain, reveal, said } from "./format.js";
 import { keptHere } from "./kept.js";
 import { elapsed } from "./clock.js";
 
@@ -90,11 +90,11 @@ export class ToolLine {
 
   #input() {
     const { name, arguments: args } = this.call;
-    if (!args) return section("Input", plain(this.call.text ?? ""));
+    if (!args) return section("Input", reveal(this.call.text ?? ""));
     const only = Object.keys(args).length === 1 && Object.values(args)[0];
     const text = typeof only === "string" ? only : JSON.stringify(args, null, 2);
     const problem = this.call.problem && h("p", { class: "warn-text" }, this.call.problem);
-    return [section(name === "bash" && only ? "Command" : "Input", plain(text)), problem];
+    return [section(name === "bash" && only ? "Command" : "Input", reveal(text)), problem];
   }
 
   #running() {

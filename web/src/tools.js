@@ -37,21 +37,21 @@ export class ToolsPanel {
     const { name, state } = server;
     const on = state !== "disabled";
     return h(
-      "section", { class: `server ${state}`, "aria-label": plain(name) },
+      "section", { class: `server ${state}`, "aria-label": reveal(name) },
       h("div", { class: "server-head" },
         h("span", { class: "server-sign" }, icon(SIGN[state])),
-        h("strong", {}, plain(name)), h("span", { class: "server-state" }, `(${state})`),
+        h("strong", {}, reveal(name)), h("span", { class: "server-state" }, `(${state})`),
         h("span", { class: "spacer" }),
-        on && state !== "untrusted" && iconButton("again", `Restart ${plain(name)}`, () => this.actions.restartServer(name), { "data-key": `again:${name}` }),
+        on && state !== "untrusted" && iconButton("again", `Restart ${reveal(name)}`, () => this.actions.restartServer(name), { "data-key": `again:${name}` }),
         state !== "untrusted" && h("label", { class: "switch small" },
           h("input", {
-            type: "checkbox", checked: on, "data-key": `on:${name}`, "aria-label": `${plain(name)} is on`,
+            type: "checkbox", checked: on, "data-key": `on:${name}`, "aria-label": `${reveal(name)} is on`,
             onchange: (event) => this.actions.setServer(name, { enabled: event.target.checked }),
           }), "on")),
       server.reason && state !== "untrusted" && h("p", { class: state === "broken" ? "bad-text" : "dim" }, plain(server.reason)),
-      state === "untrusted" ? this.#trust(server) : h("p", { class: "dim target" }, h("code", {}, plain(server.target))),
+      state === "untrusted" ? this.#trust(server) : h("p", { class: "dim target" }, h("code", {}, reveal(server.target))),
       server.stderr && h("details", { open: state === "broken" }, h("summary", {}, "Last lines it wrote"),
-        h("pre", { class: "output", tabindex: "0", "aria-label": `Last lines of ${plain(name)}` }, plain(server.stderr))),
+        h("pre", { class: "output", tabindex: "0", "aria-label": `Last lines of ${reveal(name)}` }, plain(server.stderr))),
       server.tools.length > 0 && this.#tools(server),
     );
   }
@@ -91,7 +91,7 @@ export class ToolsPanel {
         type: "checkbox", checked: tool.enabled, "data-key": `tool:${server.name}:${tool.name}`,
         onchange: (event) => this.actions.setTool(server.name, tool.name, event.target.checked),
       }),
-      h("span", {}, h("code", {}, plain(tool.name)), " ", h("span", { class: "dim" }, plain(tool.description).slice(0, 300)))));
+      h("span", {}, h("code", {}, reveal(tool.name)), " ", h("span", { class: "dim" }, reveal(tool.description).slice(0, 300)))));
   }
 
   /** Show or hide the panel. */

@@ -1,7 +1,7 @@
 // The question that an agent waits with: one at a time, for as long as it takes.
 
 import { fill, h, icon, newId, say } from "../dom.js";
-import { plain } from "../format.js";
+import { reveal } from "../format.js";
 import { kept } from "../kept.js";
 
 const DRAFT = "review-answer"; // {id, text}: what was typed stays over a reload
@@ -46,7 +46,7 @@ export class ClarifyCard {
     if (question === null) return;
     const draft = kept.get(DRAFT);
     this.area.value = draft?.id === question.question_id ? draft.text : "";
-    say(this.words, plain(question.question));
+    say(this.words, reveal(question.question));
     fill(this.problem);
   }
 

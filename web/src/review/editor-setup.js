@@ -13,8 +13,21 @@ import { highlightSelectionMatches, search, searchKeymap } from "@codemirror/sea
 import { EditorState } from "@codemirror/state";
 import { EditorView, highlightActiveLine, highlightSpecialChars, keymap, lineNumbers } from "@codemirror/view";
 import { StyleModule } from "style-mod";
+import { HIDING, written } from "../format.js";
 import { stepOf } from "./editor-keys.js";
 import { hunkField } from "./hunks.js";
+
+// What hides or turns what stands beside it is written out, but for what makes one picture of several signs.
+const SIGNS = {
+  addSpecialChars: HIDING,
+  render: (code, description) => {
+    const sign = document.createElement("span");
+    sign.className = "cm-specialChar";
+    sign.title = description;
+    sign.textContent = written(String.fromCodePoint(code));
+    return sign;
+  },
+};
 
 const LONGEST = 20_000; // characters of a line, beyond which a file has no colours
 
@@ -59,7 +72,7 @@ export function createEditor({ path, text, marks, keys, onUpdate, onStep }) {
     EditorView.contentAttributes.of({ "aria-label": `Text of ${path}`, spellcheck: "false", tabindex: "0" }),
     EditorView.updateListener.of(onUpdate),
     keymap.of([...keys, indent, outdent, ...searchKeymap, ...defaultKeymap]),
-    lineNumbers(), highlightSpecialChars(), highlightActiveLine(), bracketMatching(), indentOnInput(),
+    lineNumbers(), highlightSpecialChars(SIGNS), highlightActiveLine(), bracketMatching(), indentOnInput(),
     search({ top: true }), highlightSelectionMatches(), syntaxHighlighting(classHighlighter),
     languageOf(path, text), hunkField.init(() => marks),
   ];

@@ -2,7 +2,7 @@
 
 import { elapsed } from "../clock.js";
 import { fill, h, icon, say, set } from "../dom.js";
-import { callLine, cut, duration, plain, plural, revealPath } from "../format.js";
+import { callLine, cut, duration, plain, plural, reveal, revealPath } from "../format.js";
 import { kept } from "../kept.js";
 
 const STEPS = 300; // steps that are kept: the latest
@@ -62,7 +62,7 @@ const STEP = {
 };
 
 const withStep = (job, step) => ({ ...job, steps: [...job.steps, step].slice(-STEPS) });
-const oneLine = (text) => cut(plain(String(text)).replace(/\s+/g, " ").trim(), WIDTH);
+const oneLine = (text) => cut(reveal(String(text)).replace(/\s+/g, " ").trim(), WIDTH);
 
 /** What a call does, in a few words: "searching “onboarding”". */
 export function callWords(name, args) {

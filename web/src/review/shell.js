@@ -2,7 +2,7 @@
 
 import { confirm } from "../dialog.js";
 import { fill, h, icon, iconButton, say, set } from "../dom.js";
-import { plural, revealPath } from "../format.js";
+import { plural, reveal, revealPath } from "../format.js";
 import { kept } from "../kept.js";
 import { ReviewApi } from "./api.js";
 import { Changes } from "./changes.js";
@@ -35,7 +35,7 @@ export class Shell {
     this.places = (kept.get("places") ?? []).filter((id) => placeOf(id));
     this.views = new Map(); // by the place's id
     this.live = h("p", { class: "sr-only", role: "status" });
-    this.announce = (text) => say(this.live, text);
+    this.announce = (text) => say(this.live, reveal(text));
     this.api = new ReviewApi();
     this.review = createReview({ api: this.api });
     this.unsent = new Unsent();
