@@ -95,6 +95,7 @@ def test_what_was_begun_before_the_question_came_is_not_its_answer_unasked(workb
     question(second).get_by_role("textbox").press("Enter")
     expect(question(page)).to_be_hidden()
     expect(sidebar(page).locator(".listed-file")).to_have_count(1)
+    expect(sidebar(page).locator(".job-state")).to_have_text("To review: 1 file")
     assert jobs(page) == {FIRST: "completed", SECOND: "awaiting_review"}
 
 

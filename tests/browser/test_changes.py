@@ -72,8 +72,8 @@ def test_a_file_with_a_proposal_opens_at_its_first_hunk(workbench: Make) -> None
     propose(page, "edit")
     page.evaluate("location.hash = '#/file/long.md'")
     expect(page.locator(".inline-hunk")).to_be_in_viewport()
-    page.keyboard.press("Escape")
     page.locator(".file-about").click()
+    page.keyboard.press("j")
     page.keyboard.press("a")
     expect(page.locator(".inline-hunk")).to_contain_text("accepted")
 

@@ -214,7 +214,8 @@ export class FileEditor {
   /** Where a file is opened: at its first undecided hunk, if it has one. */
   #begin() {
     const first = this.deciding.hunks.find((hunk) => hunk.state === "pending");
-    if (first) this.#goTo(first, { isQuiet: true });
+    const { known, local } = this.sync;
+    if (first) this.#draw(local.mapPos(placeIn(known.text, first)));
   }
 
   #stopEditing() {

@@ -119,7 +119,7 @@ export class FileRow {
         this.rows.set(hunk.hunk_id, row);
       }
       const decision = this.waiting?.get(hunk.hunk_id);
-      row.update({ hunk, wanted: isOpen(decision) ? decision.choice : null, isUp: this.isUp, from: this.origins.wordsOf(hunk, this.file) });
+      row.update({ hunk, file: this.file, wanted: isOpen(decision) ? decision.choice : null, isUp: this.isUp, from: this.origins.wordsOf(hunk, this.file) });
       if (this.list.children[index] !== row.el) this.list.insertBefore(row.el, this.list.children[index] ?? null);
     }
   }

@@ -53,7 +53,7 @@ export class HunkRow {
    * `wanted` is what it is to be by a decision that is on its way, null for none: shown at once, or with the words that it waits
    * for a connection. `from` are words on where it comes from, "" for none.
    */
-  update({ hunk, wanted, isUp, from }) {
+  update({ hunk, file, wanted, isUp, from }) {
     const { conflict, mine, origin } = hunk;
     const isBusy = isUp && wanted !== null;
     const waits = isUp ? null : wanted;
@@ -74,7 +74,7 @@ export class HunkRow {
     set(this.el, "data-conflict", conflict);
     const { lines, more } = beginning(hunk.patch);
     fill(this.peek,
-      lines.length === 0 && h("span", { class: "same" }, wholeHunkWords(hunk)),
+      lines.length === 0 && h("span", { class: "same" }, wholeHunkWords(hunk, file)),
       ...lines.map(({ kind, text }) => h("span", { class: kind }, text)),
       more > 0 && h("span", { class: "same" }, `… ${plural(more, "more line")}`));
     const isOwn = origin === "user";
