@@ -68,14 +68,17 @@ def test_a_page_whose_token_is_refused_takes_the_new_address_and_shows_what_it_s
 
 def test_an_address_opened_before_the_server_is_up_is_used_when_it_is(workbench: Make) -> None:
     bench = workbench(scenarios())
-    page = bench.page()
-    page.context.clear_cookies()
+    page = bench.context().new_page()
     held: list[Route] = []
-    page.route(
-        "**/api/login",
-        lambda route: (held.append(route), route.abort())[1] if not held else route.continue_(),
-    )
-    page.goto("about:blank")
+
+    def lose(route: Route) -> None:
+        if held:
+            route.continue_()
+        else:
+            held.append(route)
+            route.abort()
+
+    page.route("**/api/login", lose)
     page.goto(bench.url)
     expect(page.get_by_role("button", name="New chat", exact=True).first).to_be_visible(timeout=20_000)
     assert len(held) == 1
