@@ -113,9 +113,14 @@ def test_a_server_of_another_user_that_the_user_configures_is_theirs_to_choose(m
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(
-    "words", [["web", "--port", "0"], ["agent", "hello"], ["--json", "hello"], ["doctor"]]
-)
+def test_the_workbench_opens_without_using_it(machine: Machine) -> None:
+    done = machine.run("timeout", "-s", "TERM", "5", "newel", "web", "--port", "0")
+    assert done.stdout.startswith("http://127.0.0.1:")
+    assert f"newel trust {ADDRESS}" in done.stderr
+    assert not machine.was_prompted
+
+
+@pytest.mark.parametrize("words", [["agent", "hello"], ["--json", "hello"], ["doctor"]])
 def test_what_cannot_ask_does_not_use_it(machine: Machine, words: list[str]) -> None:
     done = machine.run("newel", *words)
     assert done.returncode == 1
