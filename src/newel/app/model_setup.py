@@ -34,6 +34,9 @@ class NoServer:
     async def window(self, model: str) -> int | None:  # noqa: ARG002 — the shape of a server
         return None
 
+    async def is_priced(self, model: str) -> bool:  # noqa: ARG002 — the shape of a server
+        return False
+
     async def aclose(self) -> None:
         pass
 
