@@ -290,10 +290,14 @@ class Saver:
             await self.workspace.become(where, None, expect=await self._thing(before, plan.blob_before))
         if after.is_plain:
             data = await anyio.to_thread.run_sync(self._ledger.blob, plan.blob) if plan.blob else after.data
-            is_same = before.is_plain and before.mode == after.mode <= 0o777  # a write takes set-user-id away
-            mode = None if is_same else after.mode
+            made = after._replace(
+                mode=after.mode & 0o777
+            )  # a write gives no set-user-id, but that is to be there again
+            mode = None if before.is_plain and before.mode == made.mode else made.mode
             expect = before.sha256 if before.is_plain else ABSENT
             await self.workspace.write_bytes(where, data, expect=expect, mode=mode)
+            if made != after:
+                await self._turn(where, made, after)
             return
         is_gone = before.is_plain or plan.changes_kind
         expect = None if is_gone else await self._thing(before, plan.blob_before)

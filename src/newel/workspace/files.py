@@ -201,7 +201,7 @@ def _fill(
         _keep_attributes(descriptor, place)
         _keep_owner_and_mode(descriptor, before)
     if mode is not None:
-        os.fchmod(descriptor, mode & 0o7777)
+        os.fchmod(descriptor, mode & 0o777)
     os.fsync(descriptor)
 
 

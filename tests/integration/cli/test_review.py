@@ -483,7 +483,7 @@ def test_an_undo_that_was_killed_is_finished_by_the_next_one_and_not_undone(newe
     folder = newel.home / ".newel"
     words = [
         *(needed("strace"), "-f", "-o", "/dev/null", "-e", "trace=renameat,rename,renameat2"),
-        *("-e", "inject=renameat,rename,renameat2:signal=KILL:when=2"),
+        *("-e", "inject=renameat,rename,renameat2:signal=KILL:when=1"),
         *(str(BIN / "newel"), "undo", "--yes"),
     ]
     subprocess.run(words, cwd=newel.project, env=newel.environ, capture_output=True, check=False, timeout=60)

@@ -226,7 +226,7 @@ def test_a_mention_of_a_link_out_of_the_project_is_not_attached_and_says_why(wit
     assert done.returncode == 0
     assert KEY not in sent(newel)
     assert "the notes of the user" not in sent(newel)
-    assert f"README.md was not attached: {key} holds secrets" in done.stdout
+    assert f"README.md was not attached: {key} holds secrets" in done.stderr
     assert f"NOTES was not attached: it is a link to {notes}, outside the project" in done.stdout
 
 
@@ -238,7 +238,7 @@ def test_a_person_who_names_a_file_outside_gets_it_attached_unless_it_is_secret(
     assert done.returncode == 0
     assert "the notes of the user" in attached(newel)
     assert KEY not in sent(newel)
-    assert '[permissions] allow = ["read(' in done.stdout
+    assert '[permissions] allow = ["read(' in done.stderr
 
 
 def test_the_projects_prompt_does_not_take_the_place_of_the_users(with_model: Make) -> None:

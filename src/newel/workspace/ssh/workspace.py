@@ -120,7 +120,7 @@ class SshWorkspace:
         folder, name = posixpath.split(path)
         words = (
             *("newel_write", name or ".", beside, str(len(data)), sha256, expect or ANY),
-            *("-" if mode is None else f"{mode & 0o7777:04o}", folder, *paths.parts(folder)),
+            *("-" if mode is None else f"{mode & 0o777:04o}", folder, *paths.parts(folder)),
         )
         try:
             answer = await self.connection.change(_script(words), given=data)
