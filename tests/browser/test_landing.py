@@ -68,7 +68,7 @@ def test_what_is_no_text_is_seen_and_decided_in_its_tab(workbench: Make) -> None
     open_chat(page)
     say(page, "draw")
     expect(changes(page)).to_contain_text("4 hunks to review in 4 files")
-    for name, words in (("gone.bin", "The file goes."), ("run.sh", "Its permissions change.")):
+    for name, words in (("gone.bin", "The file goes."), ("run.sh", "Its permissions change: 644 → 755.")):
         expect(hunks(page, name)).to_contain_text(words)
     file(page, "evil.png").get_by_role("button", name="Open").click()
     whole = page.locator(".whole-file")

@@ -18,6 +18,7 @@ from tests.browser.bench import (
     spills,
 )
 from tests.browser.scenarios import WORK, answering, scenarios
+from tests.support import BIN
 
 Make = Callable[..., Workbench]
 
@@ -63,7 +64,7 @@ def test_every_screen_is_accessible_and_fits(workbench: Make) -> None:
         scenarios(WORK, answering("Review", fault)),
         "--approve",
         "ask",
-        servers={"time": {"command": "mcp-server-time"}},
+        servers={"time": {"command": str(BIN / "mcp-server-time")}},
     )
     (bench.newel.project / "cli.py").write_text("def main():\n    run(source)\n")
     page = bench.page(**NARROW)

@@ -8,6 +8,7 @@ from playwright.sync_api import expect
 
 from tests.browser.bench import NARROW, Workbench, flaws, open_chat, violations
 from tests.browser.scenarios import scenarios
+from tests.support import BIN
 
 Make = Callable[..., Workbench]
 
@@ -35,7 +36,7 @@ def test_two_files_of_one_name_can_be_told_apart(workbench: Make) -> None:
 
 
 def test_a_file_larger_than_its_pane_and_open_panels_are_accessible(workbench: Make) -> None:
-    bench = workbench(scenarios(), servers={"time": {"command": "mcp-server-time"}})
+    bench = workbench(scenarios(), servers={"time": {"command": str(BIN / "mcp-server-time")}})
     (bench.newel.project / "long.md").write_text("".join(f"line {n} {'word ' * 60}\n" for n in range(500)))
     deep = bench.newel.project / "folder" / "that" / "is" / "rather" / "deep"
     deep.mkdir(parents=True)

@@ -131,7 +131,7 @@ def test_a_request_that_is_made_again_is_one_line_and_its_failure_is_said_once_a
     tries = page.locator(".told", has=page.locator(".icon-again"))
     expect(tries).to_contain_text(re.compile(r"\. Trying again in \d+ s \(attempt [23] of 5\)\.$"))
     expect(page.get_by_role("status").filter(has_text="Trying again (attempt")).to_be_visible()
-    expect(tries).to_contain_text("attempt 3 of 5")
+    expect(tries).to_contain_text("attempt 3 of 10")
     expect(tries).to_have_count(1)
     expect(page.get_by_role("button", name="Retry")).to_be_visible(timeout=60_000)
 
@@ -157,5 +157,5 @@ def test_a_request_that_was_answered_in_the_end_says_what_failed_before(workbenc
     say(page, "ping")
     expect(page.get_by_text("pong")).to_be_visible()
     for _ in range(2):
-        expect(page.locator(".told-words")).to_contain_text(re.compile(r"\. Answered at attempt 2 of 5\.$"))
+        expect(page.locator(".told-words")).to_contain_text(re.compile(r"\. Answered at attempt 2 of 10\.$"))
         page.reload()

@@ -11,7 +11,6 @@ from newel.mcp.questions import ElicitAnswer, ElicitRequest
 from newel.permissions.policy import Approval, ApprovalRequest
 from newel.terminal.lines import without_paste
 from newel.terminal.safe import reveal, reveal_line
-from newel.terminal.words import one_line
 from newel.workspace.naming import SCHEME
 
 if TYPE_CHECKING:
@@ -108,7 +107,7 @@ def is_unclear(answer: str | None) -> TypeGuard[str]:
 
 def again(answer: str) -> str:
     """What is said before the question is put again after an unclear answer."""
-    return AGAIN.format(answer=f"'{one_line(without_paste(answer), 40)}'")
+    return AGAIN.format(answer=f"'{reveal_line(without_paste(answer), 40)}'")
 
 
 def understand(answer: str | None) -> Approval:

@@ -34,7 +34,7 @@ def offered(newel: Newel) -> dict[str, str]:
 def test_a_read_only_hint_alone_frees_nothing(with_model: Make, approve: str) -> None:
     newel = with_model(scenario("go", ACT, {"content": "Well."}))
     served(newel, "It only reads.")
-    assert newel("go", "--approve", approve).returncode == 0
+    assert newel("go", "--approve", approve).returncode == (1 if approve == "ask" else 0)
     assert "Not run" in newel.requests[-1]["messages"][-1]["content"]
 
 

@@ -208,7 +208,10 @@ def test_links_are_proposed_and_are_in_the_copy_of_the_next_run(with_model: Make
     assert kept.returncode == 0, kept.stdout + kept.stderr
     links = {name: str((newel.project / name).readlink()) for name in ("new", "file", "link")}
     assert links == {"new": "nowhere", "file": "other", "link": "two"}
-    assert newel("undo", "--yes").returncode == 0
+    refused = newel("undo", "--yes")  # the last run only looked
+    assert refused.returncode == 1
+    checkpoint = refused.stderr.rpartition("`newel undo ")[2].partition("`")[0]
+    assert newel("undo", checkpoint, "--yes").returncode == 0
     assert (newel.project / "file").read_text() == "text\n"
     assert (newel.project / "link").readlink() == Path("one")
     assert not (newel.project / "new").is_symlink()

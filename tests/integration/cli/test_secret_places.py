@@ -227,7 +227,7 @@ def test_a_mention_of_a_link_out_of_the_project_is_not_attached_and_says_why(wit
     assert KEY not in sent(newel)
     assert "the notes of the user" not in sent(newel)
     assert f"README.md was not attached: {key} holds secrets" in done.stderr
-    assert f"NOTES was not attached: it is a link to {notes}, outside the project" in done.stdout
+    assert f"NOTES was not attached: it is a link to {notes}, outside the project" in done.stderr
 
 
 def test_a_person_who_names_a_file_outside_gets_it_attached_unless_it_is_secret(with_model: Make) -> None:

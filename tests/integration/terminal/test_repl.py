@@ -205,7 +205,7 @@ def test_on_a_narrow_terminal_help_and_costs_read_well(open_terminal: Open) -> N
     lines = terminal.screen.lines
     at = next(number for number, line in enumerate(lines) if line.startswith("/compact"))
     assert lines[at : at + 2] == [
-        "/compact [WORDS]   summarise the",
+        "/compact [WORDS]    summarise the",
         "                   conversation to free",
     ]
     terminal.send("/cost\r")
