@@ -129,14 +129,14 @@ def test_a_request_that_is_made_again_is_one_line_and_its_failure_is_said_once_a
     open_chat(page)
     say(page, "ping")
     tries = page.locator(".told", has=page.locator(".icon-again"))
-    expect(tries).to_contain_text(re.compile(r"\. Trying again in \d+ s \(attempt [23] of 5\)\.$"))
+    expect(tries).to_contain_text(re.compile(r"\. Trying again in \d+ s \(attempt [23] of 10\)\.$"))
     expect(page.get_by_role("status").filter(has_text="Trying again (attempt")).to_be_visible()
     expect(tries).to_contain_text("attempt 3 of 10")
     expect(tries).to_have_count(1)
     expect(page.get_by_role("button", name="Retry")).to_be_visible(timeout=60_000)
 
     def is_told() -> None:
-        assert [text.strip() for text in page.locator(".told-words").all_inner_texts()] == ["Tried 5 times."]
+        assert [text.strip() for text in page.locator(".told-words").all_inner_texts()] == ["Tried 10 times."]
         causes = page.locator(".cause:visible").all_inner_texts()
         assert len(causes) == 1
         assert causes[0].strip().endswith(".")

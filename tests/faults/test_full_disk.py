@@ -61,10 +61,11 @@ def test_without_room_nothing_is_changed_and_with_room_all_of_it(
     assert [(request, state) for request, state, _ in told[:4]] == [
         ("apply without room", "old"),
         ("apply with room", "new"),
-        ("roll_back without room", "new"),
+        # On the project's own disk what it removes first makes the room for the rest.
+        ("roll_back without room", "old" if full == "project" else "new"),
         ("roll_back with room", "old"),
     ]
-    assert [words.startswith(refused) for _, _, words in told[:4:2]] == [True, True]
+    assert [words.startswith(refused) for _, _, words in told[:4:2]] == [True, full != "project"]
     assert [words for _, _, words in told[1::2]] == ["done", "done", "done"]
     if full != "jobs":  # an undo has no job
         assert [(request, state) for request, state, _ in told[4:]] == [

@@ -9,11 +9,13 @@ from __future__ import annotations
 import stat
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import PurePosixPath
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from newel.review.store import Checkpoint
 from newel.workspace.snapshot_tree import EMPTY, State
 from newel.workspace.watching import FileChange
+
+if TYPE_CHECKING:
+    from newel.review.store import Checkpoint
 
 _INHERITED: Final = stat.S_ISGID
 """A folder has it from the one that it is made in."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
-from newel.review.checkpoints import UnknownCheckpoint
 from newel.review.recording import RecordingWorkspace
 from newel.terminal.called import Called, between_prompts, whole_review
 from newel.terminal.diffs import SHOWN, WHOLE, Extent, changed_lines, shortened
@@ -236,6 +235,8 @@ async def rollback(context: Context, words: str) -> None:
         if picked is None:
             return
         wanted = found[picked].id
+    from newel.review.checkpoints import UnknownCheckpoint
+
     try:
         checkpoint = await project.find(wanted)
     except UnknownCheckpoint as error:

@@ -206,7 +206,7 @@ def test_on_a_narrow_terminal_help_and_costs_read_well(open_terminal: Open) -> N
     at = next(number for number, line in enumerate(lines) if line.startswith("/compact"))
     assert lines[at : at + 2] == [
         "/compact [WORDS]    summarise the",
-        "                   conversation to free",
+        "                    conversation to free",
     ]
     terminal.send("/cost\r")
     terminal.wait_for("/cost\n\n1.2k in · 34 out · $0.002 · 1 % of 128k\n")
