@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.bench import NARROW, Workbench, flaws, message_box, open_chat, say
@@ -122,16 +123,17 @@ def failing(times: int) -> dict[str, Any]:
     return answering("ping", {"fault": fault, "response": {"content": "pong"}})
 
 
+@pytest.mark.slow  # ten tries, a second apart
 def test_a_request_that_is_made_again_is_one_line_and_its_failure_is_said_once_at_the_end(
     workbench: Make,
 ) -> None:
-    page = workbench(scenarios(failing(9))).page()
+    page = workbench(scenarios(failing(20))).page()
     open_chat(page)
     say(page, "ping")
     tries = page.locator(".told", has=page.locator(".icon-again"))
-    expect(tries).to_contain_text(re.compile(r"\. Trying again in \d+ s \(attempt [23] of 10\)\.$"))
+    expect(tries).to_contain_text(re.compile(r"\. Trying again in \d+ s \(attempt ([2-9]|10) of 10\)\.$"))
     expect(page.get_by_role("status").filter(has_text="Trying again (attempt")).to_be_visible()
-    expect(tries).to_contain_text("attempt 3 of 10")
+    expect(tries).to_contain_text(re.compile(r"attempt ([3-9]|10) of 10"))
     expect(tries).to_have_count(1)
     expect(page.get_by_role("button", name="Retry")).to_be_visible(timeout=60_000)
 

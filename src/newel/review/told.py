@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from newel.agent.messages import AppMessage, ToolResultMessage, UserMessage, new_id
-from newel.review.history import Entry
 from newel.review.ledger import root_of
-from newel.review.store import Checkpoint, Ledger
+
+if TYPE_CHECKING:
+    from newel.review.history import Entry
+    from newel.review.store import Checkpoint, Ledger
 
 _ID: Final = re.compile(r"decided_(?P<n>\d+)_[0-9a-f]+")
 
