@@ -12,7 +12,11 @@ ci:
 bench *words:
     ./run python benchmarks/steps.py {{ words }}
 
-# lay out and mend what can be mended by itself
+# figures of the source: size, function lengths, import cycles, names that mean two things
+house *words:
+    ./run python scripts/house.py {{ words }}
+
+# lay out and fix what can be fixed by itself
 tidy:
     ./run ruff format
     ./run ruff check --fix

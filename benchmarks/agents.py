@@ -30,15 +30,14 @@ async def agents(base_url: str, count: int, steps: int, folder: Path) -> None:
     """Run them through the workbench, as the page would."""
     import anyio
 
-    from newel import config
-    from newel.app.workbench import open_workbench
-    from newel.config import Flags
-    from newel.jobs.tabs import Contract
+    from newel.app.web_server import open_workbench
+    from newel.config.settings import Flags, load_settings
+    from newel.runs.models import Contract
 
     environ = {"NEWEL_HOME": str(folder / "home")}
     project = folder / "project"
     project.mkdir()
-    settings = config.load(Flags(base_url=base_url, model="m"), cwd=project, environ=environ)
+    settings = load_settings(Flags(base_url=base_url, model="m"), cwd=project, environ=environ)
     took, states = 0.0, set[str]()
     async with AsyncExitStack() as stack:
         workbench = await open_workbench(settings, stack, ephemeral=False)

@@ -21,7 +21,7 @@ import sys
 import time
 from typing import Final
 
-from newel.tools.patience import diff
+from newel.diff.patience import diff
 from tests.nodejs import NODE, ROOT
 
 NODE_SCRIPT: Final = """

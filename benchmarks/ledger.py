@@ -26,14 +26,14 @@ from typing import Final
 import msgspec
 from benchmarks.diff import texts
 
-from newel.review.bases import rebased, saved
-from newel.review.decisions import accept, reject
-from newel.review.edits import edit
-from newel.review.history import Kind, entry
-from newel.review.ledger import FileReview, Hunk, Layer, placed
-from newel.review.store import Ledger
-from newel.review.text import make_head
-from newel.tools.patience import diff
+from newel.diff.patience import diff
+from newel.review.model.decisions import accept, reject
+from newel.review.model.edits import edit
+from newel.review.model.file_lines import make_head
+from newel.review.model.file_review import FileReview, Hunk, Layer, placed
+from newel.review.model.history import Kind, entry
+from newel.review.model.rebase import rebased, saved
+from newel.review.store.ledger import Ledger
 
 PATH: Final = "src/long.py"
 Change = Callable[[FileReview], FileReview]

@@ -18,10 +18,10 @@ from functools import partial
 from pathlib import Path
 
 from newel.agent.messages import now
-from newel.review.purging import Keep, purge
-from newel.review.recorder import recorded
-from newel.review.store import Before, Checkpoint, Ledger
-from newel.review.text import content_of, lines_of
+from newel.review.model.file_lines import content_of, lines_of
+from newel.review.store.garbage_collection import Keep, purge
+from newel.review.store.ledger import Checkpoint, FileVersion, Ledger
+from newel.review.tracking.change_recorder import recorded
 
 MIB = 2**20
 
@@ -35,7 +35,7 @@ def history(ledger: Ledger, runs: int, files: int, lines: int) -> None:
             )
 
 
-def change(ledger: Ledger, run: int, path: str, lines: int) -> Before:
+def change(ledger: Ledger, run: int, path: str, lines: int) -> FileVersion:
     text = list(ledger.get(path).base) or list(lines_of(b"".join(b"line %d\n" % n for n in range(lines))))
     before = tuple(text)
     for place in range(3):
@@ -45,7 +45,7 @@ def change(ledger: Ledger, run: int, path: str, lines: int) -> Before:
     ledger.change(
         path, "record", partial(recorded, before=before, after=tuple(text), run=f"r{run}"), run=f"r{run}"
     )
-    return Before(path=path, blob=blob, mode=0o644)
+    return FileVersion(path=path, blob=blob, mode=0o644)
 
 
 def size(folder: Path) -> float:

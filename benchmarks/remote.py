@@ -23,7 +23,7 @@ import anyio
 import anyio.to_thread
 
 from newel.tools import coding_tools
-from newel.workspace.search import Query, search
+from newel.workspace.search import SearchQuery, search
 from newel.workspace.ssh.target import Target
 from newel.workspace.ssh.workspace import SshWorkspace
 from tests.opened_host import open_host
@@ -83,11 +83,11 @@ async def measured(server: Sshd, workspace: SshWorkspace, project: Path, runs: i
     await timed("  floor: cat and cat > on channels", runs, rewrite)
     await timed("bash true: the tool", runs, lambda: call("bash", command="true"))
     await timed("  floor: true on a channel", runs, lambda: on_channel(workspace, "true"))
-    found = await search(workspace, Query(text="needle", seconds=60))
+    found = await search(workspace, SearchQuery(text="needle", seconds=60))
     assert len(found.matches) == 3, found
     few = max(3, runs // 4)
     await timed(
-        f"search of {FILES:,} files", few, lambda: search(workspace, Query(text="needle", seconds=60))
+        f"search of {FILES:,} files", few, lambda: search(workspace, SearchQuery(text="needle", seconds=60))
     )
     letters = "".join(
         f"[{letter}{letter.upper()}]" for letter in "needle"

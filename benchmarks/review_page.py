@@ -29,7 +29,7 @@ from benchmarks.bare import bare_page
 from benchmarks.timed import HELP, Figures, ask, heap, plain, proposed, reviewed, spent, wide
 from playwright.sync_api import Browser, Page, expect
 
-from newel.review.ledger import buffer
+from newel.review.model.file_review import buffer
 from tests.browser.bench import Workbench, launched, opened
 from tests.browser.proposing import NOTES, propose, proposing, replacing
 

@@ -19,10 +19,10 @@ from pathlib import Path
 
 import anyio
 
-from newel.review.store import Ledger
+from newel.review.store.ledger import Ledger
 from newel.workspace.local import LocalWorkspace
-from newel.workspace.snapshot_files import LocalFiles
-from newel.workspace.snapshots import Snapshots
+from newel.workspace.snapshots.local_source import LocalSnapshotSource
+from newel.workspace.snapshots.manager import SnapshotManager
 
 ROUNDS = 30
 TOUCH = "for n in $(seq 0 99); do echo >> d0/s$((n % 50))/file_$((n / 50)).py; done"
@@ -44,7 +44,7 @@ def resident() -> float:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 2**20
 
 
-async def timed(workspace: LocalWorkspace, snapshots: Snapshots | None, command: str = "true") -> float:
+async def timed(workspace: LocalWorkspace, snapshots: SnapshotManager | None, command: str = "true") -> float:
     """Milliseconds of a command, with its files known before and after or not."""
     began = time.perf_counter()
     if snapshots is not None:
@@ -64,8 +64,8 @@ async def measure(files: int, *, scan: bool) -> None:
         with Ledger.open(home) as ledger:
             before = resident()
             for name in ("first", "later"):
-                snapshots = Snapshots(
-                    LocalFiles(str(root), watch=not scan), ledger, index=home / "files.index"
+                snapshots = SnapshotManager(
+                    LocalSnapshotSource(str(root), watch=not scan), ledger, index=home / "files.index"
                 )
                 began = time.perf_counter()
                 await snapshots.take()

@@ -12,10 +12,10 @@ import msgspec
 from benchmarks.ledger import begun
 from playwright.sync_api import Page
 
-from newel.review.ledger import FileReview
-from newel.review.store import Ledger
-from newel.review.tables import FILE
-from newel.review.text import content_of
+from newel.review.model.file_lines import content_of
+from newel.review.model.file_review import FileReview
+from newel.review.store.ledger import Ledger
+from newel.review.store.schema import FILE
 from tests.browser.bench import Workbench
 
 HELP: Final = """

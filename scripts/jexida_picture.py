@@ -14,16 +14,16 @@ from pathlib import Path
 
 from scripts.picture import COLUMNS, draw
 
-from newel.providers.answer_or_shell import Answer, Shell, render
+from newel.terminal.jexida.protocol import AnswerReply, ShellReply, render
 from tests.sshd import served
 from tests.standins.ollama_server import OllamaServer
 from tests.support import BIN
 from tests.tmux import Tmux
 
 ROWS = 40
-LOOK = render(Shell("df -h / | tail -n 1", "Only the computer can tell how full its disk is."))
+LOOK = render(ShellReply("df -h / | tail -n 1", "Only the computer can tell how full its disk is."))
 SEEN = render(
-    Answer(
+    AnswerReply(
         "The disk is **about half full**, so there is no hurry.\n\n"
         "`du -xh / | sort -h | tail` would show what takes the most."
     )

@@ -4,7 +4,7 @@ python scripts/line_diff_fixtures.py            write it
 python scripts/line_diff_fixtures.py --check    exit 1 if it is not what would be written
 
 The file is ``{"cases": [{"name", "a", "b", "spans"}, …]}``. ``a`` and ``b`` are lists of lines, in which ``[line, count]``
-stands for the same line several times over; a span is ``[a0, a1, b0, b1]`` as ``newel.tools.patience`` has it.
+stands for the same line several times over; a span is ``[a0, a1, b0, b1]`` as ``newel.diff.patience`` has it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from newel.tools.patience import MAX_DEPTH, MAX_EDITS, diff
+from newel.diff.patience import MAX_DEPTH, MAX_EDITS, diff
 
 TARGET = Path(__file__).resolve().parent.parent / "tests" / "fixtures" / "line_diffs.json"
 

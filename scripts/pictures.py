@@ -8,6 +8,7 @@ Writes docs/workbench.png and those beside it, each with a palette of its own so
 from __future__ import annotations
 
 import io
+import os
 import sys
 import tempfile
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.bench import Workbench, launched, message_box, open_agent, open_chat, opened, say
 from tests.browser.scenarios import answering, call, scenarios, verdict
-from tests.support import bash
+from tests.support import BIN, bash
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 COLOURS = 256
@@ -158,8 +159,15 @@ def write_sources(bench: Workbench, tests: str = "") -> None:
 
 def take(browser: Browser, shot: Callable[[Workbench], None], **servers: Any) -> None:
     with tempfile.TemporaryDirectory(prefix="newel-") as folder:
+        # Tool servers are not looked for in Newel's own environment, so a link stands elsewhere.
+        programs = Path(folder) / "bin"
+        programs.mkdir()
+        (programs / "mcp-server-time").symlink_to(BIN / "mcp-server-time")
+        environ = {"PATH": f"{programs}:{BIN}:{os.environ['PATH']}"}
         script = {**scenarios(*JUDGES, CHAT, AGENT), "models": ["qwen3-coder"]}
-        with opened(Path(folder), browser, script, "--model", "qwen3-coder", **servers) as bench:
+        with opened(
+            Path(folder), browser, script, "--model", "qwen3-coder", environ=environ, **servers
+        ) as bench:
             shot(bench)
 
 

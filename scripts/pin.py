@@ -1,5 +1,6 @@
-"""Write the versions of a fresh resolution into ``[tool.uv] constraint-dependencies`` of pyproject.toml, and as lower
-bounds into the dependencies of the packages. Caps (``<5``) are chosen by hand, and stay.
+"""Write the versions of a fresh resolution into ``[tool.uv]`` of pyproject.toml, as ``constraint-dependencies`` and, of what
+builds the packages, as ``build-constraint-dependencies``; and as lower bounds into the dependencies and build requirements
+of the packages. Caps (``<5``) are chosen by hand, and stay.
 
     ./run python scripts/pin.py            resolve anew and write
     ./run python scripts/pin.py --check    exit 1 if a package in use has no pin, or a dependency another lower bound
@@ -15,13 +16,17 @@ import re
 import subprocess
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PYPROJECT = ROOT / "pyproject.toml"
-DEPENDENCIES = re.compile(r"(?ms)^(?:dependencies|socks) = \[\n.*?^\]$")
+PROJECTS = [PYPROJECT, *sorted((ROOT / "packages").glob("*/pyproject.toml"))]
+DEPENDENCIES = re.compile(r"(?ms)^(?:dependencies|socks|requires) = \[\n.*?^\]$")
 DEPENDENCY = re.compile(r'^    "(?P<name>[\w.-]+)(?P<extras>\[[^]]+\]|)(?P<bounds>[^"]*)",$', re.MULTILINE)
 BLOCK = re.compile(r"^constraint-dependencies = \[\n(?:    .*\n)*\]\n", re.MULTILINE)
+BUILD_BLOCK = re.compile(r"^build-constraint-dependencies = \[\n(?P<pins>(?:    .*\n)*)\]\n", re.MULTILINE)
+PIN = re.compile(r'^    "([^"]+==[^"]+)",$', re.MULTILINE)
 
 
 def resolve(text: str) -> list[str]:
@@ -48,7 +53,45 @@ def resolve(text: str) -> list[str]:
         done = subprocess.run(
             [*command, "--no-header"], cwd=copy, capture_output=True, text=True, check=True, env=environ
         )
-    return sorted({line.replace('"', "'").strip() for line in done.stdout.splitlines() if "==" in line})
+    return pins_in(done.stdout)
+
+
+def resolve_build(known: list[str]) -> list[str]:
+    """Every package that building the packages needs, in the versions that are ``known``, else in the newest."""
+    needed = {
+        re.sub(r">=[^,]*,?", "", each)
+        for project in PROJECTS
+        for each in tomllib.loads(project.read_text())["build-system"]["requires"]
+    }
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as constraints:
+        constraints.write("\n".join(known))
+        constraints.flush()
+        command = [
+            "uv",
+            "pip",
+            "compile",
+            "--quiet",
+            "--universal",
+            "--python-version",
+            "3.11",
+            "--no-annotate",
+        ]
+        done = subprocess.run(
+            [*command, "--no-header", "--constraint", constraints.name, "-"],
+            input="\n".join(sorted(needed)),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    return pins_in(done.stdout)
+
+
+def pins_in(output: str) -> list[str]:
+    return sorted({line.replace('"', "'").strip() for line in output.splitlines() if "==" in line})
+
+
+def block(name: str, pins: list[str]) -> str:
+    return f"{name} = [\n" + "".join(f'    "{pin}",\n' for pin in pins) + "]\n"
 
 
 def bounded(text: str, pins: list[str]) -> str:
@@ -68,19 +111,24 @@ def bounded(text: str, pins: list[str]) -> str:
 def main() -> int:
     is_check = "--check" in sys.argv[1:]
     text = PYPROJECT.read_text()
-    pins = resolve(text if is_check else BLOCK.sub("constraint-dependencies = [\n]\n", text))
+    pins = resolve(text if is_check else BLOCK.sub(block("constraint-dependencies", []), text))
+    build_block = BUILD_BLOCK.search(text)
+    known = PIN.findall(build_block["pins"]) if is_check and build_block else []
+    build_pins = resolve_build(known)
     wrong = 0
     if is_check:
-        for name in sorted(set(pins) - set(re.findall(r'^    "([^"]+==[^"]+)",$', text, re.MULTILINE))):
+        missing = {*pins} - {*PIN.findall(BUILD_BLOCK.sub("", text))} | {*build_pins} - {*known}
+        for name in sorted(missing):
             print(f"not pinned: {name}. Run scripts/pin.py and commit the result.")
             wrong = 1
     else:
-        block = "constraint-dependencies = [\n" + "".join(f'    "{pin}",\n' for pin in pins) + "]\n"
-        PYPROJECT.write_text(BLOCK.sub(lambda _: block, text))
-        print(f"{len(pins)} versions pinned in {PYPROJECT.name}")
-    for path in [PYPROJECT, *sorted((ROOT / "packages").glob("*/pyproject.toml"))]:
+        text = BLOCK.sub(lambda _: block("constraint-dependencies", pins), text)
+        text = BUILD_BLOCK.sub(lambda _: block("build-constraint-dependencies", build_pins), text)
+        PYPROJECT.write_text(text)
+        print(f"{len(pins)} versions pinned in {PYPROJECT.name}, and {len(build_pins)} to build with")
+    for path in PROJECTS:
         before = path.read_text()
-        after = bounded(before, pins)
+        after = bounded(before, [*pins, *build_pins])
         if is_check and after != before:
             print(f"{path.relative_to(ROOT)}: lower bounds are not the pinned versions. Run scripts/pin.py.")
             wrong = 1

@@ -20,11 +20,20 @@ import msgspec
 
 from newel.agent.events import MessageEnd, MessageUpdate, TextDelta
 from newel.agent.messages import AssistantMessage, TextContent, Usage, UserMessage
-from newel.jobs.host import HostState
-from newel.jobs.tabs import Contract, ModelStatus, Question, QueuedMessage, Snapshot, SoFar, Tab, Totals
-from newel.mcp.status import ServerStatus, ToolStatus
+from newel.mcp.server_status import ServerStatus, ToolStatus
+from newel.runs.host_status import HostState
+from newel.runs.models import (
+    Contract,
+    LiveSnapshot,
+    ModelStatus,
+    QueuedMessage,
+    Snapshot,
+    Tab,
+    TabQuestion,
+    TabTotals,
+)
 from newel.web import protocol as p
-from newel.web.schema import schemas_of
+from newel.web.http_schema import schemas_of
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "protocol.md"
 
@@ -50,10 +59,10 @@ SAID = AssistantMessage(
     id="a1",
     timestamp="2026-01-31T09:30:02.500Z",
 )
-QUESTION = Question(id="q1", kind="approval", title="bash", preview="pytest -q", folder="/home/me/shop")
+QUESTION = TabQuestion(id="q1", kind="approval", title="bash", preview="pytest -q", folder="/home/me/shop")
 
-EXAMPLES: list[p.Request | p.FromServer] = [
-    p.Watch(id="1", tab="7f3a", run="9e04", after=12),
+EXAMPLES: list[p.SocketRequest | p.FromServer] = [
+    p.WatchTab(id="1", tab="7f3a", run="9e04", after=12),
     p.Unwatch(id="2", tab="7f3a"),
     p.OpenChat(id="3", session="b21c"),
     p.OpenAgent(id="4"),
@@ -63,8 +72,8 @@ EXAMPLES: list[p.Request | p.FromServer] = [
     p.Send(id="8", tab="7f3a", message_id="u1", text="Fix the bug in auth.py"),
     p.Withdraw(id="20", tab="7f3a", message_id="u2"),
     p.SendNow(id="21", tab="7f3a", message_id="u2"),
-    p.Retry(id="9", tab="7f3a"),
-    p.Stop(id="10", tab="7f3a", now=True),
+    p.RetryMessage(id="9", tab="7f3a"),
+    p.StopTab(id="10", tab="7f3a", now=True),
     p.Start(id="11", tab="c0de", contract=AGENT),
     p.GetHistory(id="12", tab="7f3a", before="u1", limit=50),
     p.AnswerQuestion(id="13", tab="7f3a", question="q1", answer={"decision": "once"}),
@@ -92,7 +101,7 @@ EXAMPLES: list[p.Request | p.FromServer] = [
     ),
     p.Tabs(tabs=[TAB]),
     p.SnapshotMessage(
-        tab="7f3a", seq=2, snapshot=Snapshot(messages=[ASKED], run="9e04", seq=2, totals=Totals(input=900))
+        tab="7f3a", seq=2, snapshot=Snapshot(messages=[ASKED], run="9e04", seq=2, totals=TabTotals(input=900))
     ),
     p.EventMessage(
         tab="7f3a",
@@ -100,15 +109,15 @@ EXAMPLES: list[p.Request | p.FromServer] = [
         run="9e04",
         event=MessageEnd(message=SAID, timestamp="2026-01-31T09:30:02.501Z"),
     ),
-    p.SoFarMessage(tab="7f3a", seq=2, run="9e04", so_far=SoFar(message=SAID)),
-    p.TotalsMessage(tab="7f3a", totals=Totals(input=900, output=12, context=912, window=32768)),
-    p.Questions(tab="7f3a", questions=[QUESTION]),
-    p.Queue(tab="7f3a", messages=[QueuedMessage(message=NEXT)]),
+    p.SoFarMessage(tab="7f3a", seq=2, run="9e04", so_far=LiveSnapshot(message=SAID)),
+    p.TotalsMessage(tab="7f3a", totals=TabTotals(input=900, output=12, context=912, window=32768)),
+    p.QuestionsMessage(tab="7f3a", questions=[QUESTION]),
+    p.QueueMessage(tab="7f3a", messages=[QueuedMessage(message=NEXT)]),
     p.ModelMessage(model=ModelStatus(name="qwen2.5-coder")),
     p.Servers(servers=[SERVER]),
-    p.Host(host=HOST),
+    p.HostMessage(host=HOST),
     p.ReviewChanged(revs={"src/auth.py": 7}),
-    p.Reply(re="8", tab="7f3a", run="9e04"),
+    p.ReplyMessage(re="8", tab="7f3a", run="9e04"),
     p.ErrorMessage(re="8", tab="7f3a", code="board_error", message="This tab was closed."),
 ]
 FLEETING = p.EventMessage(
@@ -282,7 +291,7 @@ def prose(of: Any) -> str:
     return inspect.cleandoc(text).replace("``", "`")
 
 
-def code(message: p.Request | p.FromServer) -> str:
+def code(message: p.SocketRequest | p.FromServer) -> str:
     value = json.loads(msgspec.json.encode(message))
     short = json.dumps(value)
     return f"```json\n{short if len(short) < 116 else json.dumps(value, indent=2)}\n```\n"

@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 from protocol_doc import prose, reachable, schema_of, table
 
-from newel.tools.project import ProposedEdit
-from newel.web.agent_api import KINDS
+from newel.tools.review import ProposedEdit
+from newel.web.api.review import KINDS
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "review-api.md"
 MARK = "<!-- Written by scripts/review_api_doc.py from the types: change these, then run it. -->\n"

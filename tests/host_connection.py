@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from newel.workspace.ssh.connection import Connection, connected
+from newel.workspace.ssh.connection import SshConnection, connected
 from newel.workspace.ssh.target import Target
 from tests.sshd import Sshd
 
@@ -17,7 +17,7 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="module")
-async def connection(anyio_backend: str, sshd: Sshd) -> AsyncGenerator[Connection]:
+async def connection(anyio_backend: str, sshd: Sshd) -> AsyncGenerator[SshConnection]:
     """To a host that is this machine, as the user who runs the tests."""
     async with connected(Target("own"), config=str(sshd.config)) as host:
         yield host

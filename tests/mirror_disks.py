@@ -10,9 +10,9 @@ from typing import Final
 
 import anyio
 
-from newel.workspace.mirror import Mirror, MirrorLimits
-from newel.workspace.mirror_local import LocalDisk
-from newel.workspace.ssh.mirror import HostDisk
+from newel.workspace.mirror.local_disk import LocalMirrorBackend
+from newel.workspace.mirror.mirror import Mirror, MirrorLimits
+from newel.workspace.ssh.mirror.disk import SshMirrorBackend
 from tests.needed import needed
 from tests.shell_host import ShellHost, link_busybox
 
@@ -31,9 +31,11 @@ class Disks:
 
     async def __call__(self, project: Path, **limits: int) -> Mirror:
         if self.host is None:
-            disk = LocalDisk.open(self.copies, str(project))
+            disk = LocalMirrorBackend.open(self.copies, str(project))
         else:
-            disk = await HostDisk.open(self.host, str(project), str(self._home), self._tasks.start_soon)
+            disk = await SshMirrorBackend.open(
+                self.host, str(project), str(self._home), self._tasks.start_soon
+            )
             self._tasks.start_soon(disk.keep, lambda: True)
         self._opened.append(Mirror(disk, MirrorLimits(**limits), []))
         return self._opened[-1]

@@ -18,7 +18,8 @@ from tests.support import Newel
 
 USER = 54321
 SYSTEM_PYTHON = "/usr/bin/python3"
-MAIN = "import sys; from newel.cli import main; sys.exit(main())"
+MODULES = os.pathsep.join([str(Path(__file__).parents[1] / "src"), sysconfig.get_paths()["purelib"]])
+MAIN = "import sys; from newel.cli.main import main; sys.exit(main())"
 
 
 def run_as_user(newel: Newel, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -30,7 +31,7 @@ def run_as_user(newel: Newel, *words: str, **environ: str) -> subprocess.Complet
         return _run(sys.executable, newel.home, newel.project, newel.environ | environ, words)
     python = next((each for each in (sys.executable, SYSTEM_PYTHON) if _is_usable(each)), None)
     if python is None:
-        pytest.skip("an ordinary user cannot run a Python of this version here")
+        pytest.skip("an ordinary user cannot run a Python of this version here, or cannot read this checkout")
     with tempfile.TemporaryDirectory(prefix="newel-user-") as name:
         base = Path(name)
         base.chmod(0o755)
@@ -45,11 +46,10 @@ def run_as_user(newel: Newel, *words: str, **environ: str) -> subprocess.Complet
 def _run(
     python: str, home: Path, project: Path, environ: Mapping[str, str], words: Sequence[str], **user: Any
 ) -> subprocess.CompletedProcess[str]:
-    modules = os.pathsep.join([str(Path(__file__).parents[1] / "src"), sysconfig.get_paths()["purelib"]])
     return subprocess.run(
         [python, "-c", MAIN, *words],
         cwd=project,
-        env={**environ, "HOME": str(home), "PYTHONPATH": modules},
+        env={**environ, "HOME": str(home), "PYTHONPATH": MODULES},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -60,13 +60,20 @@ def _run(
 
 
 def _is_usable(python: str) -> bool:
-    """Whether another user can run it, and it takes the extension modules that are installed for this one."""
+    """Whether another user can run it and read Newel, and it takes the extension modules that are installed for this one."""
     if shutil.which(python) is None:
         return False
-    asks = "import sys; print(sys.version_info[:2])"
+    asks = "import sys, msgspec, newel; print(sys.version_info[:2])"
     try:
         said = subprocess.run(
-            [python, "-c", asks], user=USER, group=USER, cwd="/", capture_output=True, text=True, check=False
+            [python, "-c", asks],
+            env={"PYTHONPATH": MODULES},
+            user=USER,
+            group=USER,
+            cwd="/",
+            capture_output=True,
+            text=True,
+            check=False,
         )
     except OSError:
         return False

@@ -13,17 +13,17 @@ from newel.agent.messages import AssistantMessage, TextContent, ToolCall, new_id
 from newel.agent.ports import Model, ModelRequest, Provider, RunConfig
 from newel.agent.transform import Transformer
 from newel.jobs.engine import Engine
-from newel.jobs.review.bench import Bench
-from newel.jobs.review.desk import ReviewDesk
-from newel.jobs.review.limits import ReviewLimits
-from newel.jobs.review.payloads import JobView, RunRequest
-from newel.jobs.review.traced import TracedEngine, Traces
 from newel.jobs.sqlite import SqliteEngine, open_engine
 from newel.jobs.worker import Worker
-from newel.providers.scripted import Answer, Scripted
+from newel.providers.scripted import Answer, ScriptedProvider
 from newel.review.checkpoints import Checkpoints
-from newel.review.saving import Saver
-from newel.review.store import Ledger
+from newel.review.save import DiskSync
+from newel.review.store.ledger import Ledger
+from newel.review_jobs.dependencies import ReviewDependencies
+from newel.review_jobs.limits import ReviewLimits
+from newel.review_jobs.schemas import JobView, RunRequest
+from newel.review_jobs.service import ReviewService
+from newel.review_jobs.tracing_engine import TracedEngine, Traces
 from newel.workspace.local import LocalWorkspace
 
 SETTLED = {"waiting_for_user", "awaiting_review", "completed", "failed"}
@@ -67,18 +67,18 @@ class Place:
         self.model = Model("mock-model")
         self.engine: SqliteEngine
         self.ledger: Ledger
-        self.bench: Bench
-        self.desk: ReviewDesk
+        self.bench: ReviewDependencies
+        self.desk: ReviewService
 
     @asynccontextmanager
-    async def open(self, *, working: bool = True) -> AsyncGenerator[ReviewDesk]:
+    async def open(self, *, working: bool = True) -> AsyncGenerator[ReviewService]:
         async with open_engine(self._folder / "jobs") as engine:
             with Ledger.open(self._folder / "review") as ledger:
                 workspace = LocalWorkspace(str(self.root))
-                saver = Saver(ledger, workspace)
+                saver = DiskSync(ledger, workspace)
                 self.engine, self.ledger = engine, ledger
                 traces = self.new_traces(engine)
-                self.bench = Bench(
+                self.bench = ReviewDependencies(
                     engine=TracedEngine(engine, traces) if traces else engine,
                     ledger=ledger,
                     workspace=workspace,
@@ -89,7 +89,7 @@ class Place:
                     limits=self.limits,
                     traces=traces,
                 )
-                self.desk = await ReviewDesk.open(self.bench)
+                self.desk = await ReviewService.open(self.bench)
                 async with anyio.create_task_group() as tasks:
                     if working:
                         tasks.start_soon(Worker(engine, self.desk.handlers, slots=4).run)
@@ -128,7 +128,7 @@ class Place:
 @asynccontextmanager
 async def place(folder: Path, *script: Answer, limits: ReviewLimits | None = None) -> AsyncGenerator[Place]:
     """A place whose model answers from ``script``, with its desk open."""
-    made = Place(folder, Scripted(script), limits or ReviewLimits())
+    made = Place(folder, ScriptedProvider(script), limits or ReviewLimits())
     async with made.open():
         yield made
 

@@ -19,7 +19,7 @@ import anyio
 import anyio.to_thread
 
 from newel.agent.errors import WorkspaceError
-from newel.workspace.ssh.host import Answer
+from newel.workspace.ssh.port import HostAnswer
 
 _LOOP: Final = 'LC_ALL=C; export LC_ALL; n="\n"; while IFS= read -r line && IFS= read -r nonce; do case $nonce in *+) nonce=${nonce%+}; eval "$line";; *) eval "$line" </dev/null;; esac; printf "\n%s %s\n" "$nonce" "$?"; done'
 
@@ -35,7 +35,7 @@ class ShellHost:
         self._turn = anyio.Lock()
         self.asked: list[str] = []
 
-    async def ask(self, script: str, /, *, given: bytes = b"") -> Answer:
+    async def ask(self, script: str, /, *, given: bytes = b"") -> HostAnswer:
         async with self._turn:
             self.asked.append(script)
             process = self._process or self._start()
@@ -47,7 +47,7 @@ class ShellHost:
                 self._process = None
                 raise
 
-    async def change(self, script: str, /, *, given: bytes = b"") -> Answer:
+    async def change(self, script: str, /, *, given: bytes = b"") -> HostAnswer:
         return await self.ask(script, given=given)
 
     def _start(self) -> subprocess.Popen[bytes]:
@@ -66,7 +66,7 @@ class ShellHost:
         self._process = None
 
 
-def _talk(process: subprocess.Popen[bytes], script: str, given: bytes) -> Answer:
+def _talk(process: subprocess.Popen[bytes], script: str, given: bytes) -> HostAnswer:
     assert process.stdin
     assert process.stdout
     nonce = secrets.token_hex(16)
@@ -83,7 +83,7 @@ def _talk(process: subprocess.Popen[bytes], script: str, given: bytes) -> Answer
         answer += piece
     writer.join()
     data, _, status = answer.rpartition(end)
-    return Answer(int(status), data)
+    return HostAnswer(int(status), data)
 
 
 def _write(descriptor: int, data: bytes) -> None:

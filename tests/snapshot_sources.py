@@ -8,10 +8,10 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Final
 
-from newel.review.store import Ledger
-from newel.workspace.snapshot_files import LocalFiles
-from newel.workspace.snapshot_source import Source
-from newel.workspace.ssh.snapshots import HostFiles
+from newel.review.store.ledger import Ledger
+from newel.workspace.snapshots.local_source import LocalSnapshotSource
+from newel.workspace.snapshots.port import SnapshotSource
+from newel.workspace.ssh.snapshots.source import SshSnapshotSource
 from tests.needed import needed
 from tests.shell_host import ShellHost, link_busybox
 
@@ -25,9 +25,9 @@ SOURCES: Final = (*LOCAL, *HOSTS)
 
 
 @contextlib.contextmanager
-def opened(name: str, root: Path, ledger: Ledger) -> Generator[Source]:
+def opened(name: str, root: Path, ledger: Ledger) -> Generator[SnapshotSource]:
     if name in LOCAL:
-        yield LocalFiles(str(root), watch=name == "watched")
+        yield LocalSnapshotSource(str(root), watch=name == "watched")
         return
     with tempfile.TemporaryDirectory(prefix="newel-programs-") as programs:
         if name == "host":
@@ -37,6 +37,6 @@ def opened(name: str, root: Path, ledger: Ledger) -> Generator[Source]:
             link_busybox(Path(programs), "git", "bash")
             host = ShellHost(("busybox", "sh"), path=programs)
         try:
-            yield HostFiles(host, str(root), ledger)
+            yield SshSnapshotSource(host, str(root), ledger)
         finally:
             host.close()

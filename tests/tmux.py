@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self
 
-from newel.terminal.asking import QUIET
+from newel.terminal.ui.prompt_line import QUIET
 from tests.needed import needed
 
 PATIENCE: Final = 15.0

@@ -23,7 +23,7 @@ async function make(folder) {
     ...common, format: "esm", entryPoints: { app: join(SOURCE, "main.js") }, outdir: folder, metafile: true,
     splitting: true, chunkNames: "[name]-[hash]", // the editor is loaded with the first file
   });
-  await build({ ...common, format: "iife", entryPoints: [join(SOURCE, "early.js")], outdir: folder });
+  await build({ ...common, format: "iife", entryPoints: [join(SOURCE, "theme-init.js")], outdir: folder });
   await build({ ...common, entryPoints: { app: join(SOURCE, "styles", "app.css") }, outdir: folder, target: ["chrome123"] });
   for (const name of COPIED) await writeFile(join(folder, name), await readFile(join(SOURCE, name)));
   await writeFile(join(folder, "LICENSES.txt"), await licences(Object.keys(app.metafile.inputs)));

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from newel.agent.errors import NewelError
     from newel.agent.ports import Limits, Model, RunConfig
     from newel.agent.transform import Transformer
-    from newel.app.programs import chat, open_coding_agent
-    from newel.providers.openai_chat import OpenAIChat
-    from newel.providers.relay import AppTransport
+    from newel.app.api import chat, open_coding_agent
+    from newel.providers.openai.chat import OpenAIChat
+    from newel.providers.proxy import AppTransport
     from newel.providers.retry import Retrying
     from newel.session.coding_agent import CodingAgent
     from newel.session.manager import SessionManager
@@ -35,22 +35,22 @@ if TYPE_CHECKING:
 _HOMES = {
     "Agent": "agent.agent",
     "ProviderTransport": "agent.agent",
-    "AppTransport": "providers.relay",
+    "AppTransport": "providers.proxy",
     "RunConfig": "agent.ports",
     "Model": "agent.ports",
     "Limits": "agent.ports",
     "Transformer": "agent.transform",
     "CodingAgent": "session.coding_agent",
     "SessionManager": "session.manager",
-    "OpenAIChat": "providers.openai_chat",
+    "OpenAIChat": "providers.openai.chat",
     "Retrying": "providers.retry",
     "LocalWorkspace": "workspace.local",
     "coding_tools": "tools",
     "TypedTool": "tools.base",
     "Parameters": "tools.base",
     "NewelError": "agent.errors",
-    "chat": "app.programs",
-    "open_coding_agent": "app.programs",
+    "chat": "app.api",
+    "open_coding_agent": "app.api",
 }
 
 __all__ = [  # noqa: RUF022 — in the order of the docstring

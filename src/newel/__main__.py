@@ -2,7 +2,7 @@
 
 import sys
 
-from newel.cli import main
+from newel.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -17,10 +17,15 @@ Make = Callable[..., Workbench]
 FIRST, SECOND = "Sort the notes", "And number them"
 
 
-def begun(workbench: Make, **options: Any) -> tuple[Workbench, Page]:
+def begun(workbench: Make, *, thinks: float = 0, **options: Any) -> tuple[Workbench, Page]:
+    """A page whose agent asks after ``thinks`` seconds."""
+    asks = {
+        "fault": {"kind": "stall", "after_chunks": 0, "seconds": thinks},
+        "response": call("clarify_user", question="In capitals?"),
+    }
     bench = workbench(
         scenarios(
-            answering(FIRST, call("clarify_user", question="In capitals?"), {"content": "Sorted."}),
+            answering(FIRST, asks, {"content": "Sorted."}),
             answering(
                 SECOND, call("propose_edits", edits=[replacing("notes.md", 1, "1\n")]), {"content": "Done."}
             ),
@@ -69,7 +74,7 @@ def test_enter_in_the_instruction_answers_the_question_that_waits(workbench: Mak
 
 
 def test_what_was_begun_before_the_question_came_is_not_its_answer_unasked(workbench: Make) -> None:
-    bench, page = begun(workbench)
+    bench, page = begun(workbench, thinks=1)
     instruct(page, FIRST)
     box(page).fill(SECOND)
     expect(question(page)).to_be_visible()
@@ -97,6 +102,38 @@ def test_what_was_begun_before_the_question_came_is_not_its_answer_unasked(workb
     expect(sidebar(page).locator(".listed-file")).to_have_count(1)
     expect(sidebar(page).locator(".job-state")).to_have_text("To review: 1 file")
     assert jobs(page) == {FIRST: "completed", SECOND: "awaiting_review"}
+
+
+def test_what_was_typed_for_a_question_outlives_a_reload_and_what_was_typed_for_another(
+    workbench: Make,
+) -> None:
+    """Else an answer that took a while to write is lost, or is taken for something else than an answer."""
+    asks = [
+        answering(words, call("clarify_user", question=f"{words}?"), {"content": "Done."})
+        for words in (FIRST, SECOND)
+    ]
+    page = workbench(scenarios(*asks)).page()
+    for words in (FIRST, SECOND):
+        session = ask(page, "POST", "sessions", {})["session_id"]
+        ask(page, "POST", "run", {"session_id": session, "instruction": words})
+    expect(question(page)).to_contain_text(f"{FIRST}?")
+    question(page).get_by_role("textbox").fill("one answer")
+    page.evaluate("location.hash = '#/requests'")
+    page.get_by_role("region", name="Requests").get_by_role("button", name=SECOND).click()
+    request = page.get_by_role("region", name="Request", exact=True)
+    expect(request).to_contain_text("Waits for your answer.")
+    request.get_by_role("textbox", name="Your answer").fill("another answer")
+    page.reload()
+    expect(question(page).get_by_role("textbox")).to_have_value("one answer")
+    expect(request.get_by_role("textbox", name="Your answer")).to_have_value("another answer")
+    box(page).fill("a third")
+    page.reload()
+    expect(question(page)).to_be_visible()
+    expect(sidebar(page).get_by_role("button", name="Queue as instruction")).to_be_enabled()
+    box(page).press("Enter")  # it was begun as an answer
+    expect(question(page)).to_contain_text(f"{SECOND}?")
+    assert jobs(page)[FIRST] in {"running", "completed"}
+    assert jobs(page)[SECOND] == "waiting_for_user"
 
 
 def test_a_question_can_be_answered_where_its_request_is_listed_also_by_keys(workbench: Make) -> None:
@@ -135,7 +172,9 @@ def test_the_views_that_ask_are_accessible_and_fit(workbench: Make) -> None:
     box(page).fill("Something longer that was begun")
     assert flaws(page) == []
     page.evaluate("location.hash = '#/requests'")
-    sidebar(page).get_by_role("button", name="Close review").click()
+    sidebar(page).get_by_role("button", name="Close review").focus()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("banner").get_by_role("button", name="Review")).to_be_focused()
     expect(page.get_by_role("alert")).to_be_visible()
     assert flaws(page) == []
     page.get_by_role("region", name="Requests").get_by_role("button", name=FIRST).click()

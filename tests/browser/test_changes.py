@@ -116,3 +116,42 @@ def test_new_deleted_moved_and_binary_files_and_permissions_are_said_as_such(wor
     assert (project / "schedule.md").read_text() == "measure\ncut\n"
     assert not (project / "plan.md").exists()
     assert (project / "old.md").exists()
+
+
+def test_links_are_said_to_be_links_with_what_they_lead_to(workbench: Make) -> None:
+    """Else somebody accepts a link out of the project for a new text file."""
+    link = "ln -s /etc/hostname link; ln -sf link turned"
+    bench = workbench(scenarios(answering("go", bash(link), {"content": "Done."})), "--approve", "review")
+    (bench.newel.project / "turned").write_text("a file\n")
+    page = bench.page()
+    open_chat(page)
+    say(page, "go")
+    expect(file(page, "turned")).to_contain_text("file became a symbolic link → link")
+    expect(file(page, "link")).to_contain_text("new symbolic link → /etc/hostname")
+    page.evaluate("location.hash = '#/pending'")
+    hunk = page.get_by_role("listitem", name="Hunk 1 of 1 in link, new symbolic link → /etc/hostname")
+    expect(hunk).to_be_visible()
+    page.evaluate("location.hash = '#/file/link'")
+    expect(page.locator(".file-summary")).to_contain_text("new symbolic link → /etc/hostname")
+
+
+def test_what_stands_on_both_sides_of_a_conflict_is_called_by_its_name(workbench: Make) -> None:
+    """Else somebody is asked to keep a proposal where there is none, and loses lines of their own."""
+    bench = workbench(scenarios())
+    path = bench.newel.project / "notes.md"
+    path.write_text("one\ntwo\n")
+    page = bench.page()
+    page.evaluate("location.hash = '#/file/notes.md'")
+    page.locator(".cm-line").first.click()
+    page.keyboard.press("End")
+    page.keyboard.type(" of mine")
+    expect(page.locator(".file-summary")).to_contain_text("1 of yours, not saved")
+    path.write_text("ONE\ntwo\n")
+    trouble = page.locator(".file-trouble")
+    expect(trouble.get_by_role("button", name="Keep my lines")).to_be_visible()
+    expect(trouble.get_by_role("button", name="Keep the proposal")).to_have_count(0)
+    trouble.get_by_role("button", name="Keep my lines").click()
+    expect(trouble).to_be_hidden()
+    page.keyboard.press("Control+s")
+    expect(page.locator(".file-summary")).to_have_text("Saved, nothing to decide")
+    assert path.read_text() == "one of mine\ntwo\n"

@@ -266,7 +266,11 @@ def test_a_file_that_is_no_text_says_so(workbench: Make) -> None:
         file.truncate(50 << 20)
     (bench.newel.project / "folder").mkdir()
     page = bench.page()
-    said = {"data.bin": "no UTF-8 text", "large.txt": "larger than 2 MiB", "folder": "folder is a folder"}
+    said = {
+        "data.bin": "binary or not UTF-8",
+        "large.txt": "larger than 2 MiB",
+        "folder": "folder is a folder",
+    }
     for name, words in said.items():
         page.goto(f"{bench.url.partition('#')[0]}#/file/{name}")
         expect(page.get_by_role("region", name=name)).to_contain_text(words)
@@ -299,7 +303,7 @@ def test_a_file_that_goes_away_under_its_tab_takes_nothing_with_it_that_was_type
     tab = page.get_by_role("tab", name="notes.md")
     expect(tab).to_contain_text("not saved")
     tab.click()
-    trouble.get_by_role("button", name="Keep the proposal").click()
+    trouble.get_by_role("button", name="Keep my lines").click()
     on_disk(path, NOTES.replace("third", "third, sent and not sent"))
     were_refused(bench)
 

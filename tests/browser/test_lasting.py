@@ -134,6 +134,9 @@ def test_a_tab_that_is_closed_in_one_window_is_closed_in_the_other(workbench: Ma
         expect(page.get_by_role("tab")).to_have_count(1)
     expect(message_box(other)).to_be_visible()
     one.keyboard.press("Alt+w")
+    one.get_by_role("dialog", name="Close Chat?").get_by_role(
+        "button", name="Close"
+    ).click()  # it has a draft
     for page in (one, other):
         expect(page.get_by_text("No tab is open.")).to_be_visible()
         expect(page).to_have_title("newel")

@@ -26,7 +26,10 @@ def test_without_a_model_the_page_says_what_was_looked_for_and_takes_an_address(
     bench = workbench(scenarios(answering("ping", {"content": "pong"})), environ=NOTHING)
     page = bench.page(**NARROW)
     setup(page)
-    expect(page.get_by_role("region", name="Model", exact=True)).to_contain_text("11434")
+    region = page.get_by_role("region", name="Model", exact=True)
+    expect(region).to_contain_text("Ollama (port 11434)")
+    for command in ("export", "newel demo"):  # the page has no prompt to type them at
+        expect(region).not_to_contain_text(command)
     assert flaws(page) == []
     address, key = page.get_by_label("Address of"), page.get_by_label("Key, if it needs one")
     address.fill("http://models.example/v1")

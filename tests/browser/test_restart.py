@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import Page, Route, expect
 
 from tests.browser.bench import NARROW, Workbench, flaws, message_box, open_chat, say
@@ -86,6 +87,7 @@ def test_an_address_opened_before_the_server_is_up_is_used_when_it_is(workbench:
     bench.complaints.clear()  # the browser's own, of the socket that was refused
 
 
+@pytest.mark.slow  # a browser gives up a request
 def test_a_network_that_swallows_requests_holds_up_no_reconnection_for_long(workbench: Make) -> None:
     bench = workbench(scenarios())
     page = bench.page()

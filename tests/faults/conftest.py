@@ -13,6 +13,13 @@ from mock_llm_server import running
 from tests.support import Newel
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All of this folder is slow: hundreds of processes are killed, and disks filled."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture
 def newel_with(tmp_path: Path) -> Iterator[Callable[..., Newel]]:
     """Makes a Newel whose model follows the given scenarios."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import anyio
 
-from newel.jobs.engine import EngineError, Lease, Outcome
+from newel.jobs.engine import EngineError, JobOutcome, Lease
 from newel.jobs.sqlite import SqliteEngine, open_engine
 from newel.jobs.worker import Worker
 
@@ -34,7 +34,7 @@ async def fill(engine: SqliteEngine, lease: Lease) -> int:
 async def main() -> None:
     async with open_engine(Path(sys.argv[1])) as engine, anyio.create_task_group() as tasks:
 
-        async def work(lease: Lease) -> Outcome:
+        async def work(lease: Lease) -> JobOutcome:
             resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, HARD))
             seq = await fill(engine, lease)
             try:
@@ -45,7 +45,7 @@ async def main() -> None:
             sys.stdout.write(f"{await engine.append(lease, [b'room again'], expect_seq=seq)}\n")
             resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, HARD))
             tasks.start_soon(make_room)
-            return Outcome(state="done")
+            return JobOutcome(state="done")
 
         async def make_room() -> None:
             await anyio.sleep(0.2)

@@ -10,14 +10,23 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from newel.review import interrupted, purging, recorder
-from newel.review.effects import Run
-from newel.review.recording import Recorders
-from newel.workspace import snapshot_files, snapshots, things
+from newel.review.store import garbage_collection
+from newel.review.tracking import change_recorder, write_ahead_log
+from newel.review.tracking.effects import TrackedRun
+from newel.review.tracking.recording_workspace import RecorderRegistry
+from newel.workspace.disk import file_kinds
 from newel.workspace.local import LocalWorkspace
+from newel.workspace.snapshots import local_source, manager
 from tests.faults import begun
 
-__all__ = ["interrupted", "purging", "recorder", "snapshot_files", "snapshots", "things"]
+__all__ = [
+    "change_recorder",
+    "file_kinds",
+    "garbage_collection",
+    "local_source",
+    "manager",
+    "write_ahead_log",
+]
 
 BEGIN = (
     "echo d > d; mkdir -p e/f; echo x > e/f/x; echo g > g; ln -s one link; mkdir h; chmod 700 h; echo s > s"
@@ -34,12 +43,12 @@ def sh(project: Path, text: str) -> None:
 
 async def main(folder: Path, what: str) -> None:
     anyio.to_thread.current_default_thread_limiter().total_tokens = 1
-    recorders = Recorders(folder / "home")
+    recorders = RecorderRegistry(folder / "home")
     found = await recorders.of(LocalWorkspace(str(folder / "project")))
     if what == "undo":
         await found.project.carry_out(await found.project.undo())
     else:
-        effect = await found.begin(Run("s", title="work"), None)
+        effect = await found.begin(TrackedRun("s", title="work"), None)
         sh(folder / "project", DOES)
         if what == "die":
             os.kill(os.getpid(), 9)

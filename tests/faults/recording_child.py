@@ -9,16 +9,16 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from newel.review import interrupted, recorder
-from newel.review.effects import Run
-from newel.review.recording import Recorders
 from newel.review.retries import retried
+from newel.review.tracking import change_recorder, write_ahead_log
+from newel.review.tracking.effects import TrackedRun
+from newel.review.tracking.recording_workspace import RecorderRegistry
 from newel.terminal.signals import on_signals
-from newel.workspace import snapshot_files, snapshots
 from newel.workspace.local import LocalWorkspace
+from newel.workspace.snapshots import local_source, manager
 from tests.faults import begun
 
-__all__ = ["interrupted", "recorder", "snapshot_files", "snapshots"]
+__all__ = ["change_recorder", "local_source", "manager", "write_ahead_log"]
 
 OLD = {"a": b"one\ntwo\n", "b": b"b\n", "c/d": b"d\n"}
 
@@ -35,8 +35,8 @@ async def work(folder: Path) -> None:
     anyio.to_thread.current_default_thread_limiter().total_tokens = 1
     project = folder / "project"
     workspace = LocalWorkspace(str(project))
-    recorders = Recorders(folder / "home")
-    run = Run("s", title="work")
+    recorders = RecorderRegistry(folder / "home")
+    run = TrackedRun("s", title="work")
 
     async def first() -> None:
         (project / "a").write_text("one\n2\n")

@@ -14,12 +14,12 @@ import anyio
 import anyio.to_thread
 
 from newel.agent.errors import NewelError
-from newel.jobs.review.limits import ReviewLimits
-from newel.jobs.review.payloads import RollbackRequest
-from newel.providers.scripted import Scripted
-from newel.review.runs import Project
-from newel.review.saving import Saver
-from newel.review.store import Ledger
+from newel.providers.scripted import ScriptedProvider
+from newel.review.project import ProjectReview
+from newel.review.save import DiskSync
+from newel.review.store.ledger import Ledger
+from newel.review_jobs.limits import ReviewLimits
+from newel.review_jobs.schemas import RollbackRequest
 from newel.workspace.local import LocalWorkspace
 from tests.faults import begun
 from tests.review_place import Place, hunks, proposes, replace, says
@@ -50,7 +50,7 @@ def place(folder: Path) -> Place:
         replace("b.md", 1, "eins\n"),
         {"file_path": "sub/c.md", "operation": "insert", "start_line": 1, "new_text": "drei\n"},
     )
-    return Place(folder, Scripted([edits, says("Done.")]), ReviewLimits())
+    return Place(folder, ScriptedProvider([edits, says("Done.")]), ReviewLimits())
 
 
 class LeftAlone(NewelError):
@@ -99,8 +99,8 @@ async def roll_back(folder: Path, *, scoped: bool = False) -> None:
 async def undo(folder: Path) -> None:
     with Ledger.open(folder / "review") as ledger:
         workspace = LocalWorkspace(str(folder / "project"))
-        await Saver(ledger, workspace).recover()
-        project = Project(ledger, workspace)
+        await DiskSync(ledger, workspace).recover()
+        project = ProjectReview(ledger, workspace)
         plan = await project.undo()
         await project.carry_out(plan)
     check(plan.conflicts)

@@ -8,15 +8,15 @@ from pathlib import Path
 import anyio
 
 from newel.review.checkpoints import Checkpoints
-from newel.review.saving import Saver
-from newel.review.store import Ledger
+from newel.review.save import DiskSync
+from newel.review.store.ledger import Ledger
 from newel.workspace.local import LocalWorkspace
 from tests.faults import begun
 
 
 async def main(folder: Path, what: str) -> None:
     with Ledger.open(folder / "ledger") as ledger:
-        saver = Saver(ledger, LocalWorkspace(str(folder / "project")))
+        saver = DiskSync(ledger, LocalWorkspace(str(folder / "project")))
         await saver.recover()
         if what == "rollback":
             points = Checkpoints(ledger, saver)

@@ -69,10 +69,13 @@ class Ran(NamedTuple):
             raise
 
 
-def steps(folder: Path, module: str, *words: str, calls: str = CALLS) -> list[Step]:
-    """What a program does to files below a folder, in its order."""
-    trace = folder.parent / "steps.trace"
-    ran = traced(module, [str(folder), *words], trace, [f"trace={calls}"])
+def steps(
+    folder: Path, module: str, *words: str, calls: str = CALLS, place: Path | None = None
+) -> list[Step]:
+    """What a program does to files below a folder, in its order; it works on ``place`` if that is another one."""
+    place = place or folder
+    trace = place.parent / "steps.trace"
+    ran = traced(module, [str(place), *words], trace, [f"trace={calls}"])
     assert ran.returncode == 0, ran.stderr
     return list(_found(trace, folder))
 

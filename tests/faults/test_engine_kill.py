@@ -9,7 +9,7 @@ from pathlib import Path
 
 import anyio
 
-from newel.jobs.engine import Event, Job
+from newel.jobs.engine import Job, JournalEntry
 from newel.jobs.sqlite import open_engine
 
 WRITER = Path(__file__).with_name("engine_writer.py")
@@ -17,10 +17,10 @@ FULL_DISK = Path(__file__).with_name("engine_full_disk.py")
 RUNS = 8
 
 
-def jobs_in(directory: Path) -> list[tuple[Job, list[Event]]]:
+def jobs_in(directory: Path) -> list[tuple[Job, list[JournalEntry]]]:
     """What the next process finds."""
 
-    async def look() -> list[tuple[Job, list[Event]]]:
+    async def look() -> list[tuple[Job, list[JournalEntry]]]:
         async with open_engine(directory) as engine:
             return [(job, await engine.read(job.id, limit=100_000)) for job in await engine.find()]
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import anyio
 import pytest
 
-from newel.review.ledger import ReviewError
-from newel.review.recording import Recorders
+from newel.review.model.file_review import ReviewError
+from newel.review.tracking.recording_workspace import RecorderRegistry
 from newel.workspace.local import LocalWorkspace
 from tests.faults import kinds_child
 from tests.faults.kinds_child import BEGIN, sh
 from tests.faults.stepping import KILLED, ROOT, needs_strace, ran_with, some, steps
-from tests.unit.review.test_kinds import Tree, tree
+from tests.unit.review.model.test_file_kinds import Tree, tree
 
 pytestmark = pytest.mark.anyio
 
@@ -40,7 +40,7 @@ async def done(folder: Path) -> None:
 
 
 async def undo(folder: Path) -> None:
-    recorders = Recorders(folder / "home")
+    recorders = RecorderRegistry(folder / "home")
     recorder = await recorders.of(LocalWorkspace(str(folder / "project")))
     plan = await recorder.project.undo()
     assert plan.conflicts == ()
@@ -84,7 +84,7 @@ async def test_an_undo_that_is_killed_at_any_step_is_brought_to_its_end(tmp_path
         ran = ran_with(KILLED, step, folder, CHILD, "undo", calls=CALLS)
         killed += ran.killed
         with ran.noted(f"killed at {step}"):
-            recorders = Recorders(folder / "home")
+            recorders = RecorderRegistry(folder / "home")
             recorder = await recorders.of(LocalWorkspace(str(folder / "project")))  # which recovers
             if tree(folder / "project") != before:
                 try:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from newel.session.store import read_session
+from newel.session.reader import read_session
 from tests.served import SECONDS, Page, served
 from tests.support import Newel, bash, scenario
 

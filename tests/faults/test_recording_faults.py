@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from newel.review.recording import Recorders
+from newel.review.tracking.recording_workspace import RecorderRegistry
 from newel.workspace.local import LocalWorkspace
 from tests.faults.recording_child import OLD, prepare
 from tests.faults.stepping import needs_strace, ran_with, some, steps, traced
@@ -31,7 +31,7 @@ def fresh(folder: Path) -> Path:
 
 
 async def undo(folder: Path) -> None:
-    recorders = Recorders(folder / "home")
+    recorders = RecorderRegistry(folder / "home")
     recorder = await recorders.of(LocalWorkspace(str(folder / "project")))
     plan = await recorder.project.undo()
     assert not plan.conflicts
@@ -55,6 +55,24 @@ async def test_a_disk_that_fails_once_costs_a_run_nothing_of_its_undo(tmp_path: 
         with ran.noted(f"{fault} at {step}"):
             assert ran.said.endswith("done")
             assert files(folder / "project") == NEW
+            await undo(folder)
+            assert files(folder / "project") == OLD
+    assert tried
+
+
+@pytest.mark.slow  # some ten processes are traced
+@pytest.mark.timeout(120)
+async def test_a_folder_that_cannot_be_read_for_once_costs_a_run_nothing_of_its_undo(tmp_path: Path) -> None:
+    folder = fresh(tmp_path / "place")
+    below = steps(folder / "project", CHILD, calls="getdents64", place=folder)
+    tried = 0
+    for step in some(below, 8):
+        ran = ran_with("error=EIO", step, fresh(folder), CHILD, calls="getdents64")
+        if str(folder / "project") not in ran.at:
+            continue
+        tried += 1
+        with ran.noted(f"EIO at {step}"):
+            assert ran.said == "done"
             await undo(folder)
             assert files(folder / "project") == OLD
     assert tried

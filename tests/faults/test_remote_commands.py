@@ -17,9 +17,9 @@ import msgspec
 import pytest
 
 from newel.agent.errors import ConnectionLost
-from newel.workspace.process import Limits
-from newel.workspace.ssh.connection import Connection, connected
-from newel.workspace.ssh.runner import Timing, run_on_host, run_program_on_host
+from newel.workspace.process.runner import OutputLimits
+from newel.workspace.ssh.connection import SshConnection, connected
+from newel.workspace.ssh.process import ProcessTimeouts, run_on_host, run_program_on_host
 from newel.workspace.ssh.target import Target
 from tests.processes import lives, numbers
 from tests.served import wait_until
@@ -32,9 +32,9 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="only /proc shows what has left its session"),
 ]
 
-LIMITS = Limits()
+LIMITS = OutputLimits()
 COUNTED = f"echo begun; echo ran >> runs\n{FAMILY}"
-TIMING = Timing(beat=0.05, grace=0.2, answer=0.5)
+TIMING = ProcessTimeouts(beat=0.05, grace=0.2, answer=0.5)
 
 PROGRAM = """
 import sys
@@ -56,17 +56,17 @@ import sys
 import anyio
 import msgspec
 from newel.agent.errors import ConnectionLost
-from newel.workspace.process import Limits
+from newel.workspace.process.runner import OutputLimits
 from newel.workspace.ssh.connection import connected
-from newel.workspace.ssh.runner import Timing, run_on_host
+from newel.workspace.ssh.process import ProcessTimeouts, run_on_host
 from newel.workspace.ssh.target import Target
 
 async def main():
     async with connected(Target("host"), config=sys.argv[2]) as connection:
-        timing = Timing(beat=0.2, silence=1, grace=0.2)
+        timing = ProcessTimeouts(beat=0.2, silence=1, grace=0.2)
         client = msgspec.structs.replace(await connection.client(), timing=timing)
         try:
-            print(await run_on_host(client, sys.argv[3], root=sys.argv[1], limits=Limits()))
+            print(await run_on_host(client, sys.argv[3], root=sys.argv[1], limits=OutputLimits()))
         except ConnectionLost as lost:
             print(lost)
 
@@ -90,7 +90,9 @@ class Family(NamedTuple):
 
 
 @asynccontextmanager
-async def started(connection: Connection, project: Path, timing: Timing = TIMING) -> AsyncGenerator[Family]:
+async def started(
+    connection: SshConnection, project: Path, timing: ProcessTimeouts = TIMING
+) -> AsyncGenerator[Family]:
     """A command whose family is up."""
     errors: list[ConnectionLost] = []
 

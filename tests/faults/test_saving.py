@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from newel.review.checkpoints import Checkpoints
-from newel.review.runs import Project as Runs
-from newel.review.saving import OutsideProject
-from newel.review.store import Ledger
+from newel.review.project import ProjectReview as Runs
+from newel.review.save import OutsideProject
+from newel.review.store.ledger import Ledger
 from newel.workspace.local import LocalWorkspace
 from tests.faults import saving_child
 from tests.faults.stepping import KILLED, needs_strace, traced
@@ -131,14 +131,14 @@ async def test_an_undo_that_died_before_it_wrote_a_file_is_finished_and_not_undo
 FULL = """
 import resource, sys, anyio
 from pathlib import Path
-from newel.review.saving import Saver, SaveFailed
-from newel.review.store import Ledger
+from newel.review.save import DiskSync, SaveFailed
+from newel.review.store.ledger import Ledger
 from newel.workspace.local import LocalWorkspace
 
 async def main():
     folder = Path(sys.argv[1])
     with Ledger.open(folder / "ledger") as ledger:
-        saver = Saver(ledger, LocalWorkspace(str(folder / "project")))
+        saver = DiskSync(ledger, LocalWorkspace(str(folder / "project")))
         limits = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, limits[1]))
         try:
@@ -154,18 +154,18 @@ anyio.run(main)
 READ_ONLY = """
 import os, sys, anyio
 from pathlib import Path
-from newel.review.edits import edit
-from newel.review.ledger import Layer
-from newel.review.saving import Saver, SaveFailed
-from newel.review.store import Ledger
-from newel.review.text import lines_of
+from newel.review.model.edits import edit
+from newel.review.model.file_review import Layer
+from newel.review.save import DiskSync, SaveFailed
+from newel.review.store.ledger import Ledger
+from newel.review.model.file_lines import lines_of
 from newel.workspace.local import LocalWorkspace
 
 async def main():
     if os.geteuid() == 0:  # root may write anywhere, so be someone else
         os.seteuid(65534)
     with Ledger.open(None) as ledger:
-        saver = Saver(ledger, LocalWorkspace(sys.argv[1]))
+        saver = DiskSync(ledger, LocalWorkspace(sys.argv[1]))
         for path in ("open/locked", "closed/file", "closed/new", "closed/gone"):
             review = await saver.refresh(path)
             lines = () if path.endswith("gone") else lines_of(b"new")

@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from newel.review.text import content_of, lines_of
+from newel.review.model.file_lines import content_of, lines_of
 from tests.faults import review_child
 from tests.faults.review_child import NEW, OLD, ONE_BACK, Files, files
 from tests.faults.stepping import KILLED, Ran, needs_strace, ran_with, some, steps

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from newel.agent.errors import NewelError
-from newel.review.ledger import Conflict
-from newel.review.saving import NotAFile, OutsideProject
+from newel.review.model.file_review import Conflict
+from newel.review.save import NotAFile, OutsideProject
 from tests.faults.stepping import ROOT, STRACE, needs_strace
 from tests.review_place import Place, hunks, place, proposes, replace, says
 
@@ -107,7 +107,7 @@ async def test_nothing_is_applied_when_a_file_was_swapped_and_the_review_goes_on
 
 WRITE = """
 import sys
-from newel.workspace import files
+from newel.workspace.disk import files
 files.replace(sys.argv[1], b"ours", sys.argv[2], resolved=True)
 """
 

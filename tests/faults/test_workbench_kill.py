@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from newel.session.store import read_session
+from newel.session.reader import read_session
 from tests.served import Page, served, wait_until
 from tests.support import Newel, bash, scenario
 
@@ -40,6 +40,47 @@ def test_a_run_cut_off_in_a_command_goes_on_knowing_that_it_does_not_know(
     ]
     assert "unknown" in getattr(messages[2], "output", "")
     assert getattr(messages[3], "text", "") == "I look first."
+
+
+@pytest.mark.parametrize("now", [False, True])
+def test_a_run_that_was_stopped_stays_so_and_sends_nothing_that_waited(
+    newel_with: Callable[..., Newel], now: bool
+) -> None:
+    """Else an agent goes on, and acts on further messages, after a person was told that it was stopped."""
+    newel = newel_with(scenario("work", WORK, {"content": "Went on."}))
+    with served(newel) as server, server.page() as page:
+        tab = page.ask("openChat")["tab"]
+        page.ask("send", tab=tab, messageId="m1", text="work")
+        wait_until((newel.project / "ran").exists, "the command")
+        page.ask("send", tab=tab, messageId="m2", text="work on")
+        page.ask("stop", tab=tab, now=now)
+        server.kill()
+    for _ in range(2):
+        with served(newel) as server, server.page() as page:
+            until_idle(page)
+            page.ask("watch", tab=tab)
+            snapshot = page.next("snapshot")["snapshot"]
+            waiting = [(each["message"]["id"], each["held"]) for each in snapshot["queue"]]
+            assert waiting == [("m2", True)]
+            server.kill()
+    assert len(newel.requests) == 1
+    assert (newel.project / "ran").read_text() == "x\n"
+    with served(newel) as server, server.page() as page:
+        page.ask("retry", tab=tab)
+        wait_until(lambda: len(newel.requests) > 1, "the request")
+
+
+def test_a_contract_that_was_stopped_stays_so(newel_with: Callable[..., Newel]) -> None:
+    newel = newel_with(scenario("work", WORK, {"content": "Went on."}))
+    with served(newel) as server, server.page() as page:
+        tab = page.ask("openAgent")["tab"]
+        page.ask("start", tab=tab, contract={"text": "work"})
+        wait_until((newel.project / "ran").exists, "the command")
+        page.ask("stop", tab=tab, now=True)
+        server.kill()
+    with served(newel) as server, server.page() as page:
+        page.until_tabs(lambda tabs: tabs[0]["status"] == "stopped")
+    assert len(newel.requests) == 1
 
 
 @pytest.mark.slow  # the server dies and comes back eight times

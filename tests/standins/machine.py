@@ -14,6 +14,7 @@ import socket
 import struct
 import subprocess
 import sys
+from importlib.resources import files
 from pathlib import Path
 
 from mock_llm_server import running
@@ -24,10 +25,12 @@ SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
 def main() -> int:
     port, uid, requests, *command = sys.argv[1:]
     loopback_up()
-    with running():  # what it imports can be read now
+    # The other user may not be able to read the checkout: all that is read and imported is read and imported before.
+    scenarios = json.loads((files("mock_llm_server") / "scenarios.json").read_text())
+    with running(scenarios):
         pass
-    os.seteuid(int(uid))  # a socket belongs to who makes it
-    with running(port=int(port)) as server:
+    os.seteuid(int(uid))  # a socket belongs to the user who makes it
+    with running(scenarios, port=int(port)) as server:
         os.seteuid(0)
         code = subprocess.run(command, check=False).returncode
         Path(requests).write_text(json.dumps(server.requests))

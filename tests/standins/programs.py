@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 
 from newel.agent.errors import WorkspaceError
-from newel.providers.ollama_run import Ended
+from newel.providers.ollama.cli import ProgramEnded
 
 
 class LocalPrograms:
@@ -23,7 +23,7 @@ class LocalPrograms:
 
     async def run_program(
         self, argv: Sequence[str], /, *, given: bytes, on_stdout: Callable[[bytes], Awaitable[None]]
-    ) -> Ended:
+    ) -> ProgramEnded:
         if self.lost:
             raise WorkspaceError("The connection to user@box was lost.")
         # A shell finds the program and says 127 where there is none, as on a host.
@@ -45,7 +45,7 @@ class LocalPrograms:
                 raise failed.exceptions[0] from None
             finally:
                 self.running -= 1
-            return Ended(await process.wait(), bytes(stderr))
+            return ProgramEnded(await process.wait(), bytes(stderr))
 
 
 async def _give(stdin: anyio.abc.ByteSendStream, given: bytes) -> None:

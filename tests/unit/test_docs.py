@@ -14,7 +14,7 @@ from newel.agent.agent import Agent, ProviderTransport
 from newel.agent.messages import AssistantMessage, ToolCall, ToolResultMessage
 from newel.agent.ports import Model, RunConfig
 from newel.agent.transform import Transformer
-from newel.providers.scripted import Scripted
+from newel.providers.scripted import ScriptedProvider
 from newel.workspace.local import LocalWorkspace
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,7 +40,7 @@ async def test_the_tool_the_provider_and_the_front_end_of_the_guide_work_togethe
     class Both:
         async def complete(self, request: Any, on_delta: Any, /) -> AssistantMessage:
             if len(request.messages) == 1:
-                return await Scripted([call]).complete(request, on_delta)
+                return await ScriptedProvider([call]).complete(request, on_delta)
             return await examples.Parrot().complete(request, on_delta)
 
     config = RunConfig(model=Model("m"), transform=Transformer(), tools=(tool,))

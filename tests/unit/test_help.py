@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from newel.cli import agent_parser
-from newel.commands import HIDDEN, MODULES
+from newel.cli import HIDDEN, MODULES
+from newel.cli.main import agent_parser
 
 
 def test_the_help_names_each_command_and_no_other() -> None:
@@ -19,4 +19,4 @@ def test_commands_come_before_options() -> None:
 
 
 def test_the_help_fits_a_terminal() -> None:
-    assert max(map(len, agent_parser("newel").format_help().split("\n"))) <= 110
+    assert max(map(len, agent_parser("newel").format_help().split("\n"))) <= 80

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.needed import summary
+import pytest
+
+from tests.needed import lacking, summary
 
 
 def test_the_end_of_a_run_says_what_to_install() -> None:
@@ -18,3 +20,13 @@ def test_the_end_of_a_run_says_what_to_install() -> None:
         "the npm packages of web/, and the npm registry cannot be reached"
     )
     assert summary(["Skipped: root may write anywhere"]) == ""
+
+
+def test_a_module_that_needs_something_when_it_is_imported_is_skipped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else `./run test` fails on macOS, which has no `prlimit`, before a test of that module has run."""
+    monkeypatch.delenv("NEWEL_TESTS_NEED_ALL", raising=False)
+    with pytest.raises(pytest.skip.Exception) as skipped:
+        lacking("needs prlimit: `apt-get install util-linux`")
+    assert skipped.value.allow_module_level

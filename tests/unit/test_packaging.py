@@ -49,6 +49,16 @@ def test_every_dependency_has_a_version_that_was_tested_as_its_lower_bound(proje
         assert f"{found[1]}=={found[2]}" in pins
 
 
+@pytest.mark.parametrize("project", [ROOT / "pyproject.toml", *PROJECTS])
+def test_what_builds_a_package_is_pinned_in_a_checkout_and_bounded_elsewhere(project: Path) -> None:
+    """Else a release of the build backend breaks every installation from a checkout or a git URL, or changes what it brings."""
+    pins = set(read(ROOT / "pyproject.toml")["tool"]["uv"]["build-constraint-dependencies"])
+    for each in read(project)["build-system"]["requires"]:
+        found = re.fullmatch(r"([\w.-]+)>=([\w.]+),<\d+", each)
+        assert found, each
+        assert f"{found[1]}=={found[2]}" in pins
+
+
 def test_the_licence_is_in_every_package_that_is_published() -> None:
     licence = (ROOT / "LICENSE").read_bytes()
     assert (ROOT / "packages/mock-llm-server/LICENSE").read_bytes() == licence

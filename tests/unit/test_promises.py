@@ -11,7 +11,6 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from newel import config
 from newel.agent.events import AgentEnd, AgentEvent
 from newel.agent.messages import (
     AssistantMessage,
@@ -20,11 +19,12 @@ from newel.agent.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from newel.app.ground import SSH_CONFIG
-from newel.cli import agent_parser
-from newel.commands import HIDDEN, MODULES
-from newel.terminal.commands import COMMANDS
-from newel.terminal.json_mode import AnyRequest, ApprovalAsked
+from newel.app.hosts import SSH_CONFIG
+from newel.cli import HIDDEN, MODULES
+from newel.cli.main import agent_parser
+from newel.config.settings import NAMES, ConfigFile, Flags, Limits, ModelFacts, load_settings
+from newel.terminal.repl.slash_commands import COMMANDS
+from newel.terminal.rpc.server import AnyRequest, ApprovalAsked
 from newel.tools import coding_tools
 from newel.workspace.local import LocalWorkspace
 
@@ -86,11 +86,11 @@ def test_the_readme_names_every_environment_variable_and_key_of_the_settings() -
     rows = re.search(r"^\| setting \|.*?\n\n", README, re.MULTILINE | re.DOTALL)
     assert rows is not None
     told = set(re.findall(r"`([A-Z_]+)`", rows[0]))
-    known = {name for variables in config.NAMES.values() for name in variables}
+    known = {name for variables in NAMES.values() for name in variables}
     assert known <= told <= known | {"NEWEL_HOME", SSH_CONFIG}
-    for key in names(config.File, "limits", "models") | names(config.ModelFacts):
+    for key in names(ConfigFile, "limits", "models") | names(ModelFacts):
         assert key in rows[0], key
-    for key in names(config.Limits):
+    for key in names(Limits):
         assert key in rows[0], key
 
 
@@ -98,7 +98,7 @@ def test_a_command_has_30_seconds_unless_somebody_says_otherwise(tmp_path: Path)
     """A design, the README, the settings and the model are all told this number."""
     bash = next(tool for tool in coding_tools(LocalWorkspace(str(tmp_path))) if tool.spec.name == "bash")
     assert "stopped after 30 seconds" in bash.spec.description
-    settings = config.load(config.Flags(), cwd=tmp_path, environ={"NEWEL_HOME": str(tmp_path)})
+    settings = load_settings(Flags(), cwd=tmp_path, environ={"NEWEL_HOME": str(tmp_path)})
     assert settings.bash_timeout == 30
     assert "| `bash_timeout` | 30 |" in README
 

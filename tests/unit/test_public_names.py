@@ -22,7 +22,7 @@ def test_an_unknown_name_is_refused_as_python_does() -> None:
         _ = newel.nonsense  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue] — that is the test
 
 
-@pytest.mark.parametrize("start", ["import newel", "import newel.cli", "import newel.app.terminal"])
+@pytest.mark.parametrize("start", ["import newel", "import newel.cli.main", "import newel.app.terminal"])
 def test_importing_does_not_load_what_is_heavy(start: str) -> None:
     """Each start of the command would pay for it."""
     heavy = [

@@ -1,7 +1,7 @@
 // What a user can do. Each action shows at once, asks the server, and says so if that failed.
 
 import { newId } from "./dom.js";
-import { keptHere } from "./kept.js";
+import { keptHere } from "./local-storage.js";
 
 export function createActions({ connection, store, toasts, show, refresh }) {
   /** Ask; on failure say so, with Retry. Resolves to the reply or null. */

@@ -3,11 +3,11 @@
 import { copyButton, fill, h, iconButton, say, set } from "./dom.js";
 import { ContractForm, limitsOf } from "./contract.js";
 import { Conversation } from "./conversation.js";
-import { Foot } from "./foot.js";
+import { Foot } from "./status-line.js";
 import { plain, plural, usage } from "./format.js";
 import { ContractView } from "./message.js";
 import { Questions } from "./questions.js";
-import { StopButton } from "./stop.js";
+import { StopButton } from "./stop-button.js";
 import { isBusy } from "./store.js";
 import { badge } from "./tabs.js";
 

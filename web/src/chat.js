@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { Composer } from "./composer.js";
 import { Conversation } from "./conversation.js";
-import { Foot } from "./foot.js";
+import { Foot } from "./status-line.js";
 import { UserView } from "./message.js";
 import { Questions } from "./questions.js";
 import { isBusy } from "./store.js";

@@ -3,8 +3,8 @@
 import { Attachments } from "./attachments.js";
 import { h, icon, say } from "./dom.js";
 import { usage } from "./format.js";
-import { kept } from "./kept.js";
-import { StopButton } from "./stop.js";
+import { kept } from "./local-storage.js";
+import { StopButton } from "./stop-button.js";
 
 export class Composer {
   /** `actions`: send(text, attachments), stop(now), refuse(words). */

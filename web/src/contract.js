@@ -1,7 +1,7 @@
 // The contract's form: what an agent is to achieve, and what it may use.
 
 import { h } from "./dom.js";
-import { kept } from "./kept.js";
+import { kept } from "./local-storage.js";
 
 const DEFAULTS = {
   text: "", accept: "", maxTurns: 50, maxMinutes: 60, maxTokens: null, maxCost: null, smallModel: false, worktree: false,

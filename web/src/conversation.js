@@ -1,7 +1,7 @@
 // The log of a tab: what was said, what is being said, what waits. It follows the end only when the reader is there.
 
 import { h, iconButton, set } from "./dom.js";
-import { kept } from "./kept.js";
+import { kept } from "./local-storage.js";
 import { AssistantView, PendingView, textOf, ToldView } from "./message.js";
 import { ChangesView, withChanges } from "./review/changes.js";
 

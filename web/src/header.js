@@ -2,8 +2,8 @@
 
 import { fill, h, icon, iconButton, say, set } from "./dom.js";
 import { plain } from "./format.js";
-import { HostSign } from "./host.js";
-import { counts } from "./tools.js";
+import { HostSign } from "./host-status.js";
+import { counts } from "./mcp-panel.js";
 import { nextTheme, theme } from "./theme.js";
 
 export class Header {

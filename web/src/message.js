@@ -1,11 +1,11 @@
 // What was said, each as a small view: {el, update(item, talk)}.
 
-import { copyButton, fill, h, icon, iconButton, set } from "./dom.js";
-import { elapsed } from "./clock.js";
+import { copyButton, fill, h, icon, iconButton, onceClicked, set } from "./dom.js";
+import { elapsed } from "./elapsed-timer.js";
 import { duration, plain, reveal, revealPath, sentence, size, triesWords } from "./format.js";
-import { kept } from "./kept.js";
-import { Prose } from "./prose.js";
-import { imageView, section, ToolLine } from "./toolcall.js";
+import { kept } from "./local-storage.js";
+import { Prose } from "./streaming-markdown.js";
+import { imageView, section, ToolLine } from "./tool-call.js";
 
 // -- the assistant ----------------------------------------------------------------------------------
 
@@ -208,7 +208,7 @@ export class PendingView {
     this.body.textContent = plain(item.text);
     set(this.el, "data-state", item.state);
     this.state.textContent = WAITS[item.state];
-    const button = (words, does, title) => h("button", { type: "button", title, onclick: () => this.actions[does](item) }, words);
+    const button = (words, does, title) => h("button", { type: "button", title, onclick: onceClicked(() => this.actions[does](item)) }, words);
     const canSend = item.state === "held" || item.isFirst;
     fill(
       this.row,

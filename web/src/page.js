@@ -6,23 +6,23 @@ import { ChatView } from "./chat.js";
 import { askText, confirm } from "./dialog.js";
 import { fill, h, icon, say, set } from "./dom.js";
 import { Header } from "./header.js";
-import { awayWords } from "./host.js";
-import { forgetTabs, kept, keptHere } from "./kept.js";
+import { awayWords } from "./host-status.js";
+import { forgetTabs, kept, keptHere } from "./local-storage.js";
 import { isAllowed, showDenied } from "./login.js";
 import { listen, openPalette, showKeys } from "./palette.js";
-import { added, Pace } from "./pace.js";
+import { added, Pace } from "./render-throttle.js";
 import { pick } from "./picker.js";
 import { moment, plain, plural } from "./format.js";
 import { ModelNote, ModelSetup, openSetup } from "./setup.js";
 import { Connection } from "./socket.js";
-import { hashOf, idOf } from "./review/places.js";
-import { Shell } from "./review/shell.js";
+import { hashOf, idOf } from "./review/routes.js";
+import { Shell } from "./review/review-layout.js";
 import { createStore, isBusy } from "./store.js";
-import { emptyTalk } from "./talk.js";
+import { emptyTalk } from "./transcript.js";
 import { Tabs } from "./tabs.js";
 import { setTheme } from "./theme.js";
 import { Toasts } from "./toast.js";
-import { ToolsPanel } from "./tools.js";
+import { ToolsPanel } from "./mcp-panel.js";
 
 const READ_AT_ONCE = 8; // tabs that are followed, so that going back to one shows it at once
 const LOST = "Newel does not answer. Reconnecting… What you send waits here. Runs go on if it is only the connection; "
@@ -400,6 +400,7 @@ export class Page {
     const { tabs, active, stopping } = this.store.get();
     const tab = tabs.find((each) => each.id === active);
     if (!this.tools.el.hidden) this.#tools(false);
+    else if (this.shell.closeSheet()) return;
     else if (tab && isBusy(tab) && stopping[active] !== "now") this.actions.stop(active, stopping[active] === "soon");
   }
 
@@ -411,10 +412,14 @@ export class Page {
 
   async #close(id) {
     const tab = this.store.get().tabs.find((each) => each.id === id);
-    const sure = !tab || !isBusy(tab) || (await confirm({
+    const isRunning = tab && isBusy(tab);
+    const waiting = this.store.get().talks[id]?.queue.length ?? 0;
+    const lost = [waiting > 0 && plural(waiting, "unsent message"), kept.get(`draft:${id}`) && "your draft"].filter(Boolean);
+    const words = [isRunning && "Its run is under way and will be stopped at once.", lost.length > 0 && `This discards ${lost.join(" and ")}.`].filter(Boolean);
+    const sure = !tab || words.length === 0 || (await confirm({
       title: `Close ${plain(tab.title)}?`,
-      words: "Its run is under way and will be stopped at once. What was said stays in the session.",
-      yes: "Stop and close",
+      words: [...words, "What was said stays in the session."].join(" "),
+      yes: isRunning ? "Stop and close" : "Close",
     }));
     if (sure) this.actions.close(id);
   }

@@ -8,7 +8,7 @@
 //   stopping   by tab id: the run that was asked to stop
 //   active     the id of the tab that is shown, or null
 
-import { addEvent, addHistory, addSoFar, cutBefore, emptyTalk, fromSnapshot, withQuestions, withQueue } from "./talk.js";
+import { addEvent, addHistory, addSoFar, cutBefore, emptyTalk, fromSnapshot, withQuestions, withQueue } from "./transcript.js";
 
 export const initialState = () => ({
   link: "connecting",

@@ -1,6 +1,6 @@
-// Light or dark: by the system's preference, or as switched here. early.js sets it before the first paint.
+// Light or dark: by the system's preference, or as switched here. theme-init.js sets it before the first paint.
 
-import { kept } from "./kept.js";
+import { kept } from "./local-storage.js";
 
 const ORDER = ["auto", "light", "dark"];
 

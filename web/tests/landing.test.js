@@ -5,11 +5,11 @@ import { test } from "node:test";
 
 import { set } from "../src/dom.js";
 import { Changes, stateWords, totalsOf, withChanges } from "../src/review/changes.js";
-import { dialogueOf } from "../src/review/request.js";
-import { outcomeOf } from "../src/review/requests.js";
-import { originOf } from "../src/review/origins.js";
-import { changeWords, movesOf, wholeHunkWords } from "../src/review/changewords.js";
-import { pictureType, sizeWords } from "../src/review/whole.js";
+import { dialogueOf } from "../src/review/job-view.js";
+import { outcomeOf } from "../src/review/job-list.js";
+import { originOf } from "../src/review/run-origin.js";
+import { changeWords, movesOf, wholeHunkWords } from "../src/review/change-labels.js";
+import { pictureType, sizeWords } from "../src/review/binary-file-view.js";
 
 const run = (fields) => ({ run_id: "r", session_id: "s", title: "add a flag", ...fields });
 
@@ -121,11 +121,17 @@ test("what came of a request is said in a word", () => {
 });
 
 test("what becomes of a file is said: new, deleted, moved, binary, permissions", () => {
-  const file = (fields) => ({ change: "modified", is_binary: false, base_mode: "644", mode: "644", moved_from: null, moved_to: null, ...fields });
+  const file = (fields) => ({ kind: "file", change: "modified", about: "", is_binary: false, base_mode: "644", mode: "644", moved_from: null, moved_to: null, ...fields });
   assert.deepEqual([
     file({}), file({ change: "created", base_mode: null }), file({ change: "deleted", is_binary: true, mode: null }),
     file({ mode: "755" }), file({ change: "created", moved_from: "a/b\u202e.md" }), file({ change: "deleted", moved_to: "c.md" }),
   ].map(changeWords), ["", "new file", "deleted binary file", "permissions 644 → 755", "moved from a/b<U+202E>.md", "moved to c.md"]);
+});
+
+test("a link is said to be one, with what it leads to, and so is what stops being a file", () => {
+  const words = (fields) => changeWords({ is_binary: false, base_mode: null, mode: "120777", moved_from: null, moved_to: null, ...fields });
+  assert.equal(words({ kind: "link", change: "created", about: "new symbolic link → /etc/pas\u202esw" }), "new symbolic link → /etc/pas<U+202E>sw");
+  assert.equal(words({ kind: "folder", change: "kind", base_mode: "644", about: "file became a folder" }), "file became a folder");
 });
 
 test("two files are one move while both wait for the same", () => {

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { rowWords, sent, withRow } from "../src/review/context.js";
-import { countWords, lineWords } from "../src/review/sidebarfile.js";
-import { beginning, placeWords } from "../src/review/sidebarhunk.js";
+import { rowWords, sent, withRow } from "../src/review/prompt-context.js";
+import { countWords, lineWords } from "../src/review/sidebar-file.js";
+import { beginning, placeWords } from "../src/review/sidebar-hunk.js";
 
 const row = (path, first, last, content = "") => ({ id: `${path}${first}`, kind: "selection", file_path: path, start_line: first, end_line: last, content });
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { changedPaths, CheckpointPages } from "../src/review/checkpointpages.js";
+import { changedPaths, CheckpointPages } from "../src/review/checkpoint-pages.js";
 import { kindOf, when } from "../src/review/timeline.js";
 
 test("when a run was is said as one would say it", () => {

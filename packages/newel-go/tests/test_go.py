@@ -38,4 +38,4 @@ def test_options_are_the_workbenchs(toolchain: str) -> None:
 def test_without_a_toolchain_the_workbench_says_what_it_takes() -> None:
     done = typed(str(BIN), "version")
     assert done.returncode == 2
-    assert "unrecognized arguments: version" in done.stderr
+    assert "Unexpected argument: version." in done.stderr

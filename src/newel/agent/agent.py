@@ -21,9 +21,9 @@ from newel.agent.events import (
     ToolExecutionEnd,
     ToolExecutionStart,
 )
-from newel.agent.fold import Partial
 from newel.agent.loop import run
 from newel.agent.messages import AppMessage, AssistantMessage, Attachment, UserMessage
+from newel.agent.partial_message import MessageAccumulator
 from newel.agent.ports import (
     Emit,
     Model,
@@ -81,7 +81,7 @@ class AgentState:
         self.error: str | None = None
         self.is_retrying = False
         """Whether a request has failed and nothing has come of the next one yet."""
-        self.partial: Partial | None = None
+        self.partial: MessageAccumulator | None = None
 
     @property
     def system_prompt(self) -> str:
@@ -112,7 +112,7 @@ class AgentState:
             self.is_retrying = False
         match event:
             case MessageStart(message=AssistantMessage() as message):
-                self.partial = Partial(message)
+                self.partial = MessageAccumulator(message)
             case MessageUpdate() if self.partial:
                 self.partial.add(event.assistant_message_event)
             case Retry() if self.partial:

@@ -14,7 +14,7 @@
     │   └── InvalidArguments      the call's arguments do not fit the tool's schema
     ├── WorkspaceError            the workspace refused or failed
     │   ├── StaleFile             the file is not what the caller last saw
-    │   └── HostGone              no request of that host fares better at the moment
+    │   └── HostUnavailable              no request of that host fares better at the moment
     │       ├── HostUnreachable   there is no connection to it; nothing was begun there
     │       └── ConnectionLost    it broke meanwhile; whether the host did what it was asked is unknown
     └── SessionError              a session cannot be found, read, locked or written
@@ -26,6 +26,7 @@ Errors that the model can mend travel to it as tool results; every other one pro
 from __future__ import annotations
 
 import re
+from typing import ClassVar
 
 
 def sentence(words: str) -> str:
@@ -38,11 +39,14 @@ class NewelError(Exception):
     """Base of all errors raised on purpose. ``str(error)`` is fit for a user's eyes."""
 
     retryable = False
+    code: ClassVar[str] = "newel_error"
+    """Part of the wire format, in ``error`` events and HTTP answers. The class's name in snake case, unless the class gives another
+    one: so a class can be renamed and keep its code.
+    """
 
-    @property
-    def code(self) -> str:
-        """The class's name in snake case, as it stands in ``error`` events."""
-        return re.sub(r"(?<!^)(?=[A-Z])", "_", type(self).__name__).lower()
+    def __init_subclass__(cls, *, code: str | None = None) -> None:
+        super().__init_subclass__()
+        cls.code = code or re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
 
 
 class ConfigError(NewelError):
@@ -102,11 +106,11 @@ class StaleFile(WorkspaceError):
     pass
 
 
-class HostGone(WorkspaceError):
+class HostUnavailable(WorkspaceError, code="host_gone"):
     """To go on with another file of that host would only wait once more."""
 
 
-class HostUnreachable(HostGone):
+class HostUnreachable(HostUnavailable):
     """``kind`` says what is in the way, for programs: the name, the port, the key…"""
 
     def __init__(self, message: str, *, kind: str = "") -> None:
@@ -114,7 +118,7 @@ class HostUnreachable(HostGone):
         self.kind = kind
 
 
-class ConnectionLost(HostGone):
+class ConnectionLost(HostUnavailable):
     pass
 
 

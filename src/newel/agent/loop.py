@@ -12,7 +12,6 @@ from collections.abc import Sequence
 import anyio
 import msgspec
 
-from newel.agent.batch import Batch
 from newel.agent.errors import ContextOverflow, NewelError
 from newel.agent.events import (
     AgentEnd,
@@ -28,10 +27,12 @@ from newel.agent.events import (
     TurnEnd,
     TurnStart,
 )
-from newel.agent.fold import Partial
-from newel.agent.guard import Guard
+from newel.agent.formatting import error_text, plural
+from newel.agent.limits import UsageLimiter
 from newel.agent.messages import AppMessage, AssistantMessage, open_calls
+from newel.agent.partial_message import MessageAccumulator
 from newel.agent.ports import Emit, ModelRequest, Provider, RunConfig
+from newel.agent.tool_executor import ToolExecutor
 
 MAX_COMPACTIONS = 4
 """Of one request: each leaves about a quarter of what the one before left."""
@@ -61,8 +62,8 @@ class _Run:
         self.provider = provider
         self.config = config
         self.emit = emit
-        self.guard = Guard(config.limits)
-        self.batch = Batch(config, self.guard, emit)
+        self.guard = UsageLimiter(config.limits)
+        self.batch = ToolExecutor(config, self.guard, emit)
 
     async def run(self, prompts: Sequence[AppMessage]) -> AgentEnd:
         await self.emit(AgentStart())
@@ -80,7 +81,7 @@ class _Run:
             raise
         except Exception as error:
             code = error.code if isinstance(error, NewelError) else "internal"
-            words = _words(error)
+            words = error_text(error)
             await self.emit(ErrorEvent(code=code, message=words))
             await self.end("error", words)
             raise
@@ -90,10 +91,8 @@ class _Run:
         queue = self.config.queue
         while True:
             if queue.stop_requested():
-                return (
-                    "stopped",
-                    f"Stopped before the next request. {self.guard.tool_calls} tool calls had run.",
-                )
+                ran = plural(self.guard.tool_calls, "tool call")
+                return "stopped", f"Stopped before the next request. {ran} had run."
             if spent := self.guard.spent():
                 return spent
             if self.config.tools_now is not None:
@@ -130,13 +129,14 @@ class _Run:
             return False
         message = await self.config.compact(self.history, self.guard.last_usage, overflow=overflow)
         if message is not None:
+            self.guard.count_summary(message)
             await self.say(message)
         return message is not None
 
     async def request(self) -> AssistantMessage:
         config = self.config
         start = AssistantMessage(content=[], model=config.model.id, provider=config.model.provider)
-        partial = Partial(start)
+        partial = MessageAccumulator(start)
 
         async def on_delta(delta: Delta | Retry) -> None:
             if isinstance(delta, Retry):
@@ -183,9 +183,3 @@ class _Run:
         event = AgentEnd(reason=reason, message=words, usage=self.guard.usage, cost=self.guard.cost)
         await self.emit(event)
         return event
-
-
-def _words(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
-    return str(error)

@@ -1,4 +1,4 @@
-"""Plans of calls that open no files themselves."""
+"""Plans of calls that open no files themselves, and what all previews have in common."""
 
 from __future__ import annotations
 
@@ -27,3 +27,8 @@ class Planned:
 
     async def execute(self, on_output: OnOutput, /) -> ToolResult:
         return await self._run(on_output)
+
+
+def in_one_line(name: str) -> str:
+    """A name that is a part of a preview, in which it could else forge further lines."""
+    return name.replace("\n", "␊")

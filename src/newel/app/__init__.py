@@ -1,7 +1,7 @@
-"""The one place where parts become a program. Nothing below it chooses what it works with.
+"""The composition root. Nothing below it chooses what it works with.
 
-parts       settings → server, model, tools, session, agent
-terminal    the agent in a terminal, and without one
-workbench   the agents of a folder in the browser, on the job engine
-programs    what other programs call
+agent_factory   settings to server, model, tools, session, agent
+terminal        the agent in a terminal, and without one
+web_server      the agents of a folder in the browser, on the job engine
+api             the Python interface for other programs
 """

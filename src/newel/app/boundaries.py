@@ -7,26 +7,26 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from newel.app.ground import Ground
-    from newel.app.workspaces import Workspaces
-    from newel.config import Settings
-    from newel.permissions.places import Places
+    from newel.app.hosts import ExecutionHost
+    from newel.app.workspace_factory import WorkspaceFactory
+    from newel.config.settings import Settings
+    from newel.permissions.secret_paths import SecretPaths
     from newel.workspace.port import Workspace
 
 
-def places_of(settings: Settings, ground: Ground, workspaces: Workspaces) -> Places:
+def places_of(settings: Settings, ground: ExecutionHost, workspaces: WorkspaceFactory) -> SecretPaths:
     """The judge of an agent that works in ``workspaces`` on ``ground``."""
     return judge_of(settings, ground, workspaces.works_in.root, project=workspaces.workspace.root)
 
 
-def judge_of(settings: Settings, ground: Ground, root: str, *, project: str = "") -> Places:
-    from newel.permissions.places import Places
-    from newel.workspace.output import ON_HOST, is_spill, spill_folder
+def judge_of(settings: Settings, ground: ExecutionHost, root: str, *, project: str = "") -> SecretPaths:
+    from newel.permissions.secret_paths import SecretPaths
+    from newel.workspace.process.output import ON_HOST, is_spill, spill_folder
 
     if ground.line is not None:
         spills = partial(is_spill, f"{ground.home}/{ON_HOST}")
-        return Places(root, project=project, home=ground.home, is_spill=spills, rules=settings.allow)
-    return Places(
+        return SecretPaths(root, project=project, home=ground.home, is_spill=spills, rules=settings.allow)
+    return SecretPaths(
         root,
         project=project,
         home=ground.home,
@@ -37,7 +37,7 @@ def judge_of(settings: Settings, ground: Ground, root: str, *, project: str = ""
     )
 
 
-def guarded(workspace: Workspace, places: Places) -> Workspace:
+def guarded(workspace: Workspace, places: SecretPaths) -> Workspace:
     from newel.permissions.guarded import GuardedWorkspace
 
     return GuardedWorkspace(workspace, places)

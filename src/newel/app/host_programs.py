@@ -6,15 +6,15 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from newel.providers.ollama_run import Ended
-from newel.workspace.ssh.connection import Connection
-from newel.workspace.ssh.runner import run_program_on_host
+from newel.providers.ollama.cli import ProgramEnded
+from newel.workspace.ssh.connection import SshConnection
+from newel.workspace.ssh.process import run_program_on_host
 
 
 class HostPrograms:
-    """Fulfils ``newel.providers.ollama_run.Programs``."""
+    """Fulfils ``newel.providers.ollama.cli.Programs``."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: SshConnection) -> None:
         self._connection = connection
 
     @property
@@ -27,10 +27,10 @@ class HostPrograms:
 
     async def run_program(
         self, argv: Sequence[str], /, *, given: bytes, on_stdout: Callable[[bytes], Awaitable[None]]
-    ) -> Ended:
+    ) -> ProgramEnded:
         client = await self._connection.client()
         ended = await run_program_on_host(client, argv, given=given, on_stdout=on_stdout)
-        return Ended(ended.exit_code, ended.stderr.encode())
+        return ProgramEnded(ended.exit_code, ended.stderr.encode())
 
     async def tunnel(self, port: int) -> str:
         """A socket here that leads to a port there, made anew with each connection. Raises ``WorkspaceError``."""

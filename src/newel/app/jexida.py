@@ -12,18 +12,17 @@ from typing import TYPE_CHECKING
 import anyio
 import msgspec
 
-from newel import config
 from newel.agent.errors import ConfigError
-from newel.app.ground import SSH_CONFIG
+from newel.app.hosts import SSH_CONFIG
 from newel.app.trusting import ignored_words, is_news
-from newel.config import Flags, Settings
-from newel.config_jexida import NAME, ModelChoice, RemoteSettings, Through, load_remote
+from newel.config.jexida import NAME, ModelChoice, RemoteSettings, Through, load_remote
+from newel.config.settings import Flags, Settings, load_settings
 from newel.permissions.nested import enter
-from newel.terminal.safe import safe
+from newel.text.sanitize import safe
 
 if TYPE_CHECKING:
-    from newel.app.remote_host import RemoteHost
-    from newel.terminal.jexida.ports import ModelPath
+    from newel.app.lazy_host import RemoteHost
+    from newel.terminal.jexida.ports import ModelBackend
 
 
 NO_HOST = f"""\
@@ -34,7 +33,7 @@ or write it into ~/{NAME}:
   host = "server.example\""""
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What the command line asked for; None is unsaid. ``ssh_config`` is a file that ssh reads instead of the user's."""
 
     flags: Flags = Flags()
@@ -51,9 +50,9 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     ephemeral: bool = False
 
 
-def run(asked: Asked) -> int:
+def run(asked: Options) -> int:
     """Talk with the person until they leave; returns the exit code. Raises ``NewelError`` where nothing can begin."""
-    newel = config.load(asked.flags, cwd=Path.cwd(), environ=os.environ)
+    newel = load_settings(asked.flags, cwd=Path.cwd(), environ=os.environ)
     if asked.config is not None and not asked.config.exists():
         raise ConfigError(f"There is no file {asked.config}.")
     enter(newel.approve, attended=True)
@@ -68,7 +67,7 @@ def run(asked: Asked) -> int:
     return anyio.run(_run, newel, remote, loaded.warnings, asked)
 
 
-def _asked_for_host(asked: Asked) -> Asked:
+def _asked_for_host(asked: Options) -> Options:
     """The same with a host that the person at the terminal names. Raises ``ConfigError`` if nobody does."""
     from newel.workspace.ssh.target import Target
 
@@ -93,16 +92,16 @@ def _asked_for_host(asked: Asked) -> Asked:
     )
 
 
-async def _run(newel: Settings, remote: RemoteSettings, warnings: list[str], asked: Asked) -> int:
+async def _run(newel: Settings, remote: RemoteSettings, warnings: list[str], asked: Options) -> int:
     from importlib.metadata import version
 
-    from newel.app.remote_host import recorded, remote_host
-    from newel.review.recording import Recorders
+    from newel.app.lazy_host import recorded, remote_host
+    from newel.review.tracking.recording_workspace import RecorderRegistry
     from newel.session.manager import SessionManager
-    from newel.terminal.jexida.conversation import Conversation
+    from newel.terminal.jexida.agent import JexidaAgent
     from newel.terminal.jexida.repl import run_jexida
     from newel.terminal.jexida.routines import Routine
-    from newel.terminal.unechoed import can_draw, unechoed
+    from newel.terminal.ui.echo import Unechoed
     from newel.workspace.ssh.target import Target
 
     there = remote.connection
@@ -113,8 +112,7 @@ async def _run(newel: Settings, remote: RemoteSettings, warnings: list[str], ask
     }
     ssh_config = asked.ssh_config or os.environ.get(SSH_CONFIG)
     async with AsyncExitStack() as stack:
-        if can_draw():
-            stack.enter_context(unechoed())
+        stack.enter_context(Unechoed())
         host = await stack.enter_async_context(remote_host(target, config=ssh_config))
         model, path = await _model(stack, newel, remote.model, host, asked)
         session = stack.enter_context(
@@ -126,7 +124,7 @@ async def _run(newel: Settings, remote: RemoteSettings, warnings: list[str], ask
                 ephemeral=asked.ephemeral,
             )
         )
-        talk = Conversation(
+        talk = JexidaAgent(
             host,
             path,
             model=model,
@@ -136,7 +134,7 @@ async def _run(newel: Settings, remote: RemoteSettings, warnings: list[str], ask
             session=session,
         )
         if there.directory is not None and newel.record:
-            recorders = Recorders(None if asked.ephemeral else newel.home)
+            recorders = RecorderRegistry(None if asked.ephemeral else newel.home, noted=newel.home)
             stack.callback(recorders.close)
             host.opens = partial(recorded, talk, recorders)
         return await run_jexida(
@@ -148,8 +146,8 @@ async def _run(newel: Settings, remote: RemoteSettings, warnings: list[str], ask
 
 
 async def _model(
-    stack: AsyncExitStack, newel: Settings, choice: ModelChoice, host: RemoteHost, asked: Asked
-) -> tuple[str, ModelPath]:
+    stack: AsyncExitStack, newel: Settings, choice: ModelChoice, host: RemoteHost, asked: Options
+) -> tuple[str, ModelBackend]:
     from newel.app.remote_model import api_model, host_model
 
     if choice.through == "api":
@@ -157,7 +155,7 @@ async def _model(
     return await stack.enter_async_context(host_model(host, choice))
 
 
-def _with(settings: RemoteSettings, asked: Asked) -> RemoteSettings:
+def _with(settings: RemoteSettings, asked: Options) -> RemoteSettings:
     """The settings, and before them what the command line says."""
     there, model = settings.connection, settings.model
     return msgspec.structs.replace(

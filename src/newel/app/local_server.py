@@ -1,4 +1,4 @@
-"""Servers of this machine that nobody configured: found by their ports, used if the user has agreed."""
+"""Unconfigured servers of this machine: found by their ports, used if the user has agreed."""
 
 from __future__ import annotations
 
@@ -7,30 +7,31 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from newel.config import Endpoint
-from newel.config_trust import ServerTrust
-from newel.providers.urls import of_ollama
-from newel.terminal.words import one_line
+from newel.config.settings import EndpointSettings
+from newel.config.trust import ServerTrust
+from newel.providers.http.urls import of_ollama
+from newel.text.sanitize import reveal_line
 
 if TYPE_CHECKING:
-    from newel.providers.local import LocalServer
+    from newel.providers.discovery import LocalServer
 
 MOST_NAMES = 3
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class DiscoveredServer(msgspec.Struct, frozen=True, kw_only=True):
     """``endpoint`` is the first server that the user has agreed to. ``undecided`` are those that the user was never asked
-    about, ``words`` why none of them is used, with what to do.
+    about, ``words`` why none of them is used, with what to do. ``facts`` is the same for a page that takes an address.
     """
 
-    endpoint: Endpoint | None
+    endpoint: EndpointSettings | None
     undecided: list[LocalServer]
-    words: str
+    words: str = ""
+    facts: str = ""
 
 
-async def look(home: Path) -> Found:
+async def look(home: Path) -> DiscoveredServer:
     """Look for servers on the ports that are known."""
-    from newel.providers.local import discover, strangers
+    from newel.providers.discovery import discover, strangers
 
     servers = await discover()
     trust = ServerTrust(home)
@@ -39,23 +40,31 @@ async def look(home: Path) -> Found:
     )
     agreed = next((server for server in servers if decisions[server.address]), None)
     if agreed is not None:
-        return Found(endpoint=endpoint_of(agreed), undecided=[], words="")
+        return DiscoveredServer(endpoint=endpoint_of(agreed), undecided=[])
     undecided = [server for server in servers if decisions[server.address] is None]
-    told = [_unused(server, declined=decisions[server.address] is False) for server in servers]
-    told += [_stranger(port, user) for port, user in strangers()]
-    return Found(endpoint=None, undecided=undecided, words="\n".join(told))
+    told: list[str] = []
+    facts: list[str] = []
+    for server in servers:
+        reason = _unused(server, declined=decisions[server.address] is False)
+        told.append(f"{reason} To use it:\n  newel trust {server.address}")
+        facts.append(f"{reason} To use it, enter {server.base_url}.")
+    for port, user in strangers():
+        reason, address = _stranger(port, user), f"http://127.0.0.1:{port}/v1"
+        told.append(f"{reason} To use it all the same, set it: export LLM_BASE_URL={address}")
+        facts.append(f"{reason} To use it all the same, enter {address}.")
+    return DiscoveredServer(endpoint=None, undecided=undecided, words="\n".join(told), facts="\n".join(facts))
 
 
-def endpoint_of(server: LocalServer) -> Endpoint:
+def endpoint_of(server: LocalServer) -> EndpointSettings:
     """The server as one that was found. Only Ollama's own API tells which program answers."""
     place = server.address.removeprefix("http://")
     found_as = f"Ollama at {place}" if _is_ollama(server) else f"the server at {place}, {server.name}'s port"
-    return Endpoint(server.base_url, f"{server.name}, found on this machine", found_as=found_as)
+    return EndpointSettings(server.base_url, f"{server.name}, found on this machine", found_as=found_as)
 
 
 def describe(server: LocalServer) -> str:
     """What answers, its address and its models, on one line."""
-    models = [one_line(name, 40) for name in server.models[:MOST_NAMES]]
+    models = [reveal_line(name, 40) for name in server.models[:MOST_NAMES]]
     shown = ", ".join(models) + (" …" if len(server.models) > MOST_NAMES else "")
     program = "Ollama" if _is_ollama(server) else f"{_program(server)} on {server.name}'s port"
     return f"{program} answers at {server.address} ({shown or 'no model'})"
@@ -65,7 +74,7 @@ def _program(server: LocalServer) -> str:
     from newel.providers.listeners import program_on
 
     name = program_on(server.port)
-    return f"The program {one_line(name, 40)}" if name else "A server"
+    return f"The program {reveal_line(name, 40)}" if name else "A server"
 
 
 def _is_ollama(server: LocalServer) -> bool:
@@ -75,11 +84,8 @@ def _is_ollama(server: LocalServer) -> bool:
 def _unused(server: LocalServer, *, declined: bool) -> str:
     reason = "You declined to use it." if declined else "You have not used it with Newel yet."
     unknown = "" if server.is_owned else " This system does not say which user runs it."
-    return f"{describe(server)}.\n{reason}{unknown} To use it:\n  newel trust {server.address}"
+    return f"{describe(server)}.\n{reason}{unknown}"
 
 
 def _stranger(port: int, user: str) -> str:
-    return (
-        f"Port {port} of this machine belongs to another user ({user}), so it is not asked for models. To use it all the "
-        f"same, set it: export LLM_BASE_URL=http://127.0.0.1:{port}/v1"
-    )
+    return f"Port {port} of this machine belongs to another user ({user}), so it is not asked for models."

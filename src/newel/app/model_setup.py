@@ -10,13 +10,13 @@ import msgspec
 from newel.agent.errors import ConfigError, ProviderError
 from newel.agent.messages import AssistantMessage
 from newel.agent.ports import ModelRequest, OnDelta
-from newel.app.model import ModelInUse
-from newel.config import Settings
-from newel.providers.connecting import connect
-from newel.providers.urls import HTTP, OLLAMA, is_loopback
-from newel.workspace.addresses import shown_url
+from newel.app.model_resolver import ResolvedModel
+from newel.config.settings import Settings
+from newel.providers.factory import connect
+from newel.providers.http.urls import HTTP, OLLAMA, is_loopback
+from newel.text.redact_urls import shown_url
 
-UNSET = "No model is set up yet. Set one up in the page, or see `newel doctor`."
+UNSET = "No model is set up yet. Choose Set up a model, then try again."
 
 
 class NoServer:
@@ -41,15 +41,15 @@ class NoServer:
         pass
 
 
-def no_model(settings: Settings) -> ModelInUse:
+def no_model(settings: Settings) -> ResolvedModel:
     nobody = NoServer()
-    return ModelInUse(server=nobody, provider=nobody, name="", facts=settings.models)
+    return ResolvedModel(server=nobody, provider=nobody, name="", facts=settings.models)
 
 
 class CurrentModel:
     """A ``Provider`` that asks whichever model is in use now; a request that was made for none is made for that one."""
 
-    def __init__(self, in_use: Callable[[], ModelInUse]) -> None:
+    def __init__(self, in_use: Callable[[], ResolvedModel]) -> None:
         self._in_use = in_use
 
     async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
@@ -61,7 +61,7 @@ class CurrentModel:
 
 async def connect_named(
     settings: Settings, base_url: str, api_key: str | None, model: str | None, stack: AsyncExitStack
-) -> ModelInUse | list[str]:
+) -> ResolvedModel | list[str]:
     """The server at an address that the user named, which ``stack`` closes; the names of its models where it has several and
     none was chosen. Raises ``ConfigError`` for an address that no key may be sent to, and ``ProviderError``.
     """
@@ -89,4 +89,4 @@ async def connect_named(
                 raise ConfigError(f"{shown_url(base_url)} names no model. Write the name of one.")
             model = names[0]
         stack.push_async_exit(undo.pop_all())
-    return ModelInUse(server=server, provider=Retrying(server), name=model, facts=settings.models)
+    return ResolvedModel(server=server, provider=Retrying(server), name=model, facts=settings.models)

@@ -6,28 +6,28 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING
 
-from newel.providers.answer_or_shell import SCHEMA
-from newel.providers.ollama_run import OllamaRun
-from newel.providers.ollama_there import OllamaThere
+from newel.providers.ollama.cli import OllamaCli
+from newel.providers.ollama.remote import RemoteOllama
 from newel.providers.retry import Retrying
-from newel.terminal.words import clause
+from newel.terminal.jexida.protocol import SCHEMA
+from newel.text.format import clause
 
 if TYPE_CHECKING:
     from newel.agent.messages import AssistantMessage
     from newel.agent.ports import ModelRequest, OnDelta, Provider
-    from newel.app.remote_host import RemoteHost
-    from newel.config import Settings
-    from newel.config_jexida import ModelChoice
+    from newel.app.lazy_host import RemoteHost
+    from newel.config.jexida import ModelChoice
+    from newel.config.settings import Settings
     from newel.providers.model_server import ModelServer
-    from newel.terminal.jexida.ports import ModelPath, Tell
+    from newel.terminal.jexida.ports import ModelBackend, Tell
 
 
-class HostModels:
-    """A ``ModelPath`` to the models of the host, and the ``Provider`` behind it. Where the host cannot be reached nothing is
+class RemoteModels:
+    """A ``ModelBackend`` to the models of the host, and the ``Provider`` behind it. Where the host cannot be reached nothing is
     tried again: why that is has been said already.
     """
 
-    def __init__(self, host: RemoteHost, there: OllamaThere | OllamaRun) -> None:
+    def __init__(self, host: RemoteHost, there: RemoteOllama | OllamaCli) -> None:
         self._host = host
         self._there = there
         self._retrying = Retrying(there)
@@ -63,7 +63,7 @@ class HostModels:
 
 
 class ApiModels:
-    """A ``ModelPath`` to a server that this machine reaches by itself; its key stays here."""
+    """A ``ModelBackend`` to a server that this machine reaches by itself; its key stays here."""
 
     pull = None
 
@@ -77,19 +77,19 @@ class ApiModels:
 
 
 @asynccontextmanager
-async def host_model(host: RemoteHost, choice: ModelChoice) -> AsyncGenerator[tuple[str, ModelPath]]:
+async def host_model(host: RemoteHost, choice: ModelChoice) -> AsyncGenerator[tuple[str, ModelBackend]]:
     """The model of the host that the settings choose, and the way to it."""
     if choice.through == "run":
-        yield choice.name, HostModels(host, OllamaRun(host, schema=SCHEMA))
+        yield choice.name, RemoteModels(host, OllamaCli(host, schema=SCHEMA))
         return
-    async with aclosing(OllamaThere(host.tunnel, host, port=choice.port, schema=SCHEMA)) as there:
-        yield choice.name, HostModels(host, there)
+    async with aclosing(RemoteOllama(host.tunnel, host, port=choice.port, schema=SCHEMA)) as there:
+        yield choice.name, RemoteModels(host, there)
 
 
 @asynccontextmanager
-async def api_model(settings: Settings, model: str | None) -> AsyncGenerator[tuple[str, ModelPath]]:
+async def api_model(settings: Settings, model: str | None) -> AsyncGenerator[tuple[str, ModelBackend]]:
     """The model of Newel's own settings, and the way to it. Raises ``ConfigError`` and ``ProviderError``."""
-    from newel.app.model import connect, find_endpoint, find_model
+    from newel.app.model_resolver import connect, find_endpoint, find_model
 
     endpoint = await find_endpoint(settings)
     async with aclosing(connect(endpoint.base_url, endpoint.api_key)) as client:

@@ -10,10 +10,10 @@ import msgspec
 from newel.agent.errors import ConfigError
 
 if TYPE_CHECKING:
-    from newel.config import Settings
-    from newel.jobs.review.limits import ReviewLimits
-    from newel.review.proposal import HunkSize
-    from newel.workspace.mirror import MirrorLimits
+    from newel.config.settings import Settings
+    from newel.review.model.proposal import HunkSize
+    from newel.review_jobs.limits import ReviewLimits
+    from newel.workspace.mirror.mirror import MirrorLimits
 
 HUNKS = {"max_hunk_lines": "lines", "max_hunk_bytes": "bytes"}
 """The size of a hunk, by the names that it has in settings."""
@@ -25,8 +25,8 @@ def review_limits(settings: Settings) -> ReviewLimits:
     """The limits in force. What bounds a setting from above and cannot be set gives way to it. Raises ``ConfigError``
     where two settings contradict each other.
     """
-    from newel.jobs.review.limits import ReviewLimits
-    from newel.tools.project import ProjectLimits
+    from newel.review_jobs.limits import ReviewLimits
+    from newel.tools.review import ProjectLimits
 
     given = _given(settings)
     _taken(given, COPY)
@@ -47,7 +47,7 @@ def review_limits(settings: Settings) -> ReviewLimits:
 
 def hunk_size(settings: Settings) -> HunkSize:
     """The largest hunk that is shown in one piece."""
-    from newel.review.proposal import HunkSize
+    from newel.review.model.proposal import HunkSize
 
     given = _given(settings)
     return HunkSize(**{HUNKS[name]: value for name, value in _taken(given, HUNKS).items()})
@@ -55,7 +55,7 @@ def hunk_size(settings: Settings) -> HunkSize:
 
 def copy_limits(settings: Settings) -> MirrorLimits:
     """The largest project that an agent under review gets a copy of."""
-    from newel.workspace.mirror import MirrorLimits
+    from newel.workspace.mirror.mirror import MirrorLimits
 
     given = _given(settings)
     return MirrorLimits(**{COPY[name]: value for name, value in _taken(given, COPY).items()})

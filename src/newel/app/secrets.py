@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from newel.mcp.config import load_servers
+from newel.mcp.server_config import load_servers
 from newel.session.masking import secret_values
-from newel.workspace.environment import is_secret
-from newel.workspace.own_files import read_regular
+from newel.storage.own_files import read_regular
+from newel.workspace.process.environment import is_secret
 
 
 def configured_secrets(home: Path, cwd: Path, environ: Mapping[str, str]) -> list[str]:

@@ -8,42 +8,46 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from newel import config
 from newel.agent.errors import ConfigError, UsageError
-from newel.app.model import warn_of_strangers
-from newel.app.parts import Options, opened
-from newel.config import Settings
-from newel.terminal.called import in_a_shell
-from newel.terminal.unechoed import can_draw, unechoed
+from newel.app.agent_factory import AgentOptions, opened
+from newel.app.model_resolver import warn_of_strangers
+from newel.config.settings import Settings, load_settings
+from newel.terminal.command_names import in_a_shell
+from newel.terminal.ui.echo import Unechoed, can_draw
 
 if TYPE_CHECKING:
     from newel.session.coding_agent import CodingAgent
-    from newel.terminal.answers import Answers
-    from newel.terminal.approval import Approver
-    from newel.terminal.renderer import Renderer
+    from newel.terminal.renderers.base import Renderer
+    from newel.terminal.ui.answers import Answers
+    from newel.terminal.ui.approval import Approver
 
 
-def run_agent(options: Options) -> int:
-    """Carry out what the command line asked for; returns the exit code."""
+def run_agent(options: AgentOptions, unechoed: Unechoed) -> int:
+    """Carry out what the command line asked for; returns the exit code. ``unechoed`` ends where what is typed is not for a
+    prompt at the bottom.
+    """
     # Loading makes many objects and no garbage: looking for some meanwhile costs a twentieth of the start.
     gc.disable()
     import anyio
 
     def load() -> Settings:
-        return config.load(options.flags, cwd=options.cwd, environ=os.environ)
+        return load_settings(options.flags, cwd=options.cwd, environ=os.environ)
 
     settings = load()
     if settings.ignored is not None or settings.endpoint is None:
         from newel.app.trusting import can_ask, settled
 
-        settings = settled(settings, load) if can_ask(settings) else settings
-    if not _will_draw_prompt(settings, options):
-        return anyio.run(run_with, settings, options)
-    with unechoed():
-        return anyio.run(run_with, settings, options)
+        if can_ask(settings):
+            unechoed.end()
+            settings = settled(settings, load)
+    if _will_draw_prompt(settings, options):
+        unechoed.begin()
+    else:
+        unechoed.end()
+    return anyio.run(run_with, settings, options)
 
 
-async def run_with(settings: Settings, options: Options) -> int:
+async def run_with(settings: Settings, options: AgentOptions) -> int:
     """Choose the front end, build the agent, and let the one run the other."""
     interactive = sys.stdin.isatty() and not options.prompts and not options.simple
     screen = settings.renderer or ("rich" if _can_draw() else "console")
@@ -66,18 +70,18 @@ async def run_with(settings: Settings, options: Options) -> int:
         gc.freeze()
         gc.enable()
         if options.simple:
-            from newel.terminal.renderer import text_stdout
+            from newel.terminal.renderers.base import text_stdout
             from newel.terminal.simple_repl import run_simple_repl
 
             return await run_simple_repl(
                 agent, sys.stdin.fileno(), text_stdout(), approver=approver, called=called
             )
         if json_in:
-            from newel.terminal.json_mode import run_json
+            from newel.terminal.rpc.server import run_json
 
             return await run_json(agent, sys.stdin.fileno(), sys.stdout.buffer, approver=_needed(approver))
         if interactive:
-            from newel.terminal.repl import run_repl
+            from newel.terminal.repl.repl import run_repl
 
             return await run_repl(
                 agent,
@@ -86,8 +90,8 @@ async def run_with(settings: Settings, options: Options) -> int:
                 screen="console" if screen == "console" else "rich",
                 header=header(agent),
             )
-        from newel.terminal.one_shot import run_prompts
-        from newel.terminal.prompts import Prompt
+        from newel.terminal.print_mode import run_prompts
+        from newel.terminal.repl.prompt_input import Prompt
 
         prompts = [Prompt(text) for text in options.prompts] or [Prompt("")]
         prompts[0] = Prompt(prompts[0].typed, piped)
@@ -102,7 +106,7 @@ async def run_with(settings: Settings, options: Options) -> int:
         )
 
 
-def _will_draw_prompt(settings: Settings, options: Options) -> bool:
+def _will_draw_prompt(settings: Settings, options: AgentOptions) -> bool:
     is_conversation = not options.prompts and not options.simple
     return is_conversation and settings.renderer in {None, "rich"} and can_draw()
 
@@ -112,7 +116,7 @@ def _can_draw() -> bool:
 
 
 def _approver() -> Approver:
-    from newel.terminal.approval import Approver
+    from newel.terminal.ui.approval import Approver
 
     return Approver()
 
@@ -122,36 +126,36 @@ def _needed(approver: Approver | None) -> Approver:
     return approver
 
 
-def _is_report(options: Options) -> bool:
+def _is_report(options: AgentOptions) -> bool:
     """Whether standard output gets all that happens: a person looks at it, or a log of everything was asked for."""
     asked_for = options.flags.renderer == "console" or options.echo
     return not options.quiet and (asked_for or sys.stdout.isatty())
 
 
-def _answers(screen: str, options: Options) -> Answers:
+def _answers(screen: str, options: AgentOptions) -> Answers:
     """Where answers go beside the screen that shows the run."""
-    from newel.terminal.answers import Answers
-    from newel.terminal.renderer import text_stdout
+    from newel.terminal.renderers.base import text_stdout
+    from newel.terminal.ui.answers import Answers
 
     alone = screen == "console" and not _is_report(options)
     return Answers(text_stdout() if alone else None, options.answers_to)
 
 
-def _renderer(name: str, agent: CodingAgent, options: Options) -> Renderer:
+def _renderer(name: str, agent: CodingAgent, options: AgentOptions) -> Renderer:
     if name == "json":
-        from newel.terminal.json_mode import JsonRenderer
+        from newel.terminal.rpc.server import JsonRenderer
 
         return JsonRenderer(sys.stdout.buffer)
     if name == "rich":
-        from newel.terminal.answers import errors_to
-        from newel.terminal.renderer import Aside
-        from newel.terminal.rich_renderer import on_terminal
+        from newel.terminal.renderers.base import Aside
+        from newel.terminal.renderers.rich import on_terminal
+        from newel.terminal.ui.answers import errors_to
 
         if not sys.stderr.isatty():
             agent.subscribe(errors_to(Aside(sys.stderr)))
         return on_terminal(sys.stdout, window=agent.window)
-    from newel.terminal.console import ConsoleRenderer
-    from newel.terminal.renderer import Aside, text_stdout
+    from newel.terminal.renderers.base import Aside, text_stdout
+    from newel.terminal.renderers.console import ConsoleRenderer
 
     if _is_report(options):
         return ConsoleRenderer(text_stdout(), echo=options.echo, errors=sys.stderr, window=agent.window)
@@ -163,7 +167,7 @@ def header(agent: CodingAgent) -> str:
     """Where a conversation takes place, in a line; below it, what is wrong with its session's file."""
     from importlib.metadata import version
 
-    from newel.review.recording import RecordingWorkspace
+    from newel.review.tracking.recording_workspace import RecordingWorkspace
 
     folder = agent.workspace.name
     home = str(Path.home())

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from newel.agent.errors import ConfigError
-from newel.config import OPENAI_URL, Settings
-from newel.config_trust import IgnoredServer, ServerTrust
-from newel.terminal.safe import reveal, safe
-from newel.workspace.addresses import shown_url
+from newel.config.settings import OPENAI_URL, Settings
+from newel.config.trust import IgnoredServer, ServerTrust
+from newel.text.redact_urls import shown_url
+from newel.text.sanitize import reveal, reveal_line, safe
 
 if TYPE_CHECKING:
-    from newel.providers.local import LocalServer
+    from newel.providers.discovery import LocalServer
 
 TRIES: Final = 3
-"""How often a question is put to somebody whose answer is neither yes nor no."""
+"""How often a question is asked again if the answer is neither yes nor no."""
 
 CONSEQUENCE: Final = (
     "It gets what you type and every file that the agent reads, and decides what the agent does."
@@ -105,23 +105,18 @@ def _names(ignored: IgnoredServer) -> str:
 
 
 def _dotenv(ignored: IgnoredServer) -> str:
-    return one_reveal(f"{ignored.folder}/.env")
-
-
-def one_reveal(text: str) -> str:
-    """A text on one line with everything that could hide something written out."""
-    return reveal(text).replace("\n", "␊").replace("\t", "␉")
+    return reveal_line(f"{ignored.folder}/.env")
 
 
 def _question_of_folder(settings: Settings, ignored: IgnoredServer) -> str:
     dotenv = Path(ignored.folder, ".env")
     lines = [f"{_dotenv(ignored)} {_names(ignored)}:", f"  {ignored.address}"]
     if dotenv.is_symlink():
-        lines.append(f"  (.env is a link to {one_reveal(str(dotenv.resolve()))})")
+        lines.append(f"  (.env is a link to {reveal_line(str(dotenv.resolve()))})")
     lines.append(CONSEQUENCE)
     if settings.endpoint is not None:
         instead = f"{shown_url(settings.endpoint.base_url)} ({settings.endpoint.origin})"
-        lines.append(f"If not, your own is used: {one_reveal(instead)}")
+        lines.append(f"If not, your own is used: {reveal_line(instead)}")
     lines.append("Use it in this folder from now on?")
     return "\n".join(lines)
 
@@ -140,8 +135,8 @@ def _ask(question: str, *, default: bool) -> bool | None:
     """Put a question to the person at the terminal; None if there is no answer."""
     import anyio
 
-    from newel.terminal.asking import until_quiet
-    from newel.terminal.lines import LineReader
+    from newel.terminal.ui.line_reader import LineReader
+    from newel.terminal.ui.prompt_line import until_quiet
 
     choices = "[Y/n]" if default else "[y/N]"
     text = f"{question} {choices} "

@@ -1,4 +1,4 @@
-"""What a person's prompt may attach."""
+"""Which files a prompt may attach."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import NamedTuple
 from newel.workspace.port import Workspace
 
 WhyNot = Callable[[str, str], str]
-"""Of a file that was named by its first, absolute path and really is at the second: why it is not attached, in words that
-follow its name. Nothing if it may be.
+"""Why a file that was named by the first path, and really is at the second, is not attached: a clause that follows its name,
+or nothing if it may be. Both paths are absolute.
 """
 
 

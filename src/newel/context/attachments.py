@@ -9,7 +9,7 @@ import anyio.to_thread
 
 from newel.agent.errors import ToolError, WorkspaceError
 from newel.agent.messages import Attachment
-from newel.context.files import Head, read_head
+from newel.context.file_reader import Head, read_head
 from newel.workspace.port import Workspace
 
 MAX_IMAGE_BYTES = 20 * 1024 * 1024

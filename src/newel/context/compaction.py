@@ -25,7 +25,7 @@ from newel.agent.messages import (
 )
 from newel.agent.ports import Model, ModelRequest, Provider
 from newel.agent.transform import COMPACTION, Transformer
-from newel.context import summary, tokens
+from newel.context import compaction_summary, token_estimate
 
 Reason = Literal["full", "overflow", "asked"]
 FindWindow = Callable[[str], Awaitable[int | None]]
@@ -87,7 +87,7 @@ class Compactor:
         window = await self._window(messages)
         if window is None or self.size(messages) < window * self._threshold:
             return None
-        view = _View(messages)
+        view = _HistoryView(messages)
         cut = view.cut(min(self._keep_tokens, window // 4), at_most=max(window // 2 - COMPOSED, 0))
         if sum(view.sizes[:cut]) < window // 10:
             return None  # so little would be won that the next request would ask again
@@ -113,7 +113,7 @@ class Compactor:
         """A compaction however full the window is; None if there is nothing to sum up. ``instructions``
         are the user's wishes for the summary.
         """
-        view = _View(messages)
+        view = _HistoryView(messages)
         total = sum(view.sizes)
         cut = view.cut(min(self._keep_tokens, total // 4), at_most=total // 2)
         return await self._compact(messages, view, cut, reason, instructions) if cut else None
@@ -127,13 +127,13 @@ class Compactor:
             if isinstance(message, AssistantMessage) and message.usage.total:
                 return message.usage.total + since
             if isinstance(message, CustomMessage) and message.name == COMPACTION:
-                view = _View(messages)
-                return self._overhead_tokens + tokens.of_text(view.summary) + sum(view.sizes)
-            since += tokens.of_message(message)
+                view = _HistoryView(messages)
+                return self._overhead_tokens + token_estimate.of_text(view.summary) + sum(view.sizes)
+            since += token_estimate.of_message(message)
         return self._overhead_tokens + since
 
     async def _compact(
-        self, messages: Sequence[AppMessage], view: _View, cut: int, reason: Reason, wishes: str
+        self, messages: Sequence[AppMessage], view: _HistoryView, cut: int, reason: Reason, wishes: str
     ) -> CustomMessage:
         identity = new_id()
         gone, kept = view.messages[:cut], view.messages[cut:]
@@ -148,30 +148,30 @@ class Compactor:
             answer = await self._ask(gone, view.account, wishes, window)
         except NewelError as error:
             data["problem"] = f"No model summed up the conversation ({error}), so it was done without one."
-            account = summary.without_a_model(gone, before=view.account)
+            account = compaction_summary.without_a_model(gone, before=view.account)
         else:
             account = answer.text.strip()
             data |= {"usage": msgspec.to_builtins(answer.usage), "cost": answer.cost}
         # With four characters a token this and what compose adds take a third of the window at most.
-        data["account"] = summary.shorten(account, min(MAX_ACCOUNT_CHARS, window // 2))
-        data["summary"] = summary.compose(
-            data["account"], messages, limit=min(summary.USER_CHARS, window // 4)
+        data["account"] = compaction_summary.shorten(account, min(MAX_ACCOUNT_CHARS, window // 2))
+        data["summary"] = compaction_summary.compose(
+            data["account"], messages, limit=min(compaction_summary.USER_CHARS, window // 4)
         )
         return CustomMessage(name=COMPACTION, data=data, id=identity)
 
     async def _ask(self, gone: Sequence[Message], before: str, wishes: str, window: int) -> AssistantMessage:
         # Two of a token's four characters: the rest is for the answer, and for scripts with longer tokens.
         limit = min((self.model.context_window or window) * 2, MAX_QUESTION_CHARS)
-        question = summary.question(gone, before=before, wishes=wishes, limit=limit)
+        question = compaction_summary.question(gone, before=before, wishes=wishes, limit=limit)
         answer = await self.provider.complete(
-            ModelRequest(self.model, summary.SYSTEM_PROMPT, [UserMessage(question)]), _ignore
+            ModelRequest(self.model, compaction_summary.SYSTEM_PROMPT, [UserMessage(question)]), _ignore
         )
         if not answer.text.strip() or answer.stop_reason in {"error", "aborted"}:
             raise BadResponse(answer.error_message or f"{self.model.id} gave an empty answer")
         return answer
 
 
-class _View:
+class _HistoryView:
     """The messages that the model sees now, their sizes in tokens, and the summary before them."""
 
     def __init__(self, messages: Sequence[AppMessage]) -> None:
@@ -185,7 +185,7 @@ class _View:
                 self.account = str(source.data.get("account", self.summary))
             else:
                 self.messages.append(source)
-        self.sizes = [tokens.of_message(message) for message in self.messages]
+        self.sizes = [token_estimate.of_message(message) for message in self.messages]
 
     def cut(self, keep: int, *, at_most: int) -> int:
         """The index of the first message that stays: the latest ``keep`` tokens do, or at least the last

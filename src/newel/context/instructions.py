@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-from newel.agent.errors import HostGone, WorkspaceError
+from newel.agent.errors import HostUnavailable, WorkspaceError
 from newel.agent.messages import Wire
-from newel.context.files import Folder, Head, followed, nearest, read_head, upwards
+from newel.context.file_reader import Head, WorkspaceFolder, followed, nearest, read_head, upwards
 from newel.workspace.port import FileInfo, Workspace
 
 FILE_NAME = "AGENTS.md"
@@ -28,13 +28,13 @@ class Instructions(Wire, frozen=True):
 
 
 async def find_instructions(
-    workspace: Workspace, *, home: Folder | None, max_bytes: int = MAX_BYTES
+    workspace: Workspace, *, home: WorkspaceFolder | None, max_bytes: int = MAX_BYTES
 ) -> list[Instructions]:
     """The AGENTS.md in ``home`` (the user's own), then those from the project's root down to the workspace's.
 
     The project's root is the nearest folder upwards that holds ``.git``; without one it is the workspace's. What
     stands in two files counts once. A project's file may not be a link out of the project. Never waits for what is no
-    file; raises ``HostGone``, for an agent must not begin without a project's rules.
+    file; raises ``HostUnavailable``, for an agent must not begin without a project's rules.
     """
     files: list[tuple[Workspace, str, str | None]] = []
     if home is not None:
@@ -49,7 +49,7 @@ async def find_instructions(
     for host, path, bounds in files:
         try:
             head = await _read(host, path, max_bytes, bounds)
-        except HostGone:
+        except HostUnavailable:
             raise
         except WorkspaceError as error:
             found.append(Instructions(path, "", problem=str(error)))
@@ -99,7 +99,7 @@ async def _leads_nowhere(workspace: Workspace, path: str) -> bool:
     """Whether what seems not to be there is a link after all, in a loop or to what is not there."""
     try:
         return await workspace.stat(path) is None and await workspace.resolve(path) != path
-    except HostGone:
+    except HostUnavailable:
         raise
     except WorkspaceError:
         return True

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from newel.agent.errors import HostGone, WorkspaceError
+from newel.agent.errors import HostUnavailable, WorkspaceError
 from newel.agent.messages import Attachment
 from newel.context.attachable import Attachable
 from newel.context.attachments import attachment_from
@@ -65,7 +65,7 @@ async def expand(text: str, attachable: Attachable) -> Expansion:
     return Expansion(text, collector.attachments, collector.notes)
 
 
-class _Found(NamedTuple):
+class _Mention(NamedTuple):
     """What a name stands for; ``path`` is absolute."""
 
     path: str
@@ -99,7 +99,7 @@ class _Collector:
             if kind == "file":
                 await self._attach(path, name, only_image=True)
 
-    async def _mention(self, mention: re.Match[str], names: list[str], found: dict[str, _Found]) -> str:
+    async def _mention(self, mention: re.Match[str], names: list[str], found: dict[str, _Mention]) -> str:
         """Attach the first of ``names`` that was found; returns what stands in the mention's place."""
         whole = mention[0]
         name = next((name for name in names if name in found), None)
@@ -109,7 +109,7 @@ class _Collector:
             self.notes.append(f"@{names[-1]} was not attached: there is no such file.")
         return whole
 
-    async def _find(self, names: Sequence[str]) -> dict[str, _Found]:
+    async def _find(self, names: Sequence[str]) -> dict[str, _Mention]:
         """Those names that are a file's or a folder's. All are asked for at once: a prompt may be a long log, and
         the host far away.
         """
@@ -125,7 +125,7 @@ class _Collector:
                 paths[name] = str(PurePosixPath(self._workspace.root, name))
         infos = await self._workspace.stats(list(paths.values())) if paths else []
         return {
-            name: _Found(path, info.kind)
+            name: _Mention(path, info.kind)
             for (name, path), info in zip(paths.items(), infos, strict=True)
             if info is not None
         }
@@ -141,7 +141,7 @@ class _Collector:
             return False
         try:
             attachment = await attachment_from(self._workspace, path, name=name)
-        except HostGone:
+        except HostUnavailable:
             raise
         except WorkspaceError as error:
             self.notes.append(str(error))

@@ -1,4 +1,4 @@
-"""Results of tools that are too long for a model: it gets head and tail, and is told where the whole is."""
+"""Shortens tool results that are too long for the model to their head and tail, with the path of the whole."""
 
 from __future__ import annotations
 

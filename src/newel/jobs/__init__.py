@@ -1,1 +1,1 @@
-"""Runs that outlive their process: the engine, its journal, and what is done with them."""
+"""The job engine: a port, its SQLite implementation, the journal, and workers. It knows no kind of job."""

@@ -58,7 +58,7 @@ class Lease(Wire, frozen=True, kw_only=True):
     worker: str
 
 
-class Event(Wire, frozen=True, kw_only=True):
+class JournalEntry(Wire, frozen=True, kw_only=True):
     """One entry of a journal; ``data`` is a JSON object."""
 
     job: str
@@ -66,7 +66,7 @@ class Event(Wire, frozen=True, kw_only=True):
     data: bytes
 
 
-class Outcome(Wire, frozen=True, kw_only=True):
+class JobOutcome(Wire, frozen=True, kw_only=True):
     """How a worker leaves a job. ``retry`` puts it back into its queue for ``delay`` seconds from now. ``waiting`` and
     ``asking`` are for a person, until the job is submitted again or cancelled; ``asking`` holds the queue until then.
     """
@@ -80,11 +80,11 @@ class EngineError(NewelError):
     """The engine cannot work: its folder cannot be used, or the disk is full."""
 
 
-class Lost(NewelError):
+class LeaseLost(NewelError, code="lost"):
     """The lease is no longer this worker's: another one goes on with the job. Stop, and touch nothing."""
 
 
-class Cancelled(NewelError):
+class JobCancelled(NewelError, code="cancelled"):
     """Somebody cancelled the job; ``str(error)`` is their reason."""
 
 
@@ -105,7 +105,7 @@ class Engine(Protocol):
 
     async def append(self, lease: Lease, events: Sequence[bytes], *, expect_seq: int) -> int:
         """Add to the journal, all or nothing; returns the number of the last event. ``expect_seq`` is the number of the
-        event before. Raises ``Lost``, also when ``expect_seq`` is not what the journal has, and ``Cancelled``.
+        event before. Raises ``LeaseLost``, also when ``expect_seq`` is not what the journal has, and ``JobCancelled``.
         """
         ...
 
@@ -113,19 +113,23 @@ class Engine(Protocol):
         """Keep the leases; returns the jobs whose lease is lost or which were cancelled."""
         ...
 
-    async def finish(self, lease: Lease, outcome: Outcome) -> None:
-        """Give the job up. Raises ``Lost``."""
+    async def finish(self, lease: Lease, outcome: JobOutcome) -> None:
+        """Give the job up. Raises ``LeaseLost``."""
         ...
 
     async def cancel(self, job: str, reason: str) -> bool:
         """End a job that has not ended; False if it had."""
         ...
 
+    async def set_aside(self, jobs: Sequence[str], reason: str) -> None:
+        """Have those of some jobs that are queued be ``waiting``, as if a worker had left them so."""
+        ...
+
     async def annotate(
-        self, job: str, events: Sequence[bytes], *, expect_seq: int, outcome: Outcome | None = None
+        self, job: str, events: Sequence[bytes], *, expect_seq: int, outcome: JobOutcome | None = None
     ) -> int:
         """Add to the journal of a job that waits for a person or has ended, which nobody holds a lease of: what was decided
-        meanwhile. ``outcome`` ends, at the same time, one that waits. As ``append`` otherwise; raises ``Lost`` also while
+        meanwhile. ``outcome`` ends, at the same time, one that waits. As ``append`` otherwise; raises ``LeaseLost`` also while
         the job is queued or runs.
         """
         ...
@@ -136,7 +140,7 @@ class Engine(Protocol):
 
     async def read(
         self, job: str, after_seq: int = 0, *, limit: int = 1000, wait: float = 0.0
-    ) -> list[Event]:
+    ) -> list[JournalEntry]:
         """The events after a number, in order. With ``wait``, up to that many seconds for the next one; an empty list
         is also the answer at once when the job has ended.
         """
@@ -147,7 +151,7 @@ class Engine(Protocol):
         ...
 
     async def released(self, job: str, *, wait: float) -> bool:
-        """Whether nobody holds a lease of a job; waits up to that many seconds until it is so."""
+        """Wait up to ``wait`` seconds until no worker holds a lease of the job. Returns whether that is so."""
         ...
 
     async def find(

@@ -12,7 +12,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from newel.jobs.engine import FINAL, EngineError, Event, Job, JobState, Lease
+from newel.jobs.engine import FINAL, EngineError, Job, JobState, JournalEntry, Lease
 from newel.jobs.schema import JOURNAL
 
 MAX_READ = 8 << 20
@@ -62,7 +62,7 @@ class Reader:
         rows = await self._ask(lambda db: db.execute(_JOBS + _THAT_FIT, wanted).fetchall())
         return [_job(row) for row in rows]
 
-    async def read(self, job: str, after_seq: int, limit: int) -> tuple[list[Event], bool]:
+    async def read(self, job: str, after_seq: int, limit: int) -> tuple[list[JournalEntry], bool]:
         """Events, and whether they are the last: the job has ended, or there is none."""
         return await self._ask(lambda db: _read(db, job, after_seq, limit))
 
@@ -95,12 +95,14 @@ class Reader:
             raise JOURNAL.failure(self._path, error) from error
 
 
-def _read(connection: sqlite3.Connection, job: str, after_seq: int, limit: int) -> tuple[list[Event], bool]:
+def _read(
+    connection: sqlite3.Connection, job: str, after_seq: int, limit: int
+) -> tuple[list[JournalEntry], bool]:
     # The state first: what has ended by now gets no event any more.
     row = connection.execute("SELECT n, state FROM jobs WHERE id = ?", (job,)).fetchone()
     if row is None:
         return [], True
-    events: list[Event] = []
+    events: list[JournalEntry] = []
     size = 0
     rows = connection.execute(
         "SELECT seq, data FROM events WHERE job = ? AND seq > ? ORDER BY seq LIMIT ?",
@@ -108,7 +110,7 @@ def _read(connection: sqlite3.Connection, job: str, after_seq: int, limit: int) 
     )
     with closing(rows):  # else what it still holds open would keep the journal from being tidied up
         for seq, data in rows:
-            events.append(Event(job=job, seq=seq, data=data))
+            events.append(JournalEntry(job=job, seq=seq, data=data))
             size += len(data)
             if size > MAX_READ:
                 break

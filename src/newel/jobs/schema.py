@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from newel.jobs.engine import EngineError
-from newel.session.database import Format
+from newel.storage.sqlite import Format
 
 FILE = "journal.db"
 APPLICATION_ID = 0x6E65776C

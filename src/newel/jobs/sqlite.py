@@ -21,15 +21,15 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from newel.jobs import changes
-from newel.jobs.bells import Bells
-from newel.jobs.engine import EngineError, Event, Job, JobState, Lease, Outcome
-from newel.jobs.owner import Owner, unusable
+from newel.jobs import queries
+from newel.jobs.directory_lock import DirectoryLock, unusable
+from newel.jobs.engine import EngineError, Job, JobOutcome, JobState, JournalEntry, Lease
+from newel.jobs.group_commit import Writer
+from newel.jobs.notifier import Notifier
 from newel.jobs.reader import Reader
 from newel.jobs.schema import FILE, JOURNAL, MIGRATIONS
-from newel.jobs.writer import Writer
-from newel.session.database import connect, make_file
-from newel.session.locate import make_private
+from newel.storage.paths import make_private
+from newel.storage.sqlite import connect, make_file
 
 NO_EVENT = sys.maxsize
 """No event has such a number: who listens after it hears of the job's own state alone."""
@@ -72,14 +72,14 @@ class SqliteEngine:
     """
 
     def __init__(
-        self, path: str, owner: Owner | None, writing: sqlite3.Connection, reading: sqlite3.Connection
+        self, path: str, owner: DirectoryLock | None, writing: sqlite3.Connection, reading: sqlite3.Connection
     ) -> None:
         lock = threading.Lock()
         self._owner = owner
         self._connection = writing
         self._write = Writer(writing, path, lock)
         self._reader = Reader(reading, path, lock if reading is writing else threading.Lock())
-        self._bells = Bells()
+        self._bells = Notifier()
         self._closed = False
 
     def leave_note(self, place: str) -> None:
@@ -88,14 +88,14 @@ class SqliteEngine:
             self._owner.leave_note(place)
 
     async def submit(self, kind: str, params: bytes, *, queue: str, key: str | None = None) -> str:
-        change = partial(changes.submit, kind=kind, params=params, queue=queue, key=key)
+        change = partial(queries.submit, kind=kind, params=params, queue=queue, key=key)
         return await self._write(change, lambda _: self._bells.ring(_QUEUES))
 
     async def claim(
         self, free: int, worker: str, *, queues: Sequence[str] | None = None, wait: float = 0.0
     ) -> list[Lease]:
         deadline = anyio.current_time() + wait
-        change = partial(changes.claim, free=free, worker=worker, queues=queues)
+        change = partial(queries.claim, free=free, worker=worker, queues=queues)
         while True:
             with self._bells.listen(_QUEUES) as rung:
                 leases, due = await self._write(change)
@@ -106,32 +106,35 @@ class SqliteEngine:
                     await rung.wait()
 
     async def append(self, lease: Lease, events: Sequence[bytes], *, expect_seq: int) -> int:
-        change = partial(changes.append, lease=lease, events=events, expect_seq=expect_seq)
+        change = partial(queries.append, lease=lease, events=events, expect_seq=expect_seq)
         return await self._write(change, lambda seq: self._bells.ring(lease.job, seq))
 
     async def renew(self, leases: Sequence[Lease]) -> set[str]:
         return {lease.job for lease in leases} - await self._reader.current(leases)
 
-    async def finish(self, lease: Lease, outcome: Outcome) -> None:
-        change = partial(changes.finish, lease=lease, outcome=outcome)
+    async def finish(self, lease: Lease, outcome: JobOutcome) -> None:
+        change = partial(queries.finish, lease=lease, outcome=outcome)
         await self._write(change, lambda _: self._ring(lease.job))
 
     async def cancel(self, job: str, reason: str) -> bool:
-        change = partial(changes.cancel, job=job, reason=reason)
+        change = partial(queries.cancel, job=job, reason=reason)
         return await self._write(change, lambda _: self._ring(job))
 
+    async def set_aside(self, jobs: Sequence[str], reason: str) -> None:
+        await self._write(partial(queries.set_aside, jobs=jobs, reason=reason))
+
     async def annotate(
-        self, job: str, events: Sequence[bytes], *, expect_seq: int, outcome: Outcome | None = None
+        self, job: str, events: Sequence[bytes], *, expect_seq: int, outcome: JobOutcome | None = None
     ) -> int:
-        change = partial(changes.annotate, job=job, events=events, expect_seq=expect_seq, outcome=outcome)
+        change = partial(queries.annotate, job=job, events=events, expect_seq=expect_seq, outcome=outcome)
         return await self._write(change, lambda seq: self._bells.ring(job, seq))
 
     async def purge(self, job: str) -> bool:
-        return await self._write(partial(changes.purge, job=job), lambda _: self._bells.ring(job))
+        return await self._write(partial(queries.purge, job=job), lambda _: self._bells.ring(job))
 
     async def read(
         self, job: str, after_seq: int = 0, *, limit: int = 1000, wait: float = 0.0
-    ) -> list[Event]:
+    ) -> list[JournalEntry]:
         """As the port says. A page holds fewer events than ``limit`` where they are long: only an empty one is the
         last.
         """
@@ -175,7 +178,7 @@ class SqliteEngine:
         self._closed = True
         with anyio.CancelScope(shield=True):
             with contextlib.suppress(EngineError):  # at worst this end counts as one more attempt
-                await self._write(changes.let_go)
+                await self._write(queries.let_go)
             await self._write.aclose()
             await self._reader.aclose()
             await anyio.to_thread.run_sync(self._connection.close)
@@ -190,7 +193,7 @@ class SqliteEngine:
 
 def _open(
     directory: Path | None,
-) -> tuple[str, Owner | None, sqlite3.Connection, sqlite3.Connection]:
+) -> tuple[str, DirectoryLock | None, sqlite3.Connection, sqlite3.Connection]:
     if directory is None:
         connection = connect(None)
         JOURNAL.migrate(connection, ":memory:")
@@ -202,14 +205,14 @@ def _open(
         raise unusable(directory, error) from error
     path = directory / FILE
     with contextlib.ExitStack() as undo:
-        owner = Owner(directory)
+        owner = DirectoryLock(directory)
         undo.callback(owner.release)
         try:
             make_file(path)
             writing = connect(path)
             undo.callback(writing.close)
             JOURNAL.migrate(writing, str(path))
-            changes.take_over(writing)
+            queries.take_over(writing)
             reading = connect(path, read_only=True)
         except sqlite3.Error as error:
             raise JOURNAL.failure(str(path), error) from error

@@ -14,9 +14,9 @@ from anyio.abc import TaskStatus
 
 from newel.agent.errors import NewelError
 from newel.agent.messages import new_id
-from newel.jobs.engine import Engine, EngineError, Lease, Lost, Outcome
+from newel.jobs.engine import Engine, EngineError, JobOutcome, Lease, LeaseLost
 
-Handler = Callable[[Lease], Awaitable[Outcome]]
+Handler = Callable[[Lease], Awaitable[JobOutcome]]
 """Carries out one job. Is cancelled if the job was cancelled or its lease lost, and when the worker is."""
 
 MAX_ATTEMPTS = 10
@@ -75,7 +75,7 @@ class Worker:
 
     async def _carry_out(self, lease: Lease, scope: anyio.CancelScope) -> None:
         try:
-            outcome = Outcome(state="failed", reason="The run was cancelled.")
+            outcome = JobOutcome(state="failed", reason="The run was cancelled.")
             with scope:
                 outcome = await self._outcome(lease)
             await _patiently(partial(self._finish, lease, outcome))
@@ -83,10 +83,10 @@ class Worker:
             del self._running[lease.job]
             self._freed.set()
 
-    async def _outcome(self, lease: Lease) -> Outcome:
+    async def _outcome(self, lease: Lease) -> JobOutcome:
         handler = self._handlers.get(lease.kind)
         if handler is None:
-            reason = f"Nobody here carries out jobs of the kind '{lease.kind}'."
+            reason = f"No handler is registered for job kind '{lease.kind}'."
         elif lease.attempt > MAX_ATTEMPTS:
             reason = GIVEN_UP
         else:
@@ -95,12 +95,12 @@ class Worker:
             except Exception as error:  # noqa: BLE001 — whatever a handler raises ends its own job only
                 reason = _words(error)
         self._failed(lease, reason)
-        return Outcome(state="failed", reason=reason)
+        return JobOutcome(state="failed", reason=reason)
 
-    async def _finish(self, lease: Lease, outcome: Outcome) -> None:
+    async def _finish(self, lease: Lease, outcome: JobOutcome) -> None:
         # Work that came to its end must be known to have, also when the worker is told to go just now.
         with anyio.CancelScope(shield=True):
-            with contextlib.suppress(Lost):  # it is somebody else's to finish
+            with contextlib.suppress(LeaseLost):  # it is somebody else's to finish
                 await self._engine.finish(lease, outcome)
 
     async def _keep_leases(self) -> None:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Self
 import anyio
 
 from newel.agent.errors import ConfigError
-from newel.mcp.config import ServerConfig
-from newel.mcp.questions import Elicit, Sample
-from newel.mcp.server import PAUSES, Server, Surroundings
-from newel.mcp.status import ServerStatus
-from newel.mcp.stdio import Graces
+from newel.mcp.elicitation import Elicit, Sample
+from newel.mcp.server_config import ServerConfig
+from newel.mcp.server_connection import PAUSES, Server, ServerContext
+from newel.mcp.server_status import ServerStatus
 from newel.mcp.tool import McpTool
+from newel.mcp.transport_stdio import ShutdownTimeouts
 from newel.mcp.trust import Trust
 
 if TYPE_CHECKING:
@@ -40,18 +40,18 @@ class McpManager:
         environ: Mapping[str, str],
         on_change: Callable[[], None] = lambda: None,
         sample: Sample | None = None,
-        graces: Graces | None = None,
+        graces: ShutdownTimeouts | None = None,
         pauses: Sequence[float] = PAUSES,
     ) -> None:
         self._on_change = on_change
         self._changed = anyio.Event()
-        self._around = Surroundings(
+        self._around = ServerContext(
             trust=trust,
             environ=environ,
             roots=list(roots),
             changed=self._tell,
             sample=sample,
-            graces=graces or Graces(),
+            graces=graces or ShutdownTimeouts(),
             pauses=pauses,
         )
         self._servers = {config.name: Server(config, self._around) for config in configs}

@@ -10,7 +10,7 @@ import msgspec
 
 from newel.agent.messages import ImageContent
 from newel.agent.ports import ToolResult
-from newel.workspace.output import Capture
+from newel.workspace.process.output import Capture
 
 if TYPE_CHECKING:
     from mcp import types

@@ -11,8 +11,8 @@ import anyio
 import msgspec
 
 from newel.agent.errors import NewelError
-from newel.mcp.callbacks import Callbacks
-from newel.mcp.facts import ToolFacts
+from newel.mcp.client_handlers import ClientHandlers
+from newel.mcp.tool_info import ToolInfo
 
 if TYPE_CHECKING:
     from mcp import types
@@ -46,7 +46,7 @@ def _import() -> None:
 
 @asynccontextmanager
 async def client(
-    transport: Any, callbacks: Callbacks, tools_changed: Callable[[], None], *, legacy: bool
+    transport: Any, callbacks: ClientHandlers, tools_changed: Callable[[], None], *, legacy: bool
 ) -> AsyncGenerator[Client]:
     """A connection over a transport, its handshake done. ``legacy`` does without the question which protocol it is."""
     from importlib.metadata import version
@@ -93,11 +93,11 @@ async def listen(client: Client, tools_changed: Callable[[], None]) -> None:
         return
 
 
-async def list_tools(client: Client) -> list[ToolFacts]:
+async def list_tools(client: Client) -> list[ToolInfo]:
     """All tools that can be offered, each name once."""
     if client.server_capabilities.tools is None:
         return []
-    found: dict[str, ToolFacts] = {}
+    found: dict[str, ToolInfo] = {}
     cursor: str | None = None
     for _ in range(MAX_PAGES):
         page = await client.list_tools(cursor=cursor)
@@ -112,8 +112,8 @@ async def list_tools(client: Client) -> list[ToolFacts]:
     return list(found.values())
 
 
-def _facts(tool: types.Tool) -> ToolFacts:
-    return ToolFacts(
+def _facts(tool: types.Tool) -> ToolInfo:
+    return ToolInfo(
         name=tool.name,
         description=(tool.description or tool.title or "")[:MAX_DESCRIPTION],
         parameters={"type": "object", "properties": {}, **tool.input_schema},

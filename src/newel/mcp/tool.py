@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from newel.agent.errors import InvalidArguments
-from newel.agent.planned import Planned
+from newel.agent.planned import Planned, in_one_line
 from newel.agent.ports import OnOutput, ToolResult, ToolSpec
-from newel.mcp.facts import ToolFacts
-from newel.mcp.naming import offered_name
-from newel.mcp.questions import Elicit
+from newel.mcp.elicitation import Elicit
+from newel.mcp.tool_info import ToolInfo
+from newel.mcp.tool_names import offered_name
 
 if TYPE_CHECKING:
-    from newel.mcp.server import Server
+    from newel.mcp.server_connection import Server
 
 
 class McpTool:
@@ -23,7 +23,7 @@ class McpTool:
     the user says so.
     """
 
-    def __init__(self, server: Server, facts: ToolFacts, elicit: Elicit | None) -> None:
+    def __init__(self, server: Server, facts: ToolInfo, elicit: Elicit | None) -> None:
         self._server = server
         self._facts = facts
         self._elicit = elicit
@@ -71,7 +71,8 @@ class McpTool:
 
     async def _preview(self, arguments: dict[str, Any]) -> str:
         shown = msgspec.json.format(msgspec.json.encode(arguments), indent=2).decode()
-        return f"{self._facts.name} of {self._server.config.name} ({self._server.config.target})\n{shown}"
+        about = f"{self._facts.name} of {self._server.config.name} ({self._server.config.target})"
+        return f"{in_one_line(about)}\n{shown}"
 
     async def _execute(self, arguments: dict[str, Any], on_output: OnOutput) -> ToolResult:
         return await self._server.call(self._facts.name, arguments, on_output, self._elicit)

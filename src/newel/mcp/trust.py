@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 
 from newel.agent.messages import now
-from newel.mcp.config import ServerConfig
-from newel.mcp.pins import Pins
-from newel.workspace.state_file import load_state, update_state
+from newel.mcp.server_config import ServerConfig
+from newel.mcp.tool_pins import Pins
+from newel.workspace.disk.state_file import load_state, update_state
 
 
 class _Trusted(msgspec.Struct, frozen=True):

@@ -4,11 +4,12 @@ way meanwhile. Commands are not judged: what they open is not known.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from newel.agent.errors import WorkspaceError
-from newel.permissions.places import Judgement, Places
-from newel.workspace.port import Completed, Entry, FileInfo, OnOutput, Workspace
+from newel.permissions.secret_paths import Judgement, SecretPaths
+from newel.workspace.delegating_workspace import DelegatingWorkspace
+from newel.workspace.port import DirectoryEntry, FileInfo, Workspace
 
 
 def refusal(path: str, judged: Judgement, *, writes: bool = False) -> str:
@@ -22,18 +23,18 @@ def refusal(path: str, judged: Judgement, *, writes: bool = False) -> str:
             f"mode. Go on without it. Only the user can allow it, {allow}"
         )
     return (
-        f"{path} was not {done}: it is {judged.reason}, so it takes the user's yes, and nobody can be asked here. "
+        f"{path} was not {done}: it is {judged.reason}, so it needs the user's approval, and this run cannot ask for it. "
         f"Go on without it, and tell the user: they can use `--approve auto`, or allow it {allow}"
     )
 
 
-class GuardedWorkspace:
-    """Fulfils ``newel.workspace.port.Workspace``. Secret places are closed; with ``strict`` so is all that would be asked
+class GuardedWorkspace(DelegatingWorkspace[Workspace]):
+    """Another workspace without what is closed. Secret places are closed; with ``strict`` so is all that would be asked
     about, as nobody can be.
     """
 
-    def __init__(self, inner: Workspace, places: Places, *, strict: bool = False) -> None:
-        self._inner = inner
+    def __init__(self, inner: Workspace, places: SecretPaths, *, strict: bool = False) -> None:
+        super().__init__(inner)
         self._places = places
         self._closed = {"never", "ask"} if strict else {"never"}
 
@@ -42,17 +43,6 @@ class GuardedWorkspace:
         if judged.level in self._closed:
             raise WorkspaceError(refusal(self._places.original(path), judged, writes=writes))
         return path
-
-    @property
-    def root(self) -> str:
-        return self._inner.root
-
-    @property
-    def name(self) -> str:
-        return self._inner.name
-
-    async def resolve(self, path: str, /) -> str:
-        return await self._inner.resolve(path)
 
     async def stat(self, path: str, /) -> FileInfo | None:
         return await self._inner.stat(self._open(path))
@@ -64,7 +54,7 @@ class GuardedWorkspace:
             for path, info in zip(paths, found, strict=True)
         ]
 
-    async def list(self, path: str, /, *, limit: int = 10_000, nofollow: bool = True) -> list[Entry]:
+    async def list(self, path: str, /, *, limit: int = 10_000, nofollow: bool = True) -> list[DirectoryEntry]:
         return await self._inner.list(self._open(path), limit=limit, nofollow=nofollow)
 
     async def read_bytes(
@@ -82,14 +72,3 @@ class GuardedWorkspace:
 
     async def remove_folder(self, path: str, /) -> None:
         await self._inner.remove_folder(self._open(path, writes=True))
-
-    async def run(
-        self,
-        command: str,
-        /,
-        *,
-        timeout: float | None = None,  # noqa: ASYNC109 — see the port
-        on_output: OnOutput | None = None,
-        env: Mapping[str, str] | None = None,
-    ) -> Completed:
-        return await self._inner.run(command, timeout=timeout, on_output=on_output, env=env)

@@ -2,7 +2,7 @@
 
 A command runs with the user's rights, so that an agent could keep its own changes, or have another agent do what it may
 not do itself. This stops an agent that tries, on Linux also one that hides where its command comes from
-(``newel.workspace.lineage``); against one that means harm only a sandbox helps.
+(``newel.workspace.process.lineage``); against one that means harm only a sandbox helps.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from newel.agent.errors import UsageError
-from newel.workspace import lineage, origins
+from newel.workspace.process import lineage, process_mark
 
 DECIDES: Final[Mapping[str, Sequence[str]]] = {
     "decide": (),
@@ -35,7 +35,7 @@ MAY_START: Final[Mapping[str, Sequence[str]]] = {
 def refuse_decision(command: str, arguments: Sequence[str]) -> None:
     """Raises ``UsageError`` for a command that decides, if an agent has started this process."""
     actions = DECIDES.get(command)
-    if actions is None or origins.rights_above() is None:
+    if actions is None or process_mark.rights_above() is None:
         return
     action = next((each for each in arguments if each in actions), "")
     if {"-h", "--help"}.isdisjoint(arguments) and (action or not actions):
@@ -51,7 +51,7 @@ def enter(approve: str, *, attended: bool) -> None:
 
     Raises ``UsageError`` if an agent has started this process that may do less.
     """
-    above = origins.rights_above()
+    above = process_mark.rights_above()
     if above is not None and above != "auto":
         allowed = MAY_START.get(above, ("read-only",))
         under = f"An agent that works with --approve {above}" if above else "An agent"
@@ -62,7 +62,7 @@ def enter(approve: str, *, attended: bool) -> None:
             )
         if attended:
             raise UsageError(
-                f"{under} has started this, so that nobody can be asked here. "
+                f"{under} has started this, so there is no user here to ask. "
                 "Give a prompt, and no terminal: newel PROMPT < /dev/null > FILE."
             )
     lineage.grant(approve)

@@ -29,7 +29,7 @@ def _reached() -> frozenset[str]:
     return frozenset(map(_printed, [*four, *six]))
 
 
-class Listener(NamedTuple):
+class ListeningProcess(NamedTuple):
     """A socket that may accept a connection to 127.0.0.1."""
 
     port: int
@@ -37,10 +37,10 @@ class Listener(NamedTuple):
     inode: str
 
 
-def listeners(ports: Collection[int]) -> list[Listener]:
+def listeners(ports: Collection[int]) -> list[ListeningProcess]:
     """All such sockets on some ports. None for a port of which the system tells nothing."""
     reached = _reached()
-    found: list[Listener] = []
+    found: list[ListeningProcess] = []
     for table in TABLES:
         try:
             lines = table.read_text().split("\n")[1:]
@@ -52,7 +52,7 @@ def listeners(ports: Collection[int]) -> list[Listener]:
                 continue
             address, _, port = fields[1].partition(":")
             if address in reached and (number := int(port, 16)) in ports:
-                found.append(Listener(number, int(fields[7]), fields[9]))
+                found.append(ListeningProcess(number, int(fields[7]), fields[9]))
     return found
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from newel.agent.messages import AssistantMessage, Usage
 from newel.agent.ports import ModelRequest, OnDelta, Provider
-from newel.providers.urls import is_private
+from newel.providers.http.urls import is_private
 
 if TYPE_CHECKING:
     from genai_prices.types import PriceCalculation
@@ -60,7 +60,7 @@ def pricer(*, base_url: str) -> PriceList | None:
     return None if is_private(base_url) else PriceList(base_url)
 
 
-class Query(NamedTuple):
+class PriceQuery(NamedTuple):
     """How a model is named to the list: with the address of its server, or with its vendor, or alone."""
 
     model: str
@@ -73,7 +73,7 @@ class PriceList:
 
     def __init__(self, base_url: str) -> None:
         self._base_url = base_url
-        self._listed: dict[str, Query | None] = {}
+        self._listed: dict[str, PriceQuery | None] = {}
 
     def __call__(self, message: AssistantMessage) -> float | None:
         """The cost; None if the price or the usage is not known. Never raises."""
@@ -94,30 +94,30 @@ class PriceList:
         priced = _calculate(Usage(), query) if query else None
         return priced.model.context_window if priced else None
 
-    def _find(self, model: str) -> Query | None:
+    def _find(self, model: str) -> PriceQuery | None:
         known = (
             query for query in self._queries(model) if _cost(Usage(input=1, output=1), query) is not None
         )
         return next(known, None)
 
-    def _queries(self, model: str) -> Iterator[Query]:
+    def _queries(self, model: str) -> Iterator[PriceQuery]:
         """Ways to name the model to the list, the surest first. Gateways put the vendor before a slash."""
-        yield Query(model, base_url=self._base_url)
+        yield PriceQuery(model, base_url=self._base_url)
         vendor, slash, rest = model.partition("/")
         if slash:
-            yield Query(rest, vendor)
-            yield Query(model, "openrouter")
-        yield Query(model)
+            yield PriceQuery(rest, vendor)
+            yield PriceQuery(model, "openrouter")
+        yield PriceQuery(model)
         if slash:
-            yield Query(model.rpartition("/")[2])
+            yield PriceQuery(model.rpartition("/")[2])
 
 
-def _cost(usage: Usage, query: Query) -> float | None:
+def _cost(usage: Usage, query: PriceQuery) -> float | None:
     priced = _calculate(usage, query)
     return float(priced.total_price) if priced else None
 
 
-def _calculate(usage: Usage, query: Query) -> PriceCalculation | None:
+def _calculate(usage: Usage, query: PriceQuery) -> PriceCalculation | None:
     import genai_prices
 
     counted = genai_prices.Usage(

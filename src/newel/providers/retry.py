@@ -8,7 +8,7 @@ from newel.agent.errors import ConnectionFailed, ProviderError, sentence
 from newel.agent.events import Retry
 from newel.agent.messages import AssistantMessage
 from newel.agent.ports import ModelRequest, OnDelta, Provider
-from newel.providers.patience import Patience
+from newel.providers.http.timeouts import RequestTimeouts
 
 MAX_BACKOFF = 60.0
 """Seconds: the longest pause where the server names none."""
@@ -23,10 +23,10 @@ class Retrying:
     """
 
     def __init__(
-        self, provider: Provider, patience: Patience | None = None, *, base_delay: float = 1.0
+        self, provider: Provider, patience: RequestTimeouts | None = None, *, base_delay: float = 1.0
     ) -> None:
         self._provider = provider
-        self._patience = patience or Patience()
+        self._patience = patience or RequestTimeouts()
         self._base_delay = base_delay
 
     async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:

@@ -8,7 +8,7 @@ from newel.agent.errors import BadResponse
 from newel.agent.events import Delta, TextDelta, ThinkingDelta, ToolCallDelta
 from newel.agent.messages import AssistantMessage, TextContent, ThinkingContent, ToolCall
 from newel.agent.ports import ModelRequest, OnDelta
-from newel.providers.encode import to_json
+from newel.text.json import to_json
 
 Answer = (
     AssistantMessage | Exception | Callable[[ModelRequest], AssistantMessage | Awaitable[AssistantMessage]]
@@ -19,7 +19,7 @@ PIECE = 16
 """Characters of a delta."""
 
 
-class Scripted:
+class ScriptedProvider:
     """A ``Provider`` that gives one answer of ``script`` for each request; ``requests`` holds these."""
 
     def __init__(self, script: Iterable[Answer]) -> None:

@@ -1,33 +1,13 @@
-"""Every change is a hunk that can be kept, rejected or taken back.
+"""Every change is a hunk that can be kept, rejected or undone.
 
-One file under review, as values; each function makes the next one:
-
-ledger         base, hunks, layers
-text, paths    files as lines; names that are of the project
-edits          what is written: hunks come about, meet and grow
-proposal       a model's edits, in hunks that are easily read
-staging        what was done to a copy of the file, as a proposal
-decisions      accept, reject, reopen, peel
-bases          saved, changed on the disk, written to by an agent
-rollback       back, after the save
-takeback       what a rollback makes of a file
-history        the journal of it all, and undo
-views, patches, deciding    as people and programs see it, and decide
-
-A project:
-
-store, tables  the ledger, kept
-saving         between the ledger and the disk
-checkpoints    how files were before a run, and the way back
-runs           the runs of agents, and how one is taken back
-folders        those that came with a run
-purging, forgetting         what is too old goes
-
-An agent at work:
-
-recording      the workspace that records what is done there
-recorder       what was before each effect, and what came of it
-interrupted    effects that a killed process left half done
-isolation      an agent that works in a copy
-copy_recorder  what happens to the copy is proposed
+model          one file under review, as values and pure functions: file_review (base, hunks, layers), edits, proposal, merge,
+               decisions, rebase, revert_applied, history; file_lines and file_kinds turn files into lines
+store          the SQLite ledger, its schema, its garbage collection and history truncation, and a watch on other processes
+tracking       workspaces that record what an agent does: change_recorder, the write-ahead log of effects, the isolated copy
+save           writes accepted hunks to the disk, and syncs the ledger from it
+checkpoints    files before a run, and the rollback to them; revert computes it
+project        the runs of a project, and how one is undone
+decide         selects and decides pending hunks
+serialize      JSON views
+undo_notices   reports decisions and undos to the model
 """

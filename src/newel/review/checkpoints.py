@@ -21,10 +21,10 @@ import msgspec
 
 from newel.agent.errors import WorkspaceError
 from newel.agent.messages import Wire, new_id, now
-from newel.review.folders import grown, missing
-from newel.review.history import Entry
-from newel.review.kinds import described
-from newel.review.ledger import (
+from newel.review.created_folders import grown, missing
+from newel.review.model.file_kinds import described
+from newel.review.model.file_lines import content_of, is_blob, lines_of_state
+from newel.review.model.file_review import (
     FileReview,
     Lines,
     ReviewError,
@@ -33,13 +33,13 @@ from newel.review.ledger import (
     buffer,
     root_of,
 )
-from newel.review.patches import file_patch
+from newel.review.model.history import HistoryEntry
+from newel.review.model.patch import file_patch
+from newel.review.revert import RevertConflict, RevertStep, restored_to, rewound, taken_back
+from newel.review.save import DiskSync
 from newel.review.save_plans import saving_of
-from newel.review.saving import Saver
-from newel.review.store import Before, Checkpoint, Intent, Ledger, LedgerError
-from newel.review.takeback import Overlap, Step, restored_to, rewound, taken_back
-from newel.review.text import content_of, is_blob, lines_of_state
-from newel.workspace.snapshot_tree import State
+from newel.review.store.ledger import Checkpoint, FileVersion, Ledger, LedgerError, SaveIntent
+from newel.workspace.snapshots.tree import FileSnapshot
 
 Mode = Literal["hard_all", "scoped_selected"]
 
@@ -64,7 +64,7 @@ class Diff3(Wire, frozen=True, kw_only=True):
     proposed_patch: str
 
 
-class Versions(NamedTuple):
+class FileVersions(NamedTuple):
     """The lines of a file before a run, as the run left it, and now."""
 
     base: Lines
@@ -84,7 +84,7 @@ class FilePlan(Wire, frozen=True, kw_only=True):
     about: str = ""
 
 
-class Plan(Wire, frozen=True, kw_only=True):
+class RollbackPlan(Wire, frozen=True, kw_only=True):
     """A rollback that can be carried out. ``run`` is the run that it will be, to which its own checkpoint belongs. Files on
     which it would do nothing are none of ``files``.
     """
@@ -94,13 +94,13 @@ class Plan(Wire, frozen=True, kw_only=True):
     run: str
     hunk_ids: tuple[str, ...] = ()
     files: tuple[FilePlan, ...] = ()
-    conflicts: tuple[Overlap, ...] = ()
+    conflicts: tuple[RevertConflict, ...] = ()
 
 
 class Checkpoints:
     """The checkpoints of a ledger. Raises ``LedgerError``."""
 
-    def __init__(self, ledger: Ledger, saver: Saver) -> None:
+    def __init__(self, ledger: Ledger, saver: DiskSync) -> None:
         self._ledger = ledger
         self._saver = saver
         self._lock = threading.RLock()
@@ -122,7 +122,7 @@ class Checkpoints:
 
     async def touch(self, checkpoint: str, *paths: str, as_known: bool = False) -> None:
         """Remember files as their buffers are, before a run changes them; what is remembered already stays. First what the
-        disk has is taken up, unless ``as_known``. Raises ``UnknownCheckpoint``, and what ``Saver.refresh`` raises.
+        disk has is taken up, unless ``as_known``. Raises ``UnknownCheckpoint``, and what ``DiskSync.refresh`` raises.
         """
         if not as_known:
             for path in paths:
@@ -133,13 +133,13 @@ class Checkpoints:
             folders = await missing(self._saver.workspace, new)
             await anyio.to_thread.run_sync(self._grow, checkpoint, fresh, folders)
 
-    def _fresh(self, checkpoint_id: str, paths: Sequence[str]) -> list[Before]:
+    def _fresh(self, checkpoint_id: str, paths: Sequence[str]) -> list[FileVersion]:
         """How the files are that a checkpoint does not know."""
         known = {before.path for before in self.get(checkpoint_id).files}
         return [self._before(path) for path in dict.fromkeys(paths) if path not in known]
 
     def _grow(
-        self, checkpoint_id: str, fresh: Sequence[Before], missing: Mapping[str, Sequence[str]]
+        self, checkpoint_id: str, fresh: Sequence[FileVersion], missing: Mapping[str, Sequence[str]]
     ) -> None:
         """``missing`` are the folders that were not there above files that were not there."""
         with self._lock:
@@ -149,12 +149,12 @@ class Checkpoints:
             folders = [name for before in files if not before.blob for name in missing[before.path]]
             self._ledger.add_checkpoint(grown(checkpoint, files, folders))
 
-    def _before(self, path: str) -> Before:
+    def _before(self, path: str) -> FileVersion:
         content = content_of(buffer(self._ledger.get(path)))
         if content is None:
-            return Before(path=path, blob="", mode=0)
+            return FileVersion(path=path, blob="", mode=0)
         blob = content.blob or self._ledger.put_blobs([content.data])[0]
-        return Before(path=path, blob=blob, mode=content.mode)
+        return FileVersion(path=path, blob=blob, mode=content.mode)
 
     # -- looking at them ----------------------------------------------------------------------------
 
@@ -177,7 +177,7 @@ class Checkpoints:
             proposed_patch=file_patch(path, found.base, found.proposed),
         )
 
-    def versions(self, checkpoint: Checkpoint, path: str) -> Versions:
+    def versions(self, checkpoint: Checkpoint, path: str) -> FileVersions:
         """Raises ``UnknownCheckpoint`` for a file that the checkpoint knows nothing of."""
         base = self._lines(_before_of(checkpoint, path))
         review = self._ledger.get(path)
@@ -185,11 +185,11 @@ class Checkpoints:
         proposed = base
         if later is not None:
             proposed = buffer(rewound(review, [each for each in later if each.rev <= review.rev]))
-        return Versions(base, proposed, buffer(review))
+        return FileVersions(base, proposed, buffer(review))
 
     # -- going back ---------------------------------------------------------------------------------
 
-    async def plan(self, checkpoint_id: str, mode: Mode, hunk_ids: Sequence[str] = ()) -> Plan:
+    async def plan(self, checkpoint_id: str, mode: Mode, hunk_ids: Sequence[str] = ()) -> RollbackPlan:
         """What a rollback would do; it changes no buffer and nothing on the disk, but takes up what the disk has.
 
         ``hard_all`` makes each file what it was before the run, whatever came later. ``scoped_selected`` takes the hunks
@@ -197,24 +197,35 @@ class Checkpoints:
         ``UnknownCheckpoint`` and ``UnknownHunk``.
         """
         checkpoint = await anyio.to_thread.run_sync(self.get, checkpoint_id)
-        conflicts: list[Overlap] = []
+        conflicts: list[RevertConflict] = []
         for before in checkpoint.files:
             try:
                 await self._saver.refresh(before.path)
             except LedgerError:
                 raise
             except (ReviewError, WorkspaceError) as error:
-                conflicts.append(Overlap(path=before.path, reason=str(error)))
-        plan = Plan(
+                if mode == "hard_all" or await anyio.to_thread.run_sync(
+                    self._has_changed, checkpoint, before.path
+                ):
+                    conflicts.append(RevertConflict(path=before.path, reason=str(error)))
+        plan = RollbackPlan(
             checkpoint=checkpoint_id, mode=mode, run=f"rollback_{new_id()[:16]}", hunk_ids=tuple(hunk_ids)
         )
         left_alone = {conflict.path for conflict in conflicts}
         paths = [before.path for before in checkpoint.files if before.path not in left_alone]
         return await anyio.to_thread.run_sync(self._filled, plan, checkpoint, paths, conflicts)
 
+    def _has_changed(self, checkpoint: Checkpoint, path: str) -> bool:
+        """Whether there is anything of a run's in a file to be taken back: it may have been left out of a review."""
+        return self._ledger.entries_after(path, checkpoint.run) is not None
+
     def _filled(
-        self, plan: Plan, checkpoint: Checkpoint, paths: Sequence[str], conflicts: Sequence[Overlap]
-    ) -> Plan:
+        self,
+        plan: RollbackPlan,
+        checkpoint: Checkpoint,
+        paths: Sequence[str],
+        conflicts: Sequence[RevertConflict],
+    ) -> RollbackPlan:
         steps = [self._step(plan, checkpoint, path) for path in paths]
         if plan.mode == "scoped_selected":
             known = {name for step in steps for name in step.known}
@@ -239,17 +250,17 @@ class Checkpoints:
         found = (conflict for step in steps for conflict in step.conflicts)
         return msgspec.structs.replace(plan, files=files, conflicts=(*conflicts, *found))
 
-    async def rollback(self, plan: Plan, *, save: bool = False) -> list[FileReview]:
-        """Do what a plan says, in the buffers; ``Saver.save`` brings it to the disk. Raises ``StaleRevision`` if a file's
+    async def rollback(self, plan: RollbackPlan, *, save: bool = False) -> list[FileReview]:
+        """Do what a plan says, in the buffers; ``DiskSync.save`` brings it to the disk. Raises ``StaleRevision`` if a file's
         review has changed since the plan; then nothing has been changed.
 
-        ``save``: the caller does that at once, and ends the intent ``plan.run``; if it dies, ``Saver.recover`` does.
+        ``save``: the caller does that at once, and ends the intent ``plan.run``; if it dies, ``DiskSync.recover`` does.
         """
         folders = await missing(self._saver.workspace, [file.path for file in plan.files])
         return await anyio.to_thread.run_sync(self._roll_back_all, plan, save, folders)
 
     def _roll_back_all(
-        self, plan: Plan, save: bool, missing: Mapping[str, Sequence[str]]
+        self, plan: RollbackPlan, save: bool, missing: Mapping[str, Sequence[str]]
     ) -> list[FileReview]:
         with self._lock, self._ledger.batch():
             checkpoint = self.get(plan.checkpoint)
@@ -261,7 +272,7 @@ class Checkpoints:
             reviews = [self._roll_back(plan, checkpoint, file) for file in plan.files]
             if save:
                 files = [saving_of(review, self.taken_back(plan, review)) for review in reviews]
-                self._ledger.begin_saving(Intent(id=plan.run, files=tuple(files)))
+                self._ledger.begin_saving(SaveIntent(id=plan.run, files=tuple(files)))
             return reviews
 
     def _begin_rollback(self, run: str, of: Checkpoint) -> Checkpoint:
@@ -274,14 +285,14 @@ class Checkpoints:
         self._ledger.add_checkpoint(made)
         return made
 
-    def taken_back(self, plan: Plan, review: FileReview) -> list[str]:
+    def taken_back(self, plan: RollbackPlan, review: FileReview) -> list[str]:
         """The hunks that a rollback has put into a file's review, for a save to bring them to the disk."""
         swaps = [each.forward.hunks for each in self._ledger.entries(run=plan.run)]
         known = {root_of(hunk.id) for swap in swaps for hunk in swap.old}
         made = {hunk.id for swap in swaps for hunk in swap.new if root_of(hunk.id) not in known}
         return [hunk.id for hunk in review.hunks if hunk.id in made and hunk.state == "accepted"]
 
-    def _check(self, plan: Plan) -> None:
+    def _check(self, plan: RollbackPlan) -> None:
         for file in plan.files:
             found = self._ledger.get(file.path).rev
             if found != file.rev:
@@ -289,31 +300,33 @@ class Checkpoints:
                     f"{file.path} is at revision {found}, and the rollback was planned for {file.rev}. Plan it anew."
                 )
 
-    def _roll_back(self, plan: Plan, checkpoint: Checkpoint, file: FilePlan) -> FileReview:
+    def _roll_back(self, plan: RollbackPlan, checkpoint: Checkpoint, file: FilePlan) -> FileReview:
         step = self._step(plan, checkpoint, file.path)
         changed = self._ledger.change(
             file.path, "rollback", lambda _: step.after, rev=file.rev, hunks=file.hunks, run=plan.run
         )
         return changed.review
 
-    def _step(self, plan: Plan, checkpoint: Checkpoint, path: str) -> Step:
+    def _step(self, plan: RollbackPlan, checkpoint: Checkpoint, path: str) -> RevertStep:
         review, entries = self._read(path)
         if plan.mode == "hard_all":
             before = _before_of(checkpoint, path)
             return restored_to(review, entries, checkpoint, before, self._lines(before))
         return taken_back(review, entries, checkpoint.run, plan.hunk_ids)
 
-    def _read(self, path: str) -> tuple[FileReview, list[Entry]]:
+    def _read(self, path: str) -> tuple[FileReview, list[HistoryEntry]]:
         """A review, and its journal up to there."""
         review = self._ledger.get(path)
         entries = self._ledger.entries(path=path)
         return review, [each for each in entries if each.rev <= review.rev]
 
-    def _lines(self, before: Before) -> Lines:
-        return lines_of_state(State(before.blob, before.mode), self._ledger.blob) if before.blob else ()
+    def _lines(self, before: FileVersion) -> Lines:
+        return (
+            lines_of_state(FileSnapshot(before.blob, before.mode), self._ledger.blob) if before.blob else ()
+        )
 
 
-def _before_of(checkpoint: Checkpoint, path: str) -> Before:
+def _before_of(checkpoint: Checkpoint, path: str) -> FileVersion:
     for before in checkpoint.files:
         if before.path == path:
             return before

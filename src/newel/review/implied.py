@@ -11,21 +11,21 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
-from newel.workspace.snapshot_tree import EMPTY, State
-from newel.workspace.watching import FileChange
+from newel.workspace.snapshots.port import FileChange
+from newel.workspace.snapshots.tree import EMPTY, FileSnapshot
 
 if TYPE_CHECKING:
-    from newel.review.store import Checkpoint
+    from newel.review.store.ledger import Checkpoint
 
 _INHERITED: Final = stat.S_ISGID
 """A folder has it from the one that it is made in."""
 
 
-def is_folder(state: State | None) -> bool:
+def is_folder(state: FileSnapshot | None) -> bool:
     return state is not None and stat.S_ISDIR(state.mode)
 
 
-def _is_usual(state: State, within: State | None, umask: int) -> bool:
+def _is_usual(state: FileSnapshot, within: FileSnapshot | None, umask: int) -> bool:
     """Whether a folder is as one that is made anew ``within`` another, or one of which nothing is known."""
     inherited = (within or state).mode & _INHERITED
     return stat.S_IMODE(state.mode) == (0o777 & ~umask) | inherited
@@ -46,7 +46,7 @@ def told_apart(
     was_there = _above(before.path for before in files if before.blob)
     was_not = set(checkpoint.folders) if checkpoint else set[str]()
     parents = {change.path: change for change in changes}
-    usual = State(EMPTY, stat.S_IFDIR | (0o777 & ~umask))
+    usual = FileSnapshot(EMPTY, stat.S_IFDIR | (0o777 & ~umask))
     found: list[FileChange] = []
     for change in changes:
         if is_known(change.path):

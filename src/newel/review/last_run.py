@@ -10,18 +10,21 @@ from typing import Final
 import msgspec
 
 from newel.agent.messages import Wire, new_id
-from newel.workspace.own_files import read_regular
+from newel.storage.own_files import read_regular
 
 FILE: Final = "last_run.json"
 
 
 class LastRun(Wire, frozen=True, kw_only=True):
-    """A run that called a tool which may change something. ``began`` is the time at which it began, in ISO 8601."""
+    """A run that called a tool which may change something. ``began`` is the time at which it began, in ISO 8601. One that is
+    not recorded has no words.
+    """
 
     run: str
     session: str
     title: str
     began: str
+    is_recorded: bool = True
 
 
 def keep(folder: Path, last: LastRun) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from pathlib import PurePosixPath
 
-from newel.review.ledger import ReviewError
+from newel.review.model.file_review import ReviewError
 from newel.workspace.port import Workspace
 
 

@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 import anyio
 
-from newel.agent.errors import HostGone, NewelError
+from newel.agent.errors import HostUnavailable, NewelError
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ async def retried(work: Callable[[], Awaitable[T]]) -> T:
     for pause in PAUSES:
         try:
             return await work()
-        except HostGone:
+        except HostUnavailable:
             raise
         except (NewelError, OSError):
             await anyio.sleep(pause)

@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from newel.review.implied import above
-from newel.review.ledger import FileReview, Lines, ReviewError, render
-from newel.review.store import Saving
-from newel.review.text import content_of, head_of, is_blob, text_hash
-from newel.workspace.port import ABSENT, Thing
+from newel.review.model.file_lines import content_of, head_of, is_blob, text_hash
+from newel.review.model.file_review import FileReview, Lines, ReviewError, render
+from newel.review.store.ledger import PlannedWrite
+from newel.workspace.port import ABSENT, FileNode
 
 ENTERED: Final = stat.S_IRWXU
 """The bits that a folder must have for its owner to change what is in it."""
@@ -20,7 +20,7 @@ class NotText(ReviewError):
     """The file is too large to be reviewed, or would hold what no text can."""
 
 
-class File(NamedTuple):
+class PlannedFile(NamedTuple):
     """A file as it is or should be: its hash as ``text_hash`` writes it, and its mode; no file has none of them. What is
     no regular file has its kind in the mode, and a link its target for ``data``. That is empty where the bytes are a blob
     of the ledger.
@@ -30,7 +30,7 @@ class File(NamedTuple):
     mode: int = 0
     data: bytes = b""
 
-    def is_like(self, other: File) -> bool:
+    def is_like(self, other: PlannedFile) -> bool:
         return self[:2] == other[:2]
 
     @property
@@ -56,29 +56,31 @@ class File(NamedTuple):
         """Whether it is a folder whose owner cannot change what is in it."""
         return self.is_folder and self.mode & ENTERED != ENTERED
 
-    def opened(self) -> File:
+    def opened(self) -> PlannedFile:
         """As it must be while what is in it changes; a file is itself."""
         return self._replace(mode=self.mode | ENTERED) if self.is_folder else self
 
-    def thing(self, target: bytes) -> Thing | None:
-        """As ``WatchedWorkspace.become`` wants it."""
-        return Thing(self.mode, target if stat.S_ISLNK(self.mode) else b"") if self.exists else None
+    def thing(self, target: bytes) -> FileNode | None:
+        """As ``TrackedWorkspace.become`` wants it."""
+        return FileNode(self.mode, target if stat.S_ISLNK(self.mode) else b"") if self.exists else None
 
 
-def file_of(lines: Lines) -> File:
+def file_of(lines: Lines) -> PlannedFile:
     """The file that lines make."""
     content = content_of(lines)
-    return File(text_hash(lines), content.mode, content.data) if content else File(text_hash(()))
+    return (
+        PlannedFile(text_hash(lines), content.mode, content.data) if content else PlannedFile(text_hash(()))
+    )
 
 
-class Plan(NamedTuple):
+class SavePlan(NamedTuple):
     """A file that is about to be saved: what was there, and what will be. ``blob`` is the hash of bytes in the ledger.
     ``is_ours``: it has come, or has its mode, by what the ledger knows.
     """
 
-    saving: Saving
-    before: File
-    after: File
+    saving: PlannedWrite
+    before: PlannedFile
+    after: PlannedFile
     blob: str
     blob_before: str
     is_ours: bool
@@ -96,7 +98,7 @@ class Plan(NamedTuple):
         return before.exists and after.exists and stat.S_IFMT(before.mode) != stat.S_IFMT(after.mode)
 
 
-def plan_of(review: FileReview, ids: Sequence[str]) -> Plan:
+def plan_of(review: FileReview, ids: Sequence[str]) -> SavePlan:
     """Raises ``NotText``."""
     lines = render(review.base, [hunk for hunk in review.hunks if hunk.id in ids])
     body = lines[1:] if head_of(lines) is not None else lines
@@ -105,14 +107,18 @@ def plan_of(review: FileReview, ids: Sequence[str]) -> Plan:
             f"{review.path} would hold a NUL, or a text and other bytes at once. Keep other hunks of it, or reject these."
         )
     before, after = file_of(review.base), file_of(lines)
-    saving = Saving(path=review.path, rev=review.rev, ids=tuple(ids), before=before.hash, after=after.hash)
+    saving = PlannedWrite(
+        path=review.path, rev=review.rev, ids=tuple(ids), before=before.hash, after=after.hash
+    )
     content = content_of(lines)
     there = content_of(review.base)
     is_ours = any(one.a == 0 for one in review.applied)
-    return Plan(saving, before, after, content.blob if content else "", there.blob if there else "", is_ours)
+    return SavePlan(
+        saving, before, after, content.blob if content else "", there.blob if there else "", is_ours
+    )
 
 
-def saving_of(review: FileReview, ids: Sequence[str]) -> Saving:
+def saving_of(review: FileReview, ids: Sequence[str]) -> PlannedWrite:
     """What an intent says of hunks that are about to be saved. Raises ``NotText``."""
     return plan_of(review, ids).saving
 
@@ -121,18 +127,23 @@ def has_all(review: FileReview, ids: Collection[str]) -> bool:
     return {hunk.id for hunk in review.hunks}.issuperset(ids)
 
 
-def makes_room(plans: Iterable[Plan]) -> bool:
+def makes_room(plans: Iterable[SavePlan]) -> bool:
     """Whether folders go: then those that came without an entry of their own, for what goes, must go at once."""
     return any(plan.before.is_folder and not plan.after.is_folder for plan in plans)
 
 
-def in_order(plans: Sequence[Plan]) -> list[Plan]:
+def making_way(plans: Iterable[SavePlan]) -> set[str]:
+    """The folders that something else takes the place of."""
+    return {plan.saving.path for plan in plans if plan.before.is_folder and plan.changes_kind}
+
+
+def in_order(plans: Sequence[SavePlan]) -> list[SavePlan]:
     """So that nothing stands in the way of what comes later: what goes before what comes, a folder behind what goes out of
     it and before what goes into it. A folder that only goes is last, for it may hold what others have put there.
     """
-    opened = {plan.saving.path for plan in plans if plan.before.is_folder and plan.changes_kind}
+    opened = making_way(plans)
 
-    def place(plan: Plan) -> tuple[int, int]:
+    def place(plan: SavePlan) -> tuple[int, int]:
         before, after, depth = plan.before, plan.after, plan.saving.path.count("/")
         if before.is_folder and after.is_folder:  # one may write into it at once, or as long as need be
             return (0, depth) if after.mode & ENTERED == ENTERED else (5, -depth)

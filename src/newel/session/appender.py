@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 
 from newel.agent.errors import SessionError
-from newel.session.format import PRIVATE_FILE
-from newel.session.lock import lock, unlock
-from newel.session.store import BLOCK, StoredSession, not_a_session
+from newel.session.reader import BLOCK, StoredSession, not_a_session
+from newel.storage.file_lock import lock, unlock
+from newel.storage.paths import PRIVATE_FILE
 
 
 class Appender:

@@ -20,12 +20,12 @@ from newel.agent.messages import (
 from newel.agent.ports import Emit, Model, RunConfig
 from newel.context.attachable import Attachable
 from newel.context.compaction import Compactor
-from newel.context.templates import Template
+from newel.context.prompt_templates import Template
 from newel.session.manager import SessionManager
 from newel.workspace.port import Workspace
 
 
-class Totals(msgspec.Struct, frozen=True):
+class SessionTotals(msgspec.Struct, frozen=True):
     """What a conversation has used: ``cost`` in US dollars, None if no price is known;
     ``context`` is the size of the last request in tokens.
     """
@@ -35,7 +35,7 @@ class Totals(msgspec.Struct, frozen=True):
     context: int
 
 
-def totals(messages: Sequence[AppMessage]) -> Totals:
+def totals(messages: Sequence[AppMessage]) -> SessionTotals:
     """What a conversation has used, its compactions included."""
     usage, cost, context = Usage(), None, 0
     for message in messages:
@@ -50,7 +50,7 @@ def totals(messages: Sequence[AppMessage]) -> Totals:
         usage += used
         if price is not None:
             cost = (cost or 0.0) + price
-    return Totals(usage, cost, context)
+    return SessionTotals(usage, cost, context)
 
 
 class CodingAgent:
@@ -143,7 +143,7 @@ class CodingAgent:
         """The size of the model's context in tokens, as far as it is known by now."""
         return self.compactor.context_window if self.compactor else self.state.model.context_window
 
-    def totals(self) -> Totals:
+    def totals(self) -> SessionTotals:
         """What the conversation has used so far."""
         return totals(self.state.messages)
 
@@ -193,7 +193,7 @@ class CodingAgent:
         try:
             self.agent.replace_messages(session.get_messages())
         except BaseException:
-            session.close()  # it is locked for us, and nobody else would unlock it
+            session.close()  # it is locked by us, and nothing else would unlock it
             raise
         self.session.close()
         self.session = session

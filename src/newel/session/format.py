@@ -22,7 +22,6 @@ from msgspec import field
 from newel.agent.errors import SessionError
 from newel.agent.messages import AppMessage, Wire
 
-PRIVATE_FILE = 0o600
 """The mode of every file made for a session."""
 
 MAX_LINE = 128 * 1024 * 1024

@@ -20,11 +20,10 @@ import msgspec
 from newel.agent.errors import SessionError
 from newel.agent.messages import AppMessage, CustomMessage, new_id, now
 from newel.agent.transform import COMPACTION
-from newel.session import locate
+from newel.session import paths
 from newel.session.damage import Damage
 from newel.session.format import (
     MAX_LINE,
-    PRIVATE_FILE,
     UNREADABLE,
     BranchLine,
     Line,
@@ -33,8 +32,10 @@ from newel.session.format import (
     SessionMetadata,
     encode_line,
 )
-from newel.session.history import History
+from newel.session.message_tree import MessageTree
 from newel.session.text import one_line
+from newel.storage.own_files import open_regular
+from newel.storage.paths import PRIVATE_FILE, make_private, project_folder
 
 Entry = dict[str, Any]
 
@@ -59,7 +60,7 @@ def import_pi(source: Path, directory: Path) -> ImportedSession:
     """
     damage = Damage()
     try:
-        with source.open("rb") as stream:
+        with open_regular(source) as stream:
             entries = list(_entries(iter(lambda: stream.readline(MAX_LINE), b""), damage))
     except OSError as error:
         raise SessionError(f"{source} cannot be read: {error.strerror}.") from error
@@ -72,7 +73,7 @@ def import_pi(source: Path, directory: Path) -> ImportedSession:
     if not any(isinstance(line, MessageLine) for line in lines):
         raise SessionError(f"There is nothing to import in {source}: it holds no messages.")
     metadata = _metadata(header, entries, source)
-    path = locate.project_folder(directory, metadata.cwd) / locate.file_name(metadata)
+    path = project_folder(directory, metadata.cwd) / paths.file_name(metadata)
     _write(path, [metadata, *lines])
     return ImportedSession(path, metadata.id, damage.report())
 
@@ -136,7 +137,7 @@ def _metadata(header: Entry, entries: list[Entry], source: Path) -> SessionMetad
 def _write(path: Path, lines: list[Line]) -> None:
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        locate.make_private(path.parent)
+        make_private(path.parent)
         if path.exists():
             raise SessionError(
                 f"This session was imported before, as {path}. Delete that file to import it anew."
@@ -154,7 +155,7 @@ def _write(path: Path, lines: list[Line]) -> None:
 
 
 def _lines(entries: list[Entry], damage: Damage) -> Iterator[Line]:
-    history = History()
+    history = MessageTree()
     leaf: str | None = None
     for entry in entries:
         entry_id = _text(entry, "id")

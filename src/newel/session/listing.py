@@ -14,8 +14,8 @@ import msgspec
 from newel.agent.errors import SessionError
 from newel.agent.messages import UserMessage
 from newel.session.format import MAX_LINE, UNREADABLE, MessageLine, NameLine, read_line
-from newel.session.locate import read_metadata, session_files
-from newel.session.store import read_session
+from newel.session.paths import read_metadata, session_files
+from newel.session.reader import read_session
 from newel.session.text import one_line
 
 _BLOCK = 1024 * 1024

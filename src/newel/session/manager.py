@@ -20,7 +20,7 @@ import msgspec
 
 from newel.agent.errors import SessionError
 from newel.agent.messages import AppMessage, UserMessage, interrupted, new_id, now
-from newel.session import locate
+from newel.session import paths
 from newel.session.appender import Appender
 from newel.session.format import (
     BranchLine,
@@ -31,9 +31,10 @@ from newel.session.format import (
     encode_line,
     public_config,
 )
-from newel.session.history import History, TreeEntry
-from newel.session.store import SessionData
+from newel.session.message_tree import MessageTree, TreeEntry
+from newel.session.reader import SessionData
 from newel.session.text import one_line
+from newel.storage.paths import make_private, project_folder
 
 
 class SessionManager:
@@ -70,11 +71,11 @@ class SessionManager:
         self._ephemeral = ephemeral
         self._settle = settle
         self._begin(own_id)
-        path = locate.find(directory, session) if session is not None else None
+        path = paths.find(directory, session) if session is not None else None
         if path is None and continue_:
-            path = locate.latest(directory, cwd)
+            path = paths.latest(directory, cwd)
         if own_id is not None and not ephemeral:
-            path = locate.known(directory, cwd, own_id)
+            path = paths.known(directory, cwd, own_id)
         if path is not None:
             self._open(path)
 
@@ -134,7 +135,7 @@ class SessionManager:
         if not self.has_data():
             self._cwd = cwd
             self._metadata = msgspec.structs.replace(self._metadata, cwd=cwd)
-            self._path = locate.project_folder(self._directory, cwd) / self._path.name
+            self._path = project_folder(self._directory, cwd) / self._path.name
 
     def append_message(self, message: AppMessage) -> None:
         """Keep one more message of the active branch. A message whose id is known is kept only once."""
@@ -178,8 +179,8 @@ class SessionManager:
 
     def _begin(self, session_id: str | None = None) -> None:
         self._metadata = SessionMetadata(session_id or new_id(), now(), self._cwd)
-        self._path = locate.project_folder(self._directory, self._cwd) / locate.file_name(self._metadata)
-        self._history = History()
+        self._path = project_folder(self._directory, self._cwd) / paths.file_name(self._metadata)
+        self._history = MessageTree()
         self._moved: BranchLine | None = None
         self._name: str | None = None
         self.damage: list[str] = []
@@ -211,7 +212,7 @@ class SessionManager:
 
     def _create(self, first: bytes) -> Appender:
         try:
-            locate.make_private(self._path.parent)
+            make_private(self._path.parent)
         except OSError as error:
             raise SessionError(
                 f"The folder {self._path.parent} cannot be made: {error.strerror}. "

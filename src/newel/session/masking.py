@@ -8,9 +8,10 @@ from typing import Any, Final
 
 import msgspec
 
+from newel.agent.formatting import plural
 from newel.agent.messages import AppMessage
-from newel.session.store import SessionData
-from newel.workspace.environment import is_secret
+from newel.session.reader import SessionData
+from newel.workspace.process.environment import is_secret
 
 SHORTEST_SECRET: Final = 6
 """Characters: what is shorter may be a part of any word."""
@@ -94,9 +95,7 @@ class Masker:
     def words(self) -> str:
         """How many values were masked, for a person; empty if none was."""
         count = len(self.found)
-        return (
-            f"{count} secret value{'' if count == 1 else 's'} masked; --unmasked keeps them." if count else ""
-        )
+        return f"{plural(count, 'secret value')} masked; --unmasked keeps them." if count else ""
 
 
 _NAMES: Final = frozenset({"id", "role", "type", "timestamp", "toolCallId"})

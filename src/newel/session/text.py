@@ -27,7 +27,7 @@ def clean(text: str) -> str:
     return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", text)
 
 
-class Block(Wire, frozen=True):
+class MarkdownBlock(Wire, frozen=True):
     """A piece of a text: prose, or what stood in a code fence; ``info`` is the language behind the fence."""
 
     text: str
@@ -35,23 +35,23 @@ class Block(Wire, frozen=True):
     info: str = ""
 
 
-def blocks(text: str) -> Iterator[Block]:
+def blocks(text: str) -> Iterator[MarkdownBlock]:
     """Cut Markdown at its code fences, indented ones too, so that no line of prose looks like a fence."""
     held: list[str] = []
     indent, fence, info = "", "", ""
     for line in _LINE_END.split(text):
         if fence:
             if re.fullmatch(rf"[ \t]*{fence[0]}{{{len(fence)},}}[ \t]*", line):
-                yield Block("\n".join(held), code=True, info=info)
+                yield MarkdownBlock("\n".join(held), code=True, info=info)
                 fence, held = "", []
             else:
                 held.append(line.removeprefix(indent))
         elif found := _FENCE.fullmatch(line):
             if held:
-                yield Block("\n".join(held))
+                yield MarkdownBlock("\n".join(held))
             indent, fence, info = found.groups()
             held = []
         else:
             held.append(line)
     if held or fence:
-        yield Block("\n".join(held), code=bool(fence), info=info if fence else "")
+        yield MarkdownBlock("\n".join(held), code=bool(fence), info=info if fence else "")

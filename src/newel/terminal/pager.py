@@ -10,8 +10,8 @@ import subprocess
 from collections.abc import Mapping
 from typing import TextIO
 
-from newel.terminal import paint
-from newel.workspace.environment import child_env
+from newel.terminal.renderers import styles
+from newel.workspace.process.environment import child_env
 
 LESS = "FRX"
 """Options for ``less`` where the user has none: leave when all fits, keep colours, and leave the text on the screen."""
@@ -36,7 +36,7 @@ def page(out: TextIO, text: str, environ: Mapping[str, str] = os.environ) -> boo
     width, height = os.get_terminal_size(out.fileno())
     if text.count("\n") < height:
         return False
-    painted = paint.Painter(environ).paint(paint.with_diff(text), width)
+    painted = styles.Styles(environ).paint(styles.with_diff(text), width)
     own = {"TERM": environ["TERM"], "LESS": environ.get("LESS", LESS)}
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

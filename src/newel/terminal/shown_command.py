@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from newel.terminal.safe import reveal
-from newel.terminal.words import plural
+from newel.text.format import plural
+from newel.text.sanitize import reveal
 
 SHORT: Final = 4
 """Rows of a command that are always shown."""

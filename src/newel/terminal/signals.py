@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import anyio
 from anyio.abc import TaskGroup
 
-from newel.workspace.signals import receiver
+from newel.workspace.process.signals import receiver
 
 STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

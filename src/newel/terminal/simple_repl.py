@@ -34,20 +34,20 @@ from newel.agent.events import (
     TurnStart,
 )
 from newel.agent.messages import AssistantMessage
-from newel.providers.encode import to_json
 from newel.session.coding_agent import CodingAgent
-from newel.terminal.approval import Approver
-from newel.terminal.asking import TerminalAsk
-from newel.terminal.called import Called, in_the_folder
-from newel.terminal.calls import Calls
-from newel.terminal.lines import LineReader
-from newel.terminal.prompts import Prompt, prepare
-from newel.terminal.reminder import Reminder
-from newel.terminal.renderer import Audience, forget_stdout, tell_damage
-from newel.terminal.safe import SafeStream, safe
-from newel.terminal.shell import ending, run_command
+from newel.terminal.command_names import Called, in_the_folder
+from newel.terminal.renderers.base import RendererSubscription, forget_stdout, tell_damage
+from newel.terminal.renderers.tool_calls import ToolCallTracker
+from newel.terminal.repl.prompt_input import Prompt, prepare
+from newel.terminal.repl.shell_escape import ending, run_command
+from newel.terminal.review.pending_notice import PendingNotice
 from newel.terminal.signals import exit_code, on_signals
-from newel.terminal.words import SUBJECT, both_ends, clause, command_of, one_line
+from newel.terminal.ui.approval import Approver
+from newel.terminal.ui.line_reader import LineReader
+from newel.terminal.ui.prompt_line import TerminalAsk
+from newel.text.format import SUBJECT, both_ends, clause, command_of, one_line
+from newel.text.json import to_json
+from newel.text.sanitize import SafeStream, safe
 
 NAMES = {"read": "read_file", "write": "write_file", "edit": "edit_file"}
 """What this front end calls the tools."""
@@ -60,7 +60,7 @@ class SimpleRenderer:
 
     def __init__(self, out: TextIO) -> None:
         self.out = out
-        self._calls = Calls()
+        self._calls = ToolCallTracker()
         self._stream = SafeStream()
         self._speaking = False
         self._in_tools = False
@@ -178,11 +178,11 @@ async def run_simple_repl(
 
     Returns 0, 1 if nobody reads any more, 128 + N if a signal N other than Ctrl+C ended it.
     """
-    reminder = Reminder(agent, called)
+    reminder = PendingNotice(agent, called)
     repl = _SimpleRepl(agent, stdin, out, reminder)
     if approver is not None and os.isatty(stdin):
         approver.attend(TerminalAsk(repl.renderer, repl.lines, out))
-    audience = Audience(repl.renderer, repl.reading.cancel)
+    audience = RendererSubscription(repl.renderer, repl.reading.cancel)
     unsubscribe = agent.subscribe(audience.see)
     try:
         tell_damage(agent, repl.renderer)
@@ -204,7 +204,7 @@ async def run_simple_repl(
 
 
 class _SimpleRepl:
-    def __init__(self, agent: CodingAgent, stdin: int, out: TextIO, reminder: Reminder) -> None:
+    def __init__(self, agent: CodingAgent, stdin: int, out: TextIO, reminder: PendingNotice) -> None:
         self.agent = agent
         self.out = out
         self.reminder = reminder

@@ -40,7 +40,7 @@ class BashTool(TypedTool[BashParameters]):
         self._timeout = timeout
         self._max_timeout = max(timeout, max_timeout)
         self.description = (
-            "Execute a bash command in the working directory. Input is closed. "
+            "Execute a bash command in the working directory. Input is closed; `2>&1` keeps both outputs in order. "
             f"A command is stopped after {timeout:g} seconds unless `timeout` says otherwise "
             f"(at most {self._max_timeout:g})."
         )

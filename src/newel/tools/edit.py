@@ -7,15 +7,16 @@ from typing import Annotated, Any, Final, cast
 import msgspec
 from msgspec import Meta
 
-from newel.agent.errors import HostGone, StaleFile, ToolError, WorkspaceError
+from newel.agent.errors import HostUnavailable, StaleFile, ToolError, WorkspaceError
+from newel.agent.formatting import plural
 from newel.agent.ports import ToolResult
+from newel.diff.unified import DiffBlock, described, lines_of, unified
 from newel.tools.aliases import REPLACEMENT_ALIASES
 from newel.tools.base import Parameters, renamed
-from newel.tools.diff import Block, described, lines_of, unified
-from newel.tools.editing import Edited, Replacement, edit
 from newel.tools.file_tool import ChangingTool, FileParameters, aside, sha256
 from newel.tools.paths import not_found
-from newel.tools.text import DIFF_SHOWN, encoded, plural
+from newel.tools.text import DIFF_SHOWN, encoded
+from newel.tools.text_replace import Edited, Replacement, edit
 from newel.workspace.port import ABSENT
 
 SHORT: Final = 1 << 20
@@ -49,7 +50,7 @@ class EditParameters(FileParameters, frozen=True):
     ] = msgspec.field(default_factory=list[EditItem])
 
 
-class _Plan(msgspec.Struct, frozen=True):
+class _EditPlan(msgspec.Struct, frozen=True):
     """An edit that has been thought through: ``old`` is None for a file that is to be created."""
 
     expect: str
@@ -76,7 +77,7 @@ class _Plan(msgspec.Struct, frozen=True):
         return None if self.old is None else lines_of(self.old)
 
 
-class EditTool(ChangingTool[EditParameters, _Plan]):
+class EditTool(ChangingTool[EditParameters, _EditPlan]):
     name = "edit"
     label = "Edit File"
     description = (
@@ -110,7 +111,7 @@ class EditTool(ChangingTool[EditParameters, _Plan]):
             ]
         return given
 
-    async def make(self, plan: _Plan, arguments: EditParameters, path: str, /) -> ToolResult:
+    async def make(self, plan: _EditPlan, arguments: EditParameters, path: str, /) -> ToolResult:
         name, edited = arguments.file_path, plan.edited
         diff = await aside(plan.size, plan.diff, name)
         try:
@@ -141,13 +142,13 @@ class EditTool(ChangingTool[EditParameters, _Plan]):
             },
         )
 
-    async def think(self, arguments: EditParameters, path: str, /) -> _Plan:
+    async def think(self, arguments: EditParameters, path: str, /) -> _EditPlan:
         name, wanted = arguments.file_path, _replacements(arguments)
         creates = len(wanted) == 1 and not wanted[0].old
         content = await self._content(path, name)
         if content is None:
             if creates:
-                return _Plan(ABSENT, None, _created(wanted[0].new))
+                return _EditPlan(ABSENT, None, _created(wanted[0].new))
             raise await not_found(self._workspace, path, name)
         found = sha256(content)
         if self._tracker.last_seen(path) not in {None, found}:
@@ -156,14 +157,14 @@ class EditTool(ChangingTool[EditParameters, _Plan]):
                 "Read it again, then repeat the edit."
             )
         if not content and creates:
-            return _Plan(found, content, _created(wanted[0].new))
-        return _Plan(found, content, await aside(len(content), edit, content, wanted, name))
+            return _EditPlan(found, content, _created(wanted[0].new))
+        return _EditPlan(found, content, await aside(len(content), edit, content, wanted, name))
 
     async def _content(self, path: str, name: str) -> bytes | None:
         """All of a file; None if there is none. One that is short is asked for once: it may be far away."""
         try:
             content = await self._workspace.read_bytes(path, size=SHORT + 1)
-        except HostGone:
+        except HostUnavailable:
             raise
         except WorkspaceError:
             if await self._workspace.stat(path) is None:
@@ -193,4 +194,4 @@ def _replacements(arguments: EditParameters) -> list[Replacement]:
 
 def _created(text: str) -> Edited:
     content = encoded(text, "new_string")
-    return Edited(content, 1, [Block(0, 0, lines_of(content))])
+    return Edited(content, 1, [DiffBlock(0, 0, lines_of(content))])

@@ -67,8 +67,8 @@ class FileTool(TypedTool[F]):
         return await (await self.plan(arguments)).execute(on_output)
 
 
-class Change(Protocol):
-    """A change of a file that has been thought through: ``expect`` is the SHA-256 of the content that it was made from, or
+class FileEdit(Protocol):
+    """A prepared change of a file: ``expect`` is the SHA-256 of the content that it was made from, or
     ``ABSENT``; ``data`` is the new content.
     """
 
@@ -88,7 +88,7 @@ class Change(Protocol):
         ...
 
 
-C = TypeVar("C", bound=Change)
+C = TypeVar("C", bound=FileEdit)
 
 
 class ChangeCall(Generic[F, C]):

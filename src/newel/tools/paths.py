@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from newel.agent.errors import ToolError
-from newel.workspace.port import Entry, Workspace
+from newel.workspace.port import DirectoryEntry, Workspace
 
 
-def named(entry: Entry) -> str:
+def named(entry: DirectoryEntry) -> str:
     """A directory's entry as text that can be sent: bytes that are not UTF-8 become question marks."""
     return entry.name.encode(errors="replace").decode() + ("/" if entry.kind == "directory" else "")
 

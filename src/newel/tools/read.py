@@ -10,14 +10,15 @@ import anyio.lowlevel
 import anyio.to_thread
 from msgspec import Meta
 
-from newel.agent.errors import HostGone, ToolError, WorkspaceError
+from newel.agent.errors import HostUnavailable, ToolError, WorkspaceError
+from newel.agent.formatting import plural
 from newel.agent.planned import Planned
 from newel.agent.ports import OnOutput, ToolResult, Touch
 from newel.tools.file_tool import FileParameters, FileTool
 from newel.tools.images import LARGEST_FILE, mime_type, picture
-from newel.tools.paging import LONGEST_LINE, Page
+from newel.tools.line_pager import LONGEST_LINE, Page
 from newel.tools.paths import named, not_found
-from newel.tools.text import BOM, plural
+from newel.tools.text import BOM
 from newel.tools.tracker import FileTracker
 from newel.workspace.port import Workspace
 
@@ -80,7 +81,7 @@ class ReadTool(FileTool[ReadParameters]):
     async def _read(self, arguments: ReadParameters, path: str, _: OnOutput, /) -> ToolResult:
         try:  # a file, mostly, which is asked for once: it may be far away
             head = await self._workspace.read_bytes(path, size=BLOCK)
-        except HostGone:
+        except HostUnavailable:
             raise
         except WorkspaceError as error:
             info = await self._workspace.stat(path)

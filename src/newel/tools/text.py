@@ -13,11 +13,6 @@ DIFF_SHOWN: Final = 200_000
 """Characters of a diff that go with a result; a preview is whole."""
 
 
-def plural(count: int, noun: str) -> str:
-    """``1 line``, ``3 lines``."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
 def encoded(text: str, argument: str) -> bytes:
     """The text as UTF-8. Raises ``ToolError`` for half a surrogate pair, which JSON can hold and no file."""
     try:

@@ -8,10 +8,11 @@ import msgspec
 from msgspec import Meta
 
 from newel.agent.errors import StaleFile
+from newel.agent.formatting import plural
 from newel.agent.ports import ToolResult
-from newel.tools.diff import Block, compare, described, lines_of, unified
+from newel.diff.unified import DiffBlock, compare, described, lines_of, unified
 from newel.tools.file_tool import ChangingTool, FileParameters, aside, sha256
-from newel.tools.text import BOM, DIFF_SHOWN, encoded, plural
+from newel.tools.text import BOM, DIFF_SHOWN, encoded
 from newel.workspace.port import ABSENT
 
 COMPARED: Final = 1_000_000
@@ -26,13 +27,13 @@ class WriteParameters(FileParameters, frozen=True):
     content: Annotated[str, Meta(description="Full file contents to write")]
 
 
-class _Plan(msgspec.Struct, frozen=True):
+class _WritePlan(msgspec.Struct, frozen=True):
     """A write that has been thought through: ``old`` is None for a new file."""
 
     expect: str
     data: bytes
     old: list[bytes] | None
-    blocks: list[Block[bytes]]
+    blocks: list[DiffBlock[bytes]]
 
     @property
     def size(self) -> int:
@@ -42,13 +43,13 @@ class _Plan(msgspec.Struct, frozen=True):
         return described(name, self.old, self.blocks)
 
 
-class WriteTool(ChangingTool[WriteParameters, _Plan]):
+class WriteTool(ChangingTool[WriteParameters, _WritePlan]):
     name = "write"
     label = "Write File"
     description = "Create a new file or completely replace existing file contents. Makes missing directories."
     parameters = WriteParameters
 
-    async def make(self, plan: _Plan, arguments: WriteParameters, path: str, /) -> ToolResult:
+    async def make(self, plan: _WritePlan, arguments: WriteParameters, path: str, /) -> ToolResult:
         name = arguments.file_path
         try:
             written = await self._workspace.write_bytes(path, plan.data, expect=plan.expect)
@@ -66,12 +67,14 @@ class WriteTool(ChangingTool[WriteParameters, _Plan]):
             },
         )
 
-    async def think(self, arguments: WriteParameters, path: str, /) -> _Plan:
+    async def think(self, arguments: WriteParameters, path: str, /) -> _WritePlan:
         data = encoded(arguments.content, "content")
         new = lines_of(data)
         info = await self._workspace.stat(path)
         if info is None or info.kind != "file":  # what is no file is refused when it comes to writing
-            return _Plan(ABSENT if info is None else NO_FILE, data, None, [Block(0, 0, new)] if new else [])
+            return _WritePlan(
+                ABSENT if info is None else NO_FILE, data, None, [DiffBlock(0, 0, new)] if new else []
+            )
         content = await self._workspace.read_bytes(path, size=COMPARED + 1)
         found = sha256(content) if len(content) <= COMPARED else await self._digest(path, info.size)
         if self._tracker.last_seen(path) not in {None, found}:
@@ -82,10 +85,10 @@ class WriteTool(ChangingTool[WriteParameters, _Plan]):
         if len(content) > COMPARED:
             size = max(info.size, len(content))  # a file in /proc says that it has none
             note = f"({size:,} bytes that are not compared)\n".encode()
-            return _Plan(found, data, old=[note], blocks=[Block(0, 1, new)])
+            return _WritePlan(found, data, old=[note], blocks=[DiffBlock(0, 1, new)])
         old = lines_of(content)
         blocks = await aside(len(content) + len(data), compare, old, new)
-        return _Plan(found, data, old=old, blocks=blocks)
+        return _WritePlan(found, data, old=old, blocks=blocks)
 
     async def _digest(self, path: str, size: int) -> str:
         """The SHA-256 of a long file. Of one that is longer than it said it is not the file's, so that nothing is written."""

@@ -1,4 +1,4 @@
-"""What the server needs of the workbench behind it; ``newel.jobs.board`` is it."""
+"""What the server needs of the workbench behind it; ``newel.workbench.board`` is it."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from newel.agent.messages import AppMessage, UserMessage
-from newel.jobs.board import Change, Frame
 from newel.jobs.engine import Engine
-from newel.jobs.feed import Feed
-from newel.jobs.host import HostState
-from newel.jobs.tabs import Contract, ModelStatus, Question, QueuedMessage, Tab, Totals
-from newel.mcp.status import ServerStatus
+from newel.mcp.server_status import ServerStatus
+from newel.runs.event_hub import EventHub
+from newel.runs.host_status import HostState
+from newel.runs.models import Contract, ModelStatus, QueuedMessage, Tab, TabQuestion, TabTotals
 from newel.session.listing import SessionSummary
+from newel.workbench.board import Frame, TabChange
 
 if TYPE_CHECKING:
-    from newel.jobs.review.desk import ReviewDesk
+    from newel.review_jobs.service import ReviewService
 
-Desk = Callable[[], AbstractAsyncContextManager["ReviewDesk"]]
+Desk = Callable[[], AbstractAsyncContextManager["ReviewService"]]
 """Gives the review desk, as soon as it is open, for one request."""
 
 
-class About(msgspec.Struct, frozen=True, kw_only=True):
+class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What the page says of the program at the other end. ``project`` is the folder it works in, ``notice`` what the user should
     know of the start.
     """
@@ -36,7 +36,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     notice: str = ""
 
 
-class Workbench(Protocol):
+class WorkbenchPort(Protocol):
     """Tabs, what is said in them, the runs that answer, and the MCP servers.
 
     Each method raises ``NewelError`` with words for a user where it cannot do what it was asked; when it returns, what it
@@ -47,7 +47,7 @@ class Workbench(Protocol):
     def engine(self) -> Engine: ...
 
     @property
-    def feed(self) -> Feed: ...
+    def feed(self) -> EventHub: ...
 
     @property
     def tabs(self) -> list[Tab]: ...
@@ -56,7 +56,7 @@ class Workbench(Protocol):
         """A tab by its id."""
         ...
 
-    def watch(self, callback: Callable[[Change], None]) -> Callable[[], None]:
+    def watch(self, callback: Callable[[TabChange], None]) -> Callable[[], None]:
         """Call ``callback`` with every change; the returned function ends that."""
         ...
 
@@ -64,9 +64,9 @@ class Workbench(Protocol):
         """All that happens in a tab, until it is closed."""
         ...
 
-    def questions(self, tab: str) -> list[Question]: ...
+    def questions(self, tab: str) -> list[TabQuestion]: ...
 
-    async def totals(self, tab: str) -> Totals: ...
+    async def totals(self, tab: str) -> TabTotals: ...
 
     async def history(self, tab: str, before: str, limit: int) -> tuple[list[AppMessage], bool]: ...
 

@@ -17,10 +17,19 @@ from typing import Annotated, Any
 import msgspec
 
 from newel.agent.messages import AppMessage, Attachment, Wire
-from newel.jobs.events import RunEvent
-from newel.jobs.host import HostState
-from newel.jobs.tabs import Contract, ModelStatus, Question, QueuedMessage, Snapshot, SoFar, Tab, Totals
-from newel.mcp.status import ServerStatus
+from newel.mcp.server_status import ServerStatus
+from newel.runs.host_status import HostState
+from newel.runs.models import (
+    Contract,
+    LiveSnapshot,
+    ModelStatus,
+    QueuedMessage,
+    Snapshot,
+    Tab,
+    TabQuestion,
+    TabTotals,
+)
+from newel.runs.run_events import RunEvent
 
 VERSION = 1
 """Of this protocol; it grows when a reader of the one before would misread."""
@@ -31,13 +40,13 @@ Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 # -- from the page ----------------------------------------------------------------------------------
 
 
-class Request(Wire, frozen=True, kw_only=True, tag_field="type", forbid_unknown_fields=True):
+class SocketRequest(Wire, frozen=True, kw_only=True, tag_field="type", forbid_unknown_fields=True):
     """Base of what the page asks for."""
 
     id: Id
 
 
-class Watch(Request, frozen=True, kw_only=True, tag="watch"):
+class WatchTab(SocketRequest, frozen=True, kw_only=True, tag="watch"):
     """Read a tab, from the beginning or after event ``after`` of ``run``."""
 
     tab: Id
@@ -45,11 +54,11 @@ class Watch(Request, frozen=True, kw_only=True, tag="watch"):
     after: Annotated[int, msgspec.Meta(ge=0, le=2**53)] = 0
 
 
-class Unwatch(Request, frozen=True, kw_only=True, tag="unwatch"):
+class Unwatch(SocketRequest, frozen=True, kw_only=True, tag="unwatch"):
     tab: Id
 
 
-class OpenChat(Request, frozen=True, kw_only=True, tag="openChat"):
+class OpenChat(SocketRequest, frozen=True, kw_only=True, tag="openChat"):
     """Open a chat: a new conversation, or the session with this id. The reply's ``tab`` is its id; the
     list of tabs that has it may come later.
     """
@@ -58,29 +67,29 @@ class OpenChat(Request, frozen=True, kw_only=True, tag="openChat"):
     model: Name | None = None
 
 
-class OpenAgent(Request, frozen=True, kw_only=True, tag="openAgent"):
+class OpenAgent(SocketRequest, frozen=True, kw_only=True, tag="openAgent"):
     """Open an agent's tab. The reply's ``tab`` is its id."""
 
 
-class CloseTab(Request, frozen=True, kw_only=True, tag="closeTab"):
+class CloseTab(SocketRequest, frozen=True, kw_only=True, tag="closeTab"):
     """Take a tab away; a run in it is aborted. The session stays."""
 
     tab: Id
 
 
-class RenameTab(Request, frozen=True, kw_only=True, tag="renameTab"):
+class RenameTab(SocketRequest, frozen=True, kw_only=True, tag="renameTab"):
     tab: Id
     title: Name
 
 
-class SetModel(Request, frozen=True, kw_only=True, tag="setModel"):
+class SetModel(SocketRequest, frozen=True, kw_only=True, tag="setModel"):
     """Go on with another model, from the next message on."""
 
     tab: Id
     model: Name
 
 
-class Send(Request, frozen=True, kw_only=True, tag="send"):
+class Send(SocketRequest, frozen=True, kw_only=True, tag="send"):
     """Say something in a chat. ``messageId`` is the page's choice: the same one again is the same message, so a page
     that lost the reply may ask again. While a run is under way the message waits for it. With ``before`` the
     conversation first goes back to just before that message: it was edited, and is sent again.
@@ -93,14 +102,14 @@ class Send(Request, frozen=True, kw_only=True, tag="send"):
     before: Id | None = None
 
 
-class Withdraw(Request, frozen=True, kw_only=True, tag="withdraw"):
+class Withdraw(SocketRequest, frozen=True, kw_only=True, tag="withdraw"):
     """Take back a message that no run has taken yet. An error if one has."""
 
     tab: Id
     message_id: Id
 
 
-class SendNow(Request, frozen=True, kw_only=True, tag="sendNow"):
+class SendNow(SocketRequest, frozen=True, kw_only=True, tag="sendNow"):
     """Send a message that is held. Where a message waits for a run, that run is ended at once instead, and the messages that
     wait are answered in their order.
     """
@@ -109,27 +118,27 @@ class SendNow(Request, frozen=True, kw_only=True, tag="sendNow"):
     message_id: Id
 
 
-class Retry(Request, frozen=True, kw_only=True, tag="retry"):
+class RetryMessage(SocketRequest, frozen=True, kw_only=True, tag="retry"):
     """Go on with a chat from where it failed or was stopped; held messages are sent along."""
 
     tab: Id
 
 
-class Stop(Request, frozen=True, kw_only=True, tag="stop"):
+class StopTab(SocketRequest, frozen=True, kw_only=True, tag="stop"):
     """End a run before its next request to the model; ``now``: at once. Messages that wait for the run are held."""
 
     tab: Id
     now: bool = False
 
 
-class Start(Request, frozen=True, kw_only=True, tag="start"):
+class Start(SocketRequest, frozen=True, kw_only=True, tag="start"):
     """Start an agent on a contract, or start it again."""
 
     tab: Id
     contract: Contract
 
 
-class GetHistory(Request, frozen=True, kw_only=True, tag="getHistory"):
+class GetHistory(SocketRequest, frozen=True, kw_only=True, tag="getHistory"):
     """Earlier messages of a tab: up to ``limit`` of them before message ``before``, as the reply's ``messages``, the
     oldest first, and ``more``.
     """
@@ -139,23 +148,23 @@ class GetHistory(Request, frozen=True, kw_only=True, tag="getHistory"):
     limit: Annotated[int, msgspec.Meta(ge=1, le=500)] = 100
 
 
-class AnswerQuestion(Request, frozen=True, kw_only=True, tag="answer"):
-    """Answer a question; see ``Question`` for the shapes."""
+class AnswerQuestion(SocketRequest, frozen=True, kw_only=True, tag="answer"):
+    """Answer a question; see ``TabQuestion`` for the shapes."""
 
     tab: Id
     question: Id
     answer: dict[str, Any]
 
 
-class GetSessions(Request, frozen=True, kw_only=True, tag="getSessions"):
+class GetSessions(SocketRequest, frozen=True, kw_only=True, tag="getSessions"):
     """The project's sessions, the latest first, as the reply's ``sessions``."""
 
 
-class GetModels(Request, frozen=True, kw_only=True, tag="getModels"):
+class GetModels(SocketRequest, frozen=True, kw_only=True, tag="getModels"):
     """The models that the server offers, as the reply's ``models``."""
 
 
-class UseServer(Request, frozen=True, kw_only=True, tag="useServer"):
+class UseServer(SocketRequest, frozen=True, kw_only=True, tag="useServer"):
     """Ask the model server at an address from now on, until this server ends. The key is sent to that server and nowhere
     else, and is not kept. The reply's ``models`` are those of which one has to be chosen: then nothing has changed.
     """
@@ -165,7 +174,7 @@ class UseServer(Request, frozen=True, kw_only=True, tag="useServer"):
     model: Name | None = None
 
 
-class SetServer(Request, frozen=True, kw_only=True, tag="setServer"):
+class SetServer(SocketRequest, frozen=True, kw_only=True, tag="setServer"):
     """Switch an MCP server on or off, or decide whether its command is trusted; None leaves as it is."""
 
     server: Name
@@ -173,22 +182,22 @@ class SetServer(Request, frozen=True, kw_only=True, tag="setServer"):
     trusted: bool | None = None
 
 
-class SetTool(Request, frozen=True, kw_only=True, tag="setTool"):
+class SetTool(SocketRequest, frozen=True, kw_only=True, tag="setTool"):
     server: Name
     tool: Name
     enabled: bool
 
 
-class RestartServer(Request, frozen=True, kw_only=True, tag="restartServer"):
+class RestartServer(SocketRequest, frozen=True, kw_only=True, tag="restartServer"):
     server: Name
 
 
-class Ping(Request, frozen=True, kw_only=True, tag="ping"):
+class Ping(SocketRequest, frozen=True, kw_only=True, tag="ping"):
     pass
 
 
 ClientMessage = (
-    Watch
+    WatchTab
     | Unwatch
     | OpenChat
     | OpenAgent
@@ -198,8 +207,8 @@ ClientMessage = (
     | Send
     | Withdraw
     | SendNow
-    | Retry
-    | Stop
+    | RetryMessage
+    | StopTab
     | Start
     | GetHistory
     | AnswerQuestion
@@ -276,20 +285,20 @@ class EventMessage(FromServer, frozen=True, kw_only=True, tag="event"):
 
 class SoFarMessage(FromServer, frozen=True, kw_only=True, tag="soFar"):
     run: str
-    so_far: SoFar
+    so_far: LiveSnapshot
 
 
 class TotalsMessage(FromServer, frozen=True, kw_only=True, tag="totals"):
-    totals: Totals
+    totals: TabTotals
 
 
-class Questions(FromServer, frozen=True, kw_only=True, tag="questions"):
+class QuestionsMessage(FromServer, frozen=True, kw_only=True, tag="questions"):
     """The questions that wait in a tab now."""
 
-    questions: list[Question]
+    questions: list[TabQuestion]
 
 
-class Queue(FromServer, frozen=True, kw_only=True, tag="queue"):
+class QueueMessage(FromServer, frozen=True, kw_only=True, tag="queue"):
     """The messages of a chat that no run has taken yet, the oldest first, whenever they change."""
 
     messages: list[QueuedMessage]
@@ -307,7 +316,7 @@ class Servers(FromServer, frozen=True, kw_only=True, tag="servers"):
     servers: list[ServerStatus]
 
 
-class Host(FromServer, frozen=True, kw_only=True, tag="host"):
+class HostMessage(FromServer, frozen=True, kw_only=True, tag="host"):
     """The way to the host that is worked on, whenever it changes."""
 
     host: HostState
@@ -321,7 +330,7 @@ class ReviewChanged(FromServer, frozen=True, kw_only=True, tag="review"):
     revs: dict[str, int]
 
 
-class Reply(FromServer, frozen=True, kw_only=True, tag="reply"):
+class ReplyMessage(FromServer, frozen=True, kw_only=True, tag="reply"):
     """Request ``re`` is done, and as durable as it will ever be. What else is set depends on the request."""
 
     re: str
@@ -347,12 +356,12 @@ ServerMessage = (
     | EventMessage
     | SoFarMessage
     | TotalsMessage
-    | Questions
-    | Queue
+    | QuestionsMessage
+    | QueueMessage
     | ModelMessage
     | Servers
-    | Host
+    | HostMessage
     | ReviewChanged
-    | Reply
+    | ReplyMessage
     | ErrorMessage
 )

@@ -12,9 +12,9 @@ import anyio
 import uvicorn
 from starlette.types import ASGIApp
 
-from newel.web.connection import Connection, SocketConnection
-from newel.web.door import Listener
-from newel.workspace.signals import receiver
+from newel.web.access import ServerSocket
+from newel.web.http_protocol import DeadlineProtocol, SocketConnection
+from newel.workspace.process.signals import receiver
 
 MAX_MESSAGE = 8 * 2**20
 """Bytes of a WebSocket message; a longer one closes its socket with 1009."""
@@ -31,7 +31,7 @@ GRACE = 1
 
 async def serve(
     app: ASGIApp,
-    listener: Listener,
+    listener: ServerSocket,
     *,
     announce: Callable[[], Any],
     closing: anyio.Event,
@@ -93,7 +93,7 @@ class _Server(uvicorn.Server):
 def _config(app: ASGIApp, request_patience: int, ping: float) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=Connection,
+        http=DeadlineProtocol,
         timeout_keep_alive=request_patience,
         h11_max_incomplete_event_size=MAX_HEAD,
         ws=SocketConnection,

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final, Protocol
 
-from newel.workspace.environment import child_env
+from newel.workspace.process.environment import child_env
 
 PATIENCE: Final = 60.0
 """Seconds for one question."""

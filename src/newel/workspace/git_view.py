@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 
-from newel.workspace.globs import is_text
-from newel.workspace.snapshot_rules import MADE_ANEW, AskGit, Rules
+from newel.workspace.glob import is_text
+from newel.workspace.snapshots.ignore_rules import MADE_ANEW, AskGit, IgnoreRules
 
 
 class GitView:
@@ -21,7 +21,7 @@ class GitView:
         """Those names in a folder ("": the root) that git ignores; without git, what is known to be made anew."""
         if not MADE_ANEW.isdisjoint(folder.split("/")):
             return set(names)
-        rules = Rules(self._root, self._ask_git, self._top_of)
+        rules = IgnoreRules(self._root, self._ask_git, self._top_of)
         repository = self._repository(folder, rules)
         prefix = f"{folder}/" if folder else ""
         out = rules.left_out((prefix + name, repository) for name in names)
@@ -29,7 +29,7 @@ class GitView:
 
     def files(self) -> list[str] | None:
         """The project's files, without those that git ignores; None where there is no git that knows the project."""
-        rules = Rules(self._root, self._ask_git, self._top_of)
+        rules = IgnoreRules(self._root, self._ask_git, self._top_of)
         if rules.repository_of_root() is None:
             return None
         words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate")
@@ -39,7 +39,7 @@ class GitView:
         names = (os.fsdecode(name) for name in answer.split(b"\0")[:-1])
         return [name for name in names if is_text(name) and not name.endswith("/")]
 
-    def _repository(self, folder: str, rules: Rules) -> str | None:
+    def _repository(self, folder: str, rules: IgnoreRules) -> str | None:
         """The folder, relative to the root, whose repository a folder is in; None for none that rules here."""
         if folder and (top := self._top_of(f"{self._root}/{folder}")) is not None:
             inside = os.path.relpath(top, self._root)

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 import anyio.to_thread
 
 from newel.agent.errors import WorkspaceError
-from newel.workspace import files, things
-from newel.workspace.environment import child_env, without_own_python
+from newel.workspace.disk import file_kinds, files
 from newel.workspace.naming import check_path
-from newel.workspace.port import Completed, Entry, FileInfo, OnOutput, Thing
-from newel.workspace.process import Limits, run_process
+from newel.workspace.port import Completed, DirectoryEntry, FileInfo, FileNode, OnOutput
+from newel.workspace.process.environment import child_env, without_own_python
+from newel.workspace.process.runner import OutputLimits, run_process
 
 if TYPE_CHECKING:
     from newel.workspace.git_view import GitView
-    from newel.workspace.mirror import Mirror, MirrorLimits
-    from newel.workspace.watching import Blobs, SnapshotLimits, Snapshotter
+    from newel.workspace.mirror.mirror import Mirror, MirrorLimits
+    from newel.workspace.snapshots.port import BlobStore, SnapshotLimits, Snapshotter
 
 INLINE = files.BLOCK
 """Up to this many bytes a read is cheaper than handing it to a thread."""
@@ -37,13 +37,13 @@ class LocalWorkspace:
     """
 
     def __init__(
-        self, root: str, *, environ: Mapping[str, str] | None = None, limits: Limits | None = None
+        self, root: str, *, environ: Mapping[str, str] | None = None, limits: OutputLimits | None = None
     ) -> None:
         self._root = os.path.realpath(root)
         if not Path(self._root).is_dir():
             raise WorkspaceError(f"{root} is not a directory. Name one that exists.")
         self._environ = child_env(without_own_python(os.environ, self._root)) if environ is None else environ
-        self._limits = limits or Limits()
+        self._limits = limits or OutputLimits()
         self._shell: list[str] | None = None
 
     @property
@@ -66,7 +66,9 @@ class LocalWorkspace:
             return files.infos(paths)
         return await anyio.to_thread.run_sync(files.infos, paths)
 
-    async def list(self, path: str, /, *, limit: int = 10_000, nofollow: bool = False) -> list[Entry]:
+    async def list(
+        self, path: str, /, *, limit: int = 10_000, nofollow: bool = False
+    ) -> list[DirectoryEntry]:
         return await anyio.to_thread.run_sync(partial(files.entries, path, limit, nofollow=nofollow))
 
     async def read_bytes(
@@ -115,11 +117,11 @@ class LocalWorkspace:
             on_output=on_output,
         )
 
-    async def look(self, path: str, /) -> Thing | None:
-        return things.look(path)
+    async def look(self, path: str, /) -> FileNode | None:
+        return file_kinds.look(path)
 
-    async def become(self, path: str, thing: Thing | None, /, *, expect: Thing | None) -> None:
-        await anyio.to_thread.run_sync(things.become, path, thing, expect)
+    async def become(self, path: str, thing: FileNode | None, /, *, expect: FileNode | None) -> None:
+        await anyio.to_thread.run_sync(file_kinds.become, path, thing, expect)
 
     async def ignored(self, folder: str, names: Sequence[str], /) -> set[str]:
         return await anyio.to_thread.run_sync(self._git().ignored, folder, names)
@@ -133,10 +135,10 @@ class LocalWorkspace:
     async def mirror(
         self, folder: Path, /, *, limits: MirrorLimits | None = None, left_out: Iterable[str] = ()
     ) -> Mirror:
-        from newel.workspace.mirror import Mirror, MirrorLimits
-        from newel.workspace.mirror_local import LocalDisk, inside
+        from newel.workspace.mirror.local_disk import LocalMirrorBackend, inside
+        from newel.workspace.mirror.mirror import Mirror, MirrorLimits
 
-        disk = LocalDisk.open(folder, self._root)
+        disk = LocalMirrorBackend.open(folder, self._root)
         return Mirror(disk, limits or MirrorLimits(), inside(self._root, [str(folder), *left_out]))
 
     def _git(self) -> GitView:
@@ -147,18 +149,18 @@ class LocalWorkspace:
 
     def snapshots(
         self,
-        blobs: Blobs,
+        blobs: BlobStore,
         /,
         *,
         limits: SnapshotLimits | None = None,
         index: Path | None = None,
         left_out: Iterable[str] = (),
     ) -> Snapshotter:
-        from newel.workspace.snapshot_files import LocalFiles
-        from newel.workspace.snapshots import Snapshots
+        from newel.workspace.snapshots.local_source import LocalSnapshotSource
+        from newel.workspace.snapshots.manager import SnapshotManager
 
-        files = LocalFiles(self._root, left_out=left_out)
-        return Snapshots(files, blobs, limits=limits, index=index)
+        files = LocalSnapshotSource(self._root, left_out=left_out)
+        return SnapshotManager(files, blobs, limits=limits, index=index)
 
     def _find_shell(self) -> list[str]:
         """A shell that reads no start-up file; ``--`` because a command may begin with a dash."""

@@ -29,7 +29,7 @@ class FileInfo(msgspec.Struct, frozen=True):
     modified_ns: int
 
 
-class Entry(msgspec.Struct, frozen=True):
+class DirectoryEntry(msgspec.Struct, frozen=True):
     """One name in a directory. A link has the kind of its target, or ``other`` if that is not there."""
 
     name: str
@@ -37,7 +37,7 @@ class Entry(msgspec.Struct, frozen=True):
     is_link: bool = False
 
 
-class Thing(msgspec.Struct, frozen=True):
+class FileNode(msgspec.Struct, frozen=True):
     """What has a name itself, links not followed. ``mode`` has its kind, as ``stat`` has it, and ``07777``; of a link only
     the kind, and the bytes of its ``target``.
     """
@@ -112,7 +112,9 @@ class Workspace(Protocol):
         """``stat`` of many at once; None also for what may not be looked at."""
         ...
 
-    async def list(self, path: str, /, *, limit: int = 10_000, nofollow: bool = False) -> list[Entry]:
+    async def list(
+        self, path: str, /, *, limit: int = 10_000, nofollow: bool = False
+    ) -> list[DirectoryEntry]:
         """The names in a directory, sorted; no more than ``limit`` are looked at. ``nofollow`` as for ``read_bytes``."""
         ...
 

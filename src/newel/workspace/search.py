@@ -20,7 +20,7 @@ import anyio.to_thread
 import msgspec
 
 from newel.agent.errors import WorkspaceError
-from newel.workspace.globs import Glob, is_text
+from newel.workspace.glob import Glob, is_text
 from newel.workspace.port import Workspace
 from newel.workspace.walk import Walked, below, in_order, is_plain, walk
 
@@ -53,7 +53,7 @@ _INLINE: Final = 64 * 1024
 """Bytes up to which looking through a file is cheaper than handing it to a thread."""
 
 
-class Query(msgspec.Struct, frozen=True, kw_only=True):
+class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
     """What to look for: a text within one line, as it is; a text without capitals finds capitals, too.
 
     ``glob`` is a pattern of paths (see ``Glob``). ``limit`` bounds the matches, ``lines`` the lines of each,
@@ -79,14 +79,14 @@ class Match(msgspec.Struct, frozen=True):
     snippet: str
 
 
-class Found(msgspec.Struct, frozen=True):
+class SearchMatches(msgspec.Struct, frozen=True):
     """Matches in the order of their paths and lines. ``stopped`` is the bound that left others out."""
 
     matches: list[Match]
     stopped: Literal["", "limit", "room", "seconds", "files"] = ""
 
 
-async def search(workspace: Workspace, query: Query, *, staged: Collection[str] = ()) -> Found:
+async def search(workspace: Workspace, query: SearchQuery, *, staged: Collection[str] = ()) -> SearchMatches:
     """Look for a text in the UTF-8 files that a glob names, up to 8 MiB long, links not followed.
 
     ``staged`` are the relative paths of files that the port reads otherwise than a command on the host does.
@@ -103,10 +103,10 @@ async def search(workspace: Workspace, query: Query, *, staged: Collection[str] 
                 for match in await _look_into(workspace, path, wanted, query):
                     room -= len(match.snippet.encode())
                     if len(matches) == query.limit or (room < 0 and matches):
-                        return Found(matches, "limit" if len(matches) == query.limit else "room")
+                        return SearchMatches(matches, "limit" if len(matches) == query.limit else "room")
                     matches.append(match)
-        return Found(matches, "" if candidates.complete else "files")
-    return Found(matches, "seconds")
+        return SearchMatches(matches, "" if candidates.complete else "files")
+    return SearchMatches(matches, "seconds")
 
 
 class _Wanted:
@@ -187,7 +187,7 @@ async def _fitting(workspace: Workspace, paths: Sequence[str]) -> list[str]:
     ]
 
 
-async def _look_into(workspace: Workspace, path: str, wanted: _Wanted, query: Query) -> list[Match]:
+async def _look_into(workspace: Workspace, path: str, wanted: _Wanted, query: SearchQuery) -> list[Match]:
     """What a file has, one match more than wanted at most; nothing if it is gone, no text or not readable."""
     absolute = below(workspace, path)
     await anyio.lowlevel.checkpoint()  # reading a short file is none
@@ -202,7 +202,7 @@ async def _look_into(workspace: Workspace, path: str, wanted: _Wanted, query: Qu
     return await anyio.to_thread.run_sync(_matches, path, data, wanted, query, abandon_on_cancel=True)
 
 
-def _matches(path: str, data: bytes, wanted: _Wanted, query: Query) -> list[Match]:
+def _matches(path: str, data: bytes, wanted: _Wanted, query: SearchQuery) -> list[Match]:
     if b"\0" in data or wanted.regex.search(data) is None or not _is_utf8(data):
         return []
     lines = io.BytesIO(data).readlines()

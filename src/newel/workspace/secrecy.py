@@ -14,8 +14,8 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
-from newel.workspace.addresses import shown_url
-from newel.workspace.environment import is_withheld
+from newel.text.redact_urls import shown_url
+from newel.workspace.process.environment import is_withheld
 
 _PR_SET_DUMPABLE: Final = 4
 _ARGUMENTS, _ENVIRONMENT = slice(44, 46), slice(46, 48)
@@ -51,7 +51,7 @@ def _overwrite() -> None:
 
 
 def _in_environment(block: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """The values of secret variables. They become empty for whoever asks the C library."""
+    """The values of secret variables. To the C library they become empty."""
     for start, entry in _entries(block):
         name, equals, value = entry.partition(b"=")
         if value and is_withheld(os.fsdecode(name)):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import anyio.lowlevel
 
 from newel.agent.errors import WorkspaceError
-from newel.workspace.globs import is_text, left_out
+from newel.workspace.glob import is_text, left_out
 from newel.workspace.port import Workspace
 
 

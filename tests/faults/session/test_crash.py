@@ -12,7 +12,7 @@ import pytest
 from newel.agent.errors import SessionError
 from newel.agent.messages import UserMessage
 from newel.session.manager import SessionManager
-from newel.session.store import read_session
+from newel.session.reader import read_session
 
 WRITER = Path(__file__).with_name("writer.py")
 

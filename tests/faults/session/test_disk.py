@@ -11,7 +11,7 @@ import pytest
 from newel.agent.errors import SessionError
 from newel.agent.messages import UserMessage
 from newel.session.manager import SessionManager
-from newel.session.store import read_session
+from newel.session.reader import read_session
 
 FULL_DISK = Path(__file__).with_name("full_disk.py")
 

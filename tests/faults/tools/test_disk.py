@@ -33,10 +33,10 @@ FULL_DISK = """
 import resource, sys, anyio
 from newel.agent.errors import WorkspaceError
 from newel.workspace.local import LocalWorkspace
-from newel.workspace.process import Limits
+from newel.workspace.process.runner import OutputLimits
 
 async def main():
-    limits = Limits(output=1_000, spill_dir=sys.argv[1] + "/spill")
+    limits = OutputLimits(output=1_000, spill_dir=sys.argv[1] + "/spill")
     workspace = LocalWorkspace(sys.argv[1], limits=limits)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
     try:

@@ -140,7 +140,7 @@ def test_nobody_is_waited_for_where_nobody_can_be_asked(with_agent: WithAgent) -
     assert done.returncode == 1
     assert not (newel.project / "a").exists()
     told = newel.requests[-1]["messages"][3]["content"]
-    assert "nobody can be asked" in told
+    assert "cannot ask for it" in told
     assert "declined" not in told
 
 
@@ -343,7 +343,7 @@ def test_a_run_that_is_not_there_is_said(with_agent: WithAgent) -> None:
 
 def test_no_agents_is_said(with_agent: WithAgent) -> None:
     assert with_agent(scenario("Make", {"content": "Hm."}))("agents").stdout.startswith(
-        "No agents of this folder yet."
+        "No agents in this folder yet."
     )
 
 

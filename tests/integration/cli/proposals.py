@@ -11,13 +11,13 @@ import anyio
 import msgspec
 
 from newel.review.checkpoints import Checkpoints
-from newel.review.edits import edit
-from newel.review.ledger import FileReview, Layer
-from newel.review.proposal import propose
-from newel.review.recording import ledger_folder
-from newel.review.saving import Saver
-from newel.review.store import Ledger
-from newel.tools.project.edits import ProposedEdit
+from newel.review.model.edits import edit
+from newel.review.model.file_review import FileReview, Layer
+from newel.review.model.proposal import propose
+from newel.review.save import DiskSync
+from newel.review.store.ledger import Ledger
+from newel.review.tracking.recording_workspace import ledger_folder
+from newel.tools.review.proposed_edit import ProposedEdit
 from newel.workspace.local import LocalWorkspace
 
 IDS = count(0xA0)
@@ -48,7 +48,7 @@ class Proposals:
         """A run proposes edits; returns the ids of the hunks under review in these files."""
         run = run or f"run_{title}"
 
-        async def make(ledger: Ledger, saver: Saver) -> list[str]:
+        async def make(ledger: Ledger, saver: DiskSync) -> list[str]:
             points = Checkpoints(ledger, saver)
             point = await points.begin(run, title=title, session=session)
             for path, raw in files.items():
@@ -66,14 +66,14 @@ class Proposals:
         """The user edits lines ``start:end`` of the buffer, the head counted."""
         lines = tuple(text.splitlines(keepends=True))
 
-        async def make(ledger: Ledger, _: Saver) -> None:
+        async def make(ledger: Ledger, _: DiskSync) -> None:
             layer = Layer(origin="user", lines=lines)
             ledger.change(path, "user_edit", lambda now: edit(now, start, end, layer, hunk_id))
 
         self._with(make)
 
     def get(self, path: str) -> FileReview:
-        async def read(ledger: Ledger, saver: Saver) -> FileReview:
+        async def read(ledger: Ledger, saver: DiskSync) -> FileReview:
             return await saver.refresh(path)
 
         return self._with(read)
@@ -84,6 +84,6 @@ class Proposals:
     def _with(self, make: Any) -> Any:
         async def run() -> Any:
             with Ledger.open(self._folder) as ledger:
-                return await make(ledger, Saver(ledger, LocalWorkspace(str(self.project))))
+                return await make(ledger, DiskSync(ledger, LocalWorkspace(str(self.project))))
 
         return anyio.run(run)

@@ -175,6 +175,12 @@ def test_several_prompts_are_quoted_or_follow_then(
         (["init"], "config.toml"),
         (["setup"], "config.toml"),
         (["--model", "x", "doctor"], "newel doctor"),
+        (["models", "list"], "`newel doctor`"),
+        (["config", "set", "model", "x"], "`newel doctor`"),
+        (["resume", "5c0cf6f9"], "`newel --continue`"),
+        (["help", "reviw"], "`newel review`"),
+        (["/undo"], "`newel undo`"),
+        (["/compact", "now"], "in a conversation"),
     ],
 )
 def test_a_word_that_is_meant_as_a_command_is_not_sent_to_the_model(
@@ -184,8 +190,47 @@ def test_a_word_that_is_meant_as_a_command_is_not_sent_to_the_model(
     done = newel(*words)
     assert done.returncode == 2
     assert hint in done.stderr
-    assert f"newel -- {words[-1]}" in done.stderr
+    prompt = words[2:] if words[0] == "--model" else words
+    assert f"newel -- {' '.join(prompt)}" in done.stderr
     assert newel.requests == []
+
+
+@pytest.mark.parametrize(
+    "words", [["update", "the", "README"], ["/etc/hosts"], ["resume", "the work"], ["-p", "hi"]]
+)
+def test_a_prompt_is_sent_although_it_looks_like_a_command(with_model: Make, words: list[str]) -> None:
+    """If this fails, an ordinary prompt is refused, or scripts with the option of other agents break."""
+    newel = with_model(scenario("", {"content": "Done."}))
+    assert newel(*words).returncode == 0
+    assert said(newel) == [" ".join(words).removeprefix("-p ")]
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["--modle", "x", "hi"], "Did you mean --model?"),
+        (["--resume"], "`newel --continue`"),
+        (["--yolo", "hi"], "`--approve auto`"),
+        (["--output-format=json", "hi"], "`--json`"),
+        (["review", "the", "last", "commit"], "newel -- review the last commit"),
+        (["undo", "--all"], "There is no option --all."),
+    ],
+)
+def test_an_option_of_another_tool_is_answered_with_newels_own(
+    with_model: Make, words: list[str], hint: str
+) -> None:
+    """If this fails, a newcomer reads a page of usage and is none the wiser."""
+    done = with_model()(*words)
+    assert done.returncode == 2
+    assert hint in done.stderr
+    assert "--help`." in done.stderr
+
+
+def test_bare_words_are_one_contract(with_model: Make) -> None:
+    """If this fails, `newel agent fix the bug` is an error of usage, while `newel fix the bug` works."""
+    newel = with_model(scenario("", {"content": "Done."}))
+    newel("agent", "--max-turns", "1", "fix", "the", "bug")
+    assert said(newel)[0] == "fix the bug"
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ def test_json_lines_that_make_no_sense_are_named_and_the_rest_is_served(with_mod
 
 
 def test_where_newel_cannot_run_it_says_where_it_can() -> None:
-    program = "import sys, newel.cli; sys.platform = 'win32'; sys.exit(newel.cli.jexida())"
+    program = "import sys, newel.cli.main; sys.platform = 'win32'; sys.exit(newel.cli.main.jexida())"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "Linux and macOS, and on Windows in WSL" in done.stderr

@@ -81,3 +81,19 @@ def test_a_refusal_for_another_reason_is_final(with_model: Callable[..., Newel])
     done = ask(newel)
     assert (done.returncode, len(newel.requests)) == (1, 1)
     assert "400" in done.stderr
+
+
+def test_a_server_that_wants_another_output_limit_is_asked_wrongly_only_once(
+    with_model: Callable[..., Newel],
+) -> None:
+    """If this fails, a program that asks a thousand times sends two thousand requests."""
+    newel = with_model(
+        refusing("Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.", 1)
+    )
+    twice = f"{ASK}{ASK}" % (None, None)
+    done = subprocess.run(
+        [sys.executable, "-c", twice], env=newel.environ, cwd=newel.project, capture_output=True, check=True
+    )
+    assert done.stdout.count(b"All is well") == 2
+    limits = [[name for name in body if name.startswith("max_")] for body in newel.requests]
+    assert limits == [["max_tokens"], ["max_completion_tokens"], ["max_completion_tokens"]]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -102,3 +104,32 @@ def test_half_a_price_is_refused_in_words(with_model: Make, text: str, words: st
     assert ran.returncode == 1
     assert words in ran.stderr
     assert "models" in ran.stderr
+
+
+def test_what_a_summary_costs_counts_towards_the_limit(with_model: Make) -> None:
+    """If this fails, a long run spends more than its user allowed, on requests that nobody sees."""
+    long = {"content": "word " * 2400, "usage": {"prompt_tokens": 4000, "completion_tokens": 3000}}
+    script: dict[str, Any] = {"scenarios": []}
+    for name, trigger, step in [
+        ("summary", "", {"content": "## Goal\nMore of it."} | USED),
+        ("third", "third", bash("echo 1")),
+        ("others", "", long),
+    ]:
+        script["scenarios"].append({"name": name, "trigger": trigger, "steps": [{"response": step}]})
+    script["scenarios"][0]["match"] = {"system": "You write the summary"}
+    newel = with_model(script)
+    settings(newel, '[models."mock-model"]\ncontext_window = 8000\ninput_price = 2.0\noutput_price = 10.0\n')
+    ran = newel("--max-cost", "2.5", "--json", "the first", "the second", "the third")
+    assert ran.returncode == 1
+    assert "Stopped at the limit of 2.5 US dollars" in ran.stdout
+    assert json.loads(ran.stdout.splitlines()[-1])["cost"] > 3
+
+
+def test_a_small_model_without_a_known_price_is_refused_as_well(with_model: Make) -> None:
+    """If this fails, the summaries of a run with a limit cost what nobody counts."""
+    newel = with_model(scenario("work", {"content": "Done."} | USED))
+    settings(newel, '[models."mock-model"]\ninput_price = 1\noutput_price = 1\n')
+    ran = newel("--max-cost", "5", "work", LLM_SMALL_FAST_MODEL="small-one")
+    assert ran.returncode == 1
+    assert newel.requests == []
+    assert "The price of the model small-one" in ran.stderr

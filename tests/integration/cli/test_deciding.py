@@ -13,10 +13,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from newel.review.ledger import FileReview, new_hunk_id
-from newel.review.recording import ledger_folder
-from newel.review.store import Ledger
-from newel.terminal.diffs import MINUS
+from newel.review.model.file_review import FileReview, new_hunk_id
+from newel.review.store.ledger import Ledger
+from newel.review.tracking.recording_workspace import ledger_folder
+from newel.terminal.diff_view import MINUS
 from tests.integration.cli.proposals import Proposals, insert, replace
 from tests.integration.terminal.conftest import Terminal
 from tests.needed import needed
@@ -504,7 +504,7 @@ def test_in_a_conversation_hunks_and_files_can_be_named(
     terminal.send("/reject --all --yes\r")
     terminal.wait_for("Rejected 1 hunk in 1 file: a.txt.")
     for words, expected in (
-        ("/keep", "Name what you mean"),
+        ("/keep", "Name a hunk or a file, or use --all"),
         ("/reject --mine none", "--mine is not understood"),
         ("/keep 'x", "A quote is not closed"),
         ("/decide", "Nothing waits for your decision."),

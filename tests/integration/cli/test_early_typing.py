@@ -33,6 +33,17 @@ def test_what_is_typed_early_is_sent_by_its_enter_and_echoed_nowhere_else(with_m
         assert terminal.text.count("hello early") == 1
 
 
+def test_what_was_echoed_before_newel_could_run_stands_at_the_prompt_alone(with_model: Make) -> None:
+    newel = with_model(scenario("", {"content": "Good morning."}))
+    command = ["sh", "-c", f"sleep 0.5; exec {BIN / 'newel'}"]
+    with Tmux(command, newel.project, newel.environ | {"TERM": "xterm-256color"}) as terminal:
+        terminal.type("a draft")
+        terminal.wait_for("a draft")
+        terminal.wait_for("\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} a draft")
+        assert terminal.text.startswith("newel 0.")
+        assert terminal.text.count("a draft") == 1
+
+
 @pytest.mark.parametrize("number", [None, signal.SIGTERM, signal.SIGINT])
 def test_the_terminal_is_left_as_it_was_however_the_start_ends(
     with_model: Make, number: signal.Signals | None

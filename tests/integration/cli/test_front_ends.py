@@ -12,7 +12,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from newel.terminal.asking import QUIET
+from newel.terminal.ui.prompt_line import QUIET
 from tests.driver import Driver
 from tests.forked import start
 from tests.support import BIN, Newel, bash, scenario
@@ -109,7 +109,7 @@ def test_a_conversation_begun_with_a_prompt_goes_on_at_the_terminal(
     newel = with_model()
     newel("how are you")
     terminal = open_terminal(newel, "newel", "--continue")
-    terminal.wait_for("You said last: how are you")
+    terminal.wait_for("Your last message: how are you")
     terminal.type("and now: how are you\n")
     terminal.wait_for("All is well")
     terminal.type("/quit\n")
@@ -171,14 +171,14 @@ def test_each_command_of_a_conversation_does_what_its_name_says(
         ("/export", "-2.md"),
         ("/thinking high", "Thinking is high."),
         ("/model", "1  mock-model  (in use)"),
-        ("2", "mock-model-mini answers from the next prompt on."),
+        ("2", "The next prompt goes to mock-model-mini."),
         (
             "/model gpt-typo",
-            "gpt-typo answers from the next prompt on. The server does not list it: /model shows",
+            "The next prompt goes to gpt-typo. The server does not list it; /model shows",
         ),
-        ("/model mock-model-mini", "mock-model-mini answers from the next prompt on."),
+        ("/model mock-model-mini", "The next prompt goes to mock-model-mini."),
         ("once more: how are you", "once more"),
-        ("/compact Keep the greeting.", "Summed up"),
+        ("/compact Keep the greeting.", "Summarised"),
         ("/nonsense", "There is no command /nonsense. /help lists them."),
     ):
         terminal.type(f"{line}\n")

@@ -136,8 +136,15 @@ RAISED = re.compile(r"\w(Error|Exception): ")
 """How Python prints an exception; `Error: ` alone is how Newel begins a message."""
 
 
-@pytest.mark.parametrize("damage", DAMAGE)
-@pytest.mark.parametrize("name", FILES)
+CASES: Final = [
+    # The whole is three hundred cases of up to eight processes each; the quick ones take another damage for each file.
+    pytest.param(name, damage, marks=() if number == at % len(DAMAGE) else pytest.mark.slow)
+    for at, name in enumerate(FILES)
+    for number, damage in enumerate(DAMAGE)
+]
+
+
+@pytest.mark.parametrize(("name", "damage"), CASES)
 def test_garbage_in_a_file_of_newels_ends_no_command_without_words(
     name: str, damage: str, template: Newel, tmp_path: Path
 ) -> None:

@@ -11,7 +11,9 @@ from typing import Final
 import pytest
 
 import newel
-from newel.terminal.safe import reveal
+from newel.app.local_server import describe
+from newel.providers.discovery import LocalServer
+from newel.text.sanitize import reveal
 from tests.integration.cli.proposals import Proposals, insert, replace
 from tests.integration.terminal.conftest import Terminal
 from tests.support import BIN, Newel, scenario
@@ -159,6 +161,16 @@ def test_a_conversation_hides_nothing_of_what_waits(
     terminal.wait_for(lambda: not unseen(terminal.screen.text, of=NAME))
 
 
+# -- whom to trust ------------------------------------------------------------------------------------
+
+
+def test_a_server_that_was_found_hides_nothing_of_its_models() -> None:
+    """A person is asked whether it may read and run all that they could."""
+    for raw, wanted in HIDDEN.values():
+        found = LocalServer("LM Studio", "http://127.0.0.1:1234/v1", [f"a{raw}z"])
+        assert f"a{wanted}z" in describe(found)
+
+
 # -- what was done ------------------------------------------------------------------------------------
 
 
@@ -262,18 +274,18 @@ def test_modules_that_compose_what_is_decided_have_no_way_to_hide_anything() -> 
     root = Path(newel.__file__).parent
     found: list[str] = []
     for module in (
-        "terminal/approval.py",
-        "terminal/deciding.py",
-        "terminal/diffs.py",
-        "terminal/elicitation.py",
-        "terminal/hunks.py",
-        "terminal/review.py",
-        "commands/deciding.py",
-        "commands/ledger.py",
-        "commands/mcp.py",
-        "commands/review.py",
-        "commands/trace.py",
-        "commands/undo.py",
+        "terminal/ui/approval.py",
+        "terminal/review/interactive.py",
+        "terminal/diff_view.py",
+        "terminal/ui/elicitation.py",
+        "terminal/review/hunk_format.py",
+        "terminal/review/commands.py",
+        "cli/decide.py",
+        "cli/review_session.py",
+        "cli/mcp.py",
+        "cli/review.py",
+        "cli/trace.py",
+        "cli/undo.py",
     ):
         for node in ast.walk(ast.parse((root / module).read_text())):
             if isinstance(node, ast.ImportFrom):

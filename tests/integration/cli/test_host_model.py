@@ -12,11 +12,11 @@ import anyio
 import httpx2
 import pytest
 
-from newel import config
 from newel.agent.errors import HostUnreachable
-from newel.app.crew import open_crew
-from newel.app.ground import SSH_CONFIG, open_ground
-from newel.providers.local import discover
+from newel.app.hosts import SSH_CONFIG, open_ground
+from newel.app.workbench_agents import open_crew
+from newel.config.settings import Flags, load_settings
+from newel.providers.discovery import discover
 from tests.integration.providers.raw import RawServer, http
 from tests.sshd import Sshd, served
 from tests.standins.ollama_program import OllamaProgram
@@ -256,8 +256,8 @@ async def test_who_looks_for_another_model_while_the_host_is_lost_is_answered(
         OllamaProgram(host.bin)
         newel = remote(through="run")
         monkeypatch.setenv(SSH_CONFIG, str(host.config))
-        flags = config.Flags(host=f"host:{host.project('shop')}")
-        settings = config.load(flags, cwd=newel.project, environ={"NEWEL_HOME": str(newel.home / ".newel")})
+        flags = Flags(host=f"host:{host.project('shop')}")
+        settings = load_settings(flags, cwd=newel.project, environ={"NEWEL_HOME": str(newel.home / ".newel")})
         async with (
             open_ground(settings.cwd, settings.host) as ground,
             open_crew(settings, ground, ephemeral=True, attended=False) as crew,
@@ -288,7 +288,7 @@ def test_without_a_model_there_or_here_both_are_named(remote: Remote) -> None:
         done = newel("--host", f"host:{host.project('shop')}", "hello")
     assert done.returncode == 1
     assert "There is no program 'ollama' on" in done.stderr
-    assert "none was found on this machine" in done.stderr
+    assert "no server was found on this machine" in done.stderr
     assert "LLM_BASE_URL" in done.stderr
 
 

@@ -55,7 +55,7 @@ def test_a_test_of_a_host_tells_whose_model_would_work_there(
     newel = with_model()
     newel.environ["NEWEL_SSH_CONFIG"] = str(sshd.config)
     done = newel("hosts", "test", f"host:{project}")
-    assert f"mock-model of {newel.server.url}/v1 (environment (LLM_*))" in done.stdout
+    assert f"mock-model of {newel.server.url}/v1 (environment: LLM_*)" in done.stdout
     server = OllamaServer({"phi3:latest": PHI3})
     try:
         configure(newel, f'port = {server.port}\nname = "phi3"')

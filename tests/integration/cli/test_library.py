@@ -22,7 +22,7 @@ from newel.agent.events import (
     ToolExecutionStart,
 )
 from newel.agent.messages import AssistantMessage, UserMessage
-from newel.permissions.policy import Approval, ApprovalRequest
+from newel.permissions.approval import Approval, ApprovalRequest
 from tests.support import Newel, bash, scenario
 
 pytestmark = pytest.mark.anyio

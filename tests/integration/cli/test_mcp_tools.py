@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from tests.support import Newel, bash, scenario
 
 
@@ -59,7 +61,7 @@ def test_a_start_without_servers_does_not_load_the_sdk(with_model: Callable[...,
     done = newel("hi", PYTHONPROFILEIMPORTTIME="1")
     assert done.returncode == 0
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "newel.providers.openai_chat" in loaded
+    assert "newel.providers.openai.chat" in loaded
     assert not {"mcp", "pydantic", "fastapi", "sqlite3"} & loaded
 
 
@@ -98,6 +100,7 @@ def test_a_server_that_hangs_is_named_and_not_waited_for_long(with_model: Callab
     assert "Hello." in done.stdout
 
 
+@pytest.mark.slow  # a server is late for as long as is waited for one
 def test_the_tools_of_a_late_server_join_the_run_that_goes_on(with_model: Callable[..., Newel]) -> None:
     newel = with_model(
         scenario("work", bash("sleep 8"), call("late__act"), {"content": "It {{ tool_result }}."})

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 
-@pytest.mark.parametrize("module", ["newel", "newel.cli"])
+@pytest.mark.parametrize("module", ["newel", "newel.cli.main"])
 def test_newel_runs_as_a_module(module: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", module, "--version"], capture_output=True, text=True, check=True

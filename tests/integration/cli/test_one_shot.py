@@ -87,7 +87,8 @@ def test_nothing_to_do_is_said(with_model: Make) -> None:
 def test_wrong_usage_is_exit_code_2(with_model: Make, words: list[str]) -> None:
     done = with_model()(*words)
     assert done.returncode == 2
-    assert "usage:" in done.stderr
+    assert "Try `newel --help`." in done.stderr
+    assert done.stderr.count("\n") == 2
 
 
 def test_a_limit_is_exit_code_1_with_its_reason(with_model: Make) -> None:
@@ -304,7 +305,7 @@ def test_what_outlives_a_timeout_is_not_said_to_have_ended(with_model: Callable[
             [],
             "content filter cut the answer off",
         ),
-        ([{"content": ""}], [], "The model answered nothing"),
+        ([{"content": ""}], [], "The model returned an empty answer"),
         (
             [bash("echo x > f"), {"content": "I could not."}],
             ["--approve", "ask"],

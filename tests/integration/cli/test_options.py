@@ -76,7 +76,7 @@ def test_another_folder_is_where_commands_run_and_sessions_belong(with_model: Ma
     elsewhere.mkdir()
     newel("--cwd", str(elsewhere), "where")
     assert f"stdout:\n{elsewhere}\n" in last(newel, 1)
-    assert "No sessions of this folder" in newel("sessions").stdout
+    assert "No sessions in this folder" in newel("sessions").stdout
     assert "where" in newel("sessions", "--all").stdout
 
 

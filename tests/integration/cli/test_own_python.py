@@ -16,7 +16,7 @@ import pytest
 from tests.support import Newel, bash, scenario
 
 LOOK = "command -v python3 tool-of-newel; echo env=$VIRTUAL_ENV uv=$UV$UV_RUN_RECURSION_DEPTH; echo found=$(tool-of-newel)"
-MAIN = "import sys; from newel.cli import main; sys.exit(main())"
+MAIN = "import sys; from newel.cli.main import main; sys.exit(main())"
 SERVER = """
 import json, shutil, sys
 for line in sys.stdin:
@@ -76,6 +76,20 @@ def test_with_uv_run_the_commands_have_the_user_s_own_python(newel: Newel, tmp_p
     assert "env= uv=\n" in command
     assert "found=\n" in command
     assert str(holder) not in command
+    assert server == "None"
+
+
+def test_so_they_have_where_uv_keeps_the_environment_of_the_checkout_elsewhere(
+    newel: Newel, tmp_path: Path
+) -> None:
+    """Else `UV_PROJECT_ENVIRONMENT=… ./run newel` runs the project's tests with Newel's packages."""
+    holder = tmp_path / "environments"
+    own = str(holder / ".venv")
+    command, server = seen(
+        newel, holder, newel.project, VIRTUAL_ENV=own, UV_PROJECT_ENVIRONMENT=own, **UV_RUN
+    )
+    assert "env= uv=\n" in command
+    assert "found=\n" in command
     assert server == "None"
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from newel.review.recording import ledger_folder
-from newel.review.store import Ledger
+from newel.review.store.ledger import Ledger
+from newel.review.tracking.recording_workspace import ledger_folder
 from tests.integration.terminal.conftest import Terminal
 from tests.needed import needed
 from tests.support import BIN, Newel, bash, scenario
@@ -265,11 +265,11 @@ def test_a_ledger_that_cannot_be_used_is_told_once_and_the_run_goes_on(with_mode
 
 def test_a_folder_without_a_run_says_that_there_is_nothing(with_model: Make) -> None:
     newel = with_model()
-    assert "Nothing" in ran(newel, "review")
-    assert "Nothing" in ran(newel, "checkpoints")
+    assert "No changes by agents" in ran(newel, "review")
+    assert "No changes by agents" in ran(newel, "checkpoints")
     done = newel("undo", "--yes")
     assert done.returncode == 1
-    assert "othing" in done.stderr
+    assert "No changes by agents" in done.stderr
     assert not (newel.home / ".newel" / "review").exists()
 
 
@@ -396,7 +396,7 @@ def test_an_undo_after_a_run_that_left_nothing_names_the_run_before_it(with_mode
     ran(newel, "second")
     done = newel("undo", "--yes")
     assert done.returncode == 1
-    assert "This run left no recorded change: second." in done.stderr
+    assert "No change of this run is recorded: second." in done.stderr
     assert (newel.project / "first.txt").read_text() == "first\n"
     ran(newel, *hint(done.stderr), "--yes")
     assert list(newel.project.iterdir()) == []
@@ -432,7 +432,7 @@ def test_an_undo_never_means_a_run_before_the_last_one(second: str, two_runs: Ne
     before = files(two_runs.project)
     done = two_runs("undo", "--yes")
     assert done.returncode == 1
-    assert f"The last run changed no file that is recorded: {second}." in done.stderr
+    assert f"No change of the last run is recorded: {second}." in done.stderr
     if second == "ignored":
         assert "build/" in done.stderr
     assert files(two_runs.project) == before
@@ -440,6 +440,25 @@ def test_an_undo_never_means_a_run_before_the_last_one(second: str, two_runs: Ne
     assert not (two_runs.project / "a.txt").exists()
     assert "Brought back in 1 file: a.txt." in ran(two_runs, "undo", "--yes")
     assert files(two_runs.project) == before
+
+
+@pytest.mark.parametrize("how", ["ephemeral", "off"])
+def test_an_undo_never_passes_over_a_run_that_was_not_recorded(how: str, two_runs: Newel) -> None:
+    if how == "ephemeral":
+        ran(two_runs, "--ephemeral", "ignored")
+    else:
+        settings = two_runs.home / ".newel" / "config.toml"
+        settings.write_text("[review]\nrecord = false\n")
+        ran(two_runs, "ignored")
+        settings.unlink()
+    done = two_runs("undo", "--yes")
+    assert done.returncode == 1
+    assert "The last run was not recorded" in done.stderr
+    assert (two_runs.project / "a.txt").exists()
+    kept = (two_runs.home / ".newel" / "review").rglob("*.json")
+    assert not any("ignored" in path.read_text() for path in kept)
+    ran(two_runs, *hint(done.stderr), "--yes")
+    assert not (two_runs.project / "a.txt").exists()
 
 
 def test_a_run_that_only_looks_is_none_that_an_undo_could_mean(two_runs: Newel) -> None:
@@ -455,7 +474,7 @@ def test_a_conversation_undoes_no_older_run_either(screen: str, two_runs: Newel)
     try:
         terminal.wait_for("Enter sends" if screen == "rich" else "newel ")
         terminal.send("/undo\r")
-        terminal.wait_for("The last run changed no file that is recorded: ignored.")
+        terminal.wait_for("No change of the last run is recorded: ignored.")
         assert (two_runs.project / "a.txt").exists()
     finally:
         terminal.close()

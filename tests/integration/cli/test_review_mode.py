@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 
-from newel.review.ledger import buffer
-from newel.review.recording import ledger_folder
-from newel.review.store import Ledger
-from newel.review.text import content_of
+from newel.review.model.file_lines import content_of
+from newel.review.model.file_review import buffer
+from newel.review.store.ledger import Ledger
+from newel.review.tracking.recording_workspace import ledger_folder
 from tests.forked import start
 from tests.integration.cli.test_review import files, git
 from tests.support import BIN, Newel, bash, scenario
+from tests.unit.review.model.test_file_kinds import tree
 
 Make = Callable[..., Newel]
 
@@ -215,6 +216,49 @@ def test_links_are_proposed_and_are_in_the_copy_of_the_next_run(with_model: Make
     assert (newel.project / "file").read_text() == "text\n"
     assert (newel.project / "link").readlink() == Path("one")
     assert not (newel.project / "new").is_symlink()
+
+
+def test_a_change_of_kind_is_proposed_written_and_undone_exactly(with_model: Make) -> None:
+    """Else a user who keeps a folder that was a file loses the file: no undo brings it back."""
+    begin = (
+        "mkdir -p full/s bare later; echo f > full/f; echo g > full/s/g; cp -R full into_link; "
+        "echo old > file; ln -s keep link; echo k > keep; echo b > bare_file"
+    )
+    does = (
+        "for x in full into_link file link bare_file; do rm -rf $x; done; echo new > full; ln -s keep into_link; "
+        "mkdir -p file/s link bare_file; echo f > file/f; echo g > file/s/g; echo h > link/h; "
+        "mkdir -p later; echo in > later/in"
+    )
+    newel = with_model(scenario("turn them", bash(does), {"content": "Done."}))
+    subprocess.run(["bash", "-c", begin], cwd=newel.project, check=True)
+    before = tree(newel.project)
+    newel("--approve", "review", "turn them")
+    assert tree(newel.project) == before
+    kept = newel("keep", "--all", "--yes")
+    assert kept.returncode == 0, kept.stdout + kept.stderr
+    after = tree(newel.project)
+    wanted = newel.home / "wanted"
+    wanted.mkdir()
+    subprocess.run(["bash", "-c", f"{begin}; {does}"], cwd=wanted, check=True)
+    assert after == tree(wanted)
+    for expected in (before, after, before):
+        done = newel("undo", "--yes")
+        assert (done.returncode, tree(newel.project)) == (0, expected), done.stdout + done.stderr
+
+
+def test_an_undo_is_whole_where_something_was_not_proposed(with_model: Make) -> None:
+    """Else it leaves a rest for ever, and what was undone cannot be brought back."""
+    does = "rm -r d; mkfifo d; echo new > f"
+    newel = with_model(scenario("make a pipe", bash(does), {"content": "Done."}))
+    (newel.project / "d").mkdir()
+    (newel.project / "d" / "in").write_text("in\n")
+    before = tree(newel.project)
+    newel("--approve", "review", "make a pipe")
+    newel("keep", "--all", "--yes")
+    after = tree(newel.project)
+    for expected in (before, after):
+        done = newel("undo", "--yes")
+        assert (done.returncode, tree(newel.project)) == (0, expected), done.stdout + done.stderr
 
 
 def test_no_copy_is_left_behind(newel: Newel) -> None:

@@ -61,6 +61,18 @@ def test_a_private_key_reaches_no_model_in_any_mode(
     assert "[permissions]" in sent(newel)
 
 
+def test_a_link_that_is_not_in_the_copy_yet_is_judged_by_where_it_leads(with_model: Make) -> None:
+    newel = with_model(scenario("look", read("zz/README.md"), {"content": "I see."}))
+    key = put(newel.home / ".ssh" / "id_work", KEY)
+    for number in range(1_500):
+        put(newel.project / f"{number % 50}" / f"{number}", "text")
+    (newel.project / "zz").mkdir()
+    (newel.project / "zz" / "README.md").symlink_to(key)
+    assert newel("look", "--approve", "review").returncode == 0
+    assert KEY not in sent(newel)
+    assert "holds secrets" in sent(newel)
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -243,9 +255,9 @@ def test_a_person_who_names_a_file_outside_gets_it_attached_unless_it_is_secret(
 
 def test_the_projects_prompt_does_not_take_the_place_of_the_users(with_model: Make) -> None:
     newel = with_model(scenario("prompt", {"content": "Well."}))
-    put(newel.home / ".newel" / "prompts" / "review.md", "My own prompt.")
-    put(newel.project / ".newel" / "prompts" / "review.md", "The project's prompt.")
-    assert newel("/review").returncode == 0
+    put(newel.home / ".newel" / "prompts" / "check.md", "My own prompt.")
+    put(newel.project / ".newel" / "prompts" / "check.md", "The project's prompt.")
+    assert newel("/check").returncode == 0
     assert attached(newel) == "My own prompt."
-    assert newel("/project.review").returncode == 0
+    assert newel("/project.check").returncode == 0
     assert attached(newel) == "The project's prompt."

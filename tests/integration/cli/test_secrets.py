@@ -52,11 +52,11 @@ def test_a_command_finds_no_key(with_model: Callable[..., Newel], words: list[st
     assert ran.returncode == 0, ran.stderr
     heard = newel.requests[-1]["messages"][-1]["content"]
     assert "parent " in heard
-    assert "newel.cli" in heard  # it has looked at Newel itself
+    assert "newel.cli.main" in heard  # it has looked at Newel itself
     assert "watchdog_main" in heard  # and at the process beside it
     assert KEY not in heard
     assert OTHER not in heard
-    assert "memory was opened" not in heard.partition("newel.cli")[2].partition("process")[0]
+    assert "memory was opened" not in heard.partition("newel.cli.main")[2].partition("process")[0]
     assert newel.server.requests[-1]["headers"]["authorization"] == "***"  # a key was sent, and it keeps none
 
 

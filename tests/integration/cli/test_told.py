@@ -53,12 +53,12 @@ def test_an_undo_in_another_process_is_told_with_the_next_message_and_once(newel
     ran(newel, "-c", "thanks")
     note, prompt = said(newel)[-2:]
     assert prompt == "thanks"
-    assert "Undone: what the run “make both” changed. Not as you left them:\n- a.txt\n- b.txt" in note
+    assert "Undone: what the run “make both” changed, in:\n- a.txt\n- b.txt" in note
     ran(newel, "-c", "thanks")
     assert said(newel) == ["make both", note, "thanks", "thanks"]
     ran(newel, "undo", "--yes")
     ran(newel, "-c", "thanks")
-    assert "Brought back: what the run “make both” changed" in said(newel)[-2]
+    assert "Brought back: what the run “make both” changed, in:" in said(newel)[-2]
 
 
 def test_a_hunk_that_was_taken_back_by_itself_is_told(newel: Newel) -> None:
@@ -67,7 +67,7 @@ def test_a_hunk_that_was_taken_back_by_itself_is_told(newel: Newel) -> None:
     hunk = next(file["hunks"][0]["hunk_id"] for file in run["files"] if file["file_path"] == "b.txt")
     ran(newel, "rollback", run["checkpoint_id"], "--hunk", hunk, "--yes")
     ran(newel, "-c", "thanks")
-    assert "Not as you left them:\n- b.txt" in said(newel)[-2]
+    assert "changed, in:\n- b.txt" in said(newel)[-2]
     assert "a.txt" not in said(newel)[-2]
 
 

@@ -17,15 +17,15 @@ import anyio
 from newel.agent.errors import RequestRejected
 from newel.agent.messages import AssistantMessage, TextContent, UserMessage
 from newel.agent.ports import ModelRequest, OnDelta, Provider
-from newel.providers.answer_or_shell import Answer, Shell, render
 from newel.providers.scripted import deltas
 from newel.session.manager import SessionManager
-from newel.terminal.jexida.conversation import Conversation
+from newel.terminal.jexida.agent import JexidaAgent
+from newel.terminal.jexida.protocol import AnswerReply, ShellReply, render
 from newel.terminal.jexida.repl import run_jexida
 from newel.terminal.jexida.routines import Routine
+from newel.text.shell_template import ShellTemplate
 from newel.workspace.local import LocalWorkspace
 from newel.workspace.port import Completed, OnOutput
-from newel.workspace.shell_template import ShellTemplate
 
 
 class Here:
@@ -77,17 +77,17 @@ class Obedient:
         verb, _, rest = said[-1].partition(" ")
         match verb:
             case "run":
-                return render(Shell(rest, "You asked for it."))
+                return render(ShellReply(rest, "You asked for it."))
             case "raw":
                 return rest.replace("\\n", "\n")
             case "count":
-                return render(Answer(f"I was shown {len(said)} prompts."))
+                return render(AnswerReply(f"I was shown {len(said)} prompts."))
             case "fail":
                 raise RequestRejected("phi3 is not on me@here. Pull it there: ollama pull phi3")
             case _ if verb == "Command:":
-                return render(Answer(f"It ended with `{said[-1].splitlines()[1]}`."))
+                return render(AnswerReply(f"It ended with `{said[-1].splitlines()[1]}`."))
             case _:
-                return render(Answer(f"You said: {said[-1]}"))
+                return render(AnswerReply(f"You said: {said[-1]}"))
 
 
 class Path3:
@@ -109,7 +109,7 @@ async def main() -> int:
         Routine("grow", "", ShellTemplate("echo 1; echo 2")),
         Routine("logs", "", ShellTemplate("printf '<%s>' -{lines} {name}", ["name", "lines=100"])),
     ]
-    talk = Conversation(
+    talk = JexidaAgent(
         Here(LocalWorkspace(".")),
         Path3(),
         model="phi3",

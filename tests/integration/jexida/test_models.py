@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mock_llm_server import running
-from newel.providers.answer_or_shell import Answer, render
+from newel.terminal.jexida.protocol import AnswerReply, render
 from tests.integration.jexida.test_repl import TAB
 from tests.integration.jexida.there import Begin, command, configure, piped
 from tests.sshd import Sshd, served
@@ -25,7 +25,7 @@ def test_another_model_of_the_host_answers_from_the_next_prompt_on(
         terminal.send("/model\r")
         terminal.wait_for("phi3:latest      in use\nllama3.2:latest\n")
         terminal.send("/model lla" + TAB + "\r")
-        terminal.wait_for("llama3.2:latest answers from the next prompt on.")
+        terminal.wait_for("The next prompt goes to llama3.2:latest.")
         terminal.wait_for("model  llama3.2:latest · forwarded /api/chat")
         terminal.send("hi\r")
         terminal.wait_for("│ Hello. ")
@@ -43,7 +43,7 @@ def test_a_model_that_the_host_lacks_is_downloaded_only_after_a_yes(
     sshd: Sshd, tmp_path: Path, begin: Begin
 ) -> None:
     program = OllamaProgram(
-        sshd.bin, models={"phi3:latest": {}}, registry=["qwen3"], default=render(Answer("Hello."))
+        sshd.bin, models={"phi3:latest": {}}, registry=["qwen3"], default=render(AnswerReply("Hello."))
     )
     before = len(program.calls)
     terminal = begin(sshd, "--through", "run")
@@ -58,14 +58,14 @@ def test_a_model_that_the_host_lacks_is_downloaded_only_after_a_yes(
     terminal.send("/model qwen3\r")
     terminal.wait_for("Download qwen3 there now?")
     terminal.answer("y\r")
-    terminal.wait_for("qwen3 answers from the next prompt on.")
+    terminal.wait_for("The next prompt goes to qwen3.")
     terminal.send("hi\r")
     terminal.wait_for("│ Hello. ")
     assert ["qwen3" in call["argv"] for call in program.calls[before:] if "seen" in call] == [True]
 
 
 def test_a_server_elsewhere_has_models_to_choose_from(sshd: Sshd, tmp_path: Path, begin: Begin) -> None:
-    with running(scenario("hi", {"content": render(Answer("Hello."))})) as server:
+    with running(scenario("hi", {"content": render(AnswerReply("Hello."))})) as server:
         llm = {"LLM_BASE_URL": f"{server.url}/v1", "LLM_DEFAULT_MODEL": "mock-model"}
         terminal = begin(sshd, "--through", "api", **llm)
         terminal.wait_for("mock-model · up")

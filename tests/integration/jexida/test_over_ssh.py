@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mock_llm_server import running
-from newel.providers.answer_or_shell import Answer, Shell, render
+from newel.terminal.jexida.protocol import AnswerReply, ShellReply, render
 from tests.integration.jexida.there import Begin, command, configure, environ, piped
 from tests.sshd import Sshd, served
 from tests.standins.ollama_program import OllamaProgram
@@ -20,8 +20,8 @@ from tests.standins.ollama_server import OllamaServer
 from tests.support import scenario
 from tests.tmux import Tmux
 
-LOOK = render(Shell("echo looked > seen; cat seen", "To look."))
-SEEN = render(Answer("It says **looked**, and that is all."))
+LOOK = render(ShellReply("echo looked > seen; cat seen", "To look."))
+SEEN = render(AnswerReply("It says **looked**, and that is all."))
 SCRIPT = [
     {"trigger": "Look around", "answer": LOOK, "constrained": LOOK},
     {"trigger": "Output:\nlooked", "answer": SEEN, "constrained": SEEN},
@@ -39,7 +39,7 @@ def server() -> Generator[OllamaServer]:
 
 @pytest.fixture
 def program(sshd: Sshd) -> OllamaProgram:
-    return OllamaProgram(sshd.bin, models=PHI3, script=SCRIPT, default=render(Answer("Hello.")))
+    return OllamaProgram(sshd.bin, models=PHI3, script=SCRIPT, default=render(AnswerReply("Hello.")))
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def test_the_api_behind_the_connection_is_preferred_and_status_says_so(
 def test_a_missing_model_is_downloaded_only_after_a_yes(
     sshd: Sshd, program: OllamaProgram, tmp_path: Path, closed_port: int, begin: Begin
 ) -> None:
-    program.set(models={}, registry=["phi3"], default=render(Answer("Hello.")))
+    program.set(models={}, registry=["phi3"], default=render(AnswerReply("Hello.")))
     before = len(program.calls)
     configure(tmp_path, closed_port)
     terminal = begin(sshd)
@@ -196,9 +196,9 @@ def test_the_terminal_is_sane_after_the_ssh_of_a_shell_was_killed(
 
 
 def test_a_model_elsewhere_may_drive_a_host_that_never_sees_its_key(sshd: Sshd, tmp_path: Path) -> None:
-    reply = render(Shell("env | sort", "To see."))
+    reply = render(ShellReply("env | sort", "To see."))
     first = scenario("the environment", {"content": reply})
-    then = scenario("SSH_CONNECTION", {"content": render(Answer("Nothing secret."))})
+    then = scenario("SSH_CONNECTION", {"content": render(AnswerReply("Nothing secret."))})
     with running({"scenarios": first["scenarios"] + then["scenarios"]}) as server:
         llm = {"LLM_BASE_URL": f"{server.url}/v1", "LLM_AUTH_TOKEN": KEY, "LLM_DEFAULT_MODEL": "mock-model"}
         asked = command(sshd, "--through", "api")

@@ -9,15 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from newel.providers.answer_or_shell import Answer, Shell, render
+from newel.terminal.jexida.protocol import AnswerReply, ShellReply, render
 from tests.integration.jexida.there import Begin, command, environ, piped
 from tests.sshd import Sshd, served
 from tests.standins.ollama_program import OllamaProgram
 from tests.support import BIN
 
-CHANGE = render(Shell("printf 'two\\n' > a.txt; rm gone.txt; printf 'new\\n' > b.txt", "You asked for it."))
-LINGER = render(Shell("echo two > a.txt; echo begun; sleep 60", "You asked for it."))
-DONE = render(Answer("It is done."))
+CHANGE = render(
+    ShellReply("printf 'two\\n' > a.txt; rm gone.txt; printf 'new\\n' > b.txt", "You asked for it.")
+)
+LINGER = render(ShellReply("echo two > a.txt; echo begun; sleep 60", "You asked for it."))
+DONE = render(AnswerReply("It is done."))
 SCRIPT = [
     {"trigger": "Linger", "answer": LINGER, "constrained": LINGER},
     {"trigger": "Change it", "answer": CHANGE, "constrained": CHANGE},

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from newel.terminal.jexida.interactive import RESET
+from newel.terminal.jexida.pty_session import RESET
 
 Open = Callable[..., Any]
 
@@ -345,7 +345,7 @@ def test_with_pipes_it_is_plain_text_and_no_command_runs_unasked(
     assert done.returncode == 0
     assert "\x1b" not in done.stdout
     assert "[PLAN]\n$ touch it\n\nYou asked for it.\n[on me@here]" in done.stdout
-    assert "Not executed: every command needs the user's yes" in done.stdout
+    assert "Not executed: every command needs the user's approval" in done.stdout
     assert "You said: y" in done.stdout
     assert "[REMOTE COMMAND]\n$ echo hi\nhi\n[exit code 0" in done.stdout
     assert "never" not in done.stdout

@@ -15,10 +15,10 @@ from prompt_toolkit.document import Document
 
 from newel.agent.errors import UsageError
 from newel.terminal.jexida.completion import MetaCompleter
-from newel.terminal.jexida.instructions import system_prompt
 from newel.terminal.jexida.routines import Routine, split
+from newel.terminal.jexida.system_prompt import system_prompt
+from newel.text.shell_template import ShellTemplate
 from newel.workspace.local import LocalWorkspace
-from newel.workspace.shell_template import ShellTemplate
 from tests.integration.jexida.program import Here
 from tests.integration.jexida.test_repl import ESCAPE, MARK, READY, TAB, panels
 from tests.properties import examples

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from newel.mcp.config import ServerConfig
 from newel.mcp.manager import McpManager
-from newel.mcp.stdio import Graces
+from newel.mcp.server_config import ServerConfig
+from newel.mcp.transport_stdio import ShutdownTimeouts
 from newel.mcp.trust import Trust
 from tests.integration.mcp.rogues import Started
 
-QUICK = Graces(exit=0.3, term=0.3)
+QUICK = ShutdownTimeouts(exit=0.3, term=0.3)
 """For servers that would be waited for to no end: those of some people do not hear that their input has ended."""
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import anyio
 
 from newel.agent.ports import ToolResult
-from newel.mcp.config import ServerConfig
 from newel.mcp.manager import McpManager
-from newel.mcp.status import ServerStatus
+from newel.mcp.server_config import ServerConfig
+from newel.mcp.server_status import ServerStatus
 
 ROGUE = Path(__file__).parent / "servers" / "rogue.py"
 

@@ -178,7 +178,7 @@ def test_a_broken_server_shows_what_it_said_last_and_nothing_that_a_terminal_obe
     assert "\x1b" not in tried.stdout
 
 
-@pytest.mark.parametrize("module", ["newel.mcp.config", "newel.mcp.manager", "newel.commands.mcp"])
+@pytest.mark.parametrize("module", ["newel.mcp.server_config", "newel.mcp.manager", "newel.cli.mcp"])
 def test_importing_does_not_load_the_sdk(module: str) -> None:
     """Each start would pay half a second for it."""
     code = f"import {module}, sys; print([name for name in ('mcp', 'pydantic') if name in sys.modules])"

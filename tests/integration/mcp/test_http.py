@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from newel.mcp.config import ServerConfig
+from newel.mcp.server_config import ServerConfig
 from tests.integration.mcp.rogues import SOON, Started, call, status, until
 from tests.integration.mcp.test_rogues import peak
 

@@ -12,8 +12,8 @@ from typing import Any
 import anyio
 import pytest
 
-from newel.mcp.config import ServerConfig
-from newel.mcp.questions import ElicitAnswer, ElicitRequest
+from newel.mcp.elicitation import ElicitAnswer, ElicitRequest
+from newel.mcp.server_config import ServerConfig
 from tests.integration.mcp.rogues import Started, call, status
 from tests.needed import needed
 from tests.nodejs import NODE, SERVERS, packages

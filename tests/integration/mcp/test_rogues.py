@@ -15,7 +15,7 @@ import pytest
 
 from newel.agent.errors import InvalidArguments, ToolError
 from newel.agent.messages import AssistantMessage, TextContent
-from newel.mcp.questions import ElicitAnswer, ElicitRequest, SampleRequest
+from newel.mcp.elicitation import ElicitAnswer, ElicitRequest, SampleRequest
 from tests.integration.mcp.rogues import ROGUE, SOON, Started, call, rogue, status, until
 from tests.processes import lives
 
@@ -283,7 +283,7 @@ import os
 import sys
 import anyio
 from pathlib import Path
-from newel.mcp.config import ServerConfig
+from newel.mcp.server_config import ServerConfig
 from newel.mcp.manager import McpManager
 from newel.mcp.trust import Trust
 

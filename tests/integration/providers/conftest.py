@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from newel.providers.openai_chat import OpenAIChat
+from newel.providers.openai.chat import OpenAIChat
 from tests.integration.providers.raw import Connect, Handler, RawServer, Serve
 
 

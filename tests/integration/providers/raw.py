@@ -14,7 +14,7 @@ from typing import Any
 from newel.agent.events import Delta, Retry
 from newel.agent.messages import AssistantMessage, UserMessage
 from newel.agent.ports import Model, ModelRequest, Provider, ToolSpec
-from newel.providers.openai_chat import OpenAIChat
+from newel.providers.openai.chat import OpenAIChat
 
 Handler = Callable[[socket.socket], None]
 """Sends whatever it likes. The connection is closed afterwards."""

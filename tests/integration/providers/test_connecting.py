@@ -11,9 +11,9 @@ import pytest
 
 from newel.agent.errors import ConfigError, ProviderError, RequestRejected
 from newel.agent.ports import Model
-from newel.providers.connecting import connect
-from newel.providers.local import LocalServer, discover
-from newel.providers.urls import of_chat_completions, of_ollama
+from newel.providers.discovery import LocalServer, discover
+from newel.providers.factory import connect
+from newel.providers.http.urls import of_chat_completions, of_ollama
 from tests.integration.providers.raw import Serve, ask, http
 from tests.standins.ollama_server import OllamaServer
 

@@ -14,7 +14,7 @@ import resource, sys, anyio
 from newel.agent.errors import NewelError
 from newel.agent.messages import UserMessage
 from newel.agent.ports import Model, ModelRequest
-from newel.providers.openai_chat import OpenAIChat
+from newel.providers.openai.chat import OpenAIChat
 
 async def ignore(delta): pass
 
@@ -37,6 +37,7 @@ else:
 MEGABYTE = 2**20
 
 
+@pytest.mark.slow  # a hundred megabytes, parsed
 @pytest.mark.parametrize(
     "answer",
     [

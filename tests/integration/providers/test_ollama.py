@@ -20,8 +20,8 @@ from newel.agent.messages import (
     UserMessage,
 )
 from newel.agent.ports import Model, ModelRequest
-from newel.providers.ollama import Ollama
-from newel.providers.ollama_model import ModelMissing
+from newel.providers.ollama.client import Ollama
+from newel.providers.ollama.model_info import ModelMissing
 from tests.integration.providers.raw import Serve, ask, floods, http
 from tests.standins.ollama_server import OllamaServer
 

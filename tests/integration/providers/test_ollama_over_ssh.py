@@ -10,11 +10,11 @@ import pytest
 
 from newel.agent.messages import UserMessage
 from newel.agent.ports import Model
-from newel.providers.ollama_run import Ended
-from newel.providers.ollama_there import OllamaThere
+from newel.providers.ollama.cli import ProgramEnded
+from newel.providers.ollama.remote import RemoteOllama
 from newel.providers.retry import Retrying
-from newel.workspace.ssh.connection import Connection, connected
-from newel.workspace.ssh.runner import run_program_on_host
+from newel.workspace.ssh.connection import SshConnection, connected
+from newel.workspace.ssh.process import run_program_on_host
 from newel.workspace.ssh.target import Target
 from tests.integration.providers.raw import ask
 from tests.sshd import Sshd, served
@@ -31,16 +31,16 @@ class Programs:
 
     place = "user@box"
 
-    def __init__(self, connection: Connection, folder: Path) -> None:
+    def __init__(self, connection: SshConnection, folder: Path) -> None:
         self._connection = connection
         self._env = {"PATH": f"{folder}:/usr/bin:/bin"}
 
     async def run_program(
         self, argv: Sequence[str], /, *, given: bytes, on_stdout: Callable[[bytes], Awaitable[None]]
-    ) -> Ended:
+    ) -> ProgramEnded:
         client = await self._connection.client()
         ended = await run_program_on_host(client, argv, given=given, on_stdout=on_stdout, env=self._env)
-        return Ended(ended.exit_code, ended.stderr.encode())
+        return ProgramEnded(ended.exit_code, ended.stderr.encode())
 
 
 @pytest.fixture
@@ -51,10 +51,10 @@ def server() -> Generator[OllamaServer]:
 
 
 @asynccontextmanager
-async def model_on(host: Sshd, port: int) -> AsyncGenerator[OllamaThere]:
+async def model_on(host: Sshd, port: int) -> AsyncGenerator[RemoteOllama]:
     program = OllamaProgram(host.folder / "ollama", script=[{"trigger": "Hi", "answer": "program"}])
     async with connected(Target("host"), config=str(host.config)) as connection:
-        there = OllamaThere(connection.tunnel, Programs(connection, program.folder), port=port)
+        there = RemoteOllama(connection.tunnel, Programs(connection, program.folder), port=port)
         yield there
         await there.aclose()
 

@@ -19,8 +19,8 @@ from newel.agent.messages import (
     UserMessage,
 )
 from newel.agent.ports import Model, ModelRequest
-from newel.providers.ollama_model import ModelMissing
-from newel.providers.ollama_run import OllamaRun
+from newel.providers.ollama.cli import OllamaCli
+from newel.providers.ollama.model_info import ModelMissing
 from tests.integration.providers.raw import ask
 from tests.standins.ollama_program import OllamaProgram
 from tests.standins.programs import LocalPrograms
@@ -36,7 +36,7 @@ MODELS = {
 LONG = "This answer is longer than a line of eighty columns, with `code` in it and wörds:\n\n    indented\n\nSo much."
 SCRIPT = [{"trigger": "Hi", "answer": LONG, "thinking": "A greeting.\n\nHm."}]
 
-Start = Callable[..., tuple[OllamaProgram, OllamaRun]]
+Start = Callable[..., tuple[OllamaProgram, OllamaCli]]
 
 
 @pytest.fixture
@@ -45,10 +45,10 @@ def start(tmp_path: Path) -> Start:
 
     def make(
         script: list[dict[str, Any]] | None = None, schema: dict[str, Any] | None = None, **settings: Any
-    ) -> tuple[OllamaProgram, OllamaRun]:
+    ) -> tuple[OllamaProgram, OllamaCli]:
         fields = {"models": MODELS, "script": SCRIPT if script is None else script} | settings
         program = OllamaProgram(tmp_path / "host", **fields)
-        return program, OllamaRun(LocalPrograms(program.folder), schema=schema)
+        return program, OllamaCli(LocalPrograms(program.folder), schema=schema)
 
     return make
 
@@ -153,7 +153,7 @@ async def test_a_model_s_name_is_never_a_flag(start: Start, name: str) -> None:
 
 async def test_no_program_says_what_to_install(tmp_path: Path) -> None:
     with pytest.raises(RequestRejected, match="no program 'ollama' on user@box"):
-        await ask(OllamaRun(LocalPrograms(tmp_path)), model=PHI3)
+        await ask(OllamaCli(LocalPrograms(tmp_path)), model=PHI3)
 
 
 async def test_a_server_that_is_down_says_how_to_start_it(start: Start) -> None:
@@ -199,7 +199,7 @@ async def test_a_lost_connection_can_be_tried_again(tmp_path: Path) -> None:
     programs = LocalPrograms(tmp_path)
     programs.lost = True
     with pytest.raises(ConnectionFailed, match="connection to user@box was lost") as failed:
-        await ask(OllamaRun(programs), model=PHI3)
+        await ask(OllamaCli(programs), model=PHI3)
     assert failed.value.retryable
 
 
@@ -213,7 +213,7 @@ async def test_cancelling_ends_the_program(tmp_path: Path) -> None:
 
     async with anyio.create_task_group() as group:
         request = ModelRequest(PHI3, "", [UserMessage("Hi")])
-        group.start_soon(OllamaRun(programs).complete, request, on_delta)
+        group.start_soon(OllamaCli(programs).complete, request, on_delta)
         await began.wait()
         assert programs.running == 1
         group.cancel_scope.cancel()

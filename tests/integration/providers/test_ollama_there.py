@@ -12,8 +12,8 @@ import pytest
 
 from newel.agent.errors import ConnectionFailed, HostUnreachable, ProviderError, WorkspaceError
 from newel.agent.ports import Model
-from newel.providers.ollama_model import ModelMissing
-from newel.providers.ollama_there import OllamaThere
+from newel.providers.ollama.model_info import ModelMissing
+from newel.providers.ollama.remote import RemoteOllama
 from newel.providers.retry import Retrying
 from tests.integration.providers.raw import ask
 from tests.standins.ollama_program import OllamaProgram
@@ -35,7 +35,7 @@ class Host:
         program = OllamaProgram(
             folder / "bin", script=[{"trigger": "Hi", "answer": "program"}], registry=["llama9"]
         )
-        self.provider = OllamaThere(self.tunnel, LocalPrograms(program.folder))
+        self.provider = RemoteOllama(self.tunnel, LocalPrograms(program.folder))
 
     def listen(self) -> None:
         self.server = OllamaServer(script=[{"trigger": "Hi", "answer": "API"}], path=str(self.folder / "s"))
@@ -108,7 +108,7 @@ async def test_a_host_that_does_not_come_back_is_told_at_once_and_not_waited_for
         tried += 1
         raise HostUnreachable("box does not answer.")
 
-    there = OllamaThere(tunnel, LocalPrograms(host.folder / "bin"))
+    there = RemoteOllama(tunnel, LocalPrograms(host.folder / "bin"))
     with pytest.raises(ProviderError, match="box does not answer"):
         await ask(Retrying(there, base_delay=0.01), model=PHI3, tools=[])
     assert tried == 1

@@ -17,7 +17,7 @@ from newel.agent.events import AgentEvent, ErrorEvent, MessageEnd, Retry, TextDe
 from newel.agent.messages import AssistantMessage, TextContent, ToolCall, Usage, UserMessage
 from newel.agent.ports import Model, ModelRequest, RunConfig
 from newel.agent.transform import Transformer
-from newel.providers.relay import AppTransport, Relay
+from newel.providers.proxy import AppTransport, ModelProxy
 from tests.integration.providers.raw import BASH, STREAM_HEAD, RawServer, Serve, ask, http, sends, sse
 
 pytestmark = pytest.mark.anyio
@@ -36,8 +36,8 @@ def event(name: str, value: object) -> bytes:
     return b"event: %s\ndata: %s\n\n" % (name.encode(), msgspec.json.encode(value))
 
 
-def relay(server: RawServer) -> Relay:
-    return Relay(server.url.removesuffix("/v1"), "a-token")
+def relay(server: RawServer) -> ModelProxy:
+    return ModelProxy(server.url.removesuffix("/v1"), "a-token")
 
 
 async def test_deltas_retries_and_the_message_arrive_as_they_are(serve: Serve) -> None:

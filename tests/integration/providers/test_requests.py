@@ -13,8 +13,8 @@ from newel.agent.errors import ConfigError, ConnectionFailed, ProviderError, Req
 from newel.agent.events import Retry
 from newel.agent.messages import AssistantMessage, TextContent, ThinkingContent, UserMessage
 from newel.agent.ports import Model, ModelRequest
-from newel.providers.local import LocalServer, discover
-from newel.providers.openai_chat import OpenAIChat
+from newel.providers.discovery import LocalServer, discover
+from newel.providers.openai.chat import OpenAIChat
 from tests.integration.providers.raw import (
     DONE,
     HELLO,

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from newel.providers.openai_chat import OpenAIChat
+from newel.providers.openai.chat import OpenAIChat
 from newel.providers.pricing import PriceList
 from newel.providers.windows import find_window
 

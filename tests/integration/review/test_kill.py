@@ -9,8 +9,8 @@ import anyio
 import pytest
 from anyio.streams.text import TextReceiveStream
 
-from newel.jobs.review.limits import ReviewLimits
-from newel.providers.scripted import Scripted
+from newel.providers.scripted import ScriptedProvider
+from newel.review_jobs.limits import ReviewLimits
 from tests.review_place import Place, hunks, says
 
 pytestmark = pytest.mark.anyio
@@ -22,8 +22,8 @@ from pathlib import Path
 
 import anyio
 
-from newel.jobs.review.limits import ReviewLimits
-from newel.providers.scripted import Scripted
+from newel.review_jobs.limits import ReviewLimits
+from newel.providers.scripted import ScriptedProvider
 from tests.review_place import Place, calls, proposes, replace
 
 
@@ -34,7 +34,7 @@ async def hangs(_):
 
 async def main():
     script = [calls("read_file", file_path="a.md"), proposes(replace("a.md", 2, "zwei\\n")), hangs]
-    at = Place(Path(sys.argv[1]), Scripted(script), ReviewLimits())
+    at = Place(Path(sys.argv[1]), ScriptedProvider(script), ReviewLimits())
     at.write(a="one\\ntwo\\n")
     async with at.open():
         await at.start()
@@ -51,7 +51,7 @@ async def test_a_killed_process_leaves_a_job_that_the_next_one_finishes(tmp_path
             assert (await TextReceiveStream(process.stdout).receive()).strip() == "asked"
         process.kill()
         await process.wait()
-    at = Place(tmp_path, Scripted([says("Done after all.")]), ReviewLimits())
+    at = Place(tmp_path, ScriptedProvider([says("Done after all.")]), ReviewLimits())
     async with at.open():
         (job,) = await at.engine.find(kind="review")
         view = await at.settled(job.id)

@@ -16,10 +16,10 @@ from newel.agent.events import AgentEvent, ErrorEvent
 from newel.agent.messages import AssistantMessage
 from newel.agent.ports import AllowAll, Model, RunConfig
 from newel.agent.transform import Transformer
-from newel.providers.scripted import Scripted
-from newel.review.recorder import Recorder
-from newel.review.recording import Recorders, RecordingWorkspace
-from newel.review.runs import look_back
+from newel.providers.scripted import ScriptedProvider
+from newel.review.project import look_back
+from newel.review.tracking.change_recorder import ChangeRecorder
+from newel.review.tracking.recording_workspace import RecorderRegistry, RecordingWorkspace
 from newel.session.coding_agent import CodingAgent
 from newel.session.manager import SessionManager
 from newel.tools import coding_tools
@@ -46,7 +46,7 @@ async def agent_on(
     slow: float = SLOW,
 ) -> AsyncGenerator[CodingAgent]:
     """An agent that works in a folder of the host, and what it does is recorded."""
-    recorders = Recorders(home)
+    recorders = RecorderRegistry(home)
 
     def open_session(session: str | None) -> SessionManager:
         return SessionManager(directory=home / "sessions", cwd=str(root), session=session)
@@ -57,7 +57,7 @@ async def agent_on(
     async with open_host(Target("own", path=str(root)), config=config, slow=slow) as host:
         workspace = RecordingWorkspace(host, recorders, patience=0.5)
         agent = CodingAgent(
-            transport=ProviderTransport(Scripted(script)),
+            transport=ProviderTransport(ScriptedProvider(script)),
             config=RunConfig(
                 model=Model("m", "script", 128_000),
                 transform=Transformer(),
@@ -79,9 +79,9 @@ async def agent_on(
 
 
 @asynccontextmanager
-async def recorder_on(sshd: Sshd, root: Path, home: Path) -> AsyncGenerator[Recorder]:
+async def recorder_on(sshd: Sshd, root: Path, home: Path) -> AsyncGenerator[ChangeRecorder]:
     """Another process, so to speak: it knows what the ledger and the host know."""
-    recorders = Recorders(home)
+    recorders = RecorderRegistry(home)
     async with open_host(Target("own", path=str(root)), config=str(sshd.config)) as host:
         try:
             yield await recorders.of(host)
@@ -89,7 +89,7 @@ async def recorder_on(sshd: Sshd, root: Path, home: Path) -> AsyncGenerator[Reco
             recorders.close()
 
 
-async def recorder_of(agent: CodingAgent) -> Recorder:
+async def recorder_of(agent: CodingAgent) -> ChangeRecorder:
     workspace = agent.workspace
     assert isinstance(workspace, RecordingWorkspace)
     return await workspace.recorder()

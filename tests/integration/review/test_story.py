@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from newel.jobs.review.desk import ReviewDesk
-from newel.jobs.review.limits import ReviewLimits
-from newel.jobs.review.payloads import (
+from newel.providers.scripted import ScriptedProvider
+from newel.review.model.file_review import Conflict
+from newel.review_jobs.limits import ReviewLimits
+from newel.review_jobs.schemas import (
     ContextRow,
     Decision,
     EditRequest,
@@ -20,8 +21,7 @@ from newel.jobs.review.payloads import (
     RunRequest,
     Splice,
 )
-from newel.providers.scripted import Scripted
-from newel.review.ledger import Conflict
+from newel.review_jobs.service import ReviewService
 from tests.review_place import Place, calls, hunks, proposes, replace, says
 
 pytestmark = pytest.mark.anyio
@@ -60,7 +60,7 @@ class Story:
         self._between = between
 
     @property
-    def desk(self) -> ReviewDesk:
+    def desk(self) -> ReviewService:
         return self.at.desk
 
     async def step(self, made: Awaitable[Any]) -> Any:
@@ -157,13 +157,13 @@ async def tell(at: Place, between: Callable[[], Awaitable[None]]) -> dict[str, A
     return {"types": types, "status": (await story.desk.job(job.id)).status}
 
 
-def script() -> Scripted:
+def script() -> ScriptedProvider:
     anew = (
         calls("read_file", file_path="notes.md"),
         proposes(replace("notes.md", 3, "FIRST anew\n")),
         says("On the new text."),
     )
-    return Scripted([*SCRIPT, *anew])
+    return ScriptedProvider([*SCRIPT, *anew])
 
 
 def place(folder: Path) -> Place:

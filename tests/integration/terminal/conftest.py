@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from newel.terminal.asking import QUIET
+from newel.terminal.ui.prompt_line import QUIET
 from tests.forked import Process, start
 
 PROGRAM = [sys.executable, "-m", "tests.integration.terminal.program"]

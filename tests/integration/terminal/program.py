@@ -26,21 +26,21 @@ from newel.agent.messages import (
 )
 from newel.agent.ports import Model, ModelRequest, OnDelta, RunConfig
 from newel.agent.transform import Transformer
-from newel.context.files import Folder
-from newel.context.templates import load
-from newel.permissions.policy import policy
+from newel.context.file_reader import WorkspaceFolder
+from newel.context.prompt_templates import load
+from newel.permissions.approval import policy
 from newel.providers.scripted import deltas
-from newel.review.recording import Recorders, RecordingWorkspace
+from newel.review.tracking.recording_workspace import RecorderRegistry, RecordingWorkspace
 from newel.session.coding_agent import CodingAgent
 from newel.session.manager import SessionManager
-from newel.terminal.approval import Approver
-from newel.terminal.console import ConsoleRenderer
-from newel.terminal.json_mode import run_json
-from newel.terminal.one_shot import run_prompts
-from newel.terminal.prompts import Prompt
-from newel.terminal.repl import run_repl
-from newel.terminal.rich_renderer import on_terminal
+from newel.terminal.print_mode import run_prompts
+from newel.terminal.renderers.console import ConsoleRenderer
+from newel.terminal.renderers.rich import on_terminal
+from newel.terminal.repl.prompt_input import Prompt
+from newel.terminal.repl.repl import run_repl
+from newel.terminal.rpc.server import run_json
 from newel.terminal.simple_repl import run_simple_repl
+from newel.terminal.ui.approval import Approver
 from newel.tools import coding_tools
 from newel.workspace.local import LocalWorkspace
 
@@ -113,7 +113,7 @@ class Obedient:
 
 
 async def build(cwd: Path, home: Path, approver: Approver) -> CodingAgent:
-    workspace = RecordingWorkspace(LocalWorkspace(str(cwd)), Recorders(home))
+    workspace = RecordingWorkspace(LocalWorkspace(str(cwd)), RecorderRegistry(home))
 
     def open_session(session: str | None) -> SessionManager:
         return SessionManager(directory=home / "sessions", cwd=str(cwd), session=session)
@@ -135,7 +135,7 @@ async def build(cwd: Path, home: Path, approver: Approver) -> CodingAgent:
         open_session=open_session,
         list_models=list_models,
         describe_model=lambda name: Model(name, "script"),
-        templates=await load([Folder(workspace, f"{workspace.root}/.newel/prompts")]),
+        templates=await load([WorkspaceFolder(workspace, f"{workspace.root}/.newel/prompts")]),
     )
     workspace.attend(agent)
     return agent

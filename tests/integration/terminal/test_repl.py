@@ -265,8 +265,8 @@ def test_a_session_is_resumed_from_a_list(open_terminal: Open) -> None:
     second.wait_for("1  run echo kept  (4 messages, just now)")
     second.wait_for("Number (Enter: none):")
     second.send("1\r")
-    second.wait_for("You said last: run echo kept")
-    assert re.search(r"^Going on with [0-9a-f]{8}: 4 messages\.$", second.screen.text, re.MULTILINE)
+    second.wait_for("Your last message: run echo kept")
+    assert re.search(r"^Resumed [0-9a-f]{8}: 4 messages\.$", second.screen.text, re.MULTILINE)
     second.send("\x0f")  # Ctrl+O
     second.wait_for("command: echo kept\nresult:\n    stdout:\n    kept\n")
 

@@ -46,5 +46,9 @@ def test_counts_agree_with_their_nouns_and_unknown_commands_stay_in_view(open_te
         if line.split()[:1] in (["read"], ["bash"], ["edit"], ["write"]) and label in line
     }
     assert len(columns) == 1, terminal.screen.text
+    terminal.send("/stop\r")
+    terminal.wait_for("Nothing is running.")
+    terminal.send("/thinking much\r")
+    terminal.wait_for("There is no level much. Thinking is off. Levels: off, minimal, low, medium, high.")
     terminal.send("/rollback nope\r")
     terminal.wait_for("There is no checkpoint nope. /rollback lists them.")

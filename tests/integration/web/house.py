@@ -16,31 +16,31 @@ from newel.agent.agent import ProviderTransport
 from newel.agent.messages import AssistantMessage, TextContent, ToolCall
 from newel.agent.ports import Model, ModelRequest, OnDelta, Provider, RunConfig
 from newel.agent.transform import Transformer
-from newel.jobs.board import Change
-from newel.jobs.conversation import Seat
-from newel.jobs.feed import Feed
-from newel.jobs.questions import approval_by
 from newel.jobs.sqlite import open_engine
-from newel.jobs.tabs import Contract
-from newel.jobs.workbench import Workbench
-from newel.jobs.worktree import Worktree, make_worktree
-from newel.mcp.status import ServerStatus
-from newel.permissions.policy import policy
+from newel.mcp.server_status import ServerStatus
+from newel.permissions.approval import policy
 from newel.providers.scripted import deltas
+from newel.runs.chat_session import AgentSpec
+from newel.runs.event_hub import EventHub
+from newel.runs.models import Contract
+from newel.runs.pending_questions import approval_by
 from newel.session.coding_agent import CodingAgent
 from newel.session.listing import SessionSummary, list_sessions
-from newel.session.locate import known
 from newel.session.manager import SessionManager
+from newel.session.paths import known
 from newel.tools import coding_tools
-from newel.web.api import create_app
-from newel.web.boundary import PATIENCE
-from newel.web.door import Door, listen
-from newel.web.ports import About
+from newel.web.access import ServerAccess, listen
+from newel.web.app import create_app
+from newel.web.ports import ServerInfo
+from newel.web.security import PATIENCE
 from newel.web.server import REQUEST_PATIENCE, serve
+from newel.workbench.board import TabChange
+from newel.workbench.workbench import Workbench
+from newel.workspace.git_worktree import Worktree, make_worktree
 from newel.workspace.local import LocalWorkspace
 
 TOKEN = "the-token-of-all-these-tests-0123456789"
-ABOUT = About(newel="0.1.0", project="/home/me/shop", approve="auto", ephemeral=True)
+ABOUT = ServerInfo(newel="0.1.0", project="/home/me/shop", approve="auto", ephemeral=True)
 
 
 def says(text: str, *calls: ToolCall) -> AssistantMessage:
@@ -79,7 +79,7 @@ class Crew:
         self.provider = provider
         self.approve = approve
 
-    async def make(self, seat: Seat) -> CodingAgent:
+    async def make(self, seat: AgentSpec) -> CodingAgent:
         def open_session(session: str | None) -> SessionManager:
             return SessionManager(
                 directory=self.home / "sessions", cwd=seat.folder, own_id=session, settle=False
@@ -106,7 +106,7 @@ class Crew:
             journal=seat.journal,
         )
 
-    def prepare(self, agent: CodingAgent, seat: Seat) -> None:
+    def prepare(self, agent: CodingAgent, seat: AgentSpec) -> None:
         pass
 
     def capped(self, contract: Contract) -> Contract:
@@ -145,7 +145,7 @@ class Counting(Workbench):
 
     watchers = 0
 
-    def watch(self, callback: Callable[[Change], None]) -> Callable[[], None]:
+    def watch(self, callback: Callable[[TabChange], None]) -> Callable[[], None]:
         unsubscribe = super().watch(callback)
         self.watchers += 1
 
@@ -160,7 +160,12 @@ class House:
     """A server that runs. ``client`` has the token, as a program would; ``ended`` is set when the server ends by itself."""
 
     def __init__(
-        self, app: FastAPI, board: Counting, door: Door, client: httpx2.AsyncClient, ended: anyio.Event
+        self,
+        app: FastAPI,
+        board: Counting,
+        door: ServerAccess,
+        client: httpx2.AsyncClient,
+        ended: anyio.Event,
     ) -> None:
         self.app = app
         self.ended = ended
@@ -196,12 +201,12 @@ async def house(
 ) -> AsyncGenerator[House]:
     """A workbench in ``folder``, its jobs kept there, and its server."""
     listener = listen("127.0.0.1", 0)
-    door = Door(token=TOKEN, host="127.0.0.1", port=listener.port)
+    door = ServerAccess(token=TOKEN, host="127.0.0.1", port=listener.port)
     crew = Crew(folder, provider, approve)
     closing, ready, ended = anyio.Event(), anyio.Event(), anyio.Event()
     async with (
         open_engine(folder / "jobs") as engine,
-        Feed(engine) as feed,
+        EventHub(engine) as feed,
         httpx2.AsyncClient(
             base_url=f"http://127.0.0.1:{door.port}",
             headers={"Authorization": f"Bearer {TOKEN}"},

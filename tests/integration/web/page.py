@@ -11,7 +11,7 @@ import anyio
 import msgspec
 import websockets
 
-from newel.jobs.events import RunEvent, is_lasting
+from newel.runs.run_events import RunEvent, is_lasting
 from tests.integration.web.house import House
 
 Heard = dict[str, Any]

@@ -11,7 +11,7 @@ import pytest
 
 from newel.agent.errors import RequestRejected
 from newel.agent.messages import ToolCall
-from newel.providers.scripted import Scripted
+from newel.providers.scripted import ScriptedProvider
 from tests.integration.web.house import Echo, House, house, says
 
 pytestmark = pytest.mark.anyio
@@ -40,7 +40,7 @@ async def test_texts_and_calls_come_as_they_happen_and_done_is_last(tmp_path: Pa
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "foo.py").write_text("x = 1\n")
     call = ToolCall("1", "read_file", {"path": "foo.py"})
-    script = Scripted([says("Here's what I do.", call), says("It says x = 1.")])
+    script = ScriptedProvider([says("Here's what I do.", call), says("It says x = 1.")])
     async with house(tmp_path, script) as server:
         events = await chat(server, "What does foo.py say?")
     assert events == [
@@ -52,7 +52,7 @@ async def test_texts_and_calls_come_as_they_happen_and_done_is_last(tmp_path: Pa
 
 
 async def test_the_conversation_goes_on_until_it_is_cleared(tmp_path: Path) -> None:
-    script = Scripted([says("One."), says("Two."), says("Three.")])
+    script = ScriptedProvider([says("One."), says("Two."), says("Three.")])
     async with house(tmp_path, script) as server:
         for message in ("first", "second"):
             await chat(server, message)
@@ -64,7 +64,7 @@ async def test_the_conversation_goes_on_until_it_is_cleared(tmp_path: Path) -> N
 
 
 async def test_a_run_that_fails_says_why_before_it_is_done(tmp_path: Path) -> None:
-    async with house(tmp_path, Scripted([RequestRejected("The key is wrong.")])) as server:
+    async with house(tmp_path, ScriptedProvider([RequestRejected("The key is wrong.")])) as server:
         events = await chat(server, "Hello")
     assert [name for name, _ in events] == ["error", "done"]
     assert events[0][1] == {"code": "request_rejected", "message": "The key is wrong."}
@@ -94,7 +94,7 @@ async def test_a_listener_who_leaves_ends_nothing(tmp_path: Path) -> None:
         await go_on.wait()
         return says("Done.")
 
-    async with house(tmp_path, Scripted([slowly])) as server:
+    async with house(tmp_path, ScriptedProvider([slowly])) as server:
         with anyio.move_on_after(0.5):
             await chat(server, "Take your time")
         go_on.set()

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from fastapi.routing import iter_route_contexts
 
-from newel.web.boundary import OPEN, OPEN_FILES
+from newel.web.security import OPEN, OPEN_FILES
 from tests.integration.web.house import TOKEN, Echo, House, house
 from tests.integration.web.page import page
 

@@ -14,7 +14,7 @@ import pytest
 from newel.agent.events import TextDelta
 from newel.agent.messages import AssistantMessage, ToolCall, UserMessage
 from newel.agent.ports import ModelRequest, OnDelta
-from newel.providers.scripted import Scripted
+from newel.providers.scripted import ScriptedProvider
 from tests.integration.web.house import Echo, House, house, says
 
 pytestmark = pytest.mark.anyio
@@ -77,7 +77,7 @@ async def read(server: House, run: str, **headers: str) -> list[dict[str, Any]]:
 
 async def test_asking_again_and_again_gives_each_event_once(tmp_path: Path) -> None:
     call = ToolCall("1", "bash", {"command": "echo hello"})
-    async with house(tmp_path, Scripted([says("See.", call), says("Done.")])) as server:
+    async with house(tmp_path, ScriptedProvider([says("See.", call), says("Done.")])) as server:
         run = await begin(server)
         events = await pages(server, run, limit=2, wait=5)
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))

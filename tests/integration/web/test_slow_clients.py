@@ -13,8 +13,8 @@ import websockets
 from anyio.abc import SocketStream
 from starlette.types import Receive, Scope, Send
 
-from newel.web.connection import SocketConnection
-from newel.web.door import listen
+from newel.web.access import listen
+from newel.web.http_protocol import SocketConnection
 from newel.web.server import serve
 from tests.integration.web.house import Echo, House, house
 from tests.integration.web.page import page

@@ -19,9 +19,9 @@ from newel.agent.errors import RequestRejected
 from newel.agent.events import TextDelta
 from newel.agent.messages import AssistantMessage, ToolCall
 from newel.agent.ports import ModelRequest, OnDelta
-from newel.providers.scripted import Scripted
-from newel.web.protocol import ClientMessage, ServerMessage, Unwatch, Watch
-from newel.web.requests import COMMANDS, QUESTIONS
+from newel.providers.scripted import ScriptedProvider
+from newel.web.protocol import ClientMessage, ServerMessage, Unwatch, WatchTab
+from newel.web.socket_handlers import COMMANDS, QUESTIONS
 from tests.integration.web.house import TOKEN, Echo, house, says
 from tests.integration.web.page import page
 from tests.properties import examples
@@ -50,7 +50,7 @@ def waiting(answer: Any) -> tuple[anyio.Event, Callable[[object], Any]]:
 
 
 def test_everything_that_can_be_asked_is_answered_by_somebody() -> None:
-    assert {*COMMANDS, *QUESTIONS, Watch, Unwatch} == set(get_args(ClientMessage))
+    assert {*COMMANDS, *QUESTIONS, WatchTab, Unwatch} == set(get_args(ClientMessage))
 
 
 async def test_a_page_is_welcomed_with_all_that_it_shows_first(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ async def test_a_page_is_welcomed_with_all_that_it_shows_first(tmp_path: Path) -
 
 async def test_a_turn_is_told_whole_and_in_order(tmp_path: Path) -> None:
     call = ToolCall("c1", "bash", {"command": "echo hello"})
-    script = Scripted([says("Let me see.", call), says("It says hello.")])
+    script = ScriptedProvider([says("Let me see.", call), says("It says hello.")])
     async with house(tmp_path, script) as server, page(server) as one:
         tab = await one.open_chat()
         reply = await one.ask("send", tab=tab, messageId="m1", text="Run it")
@@ -84,7 +84,7 @@ async def test_a_turn_is_told_whole_and_in_order(tmp_path: Path) -> None:
 async def test_a_page_that_comes_back_reads_on_without_a_gap_or_a_repetition(tmp_path: Path) -> None:
     go_on, slowly = waiting(says("Here it is."))
     call = ToolCall("c1", "bash", {"command": "echo hello"})
-    async with house(tmp_path, Scripted([says("", call), slowly])) as server:
+    async with house(tmp_path, ScriptedProvider([says("", call), slowly])) as server:
         async with page(server) as one:
             tab = await one.open_chat()
             run = (await one.ask("send", tab=tab, messageId="m1", text="Run it"))["run"]
@@ -149,7 +149,7 @@ async def test_the_same_message_sent_again_is_said_once(tmp_path: Path) -> None:
 
 async def test_stop_works_while_the_model_thinks(tmp_path: Path) -> None:
     _, slowly = waiting(says("Too late."))
-    async with house(tmp_path, Scripted([slowly])) as server, page(server) as one:
+    async with house(tmp_path, ScriptedProvider([slowly])) as server, page(server) as one:
         tab = await one.open_chat()
         await one.ask("send", tab=tab, messageId="m1", text="Hello")
         await one.event("turn_start")
@@ -160,7 +160,7 @@ async def test_stop_works_while_the_model_thinks(tmp_path: Path) -> None:
 
 async def test_a_failed_run_can_be_tried_again(tmp_path: Path) -> None:
     async with (
-        house(tmp_path, Scripted([RequestRejected("No."), says("Yes.")])) as server,
+        house(tmp_path, ScriptedProvider([RequestRejected("No."), says("Yes.")])) as server,
         page(server) as one,
     ):
         tab = await one.open_chat()
@@ -175,7 +175,7 @@ async def test_a_failed_run_can_be_tried_again(tmp_path: Path) -> None:
 
 async def test_a_question_is_shown_and_its_answer_goes_on_with_the_run(tmp_path: Path) -> None:
     call = ToolCall("c1", "bash", {"command": "echo hello"})
-    script = Scripted([says("", call), says("Done.")])
+    script = ScriptedProvider([says("", call), says("Done.")])
     async with house(tmp_path, script, approve="ask") as server, page(server) as one:
         tab = await one.open_chat()
         await one.send("send", tab=tab, messageId="m1", text="Run it")
@@ -362,7 +362,7 @@ async def test_a_socket_without_the_token_is_not_opened(tmp_path: Path) -> None:
 
 async def test_a_page_that_vanishes_ends_nothing(tmp_path: Path) -> None:
     go_on, slowly = waiting(says("Done."))
-    async with house(tmp_path, Scripted([slowly])) as server:
+    async with house(tmp_path, ScriptedProvider([slowly])) as server:
         async with page(server) as one:
             tab = await one.open_chat()
             await one.ask("send", tab=tab, messageId="m1", text="Hello")

@@ -13,8 +13,8 @@ from newel.agent.events import Delta, Retry, TextDelta
 from newel.agent.messages import AssistantMessage, ToolCall, ToolResultMessage, UserMessage
 from newel.agent.ports import Model, ModelRequest, OnDelta, RunConfig
 from newel.agent.transform import Transformer
-from newel.providers.relay import AppTransport, Relay
-from newel.providers.scripted import Scripted
+from newel.providers.proxy import AppTransport, ModelProxy
+from newel.providers.scripted import ScriptedProvider
 from newel.tools import coding_tools
 from newel.workspace.local import LocalWorkspace
 from tests.integration.web.house import TOKEN, Echo, house, says
@@ -26,7 +26,7 @@ REQUEST = ModelRequest(Model("scripted"), "Be brief.", [UserMessage("Hi")])
 
 async def test_an_agent_works_here_and_asks_there(tmp_path: Path) -> None:
     call = ToolCall("1", "bash", {"command": "echo from here"})
-    script = Scripted([says("Let me see.", call), says("Done.")])
+    script = ScriptedProvider([says("Let me see.", call), says("Done.")])
     async with house(tmp_path, Echo(), relay=script) as server:
         transport = AppTransport(server.url, TOKEN)
         tools = coding_tools(LocalWorkspace(str(tmp_path)))
@@ -63,7 +63,7 @@ async def test_pieces_retries_and_the_answer_arrive_as_they_are(tmp_path: Path) 
         heard.append(delta)
 
     async with house(tmp_path, Echo(), relay=Retried()) as server:
-        relay = Relay(server.url, TOKEN)
+        relay = ModelProxy(server.url, TOKEN)
         message = await relay.complete(REQUEST, on_delta)
         await relay.aclose()
     assert heard == [TextDelta("H\u2028e"), sent[1], TextDelta(message.text)]
@@ -72,8 +72,8 @@ async def test_pieces_retries_and_the_answer_arrive_as_they_are(tmp_path: Path) 
 
 @pytest.mark.parametrize("error", [RateLimited("busy"), RequestRejected("no such model")])
 async def test_a_failure_keeps_its_kind_on_the_way(error: ProviderError, tmp_path: Path) -> None:
-    async with house(tmp_path, Echo(), relay=Scripted([error])) as server:
-        relay = Relay(server.url, TOKEN)
+    async with house(tmp_path, Echo(), relay=ScriptedProvider([error])) as server:
+        relay = ModelProxy(server.url, TOKEN)
         with pytest.raises(type(error), match=str(error)):
             await relay.complete(REQUEST, nothing)
         await relay.aclose()
@@ -97,7 +97,7 @@ async def test_who_hangs_up_ends_the_question_to_the_model(tmp_path: Path) -> No
             raise AssertionError
 
     async with house(tmp_path, Echo(), relay=Endless()) as server:
-        relay = Relay(server.url, TOKEN)
+        relay = ModelProxy(server.url, TOKEN)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(relay.complete, REQUEST, nothing)
             await asked.wait()
@@ -109,7 +109,7 @@ async def test_who_hangs_up_ends_the_question_to_the_model(tmp_path: Path) -> No
 
 async def test_a_wrong_token_is_told(tmp_path: Path) -> None:
     async with house(tmp_path, Echo(), relay=Echo()) as server:
-        relay = Relay(server.url, "wrong")
+        relay = ModelProxy(server.url, "wrong")
         with pytest.raises(RequestRejected):
             await relay.complete(REQUEST, nothing)
         await relay.aclose()
@@ -117,7 +117,7 @@ async def test_a_wrong_token_is_told(tmp_path: Path) -> None:
 
 async def test_a_server_without_a_model_says_so(tmp_path: Path) -> None:
     async with house(tmp_path, Echo()) as server:
-        relay = Relay(server.url, TOKEN)
+        relay = ModelProxy(server.url, TOKEN)
         with pytest.raises(ProviderError, match="no model to ask"):
             await relay.complete(REQUEST, nothing)
         await relay.aclose()

@@ -11,13 +11,12 @@ import anyio
 import pytest
 
 from mock_llm_server import running
-from newel import config
 from newel.agent.messages import AssistantMessage, ToolResultMessage, UserMessage
-from newel.app.workbench import open_workbench
-from newel.config import Flags
-from newel.jobs.board import EventFrame
+from newel.app.web_server import open_workbench
+from newel.config.settings import Flags, load_settings
 from newel.jobs.engine import FINAL
-from newel.jobs.workbench import Workbench
+from newel.workbench.board import EventFrame
+from newel.workbench.workbench import Workbench
 from tests.support import Newel
 
 
@@ -31,7 +30,7 @@ class Bench:
     async def open(
         self, *, ephemeral: bool = False, work: bool = True, **flags: Any
     ) -> AsyncGenerator[Workbench]:
-        settings = config.load(
+        settings = load_settings(
             Flags(**flags), cwd=self.newel.project, environ=self.newel.environ | self._home
         )
         async with AsyncExitStack() as stack:

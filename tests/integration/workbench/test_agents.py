@@ -10,8 +10,8 @@ from typing import Any
 import anyio
 import pytest
 
-from newel.jobs.board import BoardError, EventFrame
-from newel.jobs.tabs import Contract
+from newel.runs.models import Contract
+from newel.workbench.board import EventFrame, TabServiceError
 from tests.integration.workbench.conftest import Bench, ended, until
 from tests.needed import needed
 from tests.support import bash
@@ -56,7 +56,7 @@ async def test_an_agent_goes_from_ready_over_running_to_completed_and_starts_aga
         assert (tab.title, tab.status) == ("Agent-1", "ready")
         run = await workbench.start(tab.id, Contract(text="Make it"))
         assert workbench.tab(tab.id).status == "running"
-        with pytest.raises(BoardError, match="Stop it first"):
+        with pytest.raises(TabServiceError, match="Stop it first"):
             await workbench.start(tab.id, Contract(text="Make it"))
         await ended(workbench, run)
         done = workbench.tab(tab.id)

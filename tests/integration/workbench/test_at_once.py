@@ -10,10 +10,10 @@ import anyio
 import pytest
 
 from newel.agent.messages import UserMessage
-from newel.jobs.board import BoardError, EventFrame
 from newel.jobs.engine import Engine, Job
-from newel.jobs.tabs import Contract
+from newel.runs.models import Contract
 from newel.session.manager import SessionManager
+from newel.workbench.board import EventFrame, TabServiceError
 from tests.integration.workbench.conftest import Bench, ended, said_in, texts, until
 from tests.integration.workbench.test_agents import contract_scenarios
 from tests.support import scenario
@@ -68,7 +68,7 @@ async def test_an_agent_started_in_two_windows_at_once_works_once(bench_with: Ca
         started: list[str] = []
 
         async def start() -> None:
-            with contextlib.suppress(BoardError):
+            with contextlib.suppress(TabServiceError):
                 started.append(await workbench.start(tab.id, Contract(text="Make it")))
 
         async with anyio.create_task_group() as tasks:
@@ -125,7 +125,7 @@ async def test_an_edit_of_a_message_that_another_window_took_back_is_refused(
         assert await workbench.send(
             tab.id, edit, before=first.id
         )  # the reply was lost: the same message again
-        with pytest.raises(BoardError, match="no longer part"):
+        with pytest.raises(TabServiceError, match="no longer part"):
             await workbench.send(tab.id, UserMessage(content="ping, other"), before=first.id)
         assert await texts(workbench, tab.id) == ["user: ping, edited", "assistant: pong"]
 

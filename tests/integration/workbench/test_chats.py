@@ -11,9 +11,9 @@ import pytest
 
 from newel.agent.events import MessageEnd, MessageUpdate, TextDelta
 from newel.agent.messages import AssistantMessage, UserMessage
-from newel.jobs.board import BoardError, EventFrame, Frame, SoFarFrame
-from newel.jobs.tabs import Snapshot, SoFar
-from newel.session.store import read_session
+from newel.runs.models import LiveSnapshot, Snapshot
+from newel.session.reader import read_session
+from newel.workbench.board import EventFrame, Frame, SoFarFrame, TabServiceError
 from tests.integration.workbench.conftest import Bench, ended, said_in, texts, until
 from tests.support import bash, scenario
 
@@ -59,7 +59,7 @@ async def test_a_session_of_the_terminal_opens_as_a_chat_under_its_first_words(
         assert tab.title == "ping from the terminal"
         assert await texts(workbench, tab.id) == ["user: ping from the terminal", "assistant: pong"]
         assert (await workbench.open_chat(session=session)).id == tab.id
-        with pytest.raises(BoardError, match="no session"):
+        with pytest.raises(TabServiceError, match="no session"):
             await workbench.open_chat(session="0" * 32)
 
 
@@ -234,7 +234,7 @@ class Reader:
 
     def show(self, frame: Frame) -> None:
         match frame:
-            case SoFarFrame(so_far=SoFar(message=AssistantMessage() as message)):
+            case SoFarFrame(so_far=LiveSnapshot(message=AssistantMessage() as message)):
                 self.writing = self.began_with = message.text
             case EventFrame(event=MessageUpdate(assistant_message_event=TextDelta(piece))):
                 self.writing += piece
@@ -316,7 +316,7 @@ async def test_a_failed_answer_can_be_asked_for_again(bench_with: Callable[..., 
         assert workbench.tab(tab.id).status == "idle"
         await ended(workbench, await workbench.retry(tab.id))
         assert (await texts(workbench, tab.id))[-1] == "assistant: pong"
-        with pytest.raises(BoardError, match="nothing left"):
+        with pytest.raises(TabServiceError, match="nothing left"):
             await workbench.retry(tab.id)
 
 
@@ -359,7 +359,7 @@ async def test_a_closed_tab_ends_its_run_and_keeps_its_session(bench_with: Calla
         await until((bench.folder / "started").exists)
         await workbench.close(tab.id)
         assert await ended(workbench, run) == "cancelled"
-        with pytest.raises(BoardError, match="closed"):
+        with pytest.raises(TabServiceError, match="closed"):
             await workbench.send(tab.id, UserMessage(content="work"))
         assert [each.id for each in await workbench.sessions()] == [tab.session]
 

@@ -10,8 +10,8 @@ import pytest
 
 from newel.agent.events import AgentEnd
 from newel.agent.messages import UserMessage
-from newel.jobs.board import BoardError
-from newel.jobs.workbench import Workbench
+from newel.workbench.board import TabServiceError
+from newel.workbench.workbench import Workbench
 from tests.integration.workbench.conftest import Bench, ended, texts, until
 from tests.support import bash
 
@@ -89,7 +89,7 @@ async def test_a_held_message_is_sent_when_the_user_says_so_and_the_others_stay(
         await until(lambda: board.tab(tab).status == "idle")
         assert (await texts(board, tab))[-2:] == ["user: third", "assistant: Three."]
         assert await waiting(board, tab) == [("second", True)]
-        with pytest.raises(BoardError):
+        with pytest.raises(TabServiceError):
             await board.send_now(tab, ids[1])
 
 
@@ -105,7 +105,7 @@ async def test_a_message_that_was_withdrawn_is_never_sent(bench_with: Callable[.
         assert (await texts(board, tab))[-2:] == ["user: third", "assistant: Three."]
         assert "user: second" not in await texts(board, tab)
         for gone in ids:
-            with pytest.raises(BoardError, match="sent or withdrawn"):
+            with pytest.raises(TabServiceError, match="sent or withdrawn"):
                 await board.withdraw(tab, gone)
     async with bench.open() as board:
         assert await waiting(board, tab) == []

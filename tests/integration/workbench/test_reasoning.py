@@ -11,7 +11,9 @@ import pytest
 
 from newel.agent.events import MessageEnd, MessageUpdate, TextDelta, ThinkingDelta
 from newel.agent.messages import AssistantMessage, ThinkingContent, UserMessage
-from newel.jobs.board import EventFrame, Frame
+from newel.runs.models import LiveSnapshot
+from newel.workbench.board import EventFrame, Frame
+from newel.workbench.open_tab import SoFarFrame
 from tests.integration.workbench.conftest import Bench
 from tests.support import scenario
 
@@ -56,6 +58,13 @@ async def read(frames: AsyncGenerator[Frame]) -> tuple[str, str, AssistantMessag
                     said += piece
                 case EventFrame(event=MessageEnd(message=AssistantMessage() as message)):
                     return thought, said, message
+                case SoFarFrame(
+                    so_far=LiveSnapshot(message=AssistantMessage() as message)
+                ):  # the run was faster
+                    thought = "".join(
+                        part.thinking for part in message.content if isinstance(part, ThinkingContent)
+                    )
+                    said = message.text
                 case _:
                     pass
     raise AssertionError("no message came")

@@ -13,10 +13,10 @@ from mock_llm_server import running
 from newel.agent.errors import ConfigError
 from newel.agent.events import AgentEnd, ErrorEvent, ToolExecutionEnd
 from newel.agent.messages import UserMessage
-from newel.jobs.events import Notice
-from newel.jobs.tabs import Contract
-from newel.jobs.turn import read_events
-from newel.jobs.workbench import Workbench
+from newel.runs.chat_turn import read_events
+from newel.runs.models import Contract
+from newel.runs.run_events import Notice
+from newel.workbench.workbench import Workbench
 from tests.integration.mcp.rogues import ROGUE
 from tests.integration.workbench.conftest import Bench, ended, said_in, texts, until
 from tests.support import BIN, scenario

@@ -19,15 +19,17 @@ from newel.agent.messages import (
 )
 from newel.agent.ports import Model, ModelRequest, OnDelta, RunConfig
 from newel.agent.transform import Transformer
-from newel.providers.scripted import Scripted
+from newel.providers.scripted import ScriptedProvider
 
 
 def says(text: str) -> AssistantMessage:
     return AssistantMessage(content=[TextContent(text)])
 
 
-def agent_on(*script: AssistantMessage, messages: list[AppMessage] | None = None) -> tuple[Agent, Scripted]:
-    provider = Scripted(list(script))
+def agent_on(
+    *script: AssistantMessage, messages: list[AppMessage] | None = None
+) -> tuple[Agent, ScriptedProvider]:
+    provider = ScriptedProvider(list(script))
     config = RunConfig(model=Model("first"), transform=Transformer())
     return Agent(ProviderTransport(provider), config, messages=messages or []), provider
 

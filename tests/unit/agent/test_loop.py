@@ -50,7 +50,7 @@ from newel.agent.ports import (
     Verdict,
 )
 from newel.agent.transform import COMPACTION, Transformer
-from newel.providers.scripted import Scripted
+from newel.providers.scripted import ScriptedProvider
 
 E = TypeVar("E")
 
@@ -120,7 +120,7 @@ class Watched:
         messages: Sequence[AppMessage] = (),
         **config: Any,
     ) -> None:
-        self.provider = Scripted(list(script))
+        self.provider = ScriptedProvider(list(script))
         self.events: list[AgentEvent] = []
         self.agent = Agent(
             ProviderTransport(self.provider),
@@ -564,7 +564,7 @@ async def test_what_happened_is_recorded_before_anybody_sees_it() -> None:
     async def record(event: AgentEvent) -> None:
         recorded.append(event)
 
-    provider = Scripted([calls("a"), says("Done.")])
+    provider = ScriptedProvider([calls("a"), says("Done.")])
     config = RunConfig(model=Model("m"), transform=Transformer(), tools=(Say(),))
     agent = Agent(ProviderTransport(provider), config, record=record)
     agent.subscribe(lambda event: _assert(recorded[-1] is event))
@@ -585,7 +585,7 @@ async def test_a_recorder_that_fails_ends_the_run_before_the_next_side_effect() 
             raise OSError("disk full")
 
     config = RunConfig(model=Model("m"), transform=Transformer(), tools=(Say(work=work),))
-    agent = Agent(ProviderTransport(Scripted([calls("a")])), config, record=record)
+    agent = Agent(ProviderTransport(ScriptedProvider([calls("a")])), config, record=record)
     with pytest.raises(OSError, match="disk full"):
         await agent.prompt("Go")
     assert ran == []
@@ -628,7 +628,7 @@ async def test_a_subscriber_that_dies_in_a_batch_leaves_a_result_for_each_call(k
 
     heard: list[AgentEvent] = []
     config = RunConfig(model=Model("m"), transform=Transformer(), tools=(Say(key=key),))
-    agent = Agent(ProviderTransport(Scripted([calls(*"abcdef")])), config, record=record)
+    agent = Agent(ProviderTransport(ScriptedProvider([calls(*"abcdef")])), config, record=record)
     agent.subscribe(broken)
     agent.subscribe(heard.append)
     with pytest.raises(ZeroDivisionError):

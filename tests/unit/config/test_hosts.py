@@ -13,10 +13,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from newel import config
 from newel.agent.errors import ConfigError, UsageError
-from newel.config import Flags
-from newel.config_hosts import HostModel, keep, known_hosts
+from newel.config.hosts import HostModel, keep, known_hosts
+from newel.config.settings import Flags, Settings, known_places, load_settings
 
 
 def test_a_name_stands_for_its_place_until_it_is_forgotten(tmp_path: Path) -> None:
@@ -62,7 +61,7 @@ def test_a_place_that_is_not_utf_8_is_refused_and_nothing_is_left(tmp_path: Path
 
 def test_names_given_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
     script = (
-        "import sys, time, pathlib, newel.workspace.state_file; from newel.config_hosts import keep\n"
+        "import sys, time, pathlib, newel.workspace.disk.state_file; from newel.config.hosts import keep\n"
         "here, name = pathlib.Path(sys.argv[1]), sys.argv[2]\n"
         "(here / name).touch()\n"
         "while not (here / 'go').exists(): time.sleep(0.001)\n"
@@ -100,19 +99,19 @@ def test_work_on_a_host_is_asked_for_unless_the_command_line_says_otherwise(tmp_
     (tmp_path / "config.toml").write_text('approve = "auto"\n')
     keep(tmp_path, "shop", "deploy@shop:/srv")
     environ = {"NEWEL_HOME": str(tmp_path)}
-    settings = config.load(Flags(host="shop"), cwd=tmp_path, environ=environ)
+    settings = load_settings(Flags(host="shop"), cwd=tmp_path, environ=environ)
     assert (settings.host, settings.approve) == ("deploy@shop:/srv", "ask")
-    settings = config.load(Flags(host="x@y", approve="auto"), cwd=tmp_path, environ=environ)
+    settings = load_settings(Flags(host="x@y", approve="auto"), cwd=tmp_path, environ=environ)
     assert (settings.host, settings.approve) == ("x@y", "auto")
-    assert config.load(Flags(), cwd=tmp_path, environ=environ).approve == "auto"
+    assert load_settings(Flags(), cwd=tmp_path, environ=environ).approve == "auto"
 
 
 # -- the host of [remote] -----------------------------------------------------------------------------
 
 
-def load(home: Path, toml: str, flags: Flags, **environ: str) -> config.Settings:
+def load(home: Path, toml: str, flags: Flags, **environ: str) -> Settings:
     (home / "config.toml").write_text(toml)
-    return config.load(flags, cwd=home, environ={"NEWEL_HOME": str(home), **environ})
+    return load_settings(flags, cwd=home, environ={"NEWEL_HOME": str(home), **environ})
 
 
 @pytest.mark.parametrize(
@@ -126,9 +125,9 @@ def load(home: Path, toml: str, flags: Flags, **environ: str) -> config.Settings
 def test_the_host_of_the_settings_is_known_as_remote(tmp_path: Path, connection: str, place: str) -> None:
     settings = load(tmp_path, f"[remote.connection]\n{connection}\n", Flags(host="remote"))
     assert settings.host == place
-    assert config.known_places(tmp_path) == {"remote": place}
+    assert known_places(tmp_path) == {"remote": place}
     keep(tmp_path, "remote", "mine:/srv")
-    assert config.known_places(tmp_path) == {"remote": "mine:/srv"}
+    assert known_places(tmp_path) == {"remote": "mine:/srv"}
 
 
 def test_without_a_host_in_the_settings_remote_is_a_host_of_that_name(tmp_path: Path) -> None:

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from newel.config_jexida import Connection, History, ModelChoice, RemoteSettings, RoutineEntry, load_remote
+from newel.config.jexida import (
+    ConnectionSettings,
+    HistorySettings,
+    ModelChoice,
+    RemoteSettings,
+    RoutineEntry,
+    load_remote,
+)
 from tests.properties import examples
 
 WHOLE = """\
@@ -32,10 +39,10 @@ disk = { description = "Free space", cmd = "df -h" }
 def test_without_a_file_the_defaults_stand(tmp_path: Path) -> None:
     loaded = load_remote(tmp_path / "config.toml")
     assert loaded.settings == RemoteSettings(
-        connection=Connection(host=None, user="jexida"),
+        connection=ConnectionSettings(host=None, user="jexida"),
         model=ModelChoice(name="phi3"),
         routines={},
-        history=History(turns=10),
+        history=HistorySettings(turns=10),
     )
     assert loaded.warnings == []
 
@@ -46,13 +53,13 @@ def test_every_setting_of_a_file_is_taken(tmp_path: Path) -> None:
     loaded = load_remote(path)
     assert loaded.warnings == []
     assert loaded.settings == RemoteSettings(
-        connection=Connection(host="server.example", user="ada"),
+        connection=ConnectionSettings(host="server.example", user="ada"),
         model=ModelChoice(name="llama3.2", through="run"),
         routines={
             "disk": RoutineEntry(cmd="df -h", description="Free space"),
             "what is up": RoutineEntry(cmd="uptime"),
         },
-        history=History(turns=6),
+        history=HistorySettings(turns=6),
     )
 
 
@@ -105,7 +112,7 @@ def test_one_slip_costs_one_value_and_never_the_host(tmp_path: Path) -> None:
     )
     loaded = load_remote(path)
     assert loaded.settings == RemoteSettings(
-        connection=Connection(host="server.example"), routines={"ok": RoutineEntry(cmd="id")}
+        connection=ConnectionSettings(host="server.example"), routines={"ok": RoutineEntry(cmd="id")}
     )
     told = [warning.removeprefix(f"{path}, ") for warning in loaded.warnings]
     assert [words[: words.index(":", 8)] for words in told] == [
@@ -132,4 +139,4 @@ def test_whatever_stands_in_the_file_the_program_starts(tmp_path: Path, content:
     path = tmp_path / "config.toml"
     path.write_bytes(content)
     loaded = load_remote(path)
-    assert loaded.settings.connection == Connection()
+    assert loaded.settings.connection == ConnectionSettings()

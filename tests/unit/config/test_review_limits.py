@@ -8,25 +8,25 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from newel import config
 from newel.agent.errors import ConfigError
 from newel.app.review_limits import COPY, HUNKS, copy_limits, review_limits
-from newel.jobs.review.limits import ReviewLimits
+from newel.config.settings import Flags, ReviewFile, ReviewSettings, Settings, load_settings
+from newel.review_jobs.limits import ReviewLimits
 
-NAMES = config.ReviewSettings.__struct_fields__
+NAMES = ReviewSettings.__struct_fields__
 DOCUMENT = (Path(__file__).resolve().parents[3] / "docs" / "review.md").read_text()
 
 
-def load(tmp_path: Path, toml: str = "", dotenv: str = "", **environ: str) -> config.Settings:
+def load(tmp_path: Path, toml: str = "", dotenv: str = "", **environ: str) -> Settings:
     home, cwd = tmp_path / "home", tmp_path / "project"
     for folder in (home, cwd):
         folder.mkdir(exist_ok=True)
     (home / "config.toml").write_text(toml)
     (cwd / ".env").write_text(dotenv)
-    return config.load(config.Flags(), cwd=cwd, environ={"NEWEL_HOME": str(home), **environ})
+    return load_settings(Flags(), cwd=cwd, environ={"NEWEL_HOME": str(home), **environ})
 
 
-def in_force(settings: config.Settings, name: str) -> float:
+def in_force(settings: Settings, name: str) -> float:
     """A limit by the name that it has in settings."""
     limits, copied = review_limits(settings), copy_limits(settings)
     for part, own in (
@@ -113,4 +113,4 @@ def test_the_readme_names_each_limit_with_its_default(tmp_path: Path) -> None:
     told = dict(re.findall(r"^\| `(\w+)` \| ([\d,.]+)", DOCUMENT, re.MULTILINE))
     told = {name: value.replace(",", "") for name, value in told.items() if name in NAMES}
     assert told == {name: f"{in_force(settings, name):.15g}" for name in NAMES}
-    assert msgspec.structs.asdict(config.ReviewFile()).keys() == {*NAMES, "record"}
+    assert msgspec.structs.asdict(ReviewFile()).keys() == {*NAMES, "record"}

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from newel import config
 from newel.agent.errors import ConfigError
-from newel.config import Flags, Settings
-from newel.config_trust import ServerTrust
-from newel.providers.urls import address_of
+from newel.config.settings import Flags, Settings, load_settings
+from newel.config.trust import ServerTrust
+from newel.providers.http.urls import address_of
 
 EVIL = "http://evil.example/v1"
 DOTENV = f"LLM_BASE_URL={EVIL}\nLLM_AUTH_TOKEN=theirs\nLLM_DEFAULT_MODEL=their-model\n"
@@ -38,7 +37,7 @@ def project(tmp_path: Path) -> Path:
 def load(
     home: Path, cwd: Path, environ: dict[str, str] | None = None, flags: Flags | None = None
 ) -> Settings:
-    return config.load(flags or Flags(), cwd=cwd, environ={"NEWEL_HOME": str(home), **(environ or {})})
+    return load_settings(flags or Flags(), cwd=cwd, environ={"NEWEL_HOME": str(home), **(environ or {})})
 
 
 def server(settings: Settings) -> tuple[str, str | None, str | None] | None:

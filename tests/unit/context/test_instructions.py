@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from newel.agent.ports import ToolSpec
-from newel.context.files import Folder
+from newel.context.file_reader import WorkspaceFolder
 from newel.context.instructions import MAX_BYTES, Instructions, describe, find_instructions
 from newel.context.system_prompt import system_prompt
 from newel.workspace.local import LocalWorkspace
@@ -32,7 +32,7 @@ def project(tmp_path: Path) -> Path:
 
 def find(folder: Path, home: Path | None = None, max_bytes: int = MAX_BYTES) -> list[Instructions]:
     """What an agent that works in ``folder`` is told."""
-    own = Folder(LocalWorkspace("/"), str(home)) if home else None
+    own = WorkspaceFolder(LocalWorkspace("/"), str(home)) if home else None
     return anyio.run(partial(find_instructions, LocalWorkspace(str(folder)), home=own, max_bytes=max_bytes))
 
 

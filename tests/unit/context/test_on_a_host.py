@@ -9,12 +9,12 @@ import msgspec
 import pytest
 from PIL import Image
 
-from newel.agent.errors import HostGone
+from newel.agent.errors import HostUnavailable
 from newel.context.attachable import Attachable
-from newel.context.files import Folder
+from newel.context.file_reader import WorkspaceFolder
 from newel.context.instructions import find_instructions
 from newel.context.mentions import Expansion, expand
-from newel.context.templates import load
+from newel.context.prompt_templates import load
 from newel.workspace.local import LocalWorkspace
 from newel.workspace.ssh.target import Target
 from tests.opened_host import open_host
@@ -69,12 +69,12 @@ def project(tmp_path: Path) -> Path:
 async def test_a_project_says_the_same_from_afar(project: Path, tmp_path: Path, sshd: Sshd) -> None:
     (tmp_path / "AGENTS.md").write_text("Answer in French.")
     near = LocalWorkspace(str(project))
-    home = Folder(LocalWorkspace("/"), str(tmp_path))
+    home = WorkspaceFolder(LocalWorkspace("/"), str(tmp_path))
     async with open_host(Target("own", path=str(project)), config=str(sshd.config)) as far:
         said = await find_instructions(far, home=home)
         assert said == await find_instructions(near, home=home)
-        templates = await load([Folder(far, f"{far.root}/.newel/prompts")])
-        assert templates == await load([Folder(near, f"{near.root}/.newel/prompts")])
+        templates = await load([WorkspaceFolder(far, f"{far.root}/.newel/prompts")])
+        assert templates == await load([WorkspaceFolder(near, f"{near.root}/.newel/prompts")])
         expanded = await expand(PROMPT, Attachable(far))
         assert told(expanded) == told(await expand(PROMPT, Attachable(near)))
     assert [(each.text[:9], bool(each.cut), bool(each.problem)) for each in said] == [
@@ -95,10 +95,10 @@ async def test_a_host_that_is_gone_is_told_and_no_rule_of_the_project_is_passed_
         async with open_host(target, config=str(server.config), patience=0.2) as far:
             server.stop()
             expanded = await expand(PROMPT, Attachable(far))
-            with pytest.raises(HostGone):
+            with pytest.raises(HostUnavailable):
                 await find_instructions(far, home=None)
-            with pytest.raises(HostGone):
-                await load([Folder(far, far.root)])
+            with pytest.raises(HostUnavailable):
+                await load([WorkspaceFolder(far, far.root)])
     assert (expanded.text, expanded.attachments) == (PROMPT, [])
     [note] = expanded.notes
     assert "Not all that the prompt names was attached." in note

@@ -5,13 +5,13 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from newel.jobs.engine import Cancelled, EngineError, Lease, Lost, Outcome
+from newel.jobs.engine import EngineError, JobCancelled, JobOutcome, Lease, LeaseLost
 from newel.jobs.reader import MAX_READ
 from newel.jobs.sqlite import SqliteEngine
 
 pytestmark = pytest.mark.anyio
 
-DONE = Outcome(state="done")
+DONE = JobOutcome(state="done")
 
 
 async def running(engine: SqliteEngine, queue: str = "q") -> Lease:
@@ -38,7 +38,7 @@ async def test_a_job_is_known_from_its_submission_to_its_end(engine: SqliteEngin
     assert (lease.attempt, lease.seq, lease.worker) == (1, 0, "w1")
     assert await engine.append(lease, [b"1", b"2"], expect_seq=0) == 2
     assert await engine.append(lease, [b"3"], expect_seq=2) == 3
-    await engine.finish(lease, Outcome(state="failed", reason="no key \ud800"))
+    await engine.finish(lease, JobOutcome(state="failed", reason="no key \ud800"))
     found = await engine.get(job)
     assert found is not None
     assert (found.state, found.reason, found.seq, found.attempts) == ("failed", "no key ?", 3, 1)
@@ -88,14 +88,14 @@ async def test_no_more_is_claimed_than_there_is_room_for_and_only_of_the_queues_
 async def test_a_journal_has_one_writer(engine: SqliteEngine) -> None:
     lease = await running(engine)
     await engine.append(lease, [b"1"], expect_seq=0)
-    with pytest.raises(Lost, match="has 1 events, not 0"):
+    with pytest.raises(LeaseLost, match="has 1 events, not 0"):
         await engine.append(lease, [b"other"], expect_seq=0)
-    await engine.finish(lease, Outcome(state="retry"))
+    await engine.finish(lease, JobOutcome(state="retry"))
     (again,) = await engine.claim(1, "w")
     assert (again.attempt, again.seq) == (2, 1)
-    with pytest.raises(Lost, match="no longer"):
+    with pytest.raises(LeaseLost, match="no longer"):
         await engine.append(lease, [b"other"], expect_seq=1)
-    with pytest.raises(Lost):
+    with pytest.raises(LeaseLost):
         await engine.finish(lease, DONE)
     assert await engine.renew([lease]) == {lease.job}
     assert await engine.renew([again]) == set()
@@ -109,13 +109,13 @@ async def test_a_lost_change_takes_no_other_one_of_the_same_transaction_with_it(
     async def write(n: int) -> None:
         try:
             outcomes[n] = await engine.append(leases[n], [b"x"], expect_seq=n % 2)
-        except Lost:
-            outcomes[n] = Lost
+        except LeaseLost:
+            outcomes[n] = LeaseLost
 
     async with anyio.create_task_group() as tasks:
         for n in range(20):
             tasks.start_soon(write, n)
-    assert outcomes == {n: Lost if n % 2 else 1 for n in range(20)}
+    assert outcomes == {n: LeaseLost if n % 2 else 1 for n in range(20)}
     assert [await data(engine, lease.job) for lease in leases] == [[] if n % 2 else [b"x"] for n in range(20)]
 
 
@@ -149,7 +149,7 @@ async def test_cancelling_ends_what_waits_at_once_and_tells_what_runs(engine: Sq
     assert await engine.cancel(lease.job, "another reason")
     assert await state(engine, lease.job) == ("running", "")
     assert await engine.renew([lease]) == {lease.job}
-    with pytest.raises(Cancelled, match=r"^The tab was closed\.$"):
+    with pytest.raises(JobCancelled, match=r"^The tab was closed\.$"):
         await engine.append(lease, [b"1"], expect_seq=0)
     await engine.finish(lease, DONE)
     assert await state(engine, lease.job) == ("cancelled", "The tab was closed.")
@@ -161,12 +161,12 @@ async def test_a_job_put_back_for_later_keeps_its_place_and_runs_as_soon_as_it_m
 ) -> None:
     lease = await running(engine)
     await engine.submit("turn", b"younger", queue="q")
-    await engine.finish(lease, Outcome(state="retry", reason="overloaded", delay=3600))
+    await engine.finish(lease, JobOutcome(state="retry", reason="overloaded", delay=3600))
     assert await state(engine, lease.job) == ("queued", "overloaded")
     assert await engine.claim(1, "w") == []
 
     soon = await running(engine, "another")
-    await engine.finish(soon, Outcome(state="retry", delay=0.05))
+    await engine.finish(soon, JobOutcome(state="retry", delay=0.05))
     (again,) = await engine.claim(9, "w", wait=20)
     assert (again.job, again.attempt) == (soon.job, 2)
 
@@ -176,7 +176,7 @@ async def test_what_waits_for_a_person_holds_up_nobody_and_goes_on_when_asked_ag
 ) -> None:
     job = await engine.submit("turn", b"{}", queue="q", key="k")
     (lease,) = await engine.claim(1, "w")
-    await engine.finish(lease, Outcome(state="waiting", reason="a question"))
+    await engine.finish(lease, JobOutcome(state="waiting", reason="a question"))
     assert await state(engine, job) == ("waiting", "a question")
     await running(engine)
     assert await engine.submit("turn", b"{}", queue="other", key="k") == job
@@ -189,13 +189,13 @@ async def test_a_job_that_asks_holds_its_queue_until_it_was_answered_and_has_end
     job = await engine.submit("turn", b"{}", queue="q", key="k")
     later = await engine.submit("turn", b"{}", queue="q")
     (lease,) = await engine.claim(5, "w")
-    await engine.finish(lease, Outcome(state="asking", reason="a question"))
+    await engine.finish(lease, JobOutcome(state="asking", reason="a question"))
     assert await engine.claim(5, "w") == []
     elsewhere = await running(engine, queue="other")
     assert await engine.submit("turn", b"{}", queue="q", key="k") == job
     (lease,) = await engine.claim(5, "w")
     assert lease.job == job
-    await engine.finish(lease, Outcome(state="done"))
+    await engine.finish(lease, JobOutcome(state="done"))
     assert [each.job for each in await engine.claim(5, "w")] == [later]
     assert elsewhere.job not in {job, later}
 
@@ -204,7 +204,7 @@ async def test_the_job_behind_one_that_asks_runs_as_soon_as_that_is_cancelled(en
     job = await engine.submit("turn", b"{}", queue="q")
     later = await engine.submit("turn", b"{}", queue="q")
     (lease,) = await engine.claim(5, "w")
-    await engine.finish(lease, Outcome(state="asking"))
+    await engine.finish(lease, JobOutcome(state="asking"))
     claimed: list[str] = []
     async with anyio.create_task_group() as tasks:
 
@@ -223,18 +223,18 @@ async def test_who_waits_for_a_job_to_be_given_up_hears_of_it_at_once_or_after_a
     lease = await running(engine)
     assert not await engine.released(lease.job, wait=0.05)
     heard: list[bool] = []
-    async with anyio.create_task_group() as tasks:
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
 
-        async def wait() -> None:
-            heard.append(await engine.released(lease.job, wait=20))
+            async def wait() -> None:
+                heard.append(await engine.released(lease.job, wait=20))
 
-        tasks.start_soon(wait)
-        await anyio.wait_all_tasks_blocked()
-        await engine.append(lease, [b"1"], expect_seq=0)
-        await anyio.wait_all_tasks_blocked()
-        assert heard == []
-        with anyio.fail_after(5):
-            await engine.finish(lease, Outcome(state="waiting"))
+            tasks.start_soon(wait)
+            await anyio.wait_all_tasks_blocked()
+            await engine.append(lease, [b"1"], expect_seq=0)
+            await anyio.wait_all_tasks_blocked()
+            assert heard == []
+            await engine.finish(lease, JobOutcome(state="waiting"))
     assert heard == [True]
     assert await engine.released(lease.job, wait=0)
     assert await engine.released("none", wait=0)

@@ -14,11 +14,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-from newel.jobs.engine import EngineError, Lease, Outcome
-from newel.jobs.owner import LOCK
+from newel.jobs.directory_lock import LOCK
+from newel.jobs.engine import EngineError, JobOutcome, Lease
 from newel.jobs.schema import APPLICATION_ID, FILE, MIGRATIONS
 from newel.jobs.sqlite import SqliteEngine, open_engine, open_reader
-from newel.session.database import Format
+from newel.storage.sqlite import Format
 
 pytestmark = pytest.mark.anyio
 
@@ -58,7 +58,7 @@ async def test_what_ran_when_its_server_ended_runs_again_and_knows_how_far_it_ca
         assert (again.job, again.seq) == (lease.job, 2)
         assert [event.data for event in await engine.read(again.job)] == [b"1", b"2"]
         await engine.append(again, [b"3"], expect_seq=2)
-        await engine.finish(again, Outcome(state="done"))
+        await engine.finish(again, JobOutcome(state="done"))
         assert [each.job for each in await engine.claim(9, "w")] == [younger]
 
 
@@ -153,7 +153,7 @@ async def test_a_journal_is_read_while_a_server_writes_it(tmp_path: Path) -> Non
         lease = await begin(engine, b"1")
         events, ended = await reader.read(lease.job, 0, 10)
         assert ([event.data for event in events], ended) == ([b"1"], False)
-        await engine.finish(lease, Outcome(state="done"))
+        await engine.finish(lease, JobOutcome(state="done"))
         assert [job.state for job in await reader.find()] == ["done"]
 
 

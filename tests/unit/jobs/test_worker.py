@@ -12,13 +12,13 @@ import anyio
 import pytest
 
 from newel.agent.errors import ConfigError
-from newel.jobs.engine import Lease, Outcome
+from newel.jobs.engine import JobOutcome, Lease
 from newel.jobs.sqlite import SqliteEngine, open_engine
 from newel.jobs.worker import GIVEN_UP, MAX_ATTEMPTS, Handler, Worker
 
 pytestmark = pytest.mark.anyio
 
-DONE = Outcome(state="done")
+DONE = JobOutcome(state="done")
 
 
 @asynccontextmanager
@@ -45,7 +45,7 @@ async def test_every_job_is_carried_out_once_and_no_more_at_a_time_than_there_ar
     done: list[int] = []
     busy, most = 0, 0
 
-    async def handle(lease: Lease) -> Outcome:
+    async def handle(lease: Lease) -> JobOutcome:
         nonlocal busy, most
         busy += 1
         most = max(most, busy)
@@ -67,7 +67,7 @@ async def test_a_handler_that_fails_ends_its_own_job_with_the_reason(engine: Sql
     async def fail(text: str) -> None:
         raise ConfigError(text)
 
-    async def handle(lease: Lease) -> Outcome:
+    async def handle(lease: Lease) -> JobOutcome:
         match lease.params:
             case b"known":
                 await fail("No model is chosen. Use --model.")
@@ -78,7 +78,7 @@ async def test_a_handler_that_fails_ends_its_own_job_with_the_reason(engine: Sql
                 raise KeyError("sk-secret")
             case _:
                 pass
-        return Outcome(state="done", reason="well")
+        return JobOutcome(state="done", reason="well")
 
     async with working(engine, turn=handle):
         jobs = {
@@ -97,7 +97,7 @@ async def test_a_handler_that_fails_ends_its_own_job_with_the_reason(engine: Sql
         "known": ("failed", "No model is chosen. Use --model."),
         "in a group": ("failed", "Within."),
         "fine": ("done", "well"),
-        "foreign": ("failed", "Nobody here carries out jobs of the kind 'dance'."),
+        "foreign": ("failed", "No handler is registered for job kind 'dance'."),
     }
     assert crash[0] == "failed"
     assert crash[1].startswith("internal error: KeyError in test_worker.py, line ")
@@ -108,7 +108,7 @@ async def test_a_job_that_is_cancelled_is_stopped_in_the_midst_of_its_work(engin
     begun = anyio.Event()
     stopped: list[str] = []
 
-    async def handle(lease: Lease) -> Outcome:
+    async def handle(lease: Lease) -> JobOutcome:
         begun.set()
         try:
             await anyio.sleep(60)
@@ -127,13 +127,13 @@ async def test_a_job_that_is_cancelled_is_stopped_in_the_midst_of_its_work(engin
 async def test_a_worker_that_is_told_to_go_leaves_its_jobs_to_the_next_owner(tmp_path: Path) -> None:
     begun = anyio.Event()
 
-    async def hang(_: Lease) -> Outcome:
+    async def hang(_: Lease) -> JobOutcome:
         begun.set()
         await anyio.sleep(60)
         return DONE
 
-    async def finish(lease: Lease) -> Outcome:
-        return Outcome(state="done", reason=f"attempt {lease.attempt}")
+    async def finish(lease: Lease) -> JobOutcome:
+        return JobOutcome(state="done", reason=f"attempt {lease.attempt}")
 
     async with open_engine(tmp_path) as engine, working(engine, turn=hang):
         job = await engine.submit("turn", b"{}", queue="q")
@@ -147,7 +147,7 @@ async def test_work_that_came_to_its_end_as_the_worker_was_told_to_go_is_not_don
 ) -> None:
     scope = anyio.CancelScope()
 
-    async def handle(_: Lease) -> Outcome:
+    async def handle(_: Lease) -> JobOutcome:
         scope.cancel()
         return DONE
 
@@ -165,7 +165,7 @@ async def test_a_job_that_kills_its_server_each_time_is_given_up(tmp_path: Path)
     live, killed = tmp_path / "live", tmp_path / "killed"
     handled: list[int] = []
 
-    async def handle(lease: Lease) -> Outcome:
+    async def handle(lease: Lease) -> JobOutcome:
         handled.append(lease.attempt)
         shutil.copytree(live, killed)  # what kill -9 would leave behind now
         begun.set()

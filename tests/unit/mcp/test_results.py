@@ -10,7 +10,7 @@ from mcp import types
 
 from newel.agent.ports import ToolResult
 from newel.mcp import results
-from newel.mcp.callbacks import to_request
+from newel.mcp.client_handlers import to_request
 from newel.mcp.results import to_result
 
 PNG = base64.b64encode(b"\x89PNG").decode()

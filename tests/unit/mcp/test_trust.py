@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from newel.agent.errors import ConfigError
-from newel.mcp.config import ServerConfig
+from newel.mcp.server_config import ServerConfig
 from newel.mcp.trust import Trust
 
 SERVER = ServerConfig(

@@ -9,8 +9,8 @@ import pytest
 
 from newel.agent.errors import StaleFile, WorkspaceError
 from newel.permissions.guarded import GuardedWorkspace
-from newel.permissions.places import Places
-from newel.tools.project import project_tools
+from newel.permissions.secret_paths import SecretPaths
+from newel.tools.review import project_tools
 from newel.workspace.local import LocalWorkspace
 from newel.workspace.port import Workspace
 from newel.workspace.ssh.workspace import SshWorkspace
@@ -36,7 +36,7 @@ def inner(request: pytest.FixtureRequest, tmp_path: Path) -> Workspace:
 
 @pytest.fixture
 def guarded(inner: Workspace, tmp_path: Path) -> GuardedWorkspace:
-    return GuardedWorkspace(inner, Places(inner.root, home=str(tmp_path / "home")))
+    return GuardedWorkspace(inner, SecretPaths(inner.root, home=str(tmp_path / "home")))
 
 
 async def test_what_is_judged_is_what_is_opened_also_if_a_link_takes_its_place(
@@ -91,7 +91,7 @@ async def test_a_search_passes_over_secrets_and_a_job_over_what_nobody_can_be_as
     for name in (".ssh/config", ".env", "plain.txt"):
         (tmp_path / name).write_text("needle")
     own = LocalWorkspace(str(tmp_path))
-    judge = Places(own.root, home=own.root)
+    judge = SecretPaths(own.root, home=own.root)
 
     async def found(workspace: Workspace) -> str:
         async def nobody(_: object) -> str:

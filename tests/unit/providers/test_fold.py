@@ -11,7 +11,7 @@ from newel.agent.errors import BadResponse, ServerFailed
 from newel.agent.events import Delta, TextDelta, ThinkingDelta, ToolCallDelta
 from newel.agent.messages import AssistantMessage, TextContent, ThinkingContent, ToolCall, Usage
 from newel.agent.ports import ToolSpec
-from newel.providers.deltas import Fold
+from newel.providers.openai.stream import ResponseAccumulator
 
 TOOLS = [
     ToolSpec("read", "Read.", {"type": "object", "properties": {"file_path": {}}}, aliases=("read_file",)),
@@ -30,7 +30,7 @@ def call(arguments: object = None, **fields: Any) -> dict[str, Any]:
 
 
 def fold(*chunks: dict[str, Any]) -> tuple[AssistantMessage, list[Delta]]:
-    folding = Fold(TOOLS)
+    folding = ResponseAccumulator(TOOLS)
     deltas = [delta for piece in chunks for delta in folding.feed(piece)] + folding.close()
     return folding.message(model="m", provider="p"), deltas
 
@@ -305,7 +305,7 @@ def test_a_filtered_answer_says_so() -> None:
 def test_a_server_that_gives_up_is_asked_again() -> None:
     """Else half an answer would count as the answer."""
     with pytest.raises(ServerFailed):
-        Fold().feed(chunk("error", content="Half"))
+        ResponseAccumulator().feed(chunk("error", content="Half"))
 
 
 JUNK: list[dict[str, Any]] = [

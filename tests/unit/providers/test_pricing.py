@@ -78,8 +78,8 @@ def test_a_server_of_ones_own_is_never_priced(url: str) -> None:
 def test_importing_the_providers_loads_nothing_heavy() -> None:
     """Else every start of the program would pay for what a run may never need."""
     code = (
-        "import sys, newel.providers.openai_chat, newel.providers.retry, newel.providers.pricing,"
-        "newel.providers.relay, newel.providers.scripted, newel.providers.local;"
+        "import sys, newel.providers.openai.chat, newel.providers.retry, newel.providers.pricing,"
+        "newel.providers.proxy, newel.providers.scripted, newel.providers.discovery;"
         "print(sorted({'httpx2', 'genai_prices', 'json_repair', 'ssl', 'email'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

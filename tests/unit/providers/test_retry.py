@@ -8,23 +8,23 @@ from newel.agent.errors import ConnectionFailed, ProviderError, RateLimited, Req
 from newel.agent.events import Delta, Retry, TextDelta
 from newel.agent.messages import AssistantMessage, TextContent
 from newel.agent.ports import Model, ModelRequest
-from newel.providers.patience import Patience
+from newel.providers.http.timeouts import RequestTimeouts
 from newel.providers.retry import Retrying, pause
-from newel.providers.scripted import Answer, Scripted
+from newel.providers.scripted import Answer, ScriptedProvider
 
 REQUEST = ModelRequest(Model("m"), "", [])
 ANSWER = AssistantMessage([TextContent("Hello")])
 
 
 async def ask(
-    script: list[Answer], patience: Patience | None = None
+    script: list[Answer], patience: RequestTimeouts | None = None
 ) -> tuple[AssistantMessage, list[Delta | Retry]]:
     seen: list[Delta | Retry] = []
 
     async def on_delta(delta: Delta | Retry) -> None:
         seen.append(delta)
 
-    provider = Retrying(Scripted(script), patience or Patience(attempts=3), base_delay=0.002)
+    provider = Retrying(ScriptedProvider(script), patience or RequestTimeouts(attempts=3), base_delay=0.002)
     return await provider.complete(REQUEST, on_delta), seen
 
 
@@ -57,13 +57,13 @@ async def test_a_pause_beyond_what_is_allowed_ends_the_request_and_is_told() -> 
     with pytest.raises(
         RateLimited, match=r"asks to wait 7,200 seconds, more than the 300 .*\[retry\] max_wait"
     ) as error:
-        await ask([RateLimited("quota", retry_after=7_200), ANSWER], Patience())
+        await ask([RateLimited("quota", retry_after=7_200), ANSWER], RequestTimeouts())
     assert str(error.value).startswith("quota. The server")
 
 
 @pytest.mark.anyio
 async def test_an_overloaded_server_is_waited_for_longer_than_one_that_is_not_there() -> None:
-    patience = Patience(attempts=8, connections=2)
+    patience = RequestTimeouts(attempts=8, connections=2)
     busy: list[Answer] = [ServerFailed("busy", retry_after=0.001)] * 7
     message, _ = await ask([*busy, ANSWER], patience)
     assert message == ANSWER
@@ -74,7 +74,7 @@ async def test_an_overloaded_server_is_waited_for_longer_than_one_that_is_not_th
 
 def test_by_default_it_is_waited_for_some_three_minutes() -> None:
     """As long as most overloads take; five tries in eleven seconds ended runs that only had to wait."""
-    patience = Patience()
+    patience = RequestTimeouts()
     waits = [[pause(attempt, 1.0, None) for attempt in range(1, patience.attempts)] for _ in range(200)]
     assert 150 < sum(map(sum, waits)) / len(waits) < 210
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from itertools import count
 from pathlib import Path
 
-from newel.review.decisions import accept
-from newel.review.edits import edit
-from newel.review.ledger import FileReview, Layer, Origin
-from newel.review.saving import Saver
-from newel.review.store import Ledger
-from newel.review.text import MODE, content_of, lines_of
+from newel.review.model.decisions import accept
+from newel.review.model.edits import edit
+from newel.review.model.file_lines import MODE, content_of, lines_of
+from newel.review.model.file_review import FileReview, Layer, Origin
+from newel.review.save import DiskSync
+from newel.review.store.ledger import Ledger
 from newel.workspace.local import LocalWorkspace
 
 IDS = count(1)
@@ -23,7 +23,7 @@ class Project:
         folder.mkdir(exist_ok=True)
         self.folder = folder
         self.ledger = ledger
-        self.saver = Saver(self.ledger, LocalWorkspace(str(self.folder)))
+        self.saver = DiskSync(self.ledger, LocalWorkspace(str(self.folder)))
 
     def file(self, name: str, data: bytes, mode: int = 0o644) -> Path:
         path = self.folder / name

@@ -9,13 +9,13 @@ import anyio
 import msgspec
 import pytest
 
-from newel.review.bases import rebased
 from newel.review.checkpoints import Checkpoints, UnknownCheckpoint
-from newel.review.decisions import reject
-from newel.review.ledger import StaleRevision, UnknownHunk, buffer
-from newel.review.runs import hunk_ids, view_of
-from newel.review.store import Before, Ledger
-from newel.review.text import lines_of
+from newel.review.model.decisions import reject
+from newel.review.model.file_lines import lines_of
+from newel.review.model.file_review import StaleRevision, UnknownHunk, buffer
+from newel.review.model.rebase import rebased
+from newel.review.project import hunk_ids, view_of
+from newel.review.store.ledger import FileVersion, Ledger
 from tests.unit.review.project import Project
 
 pytestmark = pytest.mark.anyio
@@ -287,7 +287,7 @@ async def test_what_an_agent_wrote_to_the_disk_itself_is_rolled_back_without_wha
     await anyio.sleep(0.002)  # what came before a run has an earlier time
     point = await points.begin("direct")
     (blob,) = project.ledger.put_blobs([b"1\n2\n3\n"])
-    files = (Before(path="a", blob=blob, mode=0o644),)
+    files = (FileVersion(path="a", blob=blob, mode=0o644),)
     project.ledger.add_checkpoint(msgspec.structs.replace(point, files=files))
     path.write_bytes(b"one\n2\n3\n")
     lines = lines_of(path.read_bytes())

@@ -12,11 +12,10 @@ import anyio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from newel.review.bases import kept
 from newel.review.checkpoints import Checkpoints
-from newel.review.decisions import NothingToPeel, accept, peel, reject, reopen
-from newel.review.history import NothingToUndo
-from newel.review.ledger import (
+from newel.review.model.decisions import NothingToPeel, accept, peel, reject, reopen
+from newel.review.model.file_lines import Content, content_of
+from newel.review.model.file_review import (
     BadRange,
     BadText,
     Conflict,
@@ -26,9 +25,10 @@ from newel.review.ledger import (
     UnknownHunk,
     buffer,
 )
+from newel.review.model.history import NothingToUndo
+from newel.review.model.rebase import kept
 from newel.review.save_plans import NotText
-from newel.review.store import Ledger
-from newel.review.text import Content, content_of
+from newel.review.store.ledger import Ledger
 from tests.properties import examples
 from tests.unit.review.project import Project
 

@@ -7,12 +7,12 @@ from functools import partial
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from newel.review.bases import rebased, saved
-from newel.review.ledger import Lines
-from newel.review.recorder import recorded
-from newel.review.store import Ledger
-from newel.review.takeback import Step, taken_back
-from newel.review.text import lines_of
+from newel.review.model.file_lines import lines_of
+from newel.review.model.file_review import Lines
+from newel.review.model.rebase import rebased, saved
+from newel.review.revert import RevertStep, taken_back
+from newel.review.store.ledger import Ledger
+from newel.review.tracking.change_recorder import recorded
 from tests.properties import examples
 
 TEXTS = st.one_of(
@@ -32,7 +32,7 @@ def wrote(ledger: Ledger, text: str | None, run: str) -> None:
     ledger.change("f", "record", change, run=run)
 
 
-def taking_back(ledger: Ledger, run: str) -> Step:
+def taking_back(ledger: Ledger, run: str) -> RevertStep:
     review = ledger.get("f")
     ids = [one.id for one in review.applied if one.run == run]
     return taken_back(review, ledger.entries(path="f"), run, ids)

@@ -22,7 +22,7 @@ from newel.agent.messages import (
 )
 from newel.session.format import MessageLine, encode_line
 from newel.session.manager import SessionManager
-from newel.session.store import read_session
+from newel.session.reader import read_session
 
 Open = Callable[..., SessionManager]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -29,7 +30,7 @@ from newel.agent.messages import (
 from newel.agent.transform import Transformer
 from newel.session.import_pi import import_pi
 from newel.session.manager import SessionManager
-from newel.session.store import read_session
+from newel.session.reader import read_session
 
 Open = Callable[..., SessionManager]
 Entry = dict[str, Any]
@@ -283,6 +284,15 @@ def test_a_second_import_and_foreign_files_are_refused(tmp_path: Path) -> None:
             import_pi(pi_file(tmp_path, content), tmp_path / "sessions")
     with pytest.raises(SessionError, match="cannot be read"):
         import_pi(tmp_path / "nothing.jsonl", tmp_path / "sessions")
+
+
+def test_a_pipe_and_a_device_are_refused_at_once(tmp_path: Path) -> None:
+    """Else `newel import` hangs on a pipe without a writer, and reads `/dev/zero` until memory is full."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for source in (pipe, Path("/dev/zero")):
+        with pytest.raises(SessionError, match="not a regular file"):
+            import_pi(source, tmp_path / "sessions")
 
 
 def test_a_hostile_header_chooses_no_path(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from newel.agent.messages import (
     UserMessage,
 )
 from newel.session.manager import SessionManager
-from newel.session.store import read_session
+from newel.session.reader import read_session
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40) | st.sampled_from(
     ["\u2028 \u2029 \x85", "\r\n", "a\nb", "\0", '{"type":"message"}', "é😀"]

@@ -9,12 +9,12 @@ import anyio
 import pytest
 
 from newel.agent.events import AgentEvent, ToolExecutionEnd
-from newel.review.recording import RecordingWorkspace
-from newel.terminal.approval import Approver
-from newel.terminal.console import ConsoleRenderer
-from newel.terminal.one_shot import run_prompts
-from newel.terminal.prompts import Prompt
-from newel.terminal.renderer import DisplayFailed
+from newel.review.tracking.recording_workspace import RecordingWorkspace
+from newel.terminal.print_mode import run_prompts
+from newel.terminal.renderers.base import DisplayFailed
+from newel.terminal.renderers.console import ConsoleRenderer
+from newel.terminal.repl.prompt_input import Prompt
+from newel.terminal.ui.approval import Approver
 from tests.integration.terminal.program import build
 
 

@@ -10,7 +10,9 @@ import pytest
 HEAVY = {"rich", "prompt_toolkit", "markdown_it", "pygments", "httpx2", "json_repair", "PIL", "difflib"}
 
 
-@pytest.mark.parametrize("module", ["console", "json_mode", "one_shot", "simple_repl", "repl"])
+@pytest.mark.parametrize(
+    "module", ["renderers.console", "rpc.server", "print_mode", "simple_repl", "repl.repl"]
+)
 def test_a_screen_loads_nothing_that_it_does_not_use(module: str) -> None:
     code = (
         f"import sys, newel.terminal.{module}; print(*sorted({{name.split('.')[0] for name in sys.modules}}))"

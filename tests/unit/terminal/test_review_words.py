@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from newel.review.runs import RunFile, RunView
-from newel.terminal.called import between_prompts
-from newel.terminal.diffs import Extent, shortened
-from newel.terminal.review import ROWS, SHOWN_BETWEEN, describe_run
+from newel.review.project import RunFile, RunView
+from newel.terminal.command_names import between_prompts
+from newel.terminal.diff_view import Extent, shortened
+from newel.terminal.review.commands import ROWS, SHOWN_BETWEEN, describe_run
 
 
 def a_run(files: int, lines: int) -> RunView:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from newel.agent.messages import ToolCall
-from newel.terminal.calls import Outcome
-from newel.terminal.console import ConsoleRenderer, call_text
-from newel.terminal.paint import call_lines, running_lines, wrapped
+from newel.terminal.renderers.console import ConsoleRenderer, call_text
+from newel.terminal.renderers.styles import call_lines, running_lines, wrapped
+from newel.terminal.renderers.tool_calls import CallOutcome
 from newel.terminal.shown_command import MAX_CHARACTERS, shown_command
 
 BODY = "\n".join(f"line {number} of the notes" for number in range(60))
@@ -26,7 +26,7 @@ CHAIN = (
 
 
 def rich(command: str, width: int) -> list[str]:
-    outcome = Outcome("1", "bash", {"command": command}, False, "60 notes.txt", [], 138, "")
+    outcome = CallOutcome("1", "bash", {"command": command}, False, "60 notes.txt", [], 138, "")
     return [line.plain for line in call_lines(outcome, width)]
 
 

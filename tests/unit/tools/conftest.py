@@ -13,7 +13,7 @@ from newel.agent.ports import Tool, ToolResult
 from newel.tools import coding_tools
 from newel.workspace.local import LocalWorkspace
 from newel.workspace.port import Workspace
-from newel.workspace.process import Limits
+from newel.workspace.process.runner import OutputLimits
 from newel.workspace.ssh.workspace import SshWorkspace
 from tests.host_connection import anyio_backend, connection
 
@@ -50,7 +50,7 @@ class Bench:
 
 def local(folder: Path) -> LocalWorkspace:
     """Long outputs go to a folder beside it."""
-    return LocalWorkspace(str(folder), limits=Limits(spill_dir=str(folder.parent / "spill")))
+    return LocalWorkspace(str(folder), limits=OutputLimits(spill_dir=str(folder.parent / "spill")))
 
 
 @pytest.fixture(params=["local", "ssh"])
@@ -60,7 +60,7 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
     folder.mkdir()
     if request.param == "local":
         return Bench(local(folder))
-    limits = Limits(spill_dir=str(tmp_path / "spill"))
+    limits = OutputLimits(spill_dir=str(tmp_path / "spill"))
     return Bench(SshWorkspace(request.getfixturevalue("connection"), root=str(folder), limits=limits))
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from newel.tools.bash import BashTool
 from newel.workspace.local import LocalWorkspace
-from newel.workspace.output import FEW, keep_there
-from newel.workspace.process import Limits
+from newel.workspace.process.output import FEW, keep_there
+from newel.workspace.process.runner import OutputLimits
 
 if TYPE_CHECKING:
     from tests.unit.tools.conftest import Bench
@@ -85,7 +85,7 @@ async def test_a_process_left_in_the_background_is_told_of(bench: Bench) -> None
 
 
 async def test_a_long_output_names_the_file_that_holds_it_all(tmp_path: Path) -> None:
-    limits = Limits(output=2_000, spill_dir=str(tmp_path / "spill"))
+    limits = OutputLimits(output=2_000, spill_dir=str(tmp_path / "spill"))
     tool = BashTool(LocalWorkspace(str(tmp_path), limits=limits))
     ran = await (await tool.plan(tool.parse({"command": "seq 100000"}))).execute(shown)
     assert ran.details["truncated"] is True

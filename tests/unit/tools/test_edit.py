@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from newel.agent.errors import NewelError, StaleFile, ToolError
-from newel.tools.diff import lines_of
+from newel.diff.unified import lines_of
 from newel.tools.edit import EditTool
-from newel.tools.editing import Replacement, edit
+from newel.tools.text_replace import Replacement, edit
 from newel.tools.tracker import FileTracker
 from newel.workspace.local import LocalWorkspace
 

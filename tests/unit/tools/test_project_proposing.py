@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from newel.agent.errors import InvalidArguments, ToolError
 from newel.agent.ports import Tool, ToolResult
-from newel.tools.project import ProjectLimits, ProposedEdit, lines_hash, project_tools
+from newel.tools.review import ProjectLimits, ProposedEdit, lines_hash, project_tools
 from newel.workspace.local import LocalWorkspace
 from tests.properties import examples
 

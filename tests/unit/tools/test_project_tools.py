@@ -19,14 +19,14 @@ from hypothesis import strategies as st
 from newel.agent.errors import InvalidArguments, NewelError, ToolError
 from newel.agent.messages import ToolCall, ToolResultMessage
 from newel.agent.ports import Tool
-from newel.tools.project import (
+from newel.tools.review import (
     ProjectLimits,
     canonical_call,
     canonical_result,
     lines_hash,
     project_tools,
 )
-from newel.tools.project.edits import ProposedEdit
+from newel.tools.review.proposed_edit import ProposedEdit
 from newel.workspace.local import LocalWorkspace
 from newel.workspace.port import FileInfo, Workspace
 from tests.properties import examples

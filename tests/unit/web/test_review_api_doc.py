@@ -16,13 +16,13 @@ from fastapi.routing import iter_route_contexts
 
 from newel.agent.errors import NewelError, StaleFile, WorkspaceError
 from newel.jobs.engine import EngineError
-from newel.jobs.review.desk import ReviewDesk
-from newel.jobs.review.errors import DeskError, status_of
-from newel.jobs.review.files import Action
-from newel.jobs.review.journal import HIDDEN, EventType
-from newel.jobs.review.payloads import Decision, EditRequest, JobView, RollbackRequest, Splice
-from newel.review.ledger import Conflict, ReviewError
-from newel.web.agent_api import agent_routes
+from newel.review.model.file_review import Conflict, ReviewError
+from newel.review_jobs.errors import ReviewServiceError, status_of
+from newel.review_jobs.file_reviews import Action
+from newel.review_jobs.journal import HIDDEN, EventType
+from newel.review_jobs.schemas import Decision, EditRequest, JobView, RollbackRequest, Splice
+from newel.review_jobs.service import ReviewService
+from newel.web.api.review import agent_routes
 from tests.review_place import Place, calls, hunks, place, proposes, replace, says
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -32,7 +32,7 @@ TEXT = (ROOT / "docs" / "review-api.md").read_text()
 RAISERS = {
     "newel.agent.errors",
     "newel.jobs.engine",
-    "newel.jobs.review.errors",
+    "newel.review_jobs.errors",
     *(
         f"newel.review.{name}"
         for name in ("checkpoints", "decisions", "history", "ledger", "saving", "store")
@@ -54,7 +54,7 @@ def test_the_structures_are_what_the_types_say() -> None:
 
 
 def test_the_endpoints_are_those_that_are_served() -> None:
-    def desk() -> AbstractAsyncContextManager[ReviewDesk]:
+    def desk() -> AbstractAsyncContextManager[ReviewService]:
         raise AssertionError  # nothing is asked
 
     app = FastAPI()
@@ -87,7 +87,7 @@ def test_each_code_stands_under_its_status() -> None:
         statuses = re.findall(r"\d+", row[0]) or statuses
         for code in re.findall(r"`(\w+)`", row[1]):
             told[code] = int(statuses[0])
-    kinds = [*all_of(DeskError), *all_of(ReviewError), WorkspaceError, StaleFile, EngineError]
+    kinds = [*all_of(ReviewServiceError), *all_of(ReviewError), WorkspaceError, StaleFile, EngineError]
     raised = {kind("").code: status_of(kind("")) for kind in kinds if kind.__module__ in RAISERS}
     assert {code: status for code, status in raised.items() if told.get(code) != status} == {}
 

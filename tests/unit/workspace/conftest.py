@@ -6,7 +6,7 @@ import pytest
 
 from newel.workspace.local import LocalWorkspace
 from newel.workspace.port import Workspace
-from newel.workspace.process import Limits
+from newel.workspace.process.runner import OutputLimits
 from newel.workspace.ssh.workspace import SshWorkspace
 from tests.host_connection import anyio_backend, connection
 
@@ -20,7 +20,7 @@ def workspace(request: pytest.FixtureRequest, tmp_path: Path) -> Workspace:
     """
     folder = tmp_path / "project"
     folder.mkdir()
-    limits = Limits(spill_dir=str(tmp_path / "spill"))
+    limits = OutputLimits(spill_dir=str(tmp_path / "spill"))
     if request.param == "local":
         return LocalWorkspace(str(folder), limits=limits)
     return SshWorkspace(request.getfixturevalue("connection"), root=str(folder), limits=limits)

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from newel.workspace.globs import Glob
+from newel.workspace.glob import Glob
 from newel.workspace.local import LocalWorkspace
-from newel.workspace.search import Found, Query, search
+from newel.workspace.search import SearchMatches, SearchQuery, search
 from newel.workspace.walk import walk
 from tests.needed import lacking
 from tests.properties import examples
@@ -68,12 +68,12 @@ def put(folder: Path, name: str, content: str | bytes) -> None:
     path.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
-def places(found: Found) -> list[tuple[str, int, int]]:
+def places(found: SearchMatches) -> list[tuple[str, int, int]]:
     return [(match.path, match.start, len(match.lines)) for match in found.matches]
 
 
 async def paths(workspace: LocalWorkspace, glob: str) -> list[str]:
-    found = await search(workspace, Query(text="needle", glob=glob))
+    found = await search(workspace, SearchQuery(text="needle", glob=glob))
     return [match.path for match in found.matches]
 
 
@@ -81,7 +81,7 @@ async def test_a_match_comes_with_the_lines_around_it(engine: Engine, tmp_path: 
     lines = [f"line {number}\n" for number in range(1, 40)]
     lines[17] = "here is the needle\n"
     folder = project(tmp_path, **{"notes/team/onboarding.md": "".join(lines)})
-    found = await search(engine(folder), Query(text="needle"))
+    found = await search(engine(folder), SearchQuery(text="needle"))
     assert places(found) == [("notes/team/onboarding.md", 14, 9)]
     assert found.matches[0].snippet == "".join(lines[13:22]) == "".join(found.matches[0].lines)
     assert found.stopped == ""
@@ -90,7 +90,7 @@ async def test_a_match_comes_with_the_lines_around_it(engine: Engine, tmp_path: 
 async def test_matches_come_in_the_order_of_paths_and_lines(engine: Engine, tmp_path: Path) -> None:
     names = ["a-b/x", "a/z", "a/b/y", "b", "B", "ä"]
     folder = project(tmp_path, **dict.fromkeys(names, "needle\n" + "\n" * 20 + "needle\n"))
-    found = await search(engine(folder), Query(text="needle"))
+    found = await search(engine(folder), SearchQuery(text="needle"))
     assert places(found) == [
         (name, start, 5) for name in ["B", "a/b/y", "a/z", "a-b/x", "b", "ä"] for start in (1, 18)
     ]
@@ -98,7 +98,7 @@ async def test_matches_come_in_the_order_of_paths_and_lines(engine: Engine, tmp_
 
 async def test_places_near_each_other_are_shown_once(engine: Engine, tmp_path: Path) -> None:
     folder = project(tmp_path, f="needle\n" * 50)
-    found = await search(engine(folder), Query(text="needle"))
+    found = await search(engine(folder), SearchQuery(text="needle"))
     assert places(found) == [("f", 1, 20), ("f", 21, 20), ("f", 41, 10)]
     assert "".join(match.snippet for match in found.matches) == "needle\n" * 50
 
@@ -106,8 +106,8 @@ async def test_places_near_each_other_are_shown_once(engine: Engine, tmp_path: P
 async def test_a_text_is_found_as_it_is_and_not_as_an_expression(engine: Engine, tmp_path: Path) -> None:
     text = r"""a.*b [x] {2} (?i) $HOME `id` "q" 'q' \n -- ^$ ! é"""
     folder = project(tmp_path, yes=f"-- {text} --\n", no="aXXb x 22 /root uid\n")
-    assert places(await search(engine(folder), Query(text=text))) == [("yes", 1, 1)]
-    assert places(await search(engine(folder), Query(text="-- a"))) == [("yes", 1, 1)]
+    assert places(await search(engine(folder), SearchQuery(text=text))) == [("yes", 1, 1)]
+    assert places(await search(engine(folder), SearchQuery(text="-- a"))) == [("yes", 1, 1)]
 
 
 async def test_small_letters_find_capitals_and_capitals_only_themselves(
@@ -121,7 +121,7 @@ async def test_small_letters_find_capitals_and_capitals_only_themselves(
         "STRASSE": [],
         "straße": ["a", "b"],
     }.items():
-        found = await search(engine(folder), Query(text=text))
+        found = await search(engine(folder), SearchQuery(text=text))
         assert [match.path for match in found.matches] == (["a"] if text == "Ü" else names)
 
 
@@ -165,12 +165,12 @@ async def test_only_text_is_searched(engine: Engine, tmp_path: Path) -> None:
     os.mkfifo(folder / "pipe")
     (folder / "large").write_bytes(b"needle\n" + b"x" * (8 << 20))
     put(folder, "\udcfe", "needle")
-    found = await search(engine(folder), Query(text="needle"))
+    found = await search(engine(folder), SearchQuery(text="needle"))
     assert [(match.path, match.lines) for match in found.matches] == [
         ("bom", ("\ufeffneedle",)),
         ("windows", ("one\r\n", "needle\r\n")),
     ]
-    assert places(await search(engine(folder), Query(text="\ufeffneedle"))) == [("bom", 1, 1)]
+    assert places(await search(engine(folder), SearchQuery(text="\ufeffneedle"))) == [("bom", 1, 1)]
 
 
 async def test_a_folder_that_is_not_there_holds_nothing(engine: Engine, tmp_path: Path) -> None:
@@ -185,18 +185,18 @@ async def test_a_folder_that_is_not_there_holds_nothing(engine: Engine, tmp_path
 async def test_each_bound_ends_the_search_and_says_so(engine: Engine, tmp_path: Path) -> None:
     folder = project(tmp_path, **{f"f{number}": "needle\n" for number in range(5)})
     workspace = engine(folder)
-    assert (await search(workspace, Query(text="needle", limit=5))).stopped == ""
-    few = await search(workspace, Query(text="needle", limit=4))
+    assert (await search(workspace, SearchQuery(text="needle", limit=5))).stopped == ""
+    few = await search(workspace, SearchQuery(text="needle", limit=4))
     assert ([match.path for match in few.matches], few.stopped) == (["f0", "f1", "f2", "f3"], "limit")
-    small = await search(workspace, Query(text="needle", room=20))
+    small = await search(workspace, SearchQuery(text="needle", room=20))
     assert (len(small.matches), small.stopped) == (2, "room")
-    assert len((await search(workspace, Query(text="needle", room=1))).matches) == 1
-    assert await search(workspace, Query(text="needle", seconds=0)) == Found([], "seconds")
+    assert len((await search(workspace, SearchQuery(text="needle", room=1))).matches) == 1
+    assert await search(workspace, SearchQuery(text="needle", seconds=0)) == SearchMatches([], "seconds")
 
 
 async def test_a_long_line_is_shown_around_the_text(engine: Engine, tmp_path: Path) -> None:
     folder = project(tmp_path, f="ä" * 100_000 + "needle" + "ö" * 100_000 + "\n", g="y" * 501 + "\nneedle\n")
-    long, other = (await search(engine(folder), Query(text="needle"))).matches
+    long, other = (await search(engine(folder), SearchQuery(text="needle"))).matches
     assert long.snippet == "…" + "ä" * 250 + "needle" + "ö" * 244 + "…\n"
     assert other.snippet == "y" * 500 + "…\nneedle\n"
 
@@ -205,7 +205,7 @@ async def test_more_names_than_a_command_may_print_are_no_loss(engine: Engine, t
     folder = tmp_path / "project"
     for number in range(6_000):
         put(folder, f"{number // 1000}/{'x' * 180}{number:04}", "needle")
-    found = await search(engine(folder), Query(text="needle"))
+    found = await search(engine(folder), SearchQuery(text="needle"))
     assert [match.path[-4:] for match in found.matches] == [f"{number:04}" for number in range(20)]
     assert found.stopped == "limit"
 
@@ -222,15 +222,15 @@ class Staged(LocalWorkspace):
 async def test_what_is_staged_is_searched_and_not_what_the_disk_has(tmp_path: Path, engine: str) -> None:
     folder = project(tmp_path, a="straw", b="needle", c="nail")
     workspace = Staged(str(folder), environ=environ(tmp_path, engine))
-    found = await search(workspace, Query(text="needle"), staged=["a", "c"])
+    found = await search(workspace, SearchQuery(text="needle"), staged=["a", "c"])
     assert [match.path for match in found.matches] == ["a", "b"]
-    assert (await search(workspace, Query(text="nail"), staged=["a", "c"])).matches == []
+    assert (await search(workspace, SearchQuery(text="nail"), staged=["a", "c"])).matches == []
 
 
 @pytest.mark.parametrize("text", ["", "  ", "a\nb", "a\rb", "a\0b", "\ud800", "x" * 501])
 async def test_a_text_that_cannot_be_searched_for_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(ValueError, match="the text to search for"):
-        await search(LocalWorkspace(str(tmp_path)), Query(text=text))
+        await search(LocalWorkspace(str(tmp_path)), SearchQuery(text=text))
 
 
 @pytest.mark.parametrize("glob", ["../x", "a/../../b", "{a,b", "x" * 401, "{a,b}" * 7, "a\0b/c", "\ud800/x"])
@@ -296,7 +296,7 @@ TREES = st.dictionaries(
 TEXTS = ["needle", "Needle", "e", "x", "k", "s", "ß", "x\u2028", "e ", "leN"]
 GLOBS = ["**/*", "*", "a/**", "{-e,é}/**", "-*", "**/.hid/**", "**/*b", ".*", "[*]", "a b"]
 QUERIES = st.builds(
-    Query,
+    SearchQuery,
     text=st.sampled_from(TEXTS),
     glob=st.sampled_from(GLOBS),
     limit=st.integers(1, 30),
@@ -308,7 +308,7 @@ QUERIES = st.builds(
 @settings(
     max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-async def test_all_answer_alike(tmp_path: Path, tree: dict[str, bytes], query: Query) -> None:
+async def test_all_answer_alike(tmp_path: Path, tree: dict[str, bytes], query: SearchQuery) -> None:
     with tempfile.TemporaryDirectory(dir=tmp_path) as root:
         for name, content in tree.items():
             with contextlib.suppress(FileExistsError, NotADirectoryError, IsADirectoryError):
@@ -328,7 +328,7 @@ async def test_a_search_can_be_stopped(engine: Engine, tmp_path: Path) -> None:
     folder = project(tmp_path, **{f"{number}": "x" for number in range(500)})
     workspace = engine(folder)
     with anyio.move_on_after(0) as scope:
-        await search(workspace, Query(text="needle"))
+        await search(workspace, SearchQuery(text="needle"))
     assert scope.cancelled_caught
 
 

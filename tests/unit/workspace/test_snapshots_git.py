@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from newel.review.store import Ledger
-from newel.workspace.snapshot_files import LocalFiles
-from newel.workspace.snapshots import Snapshots
-from newel.workspace.watching import Changes, SnapshotLimits
+from newel.review.store.ledger import Ledger
+from newel.workspace.snapshots.local_source import LocalSnapshotSource
+from newel.workspace.snapshots.manager import SnapshotManager
+from newel.workspace.snapshots.port import SnapshotLimits, WorkspaceChanges
 from tests.needed import needed
 from tests.snapshot_sources import SOURCES, opened
 
@@ -41,9 +41,9 @@ def ledger() -> Iterator[Ledger]:
 
 
 @pytest.fixture(params=SOURCES)
-def looked(root: Path, ledger: Ledger, request: pytest.FixtureRequest) -> Iterator[Snapshots]:
+def looked(root: Path, ledger: Ledger, request: pytest.FixtureRequest) -> Iterator[SnapshotManager]:
     with opened(request.param, root, ledger) as source:
-        snapshots = Snapshots(source, ledger)
+        snapshots = SnapshotManager(source, ledger)
         yield snapshots
         snapshots.close()
 
@@ -54,7 +54,7 @@ def sh(root: Path, command: str) -> None:
     subprocess.run(["bash", "-ec", command], cwd=root, check=True, stdout=subprocess.DEVNULL)
 
 
-def paths(changes: Changes) -> set[str]:
+def paths(changes: WorkspaceChanges) -> set[str]:
     return {change.path for change in changes.files}
 
 
@@ -67,7 +67,7 @@ def store(root: Path) -> dict[str, str]:
     }
 
 
-async def test_what_git_ignores_is_left_out_and_said_once(root: Path, looked: Snapshots) -> None:
+async def test_what_git_ignores_is_left_out_and_said_once(root: Path, looked: SnapshotManager) -> None:
     [notice] = await looked.take()
     assert "build/" in notice
     sh(root, "echo 2 > build/out; echo 2 > build/new; echo 2 > src/x.o; echo 2 > src/a")
@@ -76,14 +76,16 @@ async def test_what_git_ignores_is_left_out_and_said_once(root: Path, looked: Sn
     assert changes.notices == []
 
 
-async def test_a_file_that_git_tracks_is_covered_whatever_is_ignored(root: Path, looked: Snapshots) -> None:
+async def test_a_file_that_git_tracks_is_covered_whatever_is_ignored(
+    root: Path, looked: SnapshotManager
+) -> None:
     sh(root, "echo k > build/kept; git add -f build/kept")
     await looked.take()
     sh(root, "echo 2 > build/kept; echo 2 > build/out")
     assert paths(await looked.changes()) == {"build/kept"}
 
 
-async def test_files_that_stop_being_ignored_are_not_told_as_new(root: Path, looked: Snapshots) -> None:
+async def test_files_that_stop_being_ignored_are_not_told_as_new(root: Path, looked: SnapshotManager) -> None:
     """Else taking the command back would delete what it never made."""
     await looked.take()
     sh(root, "echo '*.o' > .gitignore")
@@ -94,14 +96,16 @@ async def test_files_that_stop_being_ignored_are_not_told_as_new(root: Path, loo
 
 
 async def test_a_file_that_becomes_ignored_and_is_deleted_can_be_restored(
-    root: Path, looked: Snapshots
+    root: Path, looked: SnapshotManager
 ) -> None:
     await looked.take()
     sh(root, "git rm -q --cached src/a; echo src/ >> .gitignore; rm src/a")
     assert paths(await looked.changes()) == {".gitignore", "src/a"}
 
 
-async def test_contents_survive_a_git_that_loses_them(root: Path, ledger: Ledger, looked: Snapshots) -> None:
+async def test_contents_survive_a_git_that_loses_them(
+    root: Path, ledger: Ledger, looked: SnapshotManager
+) -> None:
     await looked.take()
     sh(root, "rm -rf .git; git init -q; echo 2 > src/a; git add -A")
     [change] = (await looked.changes()).files
@@ -109,7 +113,7 @@ async def test_contents_survive_a_git_that_loses_them(root: Path, ledger: Ledger
     assert ledger.blob(change.before.blob) == b"1\n"
 
 
-async def test_the_repository_itself_is_never_written(root: Path, looked: Snapshots) -> None:
+async def test_the_repository_itself_is_never_written(root: Path, looked: SnapshotManager) -> None:
     sh(root, "touch src/a; echo u > untracked")
     before = store(root)
     await looked.take()
@@ -120,7 +124,7 @@ async def test_the_repository_itself_is_never_written(root: Path, looked: Snapsh
 
 
 async def test_a_program_that_the_projects_settings_name_is_not_run(
-    root: Path, looked: Snapshots, tmp_path: Path
+    root: Path, looked: SnapshotManager, tmp_path: Path
 ) -> None:
     ran = tmp_path / "ran"
     (root.parent / "hook").write_text(f"#!/bin/sh\ntouch {ran}\n")
@@ -132,7 +136,7 @@ async def test_a_program_that_the_projects_settings_name_is_not_run(
     assert not ran.exists()
 
 
-async def test_a_repository_within_has_its_own_rules(root: Path, looked: Snapshots) -> None:
+async def test_a_repository_within_has_its_own_rules(root: Path, looked: SnapshotManager) -> None:
     sh(
         root,
         "mkdir sub; cd sub; git init -q; echo dist/ > .gitignore; mkdir dist build; echo 1 > dist/f; echo 1 > build/f",
@@ -147,7 +151,7 @@ async def test_a_folder_within_a_repository_and_one_that_it_ignores_are_covered(
 ) -> None:
     """Many keep their whole home in a repository that ignores nearly all of it."""
     for name, expected in (("src", {"a"}), ("build", {"out", "x.o"})):
-        snapshots = Snapshots(LocalFiles(str(root / name)), ledger)
+        snapshots = SnapshotManager(LocalSnapshotSource(str(root / name)), ledger)
         await snapshots.take()
         sh(root / name, "for f in *; do echo 5 > $f; done; echo 5 > x.o")
         assert paths(await snapshots.changes()) == expected
@@ -160,7 +164,9 @@ async def test_rules_hold_from_the_moment_the_project_becomes_a_repository(
     folder = tmp_path / "plain"
     folder.mkdir()
     sh(folder, "mkdir -p src node_modules; echo 1 > src/a; echo 1 > node_modules/x")
-    with closing(Snapshots(LocalFiles(str(folder)), ledger, limits=SnapshotLimits())) as snapshots:
+    with closing(
+        SnapshotManager(LocalSnapshotSource(str(folder)), ledger, limits=SnapshotLimits())
+    ) as snapshots:
         [notice] = await snapshots.take()
         assert "node_modules/" in notice
         sh(folder, "git init -q; echo '*.log' > .gitignore")

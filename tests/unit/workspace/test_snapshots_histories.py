@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from newel.review.store import Ledger
-from newel.workspace.snapshot_tree import State
-from newel.workspace.snapshots import Snapshots
+from newel.review.store.ledger import Ledger
+from newel.workspace.snapshots.manager import SnapshotManager
+from newel.workspace.snapshots.tree import FileSnapshot
 from tests.properties import examples
 from tests.snapshot_sources import HOSTS, LOCAL, opened
 
@@ -162,9 +162,9 @@ def check_history(where: str, begin: list[Step], rounds: Rounds) -> None:
         make_folder(root, "a/b", "")
         act(root, begin)
         source = stack.enter_context(opened(where, root, ledger))
-        snapshots = Snapshots(source, ledger)
+        snapshots = SnapshotManager(source, ledger)
 
-        def read(state: State | None) -> tuple[bytes, int] | None:
+        def read(state: FileSnapshot | None) -> tuple[bytes, int] | None:
             if state is None or stat.S_ISDIR(state.mode):
                 return None if state is None else (b"", state.mode)
             return ledger.blob(state.blob), state.mode

@@ -2,15 +2,15 @@
 
 import { fill, h, icon, iconButton, say, set } from "../dom.js";
 import { plain, plural, revealPath } from "../format.js";
-import { KEEP_FILE } from "./hunks-patch.js";
+import { KEEP_FILE, KEEP_OWN, keepWords } from "./hunk-format.js";
 
 const KEPT = "What you type and decide waits here, over a reload too, and is sent when it is back.";
 const UNKEPT = "What you type and decide waits here, but your browser does not keep it: leave this page open.";
 
 /** "3 hunks to decide · 1 accepted, not saved"; what a file without hunks is, too. */
-export function summaryOf({ tally, isTyped, isAbsent, hasHunks, isUp, typedError }) {
+export function summaryOf({ tally, isTyped, isAbsent, hasHunks, about, isUp, typedError }) {
   const parts = [
-    isAbsent && (hasHunks ? "The file is removed here" : "There is no such file"),
+    about || (isAbsent && (hasHunks ? "The file is removed here" : "There is no such file")),
     tally.undecided > 0 && `${plural(tally.undecided, "hunk")} to decide`,
     tally.conflicts > 0 && plural(tally.conflicts, "conflict"),
     tally.accepted > 0 && `${tally.accepted} accepted, not saved`,
@@ -34,7 +34,7 @@ export class EditorBar {
     this.save = button("Save", does.save, { class: "primary", title: "Save (Ctrl+S)" });
     this.words = h("p", {});
     this.rerun = button("Re-run", does.rerun);
-    this.keep = button("Keep the proposal", does.keepProposal);
+    this.keep = button(keepWords(), does.keepProposal);
     this.take = button(KEEP_FILE, does.keepFile);
     this.resend = button("Try again", does.resend);
     this.trouble = h("div", { class: "file-trouble", role: "status" }, icon("warn"), this.words, this.rerun, this.keep, this.take, this.resend);
@@ -48,7 +48,8 @@ export class EditorBar {
   }
 
   /**
-   * `state`: {tally, isTyped, isAbsent, hasHunks, isUp, isKept, typedError, problem, hasJob, isGone}.
+   * `state`: {tally, isTyped, isAbsent, hasHunks, about, isUp, isKept, typedError, problem, hasJob, isGone}; `about` is what
+   * becomes of the file as a whole.
    */
   update(state) {
     const { tally, isUp } = state;
@@ -68,6 +69,7 @@ export class EditorBar {
     if (words && this.words.textContent !== words) fill(this.words, words);
     const isConflict = isUp && tally.conflicts > 0;
     this.keep.hidden = this.take.hidden = !isConflict;
+    say(this.keep, tally.isOwnConflict ? KEEP_OWN : keepWords());
     this.rerun.hidden = !isConflict || !hasJob;
     this.resend.hidden = !isUp || !typedError;
   }

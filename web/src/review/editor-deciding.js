@@ -1,7 +1,7 @@
 // What a person does about the hunks of a file. Decisions are shown before the server has answered, and as it says afterwards.
 
-import { tally } from "./hunks-patch.js";
-import { choiceOf, isOpen } from "./waiting.js";
+import { tally } from "./hunk-format.js";
+import { choiceOf, isOpen } from "./pending-decisions.js";
 
 const STATES = { accepted: "accepted", rejected: "rejected", pending: "pending" };
 const SAID = { accept: "Accepted", reject: "Rejected", reopen: "To be decided again" };

@@ -8,7 +8,7 @@
 // and what is unsent is carried over to it. One request is under way at a time, and what was typed goes before all else.
 
 import { ChangeSet } from "@codemirror/state";
-import { withSame } from "./hunks-patch.js";
+import { withSame } from "./hunk-format.js";
 import { changesBetween, fileOf, parted, splicesOf } from "./splices.js";
 
 const PAUSE = 300; // ms without a key, after which what was typed is sent

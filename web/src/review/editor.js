@@ -8,14 +8,15 @@ import { EditorView } from "@codemirror/view";
 import { fill, h } from "../dom.js";
 import { plain, revealPath } from "../format.js";
 import { rootOf } from "./api.js";
-import { beginning, keptSync, lostText } from "./editor-kept.js";
+import { changeWords } from "./change-labels.js";
+import { beginning, keptSync, lostText } from "./draft-restore.js";
 import { EditorBar } from "./editor-bar.js";
 import { Deciding } from "./editor-deciding.js";
 import { editorKeys, pageKey } from "./editor-keys.js";
 import { createEditor, selectedLines } from "./editor-setup.js";
 import { HunkMarks, hunkField, placeIn } from "./hunks.js";
-import { placeOf, stateOf } from "./hunks-patch.js";
-import { WholeFile } from "./whole.js";
+import { placeOf, stateOf } from "./hunk-format.js";
+import { WholeFile } from "./binary-file-view.js";
 
 const fromElsewhere = Annotation.define();
 const NO_TEXT = { directory: "is a folder", special: "is no regular file" };
@@ -281,8 +282,10 @@ export class FileEditor {
   #state() {
     if (!this.bar) return;
     const { hunks, problem, job } = this.deciding;
-    const { isUp } = this.review.get();
+    const { isUp, pending } = this.review.get();
+    const file = pending?.find((each) => each.file_path === this.path);
     this.bar.update({
+      about: file && changeWords(file),
       tally: this.deciding.tally, isTyped: this.sync.isTyped, isAbsent: this.sync.known.view.content === null && !this.sync.isTyped,
       hasHunks: hunks.some((hunk) => hunk.state !== "rejected"), isUp: isUp && !this.sync.isWaiting, isKept: this.unsent.isKept,
       typedError: this.typedError, problem, hasJob: Boolean(job?.id), isGone: this.sync.known.view.base_file_hash === "none",

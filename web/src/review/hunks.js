@@ -2,7 +2,7 @@
 
 import { StateEffect, StateField } from "@codemirror/state";
 import { Decoration, EditorView } from "@codemirror/view";
-import { HunkBar, isAlike } from "./hunks-bar.js";
+import { HunkBar, isAlike } from "./hunk-toolbar.js";
 
 const MANY = 0.5; // the share of hunks that are shown otherwise from which on all marks are made anew
 

@@ -3,7 +3,7 @@
 import { dialogHead, openDialog } from "../dialog.js";
 import { fill, h, say } from "../dom.js";
 import { plural, reveal, revealPath } from "../format.js";
-import { patchView } from "./patchview.js";
+import { patchView } from "./patch-view.js";
 
 const STATES = { applied: "saved", accepted: "accepted, not saved", pending: "not decided", rejected: "rejected" };
 const OPEN = 3; // files whose changes are unfolded at once

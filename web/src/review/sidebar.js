@@ -1,15 +1,16 @@
 // The agent's side of a review: its question, its job, what it proposed, and what it is to do next.
 
 import { fill, h, icon, say } from "../dom.js";
-import { kept } from "../kept.js";
-import { ClarifyCard } from "./clarify.js";
-import { ContextRows } from "./context.js";
-import { HunkList } from "./hunklist.js";
-import { isLive, JobCard } from "./job.js";
-import { SessionChat } from "./sidebarchat.js";
-import { Work } from "./sidebarwork.js";
+import { kept } from "../local-storage.js";
+import { ClarifyCard } from "./clarify-card.js";
+import { ContextRows } from "./prompt-context.js";
+import { HunkList } from "./hunk-list.js";
+import { isLive, JobCard } from "./job-card.js";
+import { SessionChat } from "./sidebar-chat.js";
+import { Work } from "./sidebar-session.js";
 
 const DRAFT = "review-draft"; // the instruction that is being written
+const STARTED_FOR = "review-draft-for"; // the question that waited when it was begun
 
 export class Sidebar {
   /** `asked(count)` is told how many questions wait for the user. */
@@ -46,7 +47,7 @@ export class Sidebar {
     });
     this.question = null;
     this.isBegun = this.area.value !== "";
-    this.startedFor = null; // the question that waited when the draft was begun
+    this.startedFor = kept.get(STARTED_FOR);
     this.refusal = "";
     this.go = h("button", { type: "submit", class: "primary" }, "Propose");
     this.later = h("button", { type: "button", hidden: true, onclick: () => this.#instruct() }, "Queue as instruction");
@@ -143,7 +144,7 @@ export class Sidebar {
 
   #drafted() {
     const isBegun = this.area.value !== "";
-    if (isBegun && !this.isBegun) this.startedFor = this.question?.question_id ?? null;
+    if (isBegun && !this.isBegun) kept.set(STARTED_FOR, (this.startedFor = this.question?.question_id ?? null));
     this.isBegun = isBegun;
     if (this.refusal) {
       this.refusal = "";

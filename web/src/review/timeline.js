@@ -3,9 +3,9 @@
 import { fill, h, icon, say, set } from "../dom.js";
 import { plural, reveal, revealPath } from "../format.js";
 import { totalsOf } from "./changes.js";
-import { changedPaths, CheckpointPages } from "./checkpointpages.js";
-import { Following } from "./following.js";
-import { patchView } from "./patchview.js";
+import { changedPaths, CheckpointPages } from "./checkpoint-pages.js";
+import { Following } from "./auto-refresh.js";
+import { patchView } from "./patch-view.js";
 import { openRollback } from "./rollback.js";
 
 const OPEN = 3; // files of a run whose changes are shown at once

@@ -2,10 +2,10 @@
 
 import { fill, h, icon, set } from "../dom.js";
 import { plural, revealPath } from "../format.js";
-import { kept } from "../kept.js";
-import { findFile } from "./finder.js";
-import { foldersOf, join, rowsOf, step, typed, waiting } from "./rows.js";
-import { Windowed } from "./windowed.js";
+import { kept } from "../local-storage.js";
+import { findFile } from "./quick-open.js";
+import { foldersOf, join, rowsOf, step, typed, waiting } from "./tree-rows.js";
+import { Windowed } from "./virtual-list.js";
 
 const ROW = 28; // px, until it is measured
 const TYPING = 700; // ms in which letters make one word

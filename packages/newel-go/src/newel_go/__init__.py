@@ -17,7 +17,7 @@ def main() -> int:
     words = sys.argv[1:]
     if toolchain := _toolchain(words):
         os.execv(toolchain, ["go", *words])  # noqa: S606 — no shell is wanted
-    from newel.cli import go
+    from newel.cli.main import go
 
     return go()
 

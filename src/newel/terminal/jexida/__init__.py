@@ -1,11 +1,11 @@
-"""An agent for one host: a REPL of panels, where a model proposes shell commands and a person lets them run.
+"""An agent for one host: a REPL of panels, where a model proposes shell commands and the user approves them.
 
-ports          what it needs of a host and of a model
-conversation   the agent: prompts, window of history, session
-reply          between the heart's messages and the protocol of answers and shell commands
-streaming      the text of an answer while its JSON is still being written
-proposals      the one tool, and the question whether it may run
-renderer       events as panels; dress and boxes draw these
-commands       what ``/name`` does
-repl           the person
+ports           what it needs of a host and of a model
+agent           prompts, history window, session
+reply_provider  converts between the heart's messages and the protocol of answers and shell commands
+json_stream     the text of an answer while its JSON is still being written
+shell_tool      the one tool, and the question whether it may run
+renderer        events as panels, drawn by panel_style and panels
+commands        what ``/name`` does
+repl            the loop that reads the user's input
 """

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from newel.agent.errors import UsageError
-from newel.providers.ollama_model import ModelMissing, full_name
-from newel.terminal.desk import Desk
-from newel.terminal.jexida.conversation import Conversation
+from newel.providers.ollama.model_info import ModelMissing, full_name
+from newel.terminal.jexida.agent import JexidaAgent
 from newel.terminal.jexida.renderer import PanelRenderer
 from newel.terminal.jexida.routines import Routine, Routines, split
-from newel.terminal.jexida.status import Status
-from newel.terminal.words import listing, one_line
+from newel.terminal.jexida.status import StatusLine
+from newel.terminal.ui.terminal_ui import TerminalUI
+from newel.text.format import listing, one_line
 
 ASKING = "asking for the models"
 NOT_RECORDED = (
@@ -22,17 +22,17 @@ NOT_RECORDED = (
 )
 
 
-class Context(NamedTuple):
+class JexidaContext(NamedTuple):
     """What commands work with. ``title`` is the program's name and version."""
 
-    talk: Conversation
-    desk: Desk
+    talk: JexidaAgent
+    desk: TerminalUI
     renderer: PanelRenderer
     title: str
 
-    def status(self) -> Status:
+    def status(self) -> StatusLine:
         talk = self.talk
-        return Status(talk.host, talk.model, talk.path, talk.exit_code)
+        return StatusLine(talk.host, talk.model, talk.path, talk.exit_code)
 
     def header(self) -> None:
         facts = [self.title, one_line(self.talk.host.name), one_line(self.talk.model), "/help"]
@@ -49,18 +49,18 @@ class Context(NamedTuple):
             self.renderer.do("")
 
 
-class Command(NamedTuple):
+class MetaCommand(NamedTuple):
     name: str
     arguments: str
     help: str
-    run: Callable[[Context, str], Awaitable[None]]
+    run: Callable[[JexidaContext, str], Awaitable[None]]
 
 
-async def leave(context: Context, _: str) -> None:
+async def leave(context: JexidaContext, _: str) -> None:
     context.desk.leave()
 
 
-async def show_help(context: Context, _: str) -> None:
+async def show_help(context: JexidaContext, _: str) -> None:
     rows = [(f"/{command.name} {command.arguments}".strip(), command.help) for command in COMMANDS]
     rows += [
         ("anything else", "goes to the model; no command of its runs without your yes"),
@@ -70,22 +70,22 @@ async def show_help(context: Context, _: str) -> None:
     context.renderer.note(listing(rows, context.desk.columns()))
 
 
-async def shell(context: Context, _: str) -> None:
-    from newel.terminal.jexida.interactive import run_interactive
+async def shell(context: JexidaContext, _: str) -> None:
+    from newel.terminal.jexida.pty_session import run_interactive
 
     command = await context.talk.host.shell()
     code = await run_interactive(command, context.desk)
     context.renderer.note(f"The shell on {context.talk.host.name} ended with exit code {code}.")
 
 
-async def run_remote(context: Context, command: str) -> None:
+async def run_remote(context: JexidaContext, command: str) -> None:
     if command:
         await _remote(context, command)
     else:
         context.renderer.note("Error: /cmd needs a command: /cmd df -h")
 
 
-async def list_routines(context: Context, _: str) -> None:
+async def list_routines(context: JexidaContext, _: str) -> None:
     routines = context.talk.routines
     if not routines:
         context.renderer.note("There are no routines. They stand in the configuration, under [routines].")
@@ -100,7 +100,7 @@ async def list_routines(context: Context, _: str) -> None:
     context.renderer.note(listing(rows, context.desk.columns()))
 
 
-async def run_routine(context: Context, typed: str) -> None:
+async def run_routine(context: JexidaContext, typed: str) -> None:
     found = split(typed, context.talk.routines)
     if found is None:
         raise UsageError(_no_routine(typed, context.talk.routines))
@@ -122,7 +122,7 @@ def _no_routine(typed: str, routines: Routines) -> str:
     return f"there is no routine {one_line(typed, 60)}.{_meant('/run ', near)} /routines lists them."
 
 
-async def _asked_for(context: Context, routine: Routine, name: str) -> str:
+async def _asked_for(context: JexidaContext, routine: Routine, name: str) -> str:
     """The value of a variable, from the person. Raises ``UsageError`` where there is none."""
     ask = context.talk.confirmation.ask
     if ask is None:
@@ -133,7 +133,7 @@ async def _asked_for(context: Context, routine: Routine, name: str) -> str:
     return value
 
 
-async def choose_model(context: Context, name: str) -> None:
+async def choose_model(context: JexidaContext, name: str) -> None:
     talk = context.talk
     if not name:
         with context.doing(ASKING):
@@ -148,7 +148,7 @@ async def choose_model(context: Context, name: str) -> None:
             context.renderer.note(f"{missing}\n{one_line(talk.model)} stays in use.")
             return
     talk.set_model(name)
-    context.renderer.note(f"{one_line(name)} answers from the next prompt on.")
+    context.renderer.note(f"The next prompt goes to {one_line(name)}.")
     context.renderer.status(context.status())
 
 
@@ -159,25 +159,25 @@ def _models(names: Sequence[str], used: str, columns: int) -> str:
     return listing(rows, columns)
 
 
-async def undo(context: Context, _: str) -> None:
+async def undo(context: JexidaContext, _: str) -> None:
     with context.doing("looking at what was changed"):
         project = await context.talk.host.project()
         plan = await project.undo() if project else None
     if project is None or plan is None:
         context.renderer.note(NOT_RECORDED)
     else:
-        from newel.terminal.review import take_back_here
+        from newel.terminal.review.commands import take_back_here
 
         await take_back_here(context.desk, project, plan)
 
 
-async def clear(context: Context, _: str) -> None:
+async def clear(context: JexidaContext, _: str) -> None:
     context.desk.clear()
     context.renderer.begin_anew()
     context.header()
 
 
-async def pull(context: Context, model: str) -> bool:
+async def pull(context: JexidaContext, model: str) -> bool:
     """Ask whether a model that the host lacks may be downloaded there, and do it; whether it is there now."""
     ask, download = context.talk.confirmation.ask, context.talk.path.pull
     if ask is None or download is None:
@@ -196,15 +196,15 @@ async def pull(context: Context, model: str) -> bool:
 
 
 COMMANDS = (
-    Command("exit", "", "quit", leave),
-    Command("help", "", "show this", show_help),
-    Command("shell", "", "open an interactive shell on the host", shell),
-    Command("cmd", "COMMAND", "run a command on the host, at once", run_remote),
-    Command("routines", "", "list the routines", list_routines),
-    Command("run", "ROUTINE [VALUES]", "run a routine on the host, at once", run_routine),
-    Command("model", "[NAME]", "list the models, or have another one answer", choose_model),
-    Command("undo", "", "take back what the last recorded prompt changed", undo),
-    Command("clear", "", "clear the screen", clear),
+    MetaCommand("exit", "", "quit", leave),
+    MetaCommand("help", "", "show this", show_help),
+    MetaCommand("shell", "", "open an interactive shell on the host", shell),
+    MetaCommand("cmd", "COMMAND", "run a command on the host, at once", run_remote),
+    MetaCommand("routines", "", "list the routines", list_routines),
+    MetaCommand("run", "ROUTINE [VALUES]", "run a routine on the host, at once", run_routine),
+    MetaCommand("model", "[NAME]", "list the models, or have another one answer", choose_model),
+    MetaCommand("undo", "", "undo the changes of the last recorded prompt", undo),
+    MetaCommand("clear", "", "clear the screen", clear),
 )
 BY_NAME = {command.name: command for command in COMMANDS}
 
@@ -225,7 +225,7 @@ def _meant(prefix: str, near: list[str]) -> str:
     return f" Did you mean {' or '.join(prefix + one_line(each) for each in near)}?" if near else ""
 
 
-async def _remote(context: Context, command: str) -> None:
+async def _remote(context: JexidaContext, command: str) -> None:
     """Run the user's own command, and show what it prints as it comes."""
     renderer, done = context.renderer, None
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-from newel.terminal.completion import offered
 from newel.terminal.jexida.routines import Routines, split
+from newel.terminal.repl.completion import offered
 
 RUN, MODEL = "/run ", "/model "
 

@@ -9,10 +9,10 @@ from newel.agent.ports import Provider
 from newel.workspace.port import Completed, OnOutput
 
 if TYPE_CHECKING:
-    from newel.review.runs import Project
+    from newel.review.project import ProjectReview
 
 
-class Host(Protocol):
+class CommandHost(Protocol):
     """A host that is connected to when it is first needed, and again when the connection was lost."""
 
     @property
@@ -53,7 +53,7 @@ class Host(Protocol):
         """Run a shell command, as ``Workspace.run`` does. Raises ``WorkspaceError``."""
         ...
 
-    async def project(self) -> Project | None:
+    async def project(self) -> ProjectReview | None:
         """The ledger of what the model's commands change there; None where that is not recorded. Raises ``WorkspaceError`` and
         ``LedgerError``.
         """
@@ -68,7 +68,7 @@ Tell = Callable[[str], Awaitable[None]]
 Pull = Callable[[str, Tell], Awaitable[None]]
 
 
-class ModelPath(Protocol):
+class ModelBackend(Protocol):
     """A way to models."""
 
     @property

@@ -36,13 +36,13 @@ from newel.agent.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from newel.terminal.jexida.dress import Dress, Tone
-from newel.terminal.jexida.growing import GrowingAnswer, GrowingOutput
-from newel.terminal.jexida.proposals import errors_apart
-from newel.terminal.jexida.status import Status
-from newel.terminal.safe import reveal, reveal_line, safe
-from newel.terminal.screen import Screen
-from newel.terminal.words import ENDINGS, PROMPT, duration, going_on_for, one_line, retry, spinner
+from newel.terminal.jexida.panel_style import PanelStyle, Tone
+from newel.terminal.jexida.shell_tool import errors_apart
+from newel.terminal.jexida.status import StatusLine
+from newel.terminal.jexida.streaming_panel import StreamingAnswer, StreamingOutput
+from newel.terminal.renderers.screen import Screen
+from newel.text.format import ENDINGS, PROMPT, duration, going_on_for, one_line, retry, spinner
+from newel.text.sanitize import reveal, reveal_line, safe
 from newel.workspace.port import Completed
 
 
@@ -54,7 +54,7 @@ class PanelRenderer:
     def __init__(
         self,
         screen: Screen,
-        dress: Dress,
+        dress: PanelStyle,
         *,
         host: Callable[[], str],
         animated: bool = True,
@@ -67,8 +67,8 @@ class PanelRenderer:
         self._clock = clock
         self._above: list[str] = []
         self._printed = False
-        self._answer: GrowingAnswer | None = None
-        self._output: GrowingOutput | None = None
+        self._answer: StreamingAnswer | None = None
+        self._output: StreamingOutput | None = None
         self._running = ""
         self._doing = ""
         self._since = 0.0
@@ -90,7 +90,7 @@ class PanelRenderer:
         self._say(f"{PROMPT} {text}", "strong")
         self._draw()
 
-    def status(self, status: Status) -> None:
+    def status(self, status: StatusLine) -> None:
         self._panel("STATUS", status.lines())
         self._draw()
 
@@ -178,7 +178,7 @@ class PanelRenderer:
         match delta:
             case TextDelta():
                 if self._answer is None:
-                    self._answer = GrowingAnswer(self._dress)
+                    self._answer = StreamingAnswer(self._dress)
                     self._open("AGENT RESPONSE")
                 self.do("writing")
                 self._above += self._answer.feed(delta.delta, self._width())
@@ -235,7 +235,7 @@ class PanelRenderer:
 
     def _begin(self, title: str, command: str) -> None:
         self._open(title)
-        self._output = GrowingOutput()
+        self._output = StreamingOutput()
         if command:
             self._above += self._dress.lines(_prompted(reveal(command)), self._width(), "strong")
         self.do(f"running on {one_line(self._host(), 60)}")

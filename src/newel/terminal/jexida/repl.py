@@ -10,31 +10,31 @@ from collections.abc import Awaitable, Sequence
 from pathlib import Path
 
 from newel.agent.errors import WorkspaceError
-from newel.providers.ollama_model import ModelMissing
-from newel.terminal.desk import Desk, When
-from newel.terminal.jexida.commands import BY_NAME, COMMANDS, Context, pull, unknown
-from newel.terminal.jexida.conversation import Conversation
-from newel.terminal.jexida.dress import Plain
+from newel.providers.ollama.model_info import ModelMissing
+from newel.terminal.jexida.agent import JexidaAgent
+from newel.terminal.jexida.commands import BY_NAME, COMMANDS, JexidaContext, pull, unknown
+from newel.terminal.jexida.panel_style import PlainPanels
 from newel.terminal.jexida.renderer import PanelRenderer
-from newel.terminal.renderer import Audience, animate, forget_stdout, text_stdout
-from newel.terminal.screen import Screen
+from newel.terminal.renderers.base import RendererSubscription, animate, forget_stdout, text_stdout
+from newel.terminal.renderers.screen import Screen
+from newel.terminal.repl.job_queue import JobQueue
 from newel.terminal.signals import exit_code, on_signals
-from newel.terminal.words import one_line, plural
-from newel.terminal.worklist import Worklist
+from newel.terminal.ui.terminal_ui import TerminalUI, When
+from newel.text.format import one_line, plural
 
 FAILED = 1
 _NAME = re.compile(r"/(?P<name>\S*)\s*(?P<arguments>.*)", re.DOTALL)
 
 
-async def run_jexida(talk: Conversation, *, title: str, history: Path, warnings: Sequence[str] = ()) -> int:
+async def run_jexida(talk: JexidaAgent, *, title: str, history: Path, warnings: Sequence[str] = ()) -> int:
     """Talk with the person at the terminal until they leave. ``title`` begins the first line shown, ``history`` is the file
     that keeps what was typed, ``warnings`` are shown first of all.
 
     Returns 0, 1 if the terminal went away, 128 + N if signal N ended it.
     """
     desk, renderer = open_desk(talk, history)
-    repl = _Repl(Context(talk, desk, renderer, title))
-    audience = Audience(renderer, repl.leave)
+    repl = _JexidaRepl(JexidaContext(talk, desk, renderer, title))
+    audience = RendererSubscription(renderer, repl.leave)
     unsubscribe = talk.agent.subscribe(audience.see)
     if os.isatty(sys.stdin.fileno()):
         talk.confirmation.ask = repl.ask
@@ -61,7 +61,7 @@ async def run_jexida(talk: Conversation, *, title: str, history: Path, warnings:
     return repl.code
 
 
-def open_desk(talk: Conversation, history: Path) -> tuple[Desk, PanelRenderer]:
+def open_desk(talk: JexidaAgent, history: Path) -> tuple[TerminalUI, PanelRenderer]:
     """The desk that standard input and output allow, and what draws on it."""
     made: list[PanelRenderer] = []
 
@@ -70,33 +70,33 @@ def open_desk(talk: Conversation, history: Path) -> tuple[Desk, PanelRenderer]:
 
     dumb = os.environ.get("TERM", "dumb") == "dumb"
     if dumb or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        from newel.terminal.plain_desk import PlainDesk
-        from newel.terminal.screen import Printer
+        from newel.terminal.renderers.screen import Printer
+        from newel.terminal.ui.plain_ui import PlainUI
 
         out = text_stdout()
-        plain = PanelRenderer(Printer(out), Plain(), host=host, animated=False)
-        return PlainDesk(plain, sys.stdin.fileno(), out), plain
-    from newel.terminal.jexida.boxes import Boxes
+        plain = PanelRenderer(Printer(out), PlainPanels(), host=host, animated=False)
+        return PlainUI(plain, sys.stdin.fileno(), out), plain
     from newel.terminal.jexida.completion import MetaCompleter
-    from newel.terminal.paint import Painter
-    from newel.terminal.prompt_desk import PromptDesk
+    from newel.terminal.jexida.panels import RichPanels
+    from newel.terminal.renderers.styles import Styles
+    from newel.terminal.ui.prompt_toolkit_ui import PromptToolkitUI
 
     def draw(screen: Screen) -> PanelRenderer:
-        made.append(PanelRenderer(screen, Boxes(Painter()), host=host))
+        made.append(PanelRenderer(screen, RichPanels(Styles()), host=host))
         return made[0]
 
     names = {command.name: command.help for command in COMMANDS}
     completer = MetaCompleter(names, talk.routines, talk.models)
-    desk = PromptDesk(sys.stdout, draw, completer=completer, history=history)
+    desk = PromptToolkitUI(sys.stdout, draw, completer=completer, history=history)
     return desk, made[0]
 
 
-class _Repl:
+class _JexidaRepl:
     """Takes what the person types, one thing after the other."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: JexidaContext) -> None:
         self.context = context
-        self.jobs: Worklist[str] = Worklist(context.desk, self._take, self._tidy)
+        self.jobs: JobQueue[str] = JobQueue(context.desk, self._take, self._tidy)
         self.code = 0
         self._prompting = False
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from newel.agent.errors import UsageError
-from newel.terminal.words import one_line
-from newel.workspace.shell_template import ShellTemplate
+from newel.text.format import one_line
+from newel.text.shell_template import ShellTemplate
 
 
 class Routine(NamedTuple):

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from newel.terminal.jexida.dress import Tone
-from newel.terminal.jexida.ports import Host, ModelPath
-from newel.terminal.words import duration, one_line
+from newel.terminal.jexida.panel_style import Tone
+from newel.terminal.jexida.ports import CommandHost, ModelBackend
+from newel.text.format import duration, one_line
 
 TONES: Final[dict[str, Tone]] = {"up": "good", "connecting": "warn"}
 """How the states of a connection are told; others are trouble."""
 
 
-class Status(NamedTuple):
+class StatusLine(NamedTuple):
     """``exit_code`` is that of the last command, None if none has run."""
 
-    host: Host
+    host: CommandHost
     model: str
-    path: ModelPath
+    path: ModelBackend
     exit_code: int | None
 
     def lines(self) -> list[tuple[str, Tone]]:

@@ -12,14 +12,14 @@ import anyio.abc
 import msgspec
 
 from newel.agent.errors import ConnectionLost, HostUnreachable, WorkspaceError
-from newel.workspace.ssh.attention import Attention
-from newel.workspace.ssh.facts import Facts
-from newel.workspace.ssh.host import Answer
-from newel.workspace.ssh.lookup import look_up
-from newel.workspace.ssh.options import Ssh
-from newel.workspace.ssh.problems import Problem, explain
-from newel.workspace.ssh.runner import Client
-from newel.workspace.ssh.shell import COMMAND, Shell, ShellEnded
+from newel.workspace.ssh.command_line import SshCommand
+from newel.workspace.ssh.config_lookup import look_up
+from newel.workspace.ssh.connection_errors import SshProblem, explain
+from newel.workspace.ssh.heartbeat import Heartbeat
+from newel.workspace.ssh.host_info import HostInfo
+from newel.workspace.ssh.port import HostAnswer
+from newel.workspace.ssh.process import Client
+from newel.workspace.ssh.shell import COMMAND, HostShell, ShellEnded
 from newel.workspace.ssh.target import Target
 
 PATIENCE: Final = 120.0
@@ -42,7 +42,7 @@ TRIES: Final = 3
 """How often a request is asked when the connection or the shell ends over it."""
 
 
-class State(msgspec.Struct, frozen=True):
+class ConnectionState(msgspec.Struct, frozen=True):
     """``reason`` says why a connection was lost, or failed for good: then the next request tries once more; or for how long
     a host that is ``slow`` has not answered: it is waited for, and its connection may be as good as it was.
     """
@@ -54,19 +54,19 @@ class State(msgspec.Struct, frozen=True):
 _HELD: Final = frozenset({"up", "slow"})
 """The states in which there is a connection."""
 
-OnState = Callable[[State], None]
+OnState = Callable[[ConnectionState], None]
 
 
-class Connection:
+class SshConnection:
     """A ``Host``; made by ``connected``. Requests are answered one at a time, in the order in which they came."""
 
     def __init__(
-        self, target: Target, ssh: Ssh, tasks: anyio.abc.TaskGroup, patience: float, slow: float
+        self, target: Target, ssh: SshCommand, tasks: anyio.abc.TaskGroup, patience: float, slow: float
     ) -> None:
         self.target = target
         """With the user, the host and the port that ssh's configuration makes of what was asked for."""
-        self.facts = Facts()
-        self.state = State("connecting")
+        self.facts = HostInfo()
+        self.state = ConnectionState("connecting")
         self._asked = target
         self._ssh = ssh
         self._tasks = tasks
@@ -75,11 +75,11 @@ class Connection:
         self._keys: tuple[str, ...] = ()
         self._lock = anyio.Lock()
         self._tunnelling = anyio.Lock()
-        self._master: Shell | None = None
-        self._shell: Shell | None = None
+        self._master: HostShell | None = None
+        self._shell: HostShell | None = None
         self._listeners: list[OnState] = []
         self._hurried = anyio.Event()
-        self._attention = Attention(slow, self._look)
+        self._attention = Heartbeat(slow, self._look)
         self._probing = False
 
     @property
@@ -101,7 +101,7 @@ class Connection:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
-    async def ask(self, script: str, /, *, given: bytes = b"") -> Answer:
+    async def ask(self, script: str, /, *, given: bytes = b"") -> HostAnswer:
         """See ``Host``. What is asked must change nothing: it is asked again if the connection was lost meanwhile."""
         until = anyio.current_time() + self._patience
         tries = 0
@@ -115,7 +115,7 @@ class Connection:
                         f"The connection to {self.host} broke {tries} times over one request. {ended.words}"
                     ) from ended
 
-    async def change(self, script: str, /, *, given: bytes = b"") -> Answer:
+    async def change(self, script: str, /, *, given: bytes = b"") -> HostAnswer:
         """As ``ask``, but never twice: raises ``ConnectionLost`` if it is not known whether the host did it."""
         try:
             return await self._once(script, given, anyio.current_time() + self._patience, settle=True)
@@ -198,7 +198,7 @@ class Connection:
             if shell is not None:
                 await shell.close()
 
-    async def _once(self, script: str, given: bytes, until: float, *, settle: bool) -> Answer:
+    async def _once(self, script: str, given: bytes, until: float, *, settle: bool) -> HostAnswer:
         with self._attention.under_way():
             async with self._lock:
                 shell = await self._ready(until)
@@ -219,7 +219,7 @@ class Connection:
                 if not self._lock.locked():
                     tasks.start_soon(self._greet)
             elif silent >= self._attention.slow:
-                self._tell(State("slow", f"no answer for {silent:.0f} s"))
+                self._tell(ConnectionState("slow", f"no answer for {silent:.0f} s"))
             elif self.state.name == "slow":
                 self._answered()
             elif silent >= self._attention.slow / 2 and not self._probing:
@@ -228,7 +228,7 @@ class Connection:
 
     def _answered(self) -> None:
         if self.state.name == "slow":
-            self._tell(State("up"))
+            self._tell(ConnectionState("up"))
 
     async def _greet(self) -> None:
         async with self._lock:
@@ -238,7 +238,7 @@ class Connection:
                     await shell.ask(":", b"")
                     self._answered()
 
-    async def _probe(self, shell: Shell) -> None:
+    async def _probe(self, shell: HostShell) -> None:
         self._probing = True
         words = [*self._ssh.uses(), *self._asked.words, "exit"]
         try:
@@ -250,7 +250,7 @@ class Connection:
 
     # -- connecting -----------------------------------------------------------------------------------
 
-    async def _ready(self, until: float) -> Shell:
+    async def _ready(self, until: float) -> HostShell:
         """A shell that waits for a request: the one there is, another on this connection, or on a new one."""
         if self._shell is not None and self._shell.usable:
             return self._shell
@@ -262,58 +262,58 @@ class Connection:
                     raise self._explained(ended.words).error() from ended
         return await self._reconnect(until)
 
-    async def _another(self) -> Shell:
+    async def _another(self) -> HostShell:
         """In the place of one that still owes an answer. The connection's first shell stays, idle: it bears the others."""
         if self._shell is not None and self._shell is not self._master:
             await self._shell.close()
         self._shell = None
-        shell = Shell([*self._ssh.uses(), *self._asked.words, COMMAND], self._ssh.environ)
+        shell = HostShell([*self._ssh.uses(), *self._asked.words, COMMAND], self._ssh.environ)
         await self._begin(shell)
         self._shell = shell
         return shell
 
-    async def _reconnect(self, until: float) -> Shell:
+    async def _reconnect(self, until: float) -> HostShell:
         reason = self.state.reason
         if self._master is not None:
             reason = self._explained(self._master.said).what
-            self._tell(State("lost", reason))
+            self._tell(ConnectionState("lost", reason))
         await self.close()
         pause = FIRST_PAUSE
         while True:
-            self._tell(State("connecting", reason))
+            self._tell(ConnectionState("connecting", reason))
             try:
                 return await self._connect()
             except ShellEnded as ended:
                 problem = self._explained(ended.words)
             except HostUnreachable as error:
-                self._tell(State("failed", str(error)))
+                self._tell(ConnectionState("failed", str(error)))
                 raise
             except anyio.get_cancelled_exc_class():
-                self._tell(State("lost", reason))
+                self._tell(ConnectionState("lost", reason))
                 raise
             reason = problem.what
             if not problem.passing or anyio.current_time() + pause > until:
-                self._tell(State("failed", reason))
+                self._tell(ConnectionState("failed", reason))
                 raise problem.error()
-            self._tell(State("lost", reason))
+            self._tell(ConnectionState("lost", reason))
             self._hurried = anyio.Event()
             with anyio.move_on_after(pause):
                 await self._hurried.wait()
             pause = min(2 * pause, LONGEST_PAUSE)
 
-    async def _connect(self) -> Shell:
-        shell = Shell([*self._ssh.connects(), *self._asked.words, COMMAND], self._ssh.environ)
+    async def _connect(self) -> HostShell:
+        shell = HostShell([*self._ssh.connects(), *self._asked.words, COMMAND], self._ssh.environ)
         await self._begin(shell)
         try:
-            self.facts = Facts.read(shell.facts, self._asked)
+            self.facts = HostInfo.read(shell.facts, self._asked)
         except BaseException:
             await shell.close()
             raise
         self._master = self._shell = shell
-        self._tell(State("up"))
+        self._tell(ConnectionState("up"))
         return shell
 
-    async def _begin(self, shell: Shell) -> None:
+    async def _begin(self, shell: HostShell) -> None:
         self._tasks.start_soon(self._watch, shell)
         try:
             with anyio.fail_after(LOGIN):
@@ -325,15 +325,15 @@ class Connection:
             await shell.close()
             raise
 
-    async def _watch(self, shell: Shell) -> None:
+    async def _watch(self, shell: HostShell) -> None:
         await shell.watch()
         if shell is self._master and self.state.name in _HELD:
-            self._tell(State("lost", self._explained(shell.said).what))
+            self._tell(ConnectionState("lost", self._explained(shell.said).what))
 
-    def _explained(self, words: str) -> Problem:
+    def _explained(self, words: str) -> SshProblem:
         return explain(words, self._asked, keys=self._keys)
 
-    def _tell(self, state: State) -> None:
+    def _tell(self, state: ConnectionState) -> None:
         if state != self.state:
             self.state = state
             for listener in list(self._listeners):
@@ -357,13 +357,15 @@ class ConnectionOptions(TypedDict, total=False):
 
 
 @asynccontextmanager
-async def connected(target: Target, **options: Unpack[ConnectionOptions]) -> AsyncGenerator[Connection]:
+async def connected(target: Target, **options: Unpack[ConnectionOptions]) -> AsyncGenerator[SshConnection]:
     """Connect to a host, and let go of it at the end. Raises ``HostUnreachable``."""
-    ssh = Ssh(options.get("config"), options.get("environ", os.environ), options.get("silence", SILENCE))
+    ssh = SshCommand(
+        options.get("config"), options.get("environ", os.environ), options.get("silence", SILENCE)
+    )
     try:
         async with _tasks() as tasks:
             patience, slow = options.get("patience", PATIENCE), options.get("slow", SLOW)
-            connection = Connection(target, ssh, tasks, patience, slow)
+            connection = SshConnection(target, ssh, tasks, patience, slow)
             if "on_state" in options:
                 connection.on_state(options["on_state"])
             try:

@@ -8,9 +8,9 @@ import re
 from itertools import accumulate
 from typing import Final
 
-from newel.workspace.refusals import cannot
-from newel.workspace.ssh import answers
-from newel.workspace.ssh.host import Host, quoted
+from newel.workspace.errors import cannot
+from newel.workspace.ssh import protocol
+from newel.workspace.ssh.port import RemoteHostPort, quoted
 
 MOST_LINKS: Final = 40
 """Links that are followed in one path, as systems count."""
@@ -24,7 +24,7 @@ AT_ONCE: Final = 32
 _OF_A_USER: Final = re.compile(r"~([A-Za-z_][A-Za-z0-9_.-]*)?")
 
 
-async def resolved(host: Host, path: str) -> str:
+async def resolved(host: RemoteHostPort, path: str) -> str:
     """The absolute path of the file that an absolute one names, links followed. The file need not be there.
 
     One that leads to itself comes back as it is: the system then says so. Raises ``WorkspaceError``.
@@ -39,7 +39,7 @@ async def resolved(host: Host, path: str) -> str:
     return posixpath.normpath(posixpath.join("/", found, *sought))
 
 
-async def expanded(host: Host, path: str, home: str) -> str:
+async def expanded(host: RemoteHostPort, path: str, home: str) -> str:
     """With the home of whom a leading ``~`` names; a ``~name`` of no user is a file's name."""
     first, slash, rest = path.partition("/")
     if not _OF_A_USER.fullmatch(first):
@@ -52,7 +52,7 @@ def parts(path: str) -> list[str]:
     return [part for part in path.split("/") if part not in {"", "."}]
 
 
-async def _followed(host: Host, found: str, sought: list[str]) -> tuple[str, list[str]]:
+async def _followed(host: RemoteHostPort, found: str, sought: list[str]) -> tuple[str, list[str]]:
     """Go on from a path without links to where the next link leads, or to the end."""
     while sought:
         if sought[0] == "..":  # what is before it is no link, so that it leads back
@@ -61,7 +61,7 @@ async def _followed(host: Host, found: str, sought: list[str]) -> tuple[str, lis
         plain = sought[: sought.index("..")] if ".." in sought else sought
         paths = [found + below for below in accumulate(f"/{part}" for part in plain[:AT_ONCE])]
         words = " ".join(map(quoted, paths))
-        if link := answers.link((await host.ask(f"newel_link {words}")).data, paths):
+        if link := protocol.link((await host.ask(f"newel_link {words}")).data, paths):
             number, leads_to = link
             before = "" if leads_to.startswith("/") else paths[number].rpartition("/")[0]
             return before, parts(leads_to) + sought[number + 1 :]

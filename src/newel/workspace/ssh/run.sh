@@ -139,10 +139,21 @@ receive() {
     exec <&5 5<&- 6>&- 7<&-
 }
 
+# Prints the names of the variables that hold secrets, in any case; names within the lines of a value do no harm.
+secret_names() {
+    for each in env sed grep; do command -v $each >/dev/null || return 2; done
+    LC_ALL=C # bytes that are not UTF-8 would end a line early
+    export LC_ALL
+    env | sed -n 's/^\([A-Za-z_][A-Za-z0-9_]*\)=.*/\1/p' | grep -Ei -e "$sensitive"
+}
+
 run() (
-    unset $dropped $(
-        awk 'BEGIN { for (n in ENVIRON) if (n ~ /^[A-Za-z_][A-Za-z0-9_]*$/ && toupper(n) ~ /'"$sensitive"'/) print n }'
-    )
+    secrets=$(secret_names)
+    if [ $? -gt 1 ]; then # 1: there are none
+        echo 'Not run: secrets cannot be withheld from commands here. Install env, sed and grep on this host.' >&4
+        exit 126
+    fi
+    unset $dropped $secrets
     dress
     export NEWEL_RUN="${NEWEL_RUN:+$NEWEL_RUN }$mark"
     if prlimit --rttime=$number: true </dev/null; then set -- prlimit --rttime=$number: "$@"; fi

@@ -18,9 +18,9 @@ from typing import IO, Final
 import anyio
 
 from newel.agent.errors import WorkspaceError
-from newel.workspace.descendants import Descendants
-from newel.workspace.ssh.host import Answer, quoted
-from newel.workspace.ssh.problems import no_ssh
+from newel.workspace.process.process_tree import ProcessTree
+from newel.workspace.ssh.connection_errors import no_ssh
+from newel.workspace.ssh.port import HostAnswer, quoted
 
 COMMAND: Final = 'exec env LC_ALL=C sh -c \'read -r n && eval "$(head -c "$n")"\''
 """All that a login shell gets to see, whichever it is, and all that a list of processes shows."""
@@ -60,12 +60,12 @@ class AnswerTooLong(WorkspaceError):
     """The shell is no longer to be used: nobody reads the rest."""
 
 
-class Shell:
+class HostShell:
     """``facts`` are what ``newel_facts`` in ``host.sh`` prints, once ``begin`` is through."""
 
     def __init__(self, argv: Sequence[str], environ: Mapping[str, str]) -> None:
         """Start it. Raises ``HostUnreachable`` if there is no ssh."""
-        self._all = Descendants(environ)
+        self._all = ProcessTree(environ)
         try:
             self._process = self._all.start(
                 argv, cwd="/", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -121,7 +121,7 @@ class Shell:
 
     async def ask(
         self, script: str, given: bytes, *, limit: int = LARGEST_ANSWER, settle: bool = False
-    ) -> Answer:
+    ) -> HostAnswer:
         """See ``Host.ask``. Raises ``ShellEnded``; after that, or if cancelled, the shell is not usable.
 
         ``settle``: once all is sent the answer is waited for, also if cancelled, so that then what was asked is over.
@@ -176,7 +176,7 @@ class Shell:
             await anyio.sleep(pause)
             pause = min(2 * pause, 0.05)
 
-    async def _exchange(self, sent: bytes, key: str, limit: int, *, settle: bool = False) -> Answer:
+    async def _exchange(self, sent: bytes, key: str, limit: int, *, settle: bool = False) -> HostAnswer:
         if not self._in_step:
             raise ShellEnded
         self._in_step = False  # until the answer is here
@@ -198,7 +198,7 @@ class Shell:
             raise ShellEnded("its sh does not answer as one")
         self._in_step = True
         del received[at:]
-        return Answer(int(status), bytes(received))
+        return HostAnswer(int(status), bytes(received))
 
     async def _talk(
         self, sent: memoryview, received: bytearray, end: bytes, limit: int, *, settle: bool

@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from newel.agent.errors import ConnectionLost, StaleFile, WorkspaceError
-from newel.workspace.handles import beside_name
+from newel.workspace.disk.dir_fd import beside_name
+from newel.workspace.errors import Doing, cannot, leads_elsewhere, not_regular, stale
 from newel.workspace.naming import check_path
-from newel.workspace.port import ABSENT, Completed, Entry, FileInfo, OnOutput, Thing
-from newel.workspace.process import Limits
-from newel.workspace.refusals import Doing, cannot, leads_elsewhere, not_regular, stale
-from newel.workspace.ssh import answers, paths
-from newel.workspace.ssh.connection import Connection
-from newel.workspace.ssh.host import Answer, quoted
-from newel.workspace.ssh.runner import run_on_host
+from newel.workspace.port import ABSENT, Completed, DirectoryEntry, FileInfo, FileNode, OnOutput
+from newel.workspace.process.runner import OutputLimits
+from newel.workspace.ssh import paths, protocol
+from newel.workspace.ssh.connection import SshConnection
+from newel.workspace.ssh.port import HostAnswer, quoted
+from newel.workspace.ssh.process import run_on_host
 
 if TYPE_CHECKING:
     from newel.workspace.git_view import GitView
-    from newel.workspace.mirror import Mirror, MirrorLimits
-    from newel.workspace.ssh.asking import Asking
-    from newel.workspace.watching import Blobs, SnapshotLimits, Snapshotter
+    from newel.workspace.mirror.mirror import Mirror, MirrorLimits
+    from newel.workspace.snapshots.port import BlobStore, SnapshotLimits, Snapshotter
+    from newel.workspace.ssh.thread_bridge import ThreadBridge
 
 ANY: Final = "any"
 """Stands for every content where ``host.sh`` is told what to expect."""
@@ -59,10 +59,10 @@ class SshWorkspace:
     """
 
     def __init__(
-        self, connection: Connection, *, root: str | None = None, limits: Limits | None = None
+        self, connection: SshConnection, *, root: str | None = None, limits: OutputLimits | None = None
     ) -> None:
         self.connection = connection
-        self._limits = limits or Limits()
+        self._limits = limits or OutputLimits()
         self._root = root or connection.facts.root
         self._name = msgspec.structs.replace(connection.target, path=self._root).url
 
@@ -82,23 +82,25 @@ class SshWorkspace:
     async def stat(self, path: str, /) -> FileInfo | None:
         answer = await self._ask("newel_stat", path)
         if answer.status == 0:
-            return answers.info(answer.data)
-        if answers.reason(answer) in _NOT_THERE:
+            return protocol.info(answer.data)
+        if protocol.reason(answer) in _NOT_THERE:
             return None
-        raise cannot("look at", path, answers.reason(answer))
+        raise cannot("look at", path, protocol.reason(answer))
 
     async def stats(self, sought: Sequence[str], /) -> list[FileInfo | None]:
         found: list[FileInfo | None] = []
         for start in range(0, len(sought), AT_ONCE):
             some = sought[start : start + AT_ONCE]
-            together = answers.infos((await self._ask("newel_stats", *some)).data)
+            together = protocol.infos((await self._ask("newel_stats", *some)).data)
             found += together or [await self._stat_or_none(path) for path in some]
         return found
 
-    async def list(self, path: str, /, *, limit: int = 10_000, nofollow: bool = False) -> list[Entry]:
+    async def list(
+        self, path: str, /, *, limit: int = 10_000, nofollow: bool = False
+    ) -> list[DirectoryEntry]:
         answer = await self._ask("newel_list", path, str(limit), "nofollow" if nofollow else "")
         self._check("list", path, answer)
-        return sorted(answers.entries(answer.data)[:limit], key=lambda entry: entry.name)
+        return sorted(protocol.entries(answer.data)[:limit], key=lambda entry: entry.name)
 
     async def read_bytes(
         self, path: str, /, *, start: int = 0, size: int | None = None, nofollow: bool = False
@@ -148,15 +150,15 @@ class SshWorkspace:
         folder, name = posixpath.split(path)
         await self._ask("newel_remove_folder", f"./{name}", folder)
 
-    async def look(self, path: str, /) -> Thing | None:
+    async def look(self, path: str, /) -> FileNode | None:
         folder, name = posixpath.split(path)
         answer = await self._ask("newel_thing", name, folder, *paths.parts(folder))
-        if answer.status == 1 and answers.reason(answer) in _NOT_THERE:
+        if answer.status == 1 and protocol.reason(answer) in _NOT_THERE:
             return None
         self._check("look at", path, answer)
-        return answers.thing(answer.data)
+        return protocol.thing(answer.data)
 
-    async def become(self, path: str, thing: Thing | None, /, *, expect: Thing | None) -> None:
+    async def become(self, path: str, thing: FileNode | None, /, *, expect: FileNode | None) -> None:
         folder, name = posixpath.split(path)
         bits = f"{stat.S_IMODE(thing.mode if thing else 0):05o}"  # five digits: fewer leave a folder its group's bit
         words = ("newel_become", name, *_words(expect), *_words(thing), bits, folder, *paths.parts(folder))
@@ -200,19 +202,19 @@ class SshWorkspace:
 
     def snapshots(
         self,
-        blobs: Blobs,
+        blobs: BlobStore,
         /,
         *,
         limits: SnapshotLimits | None = None,
         index: Path | None = None,
         left_out: Iterable[str] = (),
     ) -> Snapshotter:
-        from newel.workspace.snapshots import Snapshots
-        from newel.workspace.ssh.snapshots import HostFiles
+        from newel.workspace.snapshots.manager import SnapshotManager
+        from newel.workspace.ssh.snapshots.source import SshSnapshotSource
 
         own = f"{self.connection.facts.home}/.newel"  # copies of projects lie there
-        files = HostFiles(self.connection, self._root, blobs, left_out=[own, *left_out])
-        return Snapshots(files, blobs, limits=limits, index=index)
+        files = SshSnapshotSource(self.connection, self._root, blobs, left_out=[own, *left_out])
+        return SnapshotManager(files, blobs, limits=limits, index=index)
 
     def at(self, folder: str, /) -> SshWorkspace:
         return SshWorkspace(self.connection, root=folder, limits=self._limits)
@@ -220,28 +222,28 @@ class SshWorkspace:
     async def mirror(
         self, folder: Path, /, *, limits: MirrorLimits | None = None, left_out: Iterable[str] = ()
     ) -> Mirror:
-        from newel.workspace.mirror import Mirror, MirrorLimits
-        from newel.workspace.ssh.mirror import HostDisk
+        from newel.workspace.mirror.mirror import Mirror, MirrorLimits
+        from newel.workspace.ssh.mirror.disk import SshMirrorBackend
 
         connection, home = self.connection, self.connection.facts.home
-        disk = await HostDisk.open(connection, self._root, home, connection.attach)
+        disk = await SshMirrorBackend.open(connection, self._root, home, connection.attach)
         connection.attach(partial(disk.keep, lambda: connection.state.name in {"up", "slow"}))
         # The host may be this machine.
         away = (f"{home}/.newel", f"{home}/.newel/copies", str(folder), *left_out)
         relative = [posixpath.relpath(path, self._root) for path in away]
         return Mirror(disk, limits or MirrorLimits(), relative)
 
-    def _git(self) -> tuple[Asking, GitView]:
+    def _git(self) -> tuple[ThreadBridge, GitView]:
         from newel.workspace.git_view import GitView
-        from newel.workspace.ssh.asking import Asking
-        from newel.workspace.ssh.git import HostGit
-        from newel.workspace.ssh.snapshot_shell import Shell
+        from newel.workspace.ssh.snapshots.git import HostGit
+        from newel.workspace.ssh.snapshots.rooted_shell import RootedShell
+        from newel.workspace.ssh.thread_bridge import ThreadBridge
 
-        asking = Asking(self.connection)
-        git = HostGit(Shell(asking, self._root))
+        asking = ThreadBridge(self.connection)
+        git = HostGit(RootedShell(asking, self._root))
         return asking, GitView(self._root, git.ask, git.top_of)
 
-    async def _ask(self, *words: str) -> Answer:
+    async def _ask(self, *words: str) -> HostAnswer:
         return await self.connection.ask(_script(words))
 
     async def _came_true(self, script: str) -> bool:
@@ -259,7 +261,7 @@ class SshWorkspace:
         except WorkspaceError:
             return None
 
-    def _check(self, doing: Doing, path: str, answer: Answer, expect: str | None = None) -> None:
+    def _check(self, doing: Doing, path: str, answer: HostAnswer, expect: str | None = None) -> None:
         """Raise what a function of ``host.sh`` refused, in the port's words."""
         match answer.status:
             case 0:
@@ -275,13 +277,13 @@ class SshWorkspace:
             case Refused.NOT_PERMITTED:
                 raise cannot(doing, path, "Permission denied")
             case _:
-                reason = answers.reason(answer)
+                reason = protocol.reason(answer)
                 if expect not in {None, ABSENT} and reason == _NO_FILE:  # its folder is gone
                     raise stale(path, ABSENT, expect or ANY)
                 raise cannot(doing, path, reason)
 
 
-def _words(thing: Thing | None) -> tuple[str, str]:
+def _words(thing: FileNode | None) -> tuple[str, str]:
     """As ``newel_become`` takes it."""
     return (f"{thing.mode:x}", os.fsdecode(thing.target)) if thing else ("-", "")
 

@@ -111,8 +111,12 @@ def act(request: dict[str, Any]) -> None:
 
 def main() -> None:
     if WAY == "turncoat":
+        TOOL["name"] = os.environ.get("NAME", "act")
         TOOL["description"] = os.environ["SAYS"]
         TOOL["annotations"] = {"readOnlyHint": "only reads" in os.environ["SAYS"]}
+        TOOL["inputSchema"]["description"] = os.environ.get("ABOUT", "") + "x" * int(
+            os.environ.get("LENGTH", "0")
+        )
     if WAY == "reads":
         TOOL["annotations"] = {"readOnlyHint": True}
     if WAY == "born":

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import anyio
 
-from newel.workspace.origins import MARK
-from newel.workspace.process import Limits
-from newel.workspace.ssh.runner import Client, Timing, run_on_host
+from newel.workspace.process.process_mark import MARK
+from newel.workspace.process.runner import OutputLimits
+from newel.workspace.ssh.process import Client, ProcessTimeouts, run_on_host
 from tests.needed import needed
 from tests.processes import numbers
 
@@ -20,8 +20,8 @@ SHELLS = ("dash", "bash", "zsh", "busybox")
 SECONDS = 10
 """How long is waited for what happens soon, on a machine that is busy."""
 
-QUICK = Timing(grace=0.2, answer=8)
-LIMITS = Limits()
+QUICK = ProcessTimeouts(grace=0.2, answer=8)
+LIMITS = OutputLimits()
 
 
 FAMILY = """
@@ -40,7 +40,7 @@ environment, one that does not hear TERM."""
 MEMBERS = ("child", "escapee", "daemon", "bare", "deaf", "shell")
 
 
-def client(*argv: str, timing: Timing = QUICK, environ: Mapping[str, str] | None = None) -> Client:
+def client(*argv: str, timing: ProcessTimeouts = QUICK, environ: Mapping[str, str] | None = None) -> Client:
     """A client whose host is this machine: ``argv`` runs what it is given as its last word.
 
     What runs there is kept apart from the client by session, environment and limit, so that nothing here ends it.
@@ -51,7 +51,7 @@ def client(*argv: str, timing: Timing = QUICK, environ: Mapping[str, str] | None
     )
 
 
-PACKAGES = {"setsid": "util-linux", "env": "coreutils", "ssh": "openssh-client"}
+PACKAGES = {"setsid": "util-linux", "prlimit": "util-linux", "env": "coreutils", "ssh": "openssh-client"}
 """Debian's packages of programs that have another name."""
 
 

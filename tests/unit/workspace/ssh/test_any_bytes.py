@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from newel.agent.errors import StaleFile
-from newel.workspace.port import ABSENT, Entry
+from newel.workspace.port import ABSENT, DirectoryEntry
 from newel.workspace.ssh.target import Target
 from newel.workspace.ssh.workspace import SshWorkspace
 from tests.needed import needed
@@ -111,7 +111,7 @@ async def test_every_name_and_every_content_comes_through_every_shell(
             path = await workspace.resolve(f"./{name}")
             assert path == f"{tmp_path}/{name}"
             await workspace.write_bytes(path, ALL + bytes([number]), expect=ABSENT)
-        assert await workspace.list(str(tmp_path)) == [Entry(name, "file") for name in sorted(NAMES)]
+        assert await workspace.list(str(tmp_path)) == [DirectoryEntry(name, "file") for name in sorted(NAMES)]
         for number, name in enumerate(NAMES):
             assert (tmp_path / name).read_bytes() == ALL + bytes([number])
             assert await workspace.read_bytes(f"{tmp_path}/{name}", start=250) == ALL[250:] + bytes([number])
@@ -137,8 +137,8 @@ async def test_every_shell_links_refuses_and_removes_alike(sshd: Sshd, shell: st
         with pytest.raises(StaleFile, match="leads elsewhere"):
             await workspace.write_bytes(f"{tmp_path}/link/new/f", b"x", expect=ABSENT)
         assert await workspace.list(str(tmp_path)) == [
-            Entry(odd, "directory"),
-            Entry("link", "directory", is_link=True),
+            DirectoryEntry(odd, "directory"),
+            DirectoryEntry("link", "directory", is_link=True),
         ]
         await workspace.remove(path)
         assert await workspace.stat(path) is None

@@ -21,9 +21,9 @@ import pytest
 
 from newel.agent.errors import ConnectionLost, HostUnreachable, StaleFile, WorkspaceError
 from newel.workspace.port import ABSENT
-from newel.workspace.process import Limits
-from newel.workspace.ssh.connection import ConnectionOptions, State
-from newel.workspace.ssh.runner import Timing, run_on_host
+from newel.workspace.process.runner import OutputLimits
+from newel.workspace.ssh.connection import ConnectionOptions, ConnectionState
+from newel.workspace.ssh.process import ProcessTimeouts, run_on_host
 from newel.workspace.ssh.target import Target
 from newel.workspace.ssh.workspace import SshWorkspace
 from tests.opened_host import open_host
@@ -39,9 +39,9 @@ class Seen:
 
     def __init__(self) -> None:
         self.names: list[str] = []
-        self.last = State("connecting")
+        self.last = ConnectionState("connecting")
 
-    def __call__(self, state: State) -> None:
+    def __call__(self, state: ConnectionState) -> None:
         self.names.append(state.name)
         self.last = state
 
@@ -167,9 +167,9 @@ class TestLost:
         options = ConnectionOptions(config=str(config), silence=60, slow=0.3, on_state=seen)
         with contextlib.ExitStack() as silence:
             async with open_host(target, **options) as workspace, anyio.create_task_group() as tasks:
-                timing = Timing(grace=0.1, answer=0.1)
+                timing = ProcessTimeouts(grace=0.1, answer=0.1)
                 client = msgspec.structs.replace(await workspace.connection.client(), timing=timing)
-                run = partial(run_on_host, root=str(tmp_path), limits=Limits())
+                run = partial(run_on_host, root=str(tmp_path), limits=OutputLimits())
                 tasks.start_soon(run, client, "touch begun; sleep 1000")
                 await until((tmp_path / "begun").exists)
                 silence.enter_context(relay.holding())
@@ -194,9 +194,9 @@ class TestLost:
         self, patient: SshWorkspace, relay: Relay, tmp_path: Path, seen: Seen
     ) -> None:
         """The user would wait for a word that cannot come."""
-        timing = Timing(answer=2 * SECONDS)
+        timing = ProcessTimeouts(answer=2 * SECONDS)
         client = msgspec.structs.replace(await patient.connection.client(), timing=timing)
-        run = partial(run_on_host, root=str(tmp_path), limits=Limits())
+        run = partial(run_on_host, root=str(tmp_path), limits=OutputLimits())
         stays = "trap 'touch ended; exit' TERM; touch begun; while :; do sleep 0.01; done"
         with anyio.fail_after(SECONDS), contextlib.ExitStack() as silence:
             async with anyio.create_task_group() as tasks:
@@ -398,7 +398,7 @@ def modes(folder: Path) -> list[int]:
 
 OPENS_A_HOST = """
 import sys, anyio
-from newel.workspace.ssh.runner import Timing, run_on_host
+from newel.workspace.ssh.process import ProcessTimeouts, run_on_host
 from newel.workspace.ssh.target import Target
 from tests.opened_host import open_host
 

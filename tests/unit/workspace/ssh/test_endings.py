@@ -14,8 +14,8 @@ import msgspec
 import pytest
 
 from newel.agent.errors import ConnectionLost
-from newel.workspace.process import Limits
-from newel.workspace.ssh.runner import Client, Timing, run_on_host, run_program_on_host
+from newel.workspace.process.runner import OutputLimits
+from newel.workspace.ssh.process import Client, ProcessTimeouts, run_on_host, run_program_on_host
 from tests.processes import lives, numbers
 from tests.unit.workspace.ssh.hosts import (
     FAMILY,
@@ -125,11 +125,13 @@ async def test_nothing_is_left_where_grep_stops_at_a_nul(tmp_path: Path) -> None
 
 async def test_nothing_is_left_where_perl_makes_the_session(tmp_path: Path) -> None:
     """As on macOS, which has no ``setsid``."""
-    await ended_family(with_programs(tmp_path / "bin", "sh", "sleep", "grep", "perl"), tmp_path)
+    await ended_family(with_programs(tmp_path / "bin", "sh", "sleep", "grep", "perl", "env", "sed"), tmp_path)
 
 
 async def test_without_a_session_all_that_bears_the_mark_ends(tmp_path: Path) -> None:
-    await ended_family(with_programs(tmp_path / "bin", "sh", "sleep", "grep"), tmp_path, but="bare")
+    await ended_family(
+        with_programs(tmp_path / "bin", "sh", "sleep", "grep", "env", "sed"), tmp_path, but="bare"
+    )
 
 
 async def test_what_came_before_the_timeout_is_shown_and_nothing_runs_on(tmp_path: Path) -> None:
@@ -147,7 +149,7 @@ async def test_a_command_that_is_cancelled_before_it_begins_does_not_begin_later
 
 
 async def test_a_command_that_floods_its_output_can_be_cancelled(tmp_path: Path) -> None:
-    limits = Limits(output=1_000, spill=10_000, spill_dir=str(tmp_path / "spill"))
+    limits = OutputLimits(output=1_000, spill=10_000, spill_dir=str(tmp_path / "spill"))
 
     async def run() -> None:
         await run_on_host(client(), "echo $$ > pid; exec yes", root=str(tmp_path), limits=limits)
@@ -203,7 +205,7 @@ async def test_of_what_watched_a_command_nothing_is_left(tmp_path: Path) -> None
 
 async def test_a_host_that_hears_nothing_for_too_long_ends_the_command(tmp_path: Path) -> None:
     """From a connection that has vanished no end ever comes."""
-    host = client(timing=Timing(beat=1000, silence=0.3, grace=0.2))
+    host = client(timing=ProcessTimeouts(beat=1000, silence=0.3, grace=0.2))
     command = "echo $$ > shell; trap '' TERM; sleep 1000; sleep 1000"
     with pytest.raises(ConnectionLost):
         await run_on_host(host, command, root=str(tmp_path), limits=LIMITS)
@@ -218,7 +220,7 @@ async def test_a_command_that_a_host_has_ended_for_silence_is_never_told_as_one_
 ) -> None:
     """Whatever it says to that itself. Who was suspended for so long learns it when they come back."""
     host = msgspec.structs.replace(
-        with_shell(tmp_path / "bin", shell), timing=Timing(beat=1000, silence=0.3, grace=0.2)
+        with_shell(tmp_path / "bin", shell), timing=ProcessTimeouts(beat=1000, silence=0.3, grace=0.2)
     )
     command = f"trap '{ends}' TERM; echo begun; sleep 1000 & wait"
     with pytest.raises(ConnectionLost, match="outcome is unknown, and it was not run again") as error:
@@ -229,7 +231,7 @@ async def test_a_command_that_a_host_has_ended_for_silence_is_never_told_as_one_
 
 
 async def test_a_command_may_run_for_longer_than_a_silence_as_long_as_there_is_none(tmp_path: Path) -> None:
-    host = client(timing=Timing(beat=0.05, silence=2))
+    host = client(timing=ProcessTimeouts(beat=0.05, silence=2))
     assert await printed(host, "sleep 2.3; echo well") == "well\n"
 
 

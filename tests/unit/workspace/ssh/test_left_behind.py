@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from newel.workspace.ssh.host import quoted
+from newel.workspace.ssh.port import quoted
 from tests.served import wait_until
 
 HOST: str = (Path(__file__).resolve().parents[4] / "src/newel/workspace/ssh/host.sh").read_text()

@@ -10,10 +10,10 @@ import anyio
 import pytest
 
 from newel.agent.errors import ConnectionLost, WorkspaceError
-from newel.workspace.mirror import Mirror
-from newel.workspace.mirror_disk import Content
-from newel.workspace.ssh.connection import Connection, connected
-from newel.workspace.ssh.mirror_text import LEASE
+from newel.workspace.mirror.mirror import Mirror
+from newel.workspace.mirror.port import FileContent
+from newel.workspace.ssh.connection import SshConnection, connected
+from newel.workspace.ssh.mirror.scripts import LEASE
 from newel.workspace.ssh.target import Target
 from newel.workspace.ssh.workspace import SshWorkspace
 from tests.mirror_disks import opened
@@ -36,7 +36,7 @@ def contents(folder: Path | str) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in found}
 
 
-async def mirror_on(connection: Connection, project: Path) -> Mirror:
+async def mirror_on(connection: SshConnection, project: Path) -> Mirror:
     return await SshWorkspace(connection, root=str(project)).mirror(project.parent / "here")
 
 
@@ -50,7 +50,7 @@ async def test_many_files_take_few_requests(tmp_path: Path) -> None:
         assert disks.host is not None
         mirror = await disks(tmp_path / "project")
         before = len(disks.host.asked)
-        await mirror.update({f"new/{number}": Content(b"new", 0o600) for number in range(40)})
+        await mirror.update({f"new/{number}": FileContent(b"new", 0o600) for number in range(40)})
         assert len(disks.host.asked) - before < 15
         assert len(contents(mirror.root)) == 360
         await mirror.update({})
@@ -77,7 +77,7 @@ async def test_a_connection_that_is_lost_in_an_update_is_said_and_the_next_updat
                 with pytest.raises(ConnectionLost, match="Nothing of the project was touched"):
                     await mirror.update({})
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(mirror.update, {"new": Content(b"new\n", 0o644)})
+                tasks.start_soon(mirror.update, {"new": FileContent(b"new\n", 0o644)})
                 # What was begun before goes on there, and must not meet what is done now.
                 stopping = next(server.home.glob(".newel/copies/*")) / ".newel-ending"
                 await until(stopping.exists, "the first one to be told to stop")

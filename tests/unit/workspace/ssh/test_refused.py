@@ -13,9 +13,9 @@ import anyio
 import pytest
 
 from newel.agent.errors import HostUnreachable, WorkspaceError
-from newel.workspace.port import Entry
-from newel.workspace.ssh.problems import explain
-from newel.workspace.ssh.shell import Shell, ShellEnded
+from newel.workspace.port import DirectoryEntry
+from newel.workspace.ssh.connection_errors import explain
+from newel.workspace.ssh.shell import HostShell, ShellEnded
 from newel.workspace.ssh.target import Target
 from tests.needed import needed
 from tests.opened_host import open_host
@@ -147,7 +147,7 @@ async def test_programs_there_that_answer_nonsense_are_an_error_and_no_crash(ssh
         with pytest.raises(WorkspaceError):
             await workspace.write_bytes(f"{project}/f", b"x", expect="0" * 64)
         assert await workspace.resolve("link/x") == f"{project}/x"
-        assert await workspace.list(str(project)) == [Entry("link", "other", is_link=True)]
+        assert await workspace.list(str(project)) == [DirectoryEntry("link", "other", is_link=True)]
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_what_ssh_says_is_understood_and_harmless(words: str, kind: str) -> None
 
 async def test_a_connection_that_ends_without_a_word_was_closed() -> None:
     # ssh writes "banner exchange: Broken pipe" below the level that it is asked for, and fails with its own exit code.
-    shell = Shell(["sh", "-c", "exit 255"], dict(os.environ))
+    shell = HostShell(["sh", "-c", "exit 255"], dict(os.environ))
     try:
         with pytest.raises(ShellEnded) as ended:
             await shell.begin("/")

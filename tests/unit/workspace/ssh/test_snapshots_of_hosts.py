@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from newel.agent.errors import ConnectionLost, WorkspaceError
-from newel.review.store import Ledger
-from newel.workspace.snapshots import Snapshots
-from newel.workspace.ssh.host import Answer
-from newel.workspace.ssh.snapshot_text import FLAVOURS, means, records
-from newel.workspace.ssh.snapshots import HostFiles
+from newel.review.store.ledger import Ledger
+from newel.workspace.snapshots.manager import SnapshotManager
+from newel.workspace.snapshots.port import WorkspaceChanges
+from newel.workspace.ssh.port import HostAnswer
+from newel.workspace.ssh.snapshots.scripts import FLAVOURS, means, records
+from newel.workspace.ssh.snapshots.source import SshSnapshotSource
 from newel.workspace.ssh.target import Target
-from newel.workspace.watching import Changes
 from tests.needed import needed
 from tests.opened_host import open_host
 from tests.shell_host import ShellHost, link_busybox
@@ -48,7 +48,7 @@ def host() -> Iterator[ShellHost]:
     host.close()
 
 
-def paths(changes: Changes) -> set[str]:
+def paths(changes: WorkspaceChanges) -> set[str]:
     return {change.path for change in changes.files}
 
 
@@ -61,7 +61,7 @@ class Watched:
         self.answers: dict[str, bytes] = {}
         self.is_gone_at = ""
 
-    async def ask(self, script: str, /, *, given: bytes = b"") -> Answer:
+    async def ask(self, script: str, /, *, given: bytes = b"") -> HostAnswer:
         for part, done in list(self.before.items()):
             if part in script:
                 del self.before[part]
@@ -70,22 +70,22 @@ class Watched:
             raise ConnectionLost("gone")
         for part, data in self.answers.items():
             if part in script:
-                return Answer(0, data)
+                return HostAnswer(0, data)
         return await self.host.ask(script, given=given)
 
-    async def change(self, script: str, /, *, given: bytes = b"") -> Answer:
+    async def change(self, script: str, /, *, given: bytes = b"") -> HostAnswer:
         raise AssertionError(f"a look changes nothing: {script}, given {len(given)} bytes")
 
 
 async def test_a_quiet_look_asks_once_and_brings_nothing(root: Path, ledger: Ledger, host: ShellHost) -> None:
     (root / "f").write_bytes(b"x")
-    looked = Snapshots(HostFiles(host, str(root), ledger), ledger)
+    looked = SnapshotManager(SshSnapshotSource(host, str(root), ledger), ledger)
     await looked.take()
     asked = len(host.asked)
     await anyio.sleep(2.1)  # until then the file may be written again with the same times
     await looked.take()
     host.asked.clear()
-    assert await looked.changes() == Changes([], [], [])
+    assert await looked.changes() == WorkspaceChanges([], [], [])
     assert (len(host.asked), asked > 1) == (1, True)
 
 
@@ -102,8 +102,8 @@ async def test_who_works_over_too_many_files_is_told_what_to_do(
         [needed("git"), "init", "-q", str(root)]
     )  # so that nothing is left out for its name
     with pytest.raises(WorkspaceError, match=f"too many files below {root} .* Work in a folder further down"):
-        await Snapshots(HostFiles(host, str(root), ledger, listing=8192), ledger).take()
-    looked = Snapshots(HostFiles(host, str(root / "shop"), ledger, listing=8192), ledger)
+        await SnapshotManager(SshSnapshotSource(host, str(root), ledger, listing=8192), ledger).take()
+    looked = SnapshotManager(SshSnapshotSource(host, str(root / "shop"), ledger, listing=8192), ledger)
     await looked.take()
     (root / "shop" / "f").write_bytes(b"x")
     assert paths(await looked.changes()) == {"f"}
@@ -113,7 +113,7 @@ async def test_a_content_that_is_known_is_not_brought_again(
     root: Path, ledger: Ledger, host: ShellHost
 ) -> None:
     (root / "f").write_bytes(b"x" * 5000)
-    looked = Snapshots(HostFiles(host, str(root), ledger), ledger)
+    looked = SnapshotManager(SshSnapshotSource(host, str(root), ledger), ledger)
     await looked.take()
     host.asked.clear()
     (root / "f").rename(root / "g")
@@ -129,7 +129,7 @@ async def test_a_file_that_is_written_while_it_is_read_is_whole_in_the_store(
         (root / name).write_bytes(name.encode() * 1000)
     watched = Watched(host)
     watched.before['cat "$@"'] = f"printf longer >> '{root}/b'"
-    looked = Snapshots(HostFiles(watched, str(root), ledger), ledger)
+    looked = SnapshotManager(SshSnapshotSource(watched, str(root), ledger), ledger)
     await looked.take()
     for name in ("a", "b", "c"):
         (root / name).unlink()
@@ -147,7 +147,7 @@ async def test_a_link_put_in_the_place_of_a_file_is_not_followed(
     (root / "f").write_bytes(b"mine")
     watched = Watched(host)
     watched.before['cat "$@"'] = f"ln -sf '{tmp_path}/secret' '{root}/f'"
-    looked = Snapshots(HostFiles(watched, str(root), ledger), ledger)
+    looked = SnapshotManager(SshSnapshotSource(watched, str(root), ledger), ledger)
     await looked.take()
     (root / "f").unlink()
     for change in (await looked.changes()).files:
@@ -161,7 +161,7 @@ async def test_a_folder_of_a_name_that_is_mostly_made_anew_is_covered_if_git_has
     (root / "target/deep/venv").mkdir(parents=True)
     (root / "target/deep/venv/f").write_bytes(b"1")
     await anyio.run_process([needed("git"), "init", "-q"], cwd=root)
-    looked = Snapshots(HostFiles(host, str(root), ledger), ledger)
+    looked = SnapshotManager(SshSnapshotSource(host, str(root), ledger), ledger)
     assert await looked.take() == []
     (root / "target/deep/venv/f").write_bytes(b"2")
     (root / "target/g").write_bytes(b"2")
@@ -180,7 +180,7 @@ async def test_without_git_on_the_host_its_rules_are_not_known_and_that_is_said_
     for name in ("a.o", "venv/x", "b"):
         (root / name).write_bytes(b"1")
     host = ShellHost(("busybox", "sh"), path=str(programs))
-    looked = Snapshots(HostFiles(host, str(root), ledger), ledger)
+    looked = SnapshotManager(SshSnapshotSource(host, str(root), ledger), ledger)
     notices = await looked.take()
     assert any("Git does not answer" in notice for notice in notices)
     for name in ("a.o", "venv/x", "b", "c"):
@@ -196,7 +196,7 @@ async def test_a_host_without_what_it_takes_is_told_what_that_is(
     (tmp_path / "none").mkdir()
     host = ShellHost(("/bin/sh",), path=str(tmp_path / "none"))
     with pytest.raises(WorkspaceError, match="the host needs"):
-        await Snapshots(HostFiles(host, str(root), ledger), ledger).take()
+        await SnapshotManager(SshSnapshotSource(host, str(root), ledger), ledger).take()
     host.close()
 
 
@@ -214,14 +214,14 @@ async def test_half_an_answer_is_an_error_and_not_a_project_without_files(
         (root / f"f{n}").write_bytes(b"x")
     host = ShellHost(("/bin/sh",), path=str(programs))
     watched = Watched(host)
-    looked = Snapshots(HostFiles(watched, str(root), ledger), ledger)
+    looked = SnapshotManager(SshSnapshotSource(watched, str(root), ledger), ledger)
     await looked.take()
     listing = next(each for each in host.asked if "-mindepth" in each)
     watched.answers["-mindepth"] = (await host.ask(listing)).data[:cut]
     with pytest.raises(WorkspaceError):
         await looked.changes()
     watched.answers.clear()
-    assert await looked.changes() == Changes([], [], [])
+    assert await looked.changes() == WorkspaceChanges([], [], [])
     host.close()
 
 
@@ -254,7 +254,7 @@ async def test_files_written_since_a_moment_are_found_by_the_hosts_clock(
     await anyio.sleep(0.05)
     for name in ("sub/new", "mode"):
         (root / name).write_bytes(b"x")
-    looked = Snapshots(HostFiles(host, str(root), ledger), ledger)
+    looked = SnapshotManager(SshSnapshotSource(host, str(root), ledger), ledger)
     assert sorted(await looked.touched(since)) == ["mode", "sub", "sub/new"]
 
 
@@ -264,13 +264,13 @@ async def test_whoever_closes_while_a_host_does_not_answer_is_not_held(
     """All front ends run in the thread that would wait."""
 
     class Silent(Watched):
-        async def ask(self, script: str, /, *, given: bytes = b"") -> Answer:
+        async def ask(self, script: str, /, *, given: bytes = b"") -> HostAnswer:
             asked.set()
             await anyio.sleep_forever()
             return await super().ask(script, given=given)
 
     asked = anyio.Event()
-    looked = Snapshots(HostFiles(Silent(host), str(root), ledger), ledger)
+    looked = SnapshotManager(SshSnapshotSource(Silent(host), str(root), ledger), ledger)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(looked.take)
         await asked.wait()
@@ -283,7 +283,7 @@ async def test_a_host_that_went_away_in_a_look_costs_no_change(
 ) -> None:
     (root / "f").write_bytes(b"1")
     watched = Watched(host)
-    looked = Snapshots(HostFiles(watched, str(root), ledger), ledger)
+    looked = SnapshotManager(SshSnapshotSource(watched, str(root), ledger), ledger)
     await looked.take()
     (root / "f").write_bytes(b"2")
     for watched.is_gone_at in ("-mindepth", 'sha256sum "$@"', 'cat "$@"'):
@@ -328,7 +328,7 @@ async def test_a_file_of_an_impossible_year_is_a_file_like_others(
 ) -> None:
     (root / "f").write_bytes(b"1")
     os.utime(root / "f", (13_000_000_000, 13_000_000_000))  # 2381: more than 63 bits of nanoseconds
-    looked = Snapshots(HostFiles(host, str(root), ledger), ledger)
+    looked = SnapshotManager(SshSnapshotSource(host, str(root), ledger), ledger)
     await looked.take()
     (root / "f").write_bytes(b"2")
     assert paths(await looked.changes()) == {"f"}

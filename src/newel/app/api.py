@@ -1,0 +1,119 @@
+"""What other programs call."""
+
+from __future__ import annotations
+
+import os
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from newel.agent.errors import ConfigError
+from newel.app.agent_factory import AgentOptions, opened
+from newel.config.settings import Flags, load_settings
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from newel.permissions.approval import Ask
+    from newel.providers.openai.compat import ServerCompat
+    from newel.session.coding_agent import CodingAgent
+
+MAX_OUTPUT: Final = 4096
+"""Tokens that the answer to ``chat`` may have."""
+
+_learned: Final[dict[tuple[str, str], ServerCompat]] = {}
+"""What the model of a server is asked with, by its address and name, so that ``chat`` is refused once, not each time."""
+
+
+def chat(
+    messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, model: str | None = None
+) -> dict[str, Any]:
+    """One question to the configured model, as plain as can be: no agent, no retry.
+
+    ``messages`` and ``tools`` are OpenAI's. A server that refuses the name of the output limit is asked again under the
+    other name, or without a limit. Returns the server's answer as it is. Raises ``ConfigError`` if no
+    server or model is configured and the HTTP client's errors if the server refuses or cannot be reached.
+    """
+    import httpx2
+
+    from newel.providers.http.urls import is_loopback, of_chat_completions, split_base_url
+    from newel.text.redact_urls import shown_url
+
+    settings = load_settings(Flags(model=model), cwd=Path.cwd(), environ=os.environ)
+    if settings.endpoint is None:
+        remedy = "Set LLM_BASE_URL (and LLM_AUTH_TOKEN)."
+        if settings.ignored is not None and settings.ignored.address:
+            from newel.app.trusting import trust_command
+
+            remedy += f" To use the server that .env names: {trust_command(settings.ignored)}"
+        raise ConfigError(f"No server is configured. {remedy}")
+    if settings.model is None:
+        raise ConfigError("No model is configured. Set LLM_DEFAULT_MODEL, or name one.")
+    payload: dict[str, Any] = {"model": settings.model, "messages": messages}
+    if tools:
+        payload["tools"] = tools
+    key = settings.endpoint.api_key
+    base_url, query = split_base_url(of_chat_completions(settings.endpoint.base_url))
+    url = f"{base_url}/chat/completions{query}"
+    answer = _post(
+        url,
+        payload,
+        headers={"Authorization": f"Bearer {key}"} if key else {},
+        timeout=120.0,
+        trust_env=not is_loopback(base_url),  # no proxy stands before this machine itself
+    )
+    if not answer.is_success:  # the client's own words would show a password in the URL
+        words = f"{shown_url(url)} answered with {answer.status_code} {answer.reason_phrase}"
+        raise httpx2.HTTPStatusError(words, request=answer.request, response=answer)
+    return answer.json()
+
+
+def _post(url: str, payload: dict[str, Any], **options: Any) -> httpx2.Response:
+    """Ask with a limit of the output, under another name or without it where the server refuses that name."""
+    import httpx2
+
+    from newel.agent.ports import Model, ModelRequest
+    from newel.providers.errors import EndpointDescription, refusal
+    from newel.providers.openai.compat import ServerCompat
+
+    request = ModelRequest(Model(payload["model"], max_output=MAX_OUTPUT), "", [])
+    asked = (url, payload["model"])
+    dialect = _learned.get(asked) or ServerCompat(stream=False)
+    while True:
+        limit = dialect.limit
+        answer = httpx2.post(url, json=payload | ({limit: MAX_OUTPUT} if limit else {}), **options)
+        if answer.is_success:
+            _learned[asked] = dialect
+        if answer.is_success or limit is None:
+            return answer
+        refused = refusal(answer.status_code, answer.headers, answer.content, EndpointDescription(url))
+        change = dialect.after(refused, request)
+        if change is None or change[0].limit == limit:
+            return answer
+        dialect = change[0]
+
+
+def open_coding_agent(
+    *,
+    working_directory: Path | str = ".",
+    session: str | None = None,
+    continue_: bool = False,
+    ephemeral: bool = False,
+    ask: Ask | None = None,
+    **flags: Any,
+) -> AbstractAsyncContextManager[CodingAgent]:
+    """A coding agent set up as the command line would: ``flags`` are those of ``newel.config.settings.Flags``
+    (``model``, ``base_url``, ``api_key``, ``approve``, …), everything else comes from the usual places.
+
+        async with newel.open_coding_agent(model="qwen3-coder") as agent:
+            await agent.prompt("Fix the bug in server.py")
+    """
+    options = AgentOptions(
+        flags=Flags(**flags),
+        cwd=Path(working_directory).resolve(),
+        session=session,
+        continue_=continue_,
+        ephemeral=ephemeral,
+    )
+    settings = load_settings(options.flags, cwd=options.cwd, environ=os.environ)
+    return opened(settings, options, ask)

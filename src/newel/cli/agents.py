@@ -1,0 +1,218 @@
+"""``newel agent`` and ``newel agents``: contracts without a screen, and what became of them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, aclosing
+from datetime import datetime
+from pathlib import Path
+
+import anyio
+import msgspec
+
+from newel.agent.errors import ConfigError, UsageError
+from newel.app.model_resolver import warn_of_strangers
+from newel.cli.options import add_model_options, add_place, flags_of, folder
+from newel.cli.parser import Parser
+from newel.cli.place import project_of
+from newel.config.settings import Settings, load_settings, newel_home
+from newel.contracts.run_index import (
+    INTERRUPTED,
+    AgentRun,
+    find_run,
+    follow_run,
+    journals,
+    list_runs,
+    open_spare_engine,
+)
+from newel.providers.http.timeouts import UNATTENDED
+from newel.runs.models import Contract
+from newel.terminal.renderers.base import text_stdout
+from newel.terminal.renderers.contract import SHORT_ID, ContractScreen, JsonLines, watch
+from newel.text.format import one_line
+from newel.text.sanitize import safe
+
+DONE = 0
+
+
+# -- newel agent ----------------------------------------------------------------------------------
+
+
+def command_agent(arguments: Sequence[str]) -> int:
+    parser = _agent_parser()
+    given = parser.parse_args(arguments)
+    given.contract = " ".join(given.contract)
+    if bool(given.contract) == bool(given.resume):
+        parser.error("give a contract, or --resume with the id of a run")
+    settings = load_settings(
+        flags_of(given), cwd=folder(parser, given.cwd), environ=os.environ, patience=UNATTENDED
+    )
+    contract = None if given.resume else _contract(given)
+    warn_of_strangers(settings)
+    return anyio.run(_run_agent, settings, contract, given)
+
+
+def _agent_parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="newel agent",
+        description="Have a contract carried out: the agent works until it is fulfilled or a limit is reached.",
+        epilog="Nobody is asked: what --approve ask would ask about is declined. "
+        "Ctrl+C stops before the next request, a second one at once. "
+        "exit codes: 0 completed, 1 stopped or failed, 2 wrong usage, 130 interrupted",
+    )
+    add = parser.add_argument
+    add(
+        "contract",
+        nargs="*",
+        metavar="CONTRACT",
+        help="what to achieve; bare words are one contract, - reads it from standard input",
+    )
+    add(
+        "--accept",
+        metavar="CMD",
+        help="a shell command that must succeed before the contract counts as fulfilled",
+    )
+    add("--max-turns", metavar="N", help="turns of work, at most (50)")
+    add("--max-tokens", metavar="N", help="tokens of all requests, at most")
+    add("--max-cost", metavar="USD", help="US dollars, at most")
+    add("--max-minutes", metavar="M", help="minutes of work, at most (60)")
+    add("--worktree", action="store_true", help="work in a git worktree of its own")
+    add(
+        "--small-judge",
+        action="store_true",
+        help="let the small model judge whether the contract is fulfilled",
+    )
+    add("--name", metavar="NAME", default="agent", help="names the log and the worktree (agent)")
+    add("--resume", metavar="ID", help="go on with a run that was interrupted")
+    add_model_options(parser)
+    add("--json", action="store_true", help="one JSON object for each event")
+    return parser
+
+
+def _contract(given: argparse.Namespace) -> Contract:
+    """What the command line says. Raises ``UsageError``."""
+    text = sys.stdin.read() if given.contract == "-" else given.contract
+    fields = {
+        "text": text.strip(),
+        "accept": given.accept,
+        "maxTurns": given.max_turns,
+        "maxTokens": given.max_tokens,
+        "maxCost": given.max_cost,
+        "maxMinutes": given.max_minutes,
+        "smallModel": given.small_judge,
+        "worktree": given.worktree,
+    }
+    said = {name: value for name, value in fields.items() if value is not None}
+    try:
+        return msgspec.convert(said, Contract, strict=False)  # numbers come as text
+    except msgspec.ValidationError as error:
+        raise UsageError(f"This contract cannot be: {error}.") from error
+
+
+async def _run_agent(settings: Settings, contract: Contract | None, given: argparse.Namespace) -> int:
+    from newel.app.hosts import open_ground
+    from newel.app.workbench_agents import open_crew
+    from newel.contracts.headless import HeadlessRun, submit
+    from newel.jobs.engine import EngineError
+    from newel.jobs.sqlite import open_engine
+    from newel.runs.event_hub import EventHub
+
+    async with AsyncExitStack() as stack:
+        ground = await stack.enter_async_context(open_ground(settings.cwd, settings.host))
+        found = await find_run(journals(settings.home, ground.name), given.resume) if given.resume else None
+        if found is not None and given.approve is None:
+            # What was begun under a person's eyes does not go on without them.
+            approve = found.params.approve or settings.approve
+            settings = msgspec.structs.replace(settings, approve=approve)
+        crew = await stack.enter_async_context(open_crew(settings, ground, ephemeral=False, attended=False))
+        if found is not None:
+            engine = await stack.enter_async_context(open_engine(found.journal))
+            job = await engine.get(found.job.id)
+        else:
+            assert contract is not None  # noqa: S101 — the command line has one of the two
+            engine = await stack.enter_async_context(open_spare_engine(settings.home, ground.name))
+            run = await submit(
+                engine,
+                crew.capped(contract),
+                crew,
+                project=ground.name,
+                home=settings.home,
+                name=given.name,
+                approve=settings.approve,
+            )
+            job = await engine.get(run)
+        if job is None:
+            raise EngineError("The run is not in its journal any more.")
+        feed = await stack.enter_async_context(EventHub(engine))
+        solo = HeadlessRun(engine, feed, crew, job)
+        screen = JsonLines(sys.stdout.buffer) if given.json else ContractScreen(text_stdout())
+        return await watch(solo, feed, job, screen)
+
+
+# -- newel agents ---------------------------------------------------------------------------------
+
+
+def command_agents(arguments: Sequence[str]) -> int:
+    parser = Parser(prog="newel agents", description="The runs of agents, the latest first.")
+    parser.add_argument("--all", action="store_true", help="those of every folder")
+    add_place(parser, "look at")
+    parser.add_argument("-n", type=int, default=20, metavar="N", help="at most so many (20)")
+    actions = parser.add_subparsers(dest="action", metavar="tail ID | log ID")
+    for name, words in (("tail", "what a run did, and what it does from now on"), ("log", "a run's log")):
+        actions.add_parser(name, help=words).add_argument("id", metavar="ID", help="the beginning of its id")
+    given = parser.parse_args(arguments)
+    home = newel_home(os.environ)
+    if given.action is None:
+        return anyio.run(_list, journals(home, None if given.all else project_of(parser, given)), given)
+    return anyio.run({"tail": _tail, "log": _log}[given.action], journals(home, None), given.id)
+
+
+async def _list(folders: list[Path], given: argparse.Namespace) -> int:
+    runs = await list_runs(folders, limit=max(given.n, 0))
+    for run in runs:
+        print(_line(run, folder=given.all))
+    if not runs:
+        print(
+            "No agents yet."
+            if given.all
+            else "No agents in this folder yet. --all lists those of other folders."
+        )
+    return DONE
+
+
+def _line(run: AgentRun, *, folder: bool) -> str:
+    when = datetime.fromisoformat(run.job.created).astimezone().strftime("%Y-%m-%d %H:%M")
+    lines = [f"{run.job.id[:SHORT_ID]}  {when}  {run.state:<11}  {one_line(run.params.contract.text, 80)}"]
+    if run.reason:
+        lines.append(one_line(run.reason))
+    if run.state == INTERRUPTED:
+        lines.append(f"Go on with it: newel agent --resume {run.job.id[:SHORT_ID]}")
+    if folder:
+        lines.append(safe(run.params.folder))
+    return f"\n{'':10}".join(lines)
+
+
+async def _tail(folders: list[Path], run_id: str) -> int:
+    run = await find_run(folders, run_id)
+    screen = ContractScreen(text_stdout())
+    async with aclosing(follow_run(run)) as events:
+        async for event in events:
+            screen.handle(event)
+    screen.close()
+    return DONE
+
+
+async def _log(folders: list[Path], run_id: str) -> int:
+    run = await find_run(folders, run_id)
+    path = anyio.Path(run.params.log)
+    if not await path.is_file():
+        raise ConfigError(
+            f"The log {path} is not there. `newel agents tail {run_id}` shows the run's journal."
+        )
+    async with await path.open(errors="replace") as log:
+        async for line in log:
+            print(safe(line), end="")
+    return DONE

@@ -1,0 +1,205 @@
+"""``newel doctor``: what is set, from where, and whether it works. Each problem comes with its remedy."""
+
+from __future__ import annotations
+
+import os
+import platform
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import aclosing
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+import anyio
+import msgspec
+
+from newel.agent.errors import NewelError, ProviderError, RateLimited, RequestRejected
+from newel.agent.formatting import number
+from newel.agent.messages import UserMessage
+from newel.agent.ports import Model, ModelRequest
+from newel.app.model_resolver import connect, find_endpoint, find_model
+from newel.app.trusting import ignored_words
+from newel.cli.diagnostics import BAD, GOOD, NOTE, Check, Checks
+from newel.cli.parser import Parser
+from newel.config.settings import EndpointSettings, Flags, Settings, load_settings, masked
+from newel.providers.http.urls import is_loopback, of_ollama
+from newel.providers.model_server import ModelServer
+from newel.providers.ollama.model_info import full_name
+from newel.storage.own_files import read_regular
+from newel.text.format import plural
+from newel.text.redact_urls import shown_url
+
+PATIENCE: Final = 20.0
+"""Seconds that one token may take: a server may load its model first."""
+
+LOAD: Final = "Load one there; with Ollama: ollama pull NAME."
+ADDRESSES: Final = "Most end in /v1; Ollama's own is ollama://host:11434."
+
+
+def command_doctor(arguments: Sequence[str]) -> int:
+    parser = Parser(prog="newel doctor", description="What is set, from where, and whether it works.")
+    parser.add_argument("--base-url", metavar="URL", help="look at this server")
+    parser.add_argument("--api-key", metavar="KEY", help="with this key")
+    parser.add_argument("--model", help="and this model")
+    given = parser.parse_args(arguments)
+    flags = Flags(base_url=given.base_url, api_key=given.api_key, model=given.model)
+    print(
+        f"newel {version('newel')} · Python {platform.python_version()} · {platform.system()} {platform.release()}"
+    )
+    findings = Checks()
+    findings.show(_findings(flags))
+    return findings.close()
+
+
+def _findings(flags: Flags) -> Iterator[Check]:
+    """One after the other, so that a slow server does not hold back what is known without it."""
+    try:
+        settings = load_settings(flags, cwd=Path.cwd(), environ=os.environ)
+    except NewelError as error:
+        yield Check(BAD, "settings", str(error))
+        return
+    yield from _settings(settings)
+    yield from _home(settings.home)
+    try:
+        yield from anyio.run(_server, settings)
+    except NewelError as error:
+        yield Check(BAD, "server", str(error))
+
+
+def _settings(settings: Settings) -> Iterator[Check]:
+    endpoint = settings.endpoint
+    yield from _dotenv(settings)
+    if endpoint is not None:
+        yield Check(NOTE, "server", f"{shown_url(endpoint.base_url)}   ({endpoint.origin})")
+        yield Check(NOTE, "key", f"{masked(endpoint.api_key)}{_from(endpoint.key_origin)}")
+    for name in ("model", "small_model", "thinking", "approve", "renderer"):
+        value = getattr(settings, name)
+        if value is not None:
+            origin = settings.origins.get(name, "default")
+            yield Check(NOTE, name.replace("_", " "), f"{value}{_from(origin)}")
+    yield Check(NOTE, "commands", f"stopped after {settings.bash_timeout:g} s")
+    for name, limit in msgspec.structs.asdict(settings.limits).items():
+        if limit is not None:
+            yield Check(NOTE, name.replace("_", " "), number(limit))
+    for model, facts in settings.models.items():
+        yield Check(NOTE, "facts", f"{model}: context {facts.context_window}, output {facts.max_output}")
+
+
+def _dotenv(settings: Settings) -> Iterator[Check]:
+    """Whether the server that the project's .env names may be used."""
+    if settings.ignored is not None:
+        yield Check(NOTE, ".env", ignored_words(settings.ignored))
+    elif settings.endpoint is not None and settings.endpoint.origin.startswith(str(settings.cwd / ".env")):
+        yield Check(NOTE, ".env", "names the server; you have trusted it in this folder")
+
+
+def _from(origin: str | None) -> str:
+    return f"   ({origin})" if origin else ""
+
+
+def _home(home: Path) -> Iterator[Check]:
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        probe = home / f".doctor-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+        yield Check(GOOD, "home", f"{home} can be written to")
+    except OSError as error:
+        words = f"{home}: {error.strerror}.\nSet NEWEL_HOME to a folder of yours, or use --ephemeral."
+        yield Check(BAD, "home", words)
+    file = home / "config.toml"
+    try:
+        mode = stat.S_IMODE(file.stat().st_mode)
+    except OSError:
+        return
+    if mode & 0o077 and "api_key" in read_regular(file).decode(errors="replace"):
+        yield Check(BAD, "config.toml", f"It holds a key and others may read it.\nchmod 600 {file}")
+    else:
+        yield Check(GOOD, "config.toml", str(file))
+
+
+async def _server(settings: Settings) -> list[Check]:
+    endpoint = await find_endpoint(settings)
+    found: list[Check] = []
+    if settings.endpoint is None:
+        found.append(Check(NOTE, "server", f"{shown_url(endpoint.base_url)}   ({endpoint.origin})"))
+    async with aclosing(connect(endpoint.base_url, endpoint.api_key)) as client:
+        try:
+            names = await client.models()
+        except NewelError as error:
+            return [*found, Check(BAD, "connection", f"{error}{_remedy(endpoint, error)}")]
+        return found + await _answers(settings, endpoint, client, names)
+
+
+async def _answers(
+    settings: Settings, endpoint: EndpointSettings, client: ModelServer, names: list[str]
+) -> list[Check]:
+    """What there is to say of a server that lists its models."""
+    found = [Check(NOTE, "asked by", f"{client.way}{await _own_api(endpoint)}")]
+    if not names:
+        words = f"The server answers, but it has no models.\n{LOAD}"
+        return [*found, Check(BAD, "connection", words)]
+    shown = ", ".join(names[:12]) + (" …" if len(names) > 12 else "")
+    found.append(Check(GOOD, "connection", f"{plural(len(names), 'model')}: {shown}"))
+    if settings.model and full_name(settings.model) not in map(full_name, names):
+        words = f"The server does not list '{settings.model}'.\nChoose one that it lists (--model, LLM_DEFAULT_MODEL), or load it there; with Ollama: ollama pull NAME."
+        found.append(Check(BAD, "model", words))
+    elif not settings.model and settings.endpoint is not None and len(names) != 1:
+        found.append(Check(BAD, "model", "None is chosen. Set LLM_DEFAULT_MODEL, or use --model."))
+    else:
+        return [*found, await _answer(settings, endpoint, client)]
+    return [*found, Check(NOTE, "answer", "The key was not tested: there is no model to ask.")]
+
+
+async def _answer(settings: Settings, endpoint: EndpointSettings, client: ModelServer) -> Check:
+    """Whether the model can be asked with the key that is set. Many servers list their models to everybody, so that one token
+    is asked for.
+    """
+    if of_ollama(endpoint.base_url) and endpoint.api_key is None:
+        return Check(NOTE, "answer", "Not tested: Ollama would load the model first, and no key is set.")
+    name = await find_model(settings, endpoint, client)
+    request = ModelRequest(Model(name, client.name, max_output=1), "", [UserMessage("Hi")])
+    try:
+        with anyio.fail_after(PATIENCE):
+            await client.complete(request, _unheard)
+    except TimeoutError:
+        return Check(NOTE, "answer", f"The key was not tested: {name} did not answer within {PATIENCE:g} s.")
+    except (RateLimited, RequestRejected) as error:
+        if error.status not in {401, 402, 403, 404}:  # some refuse so small an answer, or are busy
+            return Check(NOTE, "answer", f"The key was not tested. {error}")
+        return Check(BAD, "answer", f"{error}{_remedy(endpoint, error)}")
+    except ProviderError as error:
+        return Check(BAD, "answer", f"{error}{_remedy(endpoint, error)}")
+    return Check(GOOD, "answer", f"{name} answers {'with this key' if endpoint.api_key else 'without a key'}")
+
+
+async def _unheard(_: object) -> None:
+    """What the model says does not matter."""
+
+
+async def _own_api(endpoint: EndpointSettings) -> str:
+    """What to change where an Ollama of this machine is asked as any other server: it drops what its context has no room for."""
+    from urllib.parse import urlsplit
+
+    from newel.providers.discovery import discover
+
+    port = urlsplit(endpoint.base_url).port
+    if port is None or of_ollama(endpoint.base_url) or not is_loopback(endpoint.base_url):
+        return ""
+    own = [each.base_url for each in await discover(servers=[("", port)]) if of_ollama(each.base_url)]
+    return (
+        f"\nThis is Ollama. With LLM_BASE_URL={own[0]} it is asked for a context that is large enough."
+        if own
+        else ""
+    )
+
+
+def _remedy(endpoint: EndpointSettings, error: NewelError) -> str:
+    if isinstance(error, ProviderError) and error.status in {401, 403}:
+        if endpoint.api_key is None:
+            return "\nNo key goes there: set LLM_AUTH_TOKEN beside LLM_BASE_URL (or OPENAI_API_KEY)."
+        return ""
+    if isinstance(error, ProviderError) and error.status:
+        return ""  # the server is there, and its words say what is wrong
+    return f"\nIs the server running, and is the base URL right? {ADDRESSES}"

@@ -1,0 +1,276 @@
+"""``newel mcp``: which MCP servers there are, and whether they work."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import msgspec
+
+from newel.agent.errors import ConfigError, UsageError
+from newel.cli.parser import Parser
+from newel.config.settings import newel_home
+from newel.mcp.manager import McpManager
+from newel.mcp.server_config import FILE, ServerConfig, load_servers, parse_entry
+from newel.mcp.server_status import ServerStatus
+from newel.mcp.tool_pins import Pinned, Pins, differences
+from newel.mcp.trust import Trust
+from newel.text.sanitize import reveal, reveal_line
+from newel.workspace.disk.state_file import rewrite
+
+WAIT: Final = 60.0
+"""Seconds in which a server that is tried must have started or failed, a second attempt included."""
+
+
+def command_mcp(arguments: Sequence[str]) -> int:
+    given = _parser().parse_args(arguments)
+    run = {"add": _add, "remove": _remove, "test": _test, "trust": _trust}.get(given.action, _list)
+    return run(given)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(prog="newel mcp", description="MCP servers, whose tools the agent can use.")
+    actions = parser.add_subparsers(dest="action", metavar="list | add | remove | test | trust")
+    actions.add_parser("list", help="the servers, where each is named, and what is wrong with the files")
+    add = actions.add_parser("add", help="name a server: newel mcp add NAME -- COMMAND ARGUMENT … (or a URL)")
+    add.add_argument("name", metavar="NAME")
+    add.add_argument(
+        "-e", "--env", action="append", default=[], metavar="KEY=VALUE", help="for its environment"
+    )
+    add.add_argument("--header", action="append", default=[], metavar="'NAME: VALUE'", help="for a URL")
+    add.add_argument("--project", action="store_true", help="in this project's file, for all who work on it")
+    add.add_argument("target", nargs="+", metavar="COMMAND", help="a command line, after --, or a URL")
+    remove = actions.add_parser("remove", help="remove a server")
+    remove.add_argument("name", metavar="NAME")
+    remove.add_argument("--project", action="store_true", help="in this project's file")
+    test = actions.add_parser("test", help="start the servers, or one, and show their tools")
+    test.add_argument("name", nargs="?", metavar="NAME")
+    trust = actions.add_parser(
+        "trust", help="let a project's server start, or accept how tools of a server changed"
+    )
+    trust.add_argument("name", metavar="NAME")
+    trust.add_argument("--yes", action="store_true", help="do not ask")
+    trust.add_argument("--revoke", action="store_true", help="let it start no more")
+    return parser
+
+
+def _home() -> Path:
+    return newel_home(os.environ)
+
+
+def _servers() -> list[ServerConfig]:
+    """All of them; what is wrong with the files goes to standard error."""
+    servers, problems = load_servers(home=_home(), cwd=Path.cwd())
+    for problem in problems:
+        print(f"newel: {reveal_line(problem)}", file=sys.stderr)
+    return servers
+
+
+def _find(name: str) -> ServerConfig:
+    servers = {server.name: server for server in _servers()}
+    if name not in servers:
+        raise UsageError(
+            f"There is no MCP server named '{name}'. The servers are: {', '.join(servers) or 'none'}."
+        )
+    return servers[name]
+
+
+# -- looking ------------------------------------------------------------------------------------------
+
+
+def _list(_: argparse.Namespace) -> int:
+    trust = Trust(_home())
+    servers = _servers()
+    for server in servers:
+        state = "on" if trust.is_enabled(server) else "off"
+        if not trust.is_trusted(server):
+            state = "untrusted"
+        what, *runs = _what_runs(server)
+        more = runs if state == "untrusted" else []
+        if server.trust_read_only:
+            more.append("its word that a tool only reads is believed: such tools run unasked")
+        if changed := trust.pins.changed(server):
+            more.append(
+                f"withheld, as they changed: {reveal_line(', '.join(changed))}. See: newel mcp trust {reveal_line(server.name)}"
+            )
+        print(f"{reveal_line(server.name):<20} {state:<10} {what}")
+        for line in [reveal_line(str(server.origin)), *more]:
+            print(f"{'':31} {line}")
+    if not servers:
+        print("No servers yet. Add one: newel mcp add NAME -- COMMAND ARGUMENT …")
+    return 0
+
+
+def _what_runs(server: ServerConfig) -> list[str]:
+    """What somebody who trusts a server lets happen: its command line or address, where it runs, and the names, never
+    the values, of what it is given.
+    """
+    lines = [reveal_line(server.target)]
+    if folder := server.folder(Path.cwd()):
+        lines.append(f"in {reveal_line(folder)}")
+    if server.given:
+        lines.append(f"given {reveal_line(', '.join(server.given))}")
+    return lines
+
+
+def _test(given: argparse.Namespace) -> int:
+    servers = [_find(given.name)] if given.name else _servers()
+    statuses = anyio.run(_started, servers)
+    for server, status in zip(servers, statuses, strict=True):
+        print(
+            f"{reveal_line(status.name)}: {status.state}{f'. {reveal_line(status.reason)}' if status.reason else ''}"
+        )
+        for tool in status.tools:
+            off = "" if tool.enabled else " (off)"
+            print(f"  {reveal_line(tool.name)}{off}  {reveal_line(tool.description, 80)}")
+        if status.state == "broken" and status.stderr.strip():
+            print("  It said last:")
+            for line in reveal(status.stderr).strip().split("\n")[-10:]:
+                print(f"    {line}")
+        if status.state == "untrusted":
+            for line in _what_runs(server):
+                print(f"    {line}")
+            print(f"  newel mcp trust {reveal_line(status.name)}")
+    wanted = {"active"} if given.name else {"active", "disabled", "untrusted"}
+    return 0 if all(status.state in wanted for status in statuses) else 1
+
+
+async def _started(servers: list[ServerConfig]) -> list[ServerStatus]:
+    roots = [Path.cwd()]
+    async with McpManager(servers, trust=Trust(_home()), roots=roots, environ=os.environ) as manager:
+        await manager.wait_started(WAIT)
+        return manager.statuses()
+
+
+# -- changing -----------------------------------------------------------------------------------------
+
+
+def _trust(given: argparse.Namespace) -> int:
+    server = _find(given.name)
+    trust = Trust(_home())
+    changed = trust.pins.changed(server)
+    if changed and not given.revoke and trust.is_trusted(server):
+        return _accept(trust.pins, server, changed, yes=given.yes)
+    if server.level == "user":
+        print(
+            f"'{reveal_line(server.name)}' is your own ({reveal_line(str(server.origin))}): it needs no trust."
+        )
+        return 0
+    if given.revoke:
+        trust.set_trusted(server, trusted=False)
+        print(f"'{reveal_line(server.name)}' starts no more in this folder.")
+        return 0
+    print(
+        f"{reveal_line(str(server.origin))} names a server '{reveal_line(server.name)}'. To use it, Newel runs or asks:\n"
+    )
+    for line in [*_what_runs(server), *(f"with {reveal_line(setting)}" for setting in server.settings)]:
+        print(f"  {line}")
+    print()
+    if not given.yes and not _agreed():
+        print("Nothing was changed.")
+        return 1
+    trust.set_trusted(server, trusted=True)
+    print("It is trusted, until a word of this changes.")
+    return 0
+
+
+def _accept(pins: Pins, server: ServerConfig, changed: dict[str, Pinned], *, yes: bool) -> int:
+    """Show how tools of a server changed, and ask whether the model may have them so."""
+    print(f"What '{reveal_line(server.name)}' says of these tools changed since you had them first:\n")
+    for name, pinned in changed.items():
+        print(f"  {reveal_line(name)}")
+        for line in differences(pinned):
+            print(f"    {reveal_line(line)}")
+        print()
+    if not yes and not _agreed("Accept this?"):
+        print("Nothing was changed. The tools stay withheld.")
+        return 1
+    pins.accept(server, changed)
+    print("Accepted. A Newel that runs offers them when the server starts again.")
+    return 0
+
+
+def _agreed(question: str = "Trust it?") -> bool:
+    if not sys.stdin.isatty():
+        raise UsageError(
+            "This is not a terminal, so the question cannot be asked. Look at the above, then use --yes."
+        )
+    return input(f"{question} [y/N] ").strip().lower() in {"y", "yes"}
+
+
+def _add(given: argparse.Namespace) -> int:
+    path = _file(given.project)
+    entry = _entry(given)
+    server = parse_entry(given.name, msgspec.json.encode(entry), path, "project" if given.project else "user")
+
+    def add(servers: dict[str, Any]) -> None:
+        if given.name in servers:
+            remedy = f"Remove it first: newel mcp remove {given.name}{' --project' if given.project else ''}"
+            raise UsageError(f"{path} has a server '{given.name}'. {remedy}")
+        servers[given.name] = entry
+
+    _change(path, add, private=not given.project)
+    Trust(_home()).set_trusted(server, trusted=True)
+    print(f"Added to {reveal_line(str(path))}. Try it: newel mcp test {reveal_line(given.name)}")
+    return 0
+
+
+def _entry(given: argparse.Namespace) -> dict[str, Any]:
+    command, *args = given.target
+    if re.match(r"https?://", command):
+        if args or given.env:
+            raise UsageError("A URL takes no arguments and no --env.")
+        headers = dict(_pair(header, ":") for header in given.header)
+        return {"type": "http", "url": command} | ({"headers": headers} if headers else {})
+    if given.header:
+        raise UsageError("--header is for a URL; a command takes --env.")
+    env = dict(_pair(setting, "=") for setting in given.env)
+    return {"command": command, "args": args} | ({"env": env} if env else {})
+
+
+def _pair(text: str, mark: str) -> tuple[str, str]:
+    name, found, value = text.partition(mark)
+    if not found or not name.strip():
+        raise UsageError(f"Not a name and a value with '{mark}' between them: {text}")
+    return name.strip(), value.strip()
+
+
+def _remove(given: argparse.Namespace) -> int:
+    path = _file(given.project)
+
+    def remove(servers: dict[str, Any]) -> None:
+        if given.name not in servers:
+            raise UsageError(f"{path} has no server '{given.name}'. It has: {', '.join(servers) or 'none'}.")
+        del servers[given.name]
+
+    if not path.exists():
+        raise UsageError(f"There is no {path}, so there is nothing to remove.")
+    _change(path, remove, private=not given.project)
+    Trust(_home()).pins.forget(path, given.name)
+    print(f"Removed from {reveal_line(str(path))}.")
+    return 0
+
+
+def _file(project: bool) -> Path:
+    return (Path.cwd() if project else _home()) / FILE
+
+
+def _change(path: Path, change: Callable[[dict[str, Any]], None], *, private: bool) -> None:
+    """Change the servers of a file; what else is in it stays. A new file of the user's is for the user alone."""
+
+    def changed(before: bytes) -> bytes:
+        try:
+            whole = msgspec.json.decode(before or b"{}", type=dict[str, Any])
+            servers = msgspec.convert(whole.get("mcpServers", {}), dict[str, Any])
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path} is not JSON of servers, so it is left as it is: {error}.") from error
+        change(servers)
+        return msgspec.json.format(msgspec.json.encode(whole | {"mcpServers": servers})) + b"\n"
+
+    rewrite(path, changed, mode=0o600 if private else 0o666)

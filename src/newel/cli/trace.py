@@ -1,0 +1,257 @@
+"""``newel trace``: what happened in the review jobs of this folder, step by step."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from newel.agent.messages import Usage
+from newel.cli.options import add_place, positive_int
+from newel.cli.parser import Parser
+from newel.cli.place import project_of
+from newel.config.settings import newel_home
+from newel.review_jobs.trace_file import (
+    SUFFIX,
+    BadTrace,
+    Header,
+    Trace,
+    TraceEvent,
+    read_header,
+    read_trace,
+    replay,
+    trace_files,
+)
+from newel.text.format import call_text, duration, meter, plural
+from newel.text.json import to_json
+from newel.text.sanitize import reveal, reveal_line
+
+DONE = 0
+SHORT_ID = 8
+TITLE = 80
+SAID = 160
+"""Characters of what a step says that are listed; --json has all."""
+
+
+class TraceSummary(msgspec.Struct, frozen=True):
+    """A trace in a list. ``status`` is that of its job when the trace ended."""
+
+    job_id: str
+    project: str
+    created_at: str
+    status: str
+    instruction: str
+    path: str
+
+
+def command_trace(arguments: Sequence[str]) -> int:
+    parser = Parser(
+        prog="newel trace", description="What happened in review jobs; without a job, the latest traces."
+    )
+    parser.add_argument(
+        "job", nargs="?", metavar="JOB|FILE", help="the beginning of a job's id, or the file of a trace"
+    )
+    parser.add_argument("-n", type=positive_int, default=20, metavar="N", help="list at most so many (20)")
+    parser.add_argument("--all", action="store_true", help="list those of all folders, not only of this one")
+    parser.add_argument("--json", action="store_true", help="as one JSON object")
+    add_place(parser, "look at")
+    given = parser.parse_args(arguments)
+    folder = newel_home(os.environ) / "traces"
+    if given.job is None:
+        return _list(folder, None if given.all else project_of(parser, given), given.n, as_json=given.json)
+    return _show(read_trace(_find(folder, given.job)), as_json=given.json)
+
+
+# -- the list -----------------------------------------------------------------------------------------
+
+
+def _list(folder: Path, project: str | None, limit: int, *, as_json: bool) -> int:
+    begun: list[tuple[str, Path]] = []
+    for path in trace_files(folder):
+        with _telling():
+            header = read_header(path)
+            if project in {None, header.project}:
+                begun.append((header.created_at, path))
+    found: list[TraceSummary] = []
+    for _, path in sorted(begun, reverse=True):  # a job that was begun earlier may have written last
+        if len(found) == limit:
+            break
+        with _telling():
+            found.append(_listed(path))
+    if as_json:
+        _print_json({"traces": found})
+        return DONE
+    for each in found:
+        line = f"{_short(each.job_id)}  {_time(each.created_at, '%Y-%m-%d %H:%M')}  {each.status:<16}  {reveal_line(each.instruction, TITLE)}"
+        print(f"{line}\n{'':{SHORT_ID}}  {reveal_line(each.project)}" if project is None else line)
+    if not found:
+        print(
+            "No traces yet."
+            if project is None
+            else "No traces in this folder yet. --all lists those of other folders."
+        )
+    return DONE
+
+
+@contextmanager
+def _telling() -> Generator[None]:
+    """A trace that cannot be read hides no other."""
+    try:
+        yield
+    except BadTrace as error:
+        print(reveal(str(error)), file=sys.stderr)
+
+
+def _listed(path: Path) -> TraceSummary:
+    trace = read_trace(path)
+    header = trace.header
+    return TraceSummary(
+        job_id=header.job_id,
+        project=header.project,
+        created_at=header.created_at,
+        status=replay(trace).status,
+        instruction=header.params.instruction,
+        path=str(path),
+    )
+
+
+def _find(folder: Path, name: str) -> Path:
+    """The file of a trace, by its path or the beginning of its job's id. Raises ``BadTrace``."""
+    if "/" in name or name.endswith(SUFFIX):
+        return Path(name)
+    found = [path for path in trace_files(folder) if path.name.startswith(name)]
+    if len(found) != 1:
+        what = "There is no trace of a job" if not found else f"There are traces of {len(found)} jobs"
+        raise BadTrace(f"{what} whose id begins with {name!r}. `newel trace --all` lists them.")
+    return found[0]
+
+
+# -- one trace ----------------------------------------------------------------------------------------
+
+
+def _show(trace: Trace, *, as_json: bool) -> int:
+    state = replay(trace)
+    if as_json:
+        _print_json(
+            {"header": trace.header, "status": state.status, "events": trace.events, "damage": trace.damage}
+        )
+        return DONE
+    for line in _heading(trace.header, state.status):
+        print(line)
+    for each in trace.events:
+        kind, words, took = _told(each)
+        print(f"{_time(each.ts, '%H:%M:%S.%f')[:12]:<12}  {reveal_line(kind, 27):<27}  {words}{took}")
+    for words in trace.damage:
+        print(f"Left out: {reveal_line(words, SAID)}", file=sys.stderr)
+    return DONE
+
+
+def _heading(header: Header, status: str) -> list[str]:
+    rerun = f", a rerun of {_short(header.params.rerun_of)}" if header.params.rerun_of else ""
+    return [
+        f"job {reveal_line(header.job_id)}, {status}{rerun}",
+        f"of {_time(header.created_at, '%Y-%m-%d %H:%M')} in {reveal_line(header.project)}",
+        reveal(header.params.instruction),
+        "",
+    ]
+
+
+def _told(each: TraceEvent) -> tuple[str, str, str]:
+    """What an event is called, what it says, and how long it took. What is not as expected is told as it stands."""
+    try:
+        if each.type == "message":
+            return _said(each.data)
+        took = each.data.get("duration_ms")
+        words = _WORDS[each.type](each.data)
+        return each.type, reveal_line(words, SAID), f"  {duration(took)}" if took is not None else ""
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return each.type, reveal_line(to_json(each.data).decode(), SAID), ""
+
+
+def _said(data: dict[str, Any]) -> tuple[str, str, str]:
+    """A message between the job and the model."""
+    message = data["message"]
+    if message["role"] != "assistant":
+        text = message.get("output", message.get("content", ""))
+        return str(message.get("toolName", message["role"])), reveal_line(str(text), SAID), ""
+    took = data["raw_usage"]
+    usage = Usage(input=took["input_tokens"], output=took["output_tokens"])
+    who = f"{took['model']} ({took['provider']})" if took["model"] else ""
+    words = " · ".join(filter(None, [who, meter(usage, took["cost"])]))
+    return "assistant", reveal_line(words, SAID), f"  {duration(took['latency_ms'])}"
+
+
+def _result(data: dict[str, Any]) -> str:
+    if not data["ok"]:
+        return f"{data['name']} failed: {str(data['error']).rstrip(' .')}"
+    count = data["result_count"]
+    return str(data["name"]) if count is None else f"{data['name']}, {plural(count, 'result')}"
+
+
+def _edits(data: dict[str, Any]) -> str:
+    files = dict.fromkeys(str(each["file_path"]) for each in data["edits"])
+    return f"{plural(len(data['edits']), 'edit')} of {', '.join(files)}"
+
+
+def _hunks(data: dict[str, Any]) -> str:
+    files = ", ".join(
+        f"{each['file_path']} ({plural(len(each['hunk_ids']), 'hunk')})" for each in data["files"]
+    )
+    return f"{files}; incomplete: {data['incomplete']}" if data.get("incomplete") else files
+
+
+def _applied(data: dict[str, Any]) -> str:
+    return "; ".join(
+        f"{each['file_path']}: {each['applied_hunks']} applied, {each['rejected_hunks']} rejected"
+        for each in data["applied_files"]
+    )
+
+
+_WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "agent.message": lambda data: data["text"],
+    "job.started": lambda data: (
+        f"{data['model']} ({data['provider']}), at most {plural(data['max_tool_calls'], 'tool call')}"
+    ),
+    "checkpoint.created": lambda data: data["checkpoint_id"],
+    "tool.call.requested": lambda data: call_text(data["name"], data["arguments"]),
+    "tool.call.completed": _result,
+    "clarification.requested": lambda data: data["question"],
+    "clarification.received": lambda data: "skipped" if data["skipped"] else data["answer"],
+    "edits.proposed": _edits,
+    "conflict.detected": lambda data: data["message"],
+    "rerun.started": lambda data: f"as job {_short(data['new_job_id'])}",
+    "diff.generated": _hunks,
+    "review.updated": lambda data: f"{data['action']} {data['file_path']}",
+    "apply.started": lambda data: f"{plural(len(data['accepted_hunk_ids']), 'hunk')} accepted",
+    "apply.completed": _applied,
+    "checkpoint.rollback.started": lambda data: f"{data['mode']}: {', '.join(data['files'])}",
+    "checkpoint.rollback.completed": lambda data: f"{data['mode']}: {', '.join(data['files'])}",
+    "checkpoint.rollback.failed": lambda data: data["error"],
+    "trace.failed": lambda data: data["message"],
+    "job.completed": lambda data: data["summary"],
+    "job.failed": lambda data: data["error"],
+    "engine.gave_up": lambda data: data["reason"] or data["state"],
+}
+"""What each event says, in words; see ``newel.review_jobs.journal.EventType``."""
+
+
+def _short(job: str) -> str:
+    return reveal_line(job[:SHORT_ID])
+
+
+def _time(stamp: str, form: str) -> str:
+    """A time of the journal by the clock on the wall."""
+    try:
+        return datetime.fromisoformat(stamp).astimezone().strftime(form)
+    except (ValueError, OverflowError, OSError):
+        return reveal_line(stamp, 16)
+
+
+def _print_json(value: Any) -> None:
+    print(to_json(value).decode())

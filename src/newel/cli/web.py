@@ -1,0 +1,51 @@
+"""``newel web``, ``go`` and ``lsimons-agent-web``: the workbench in the browser."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from newel.app.web_server import WebOptions, run_workbench
+from newel.cli.options import add_model_options, flags_of, folder
+from newel.cli.parser import Parser
+from newel.web.access import TOKEN_VARIABLE
+
+
+def command_web(arguments: Sequence[str], *, name: str = "newel web", port: int = 8101) -> int:
+    parser = Parser(
+        prog=name,
+        description="The workbench in the browser: chats, agents and tools of a folder. Prints its address, which "
+        "holds the key to it, as soon as it answers.",
+        epilog=f"{TOKEN_VARIABLE} sets the key (32 characters or more). Without it the project keeps one for 30 days, so that "
+        "an open page goes on after a restart.",
+    )
+    add = parser.add_argument
+    add(
+        "--port",
+        type=int,
+        default=port,
+        metavar="N",
+        help=f"listen on this port ({port}); 0 takes a free one",
+    )
+    add("--bind", default="127.0.0.1", metavar="ADDRESS", help="listen on this address (this machine only)")
+    add("--open", action="store_true", help="open it in the browser")
+    add("--ephemeral", action="store_true", help="keep everything in memory only")
+    add(
+        "--new-token",
+        action="store_true",
+        help="make a new key: addresses that were printed before open nothing",
+    )
+    add_model_options(parser)
+    given = parser.parse_args(arguments)
+    return run_workbench(
+        WebOptions(
+            flags=flags_of(given),
+            cwd=folder(parser, given.cwd),
+            bind=given.bind,
+            port=given.port,
+            token=os.environ.get(TOKEN_VARIABLE),
+            new_token=given.new_token,
+            open_browser=given.open,
+            ephemeral=given.ephemeral,
+        )
+    )

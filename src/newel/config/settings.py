@@ -1,0 +1,486 @@
+"""Settings: plain values, and for each where it came from.
+
+What is set twice is taken from the first of these:
+
+1. the command line
+2. the environment: ``LLM_*``, then ``OPENAI_*``
+3. ``.env`` in the working folder: the same names
+4. ``config.toml`` in Newel's home (``$NEWEL_HOME``, else ``~/.newel``)
+5. the defaults below
+
+**A key goes only where it belongs.** The address of the server decides which key may be sent there: one that
+stands beside it in the same place, or one given on the command line. So the ``.env`` of a strange project can
+name another server, but it never gets your key.
+
+**A project does not choose the server.** Its ``.env`` does so only if the user trusts that folder with that address
+(``config_trust``). Until then its address, key and model are ignored, and ``Settings.ignored`` names them. Where it is
+trusted and not this machine, ``approve`` is still ``ask`` unless the command line says otherwise.
+
+**Work on a host is asked for.** With ``--host``, ``approve`` is ``ask`` unless the command line says otherwise: what is done
+there is often not yours alone. Its model is the server's that is set here, else one of the host; ``[remote.model]``, which is
+about hosts alone, says which of them before that, and the command line before all.
+
+**How much a review may use is yours to say.** Its limits (``ReviewSettings``) come from the environment
+(``NEWEL_REVIEW_MAX_SESSIONS`` is ``max_sessions`` of ``[review]``) and your ``config.toml``, never from a project's ``.env``.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_type_hints
+
+import msgspec
+
+from newel.agent.errors import ConfigError, UsageError
+from newel.agent.ports import Limits, ThinkingLevel
+from newel.config.errors import refused
+from newel.config.hosts import HostModel, choose_model, host_places
+from newel.config.jexida import RemoteSettings, Through
+from newel.config.trust import IgnoredServer, named_server, trusted_places
+from newel.permissions.rules import Rule, parse
+from newel.providers.http.timeouts import PATIENT, RequestTimeouts
+from newel.providers.http.urls import HTTP, OLLAMA, is_loopback
+from newel.providers.pricing import Rates
+from newel.text.redact_urls import shown_url
+
+Approve = Literal["auto", "ask", "review", "read-only"]
+RendererName = Literal["rich", "console", "json"]
+
+MAX_FILE = 1024 * 1024
+OPENAI_URL = "https://api.openai.com/v1"
+ONLY_DOTENV = "a server that only .env names"
+"""The origin of ``approve`` where such a server made it ``ask``."""
+ON_A_HOST = "work on a host"
+"""The origin of ``approve`` where that made it ``ask``."""
+NAMES = {
+    "base_url": ("LLM_BASE_URL", "OPENAI_BASE_URL"),
+    "api_key": ("LLM_AUTH_TOKEN", "OPENAI_API_KEY"),
+    "model": ("LLM_DEFAULT_MODEL", "OPENAI_MODEL"),
+    "small_model": ("LLM_SMALL_FAST_MODEL",),
+}
+"""The environment variables of each setting, the stronger first."""
+REVIEW_PREFIX = "NEWEL_REVIEW_"
+
+
+class EndpointSettings(msgspec.Struct, frozen=True):
+    """A server, and the key that may be sent to it; ``origin`` says where each was found. ``found_as`` describes a server
+    that was found on this machine by its port, and is empty for one that was configured.
+    """
+
+    base_url: str
+    origin: str
+    api_key: str | None = None
+    key_origin: str | None = None
+    found_as: str = ""
+
+
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+Amount = Annotated[float, msgspec.Meta(gt=0)]
+Dollars = Annotated[float, msgspec.Meta(ge=0)]
+
+
+class ModelFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the server does not tell about a model: sizes in tokens, prices in US dollars for a million tokens."""
+
+    context_window: Positive | None = None
+    max_output: Positive | None = None
+    input_price: Dollars | None = None
+    output_price: Dollars | None = None
+    cache_read_price: Dollars | None = None
+    cache_write_price: Dollars | None = None
+
+    def __post_init__(self) -> None:
+        if (self.input_price is None) != (self.output_price is None):
+            raise ValueError("input_price and output_price have to be set together")
+        if self.input_price is None and (self.cache_read_price, self.cache_write_price) != (None, None):
+            raise ValueError(
+                "cache_read_price and cache_write_price need input_price and output_price beside them"
+            )
+
+    @property
+    def rates(self) -> Rates | None:
+        if self.input_price is None or self.output_price is None:
+            return None
+        return Rates(self.input_price, self.output_price, self.cache_read_price, self.cache_write_price)
+
+
+class UsageCaps(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """``newel.agent.ports.Limits`` as a user may set them, and the characters of one tool result."""
+
+    max_turns: Positive | None = None
+    max_tool_calls: Positive | None = None
+    max_tokens: Positive | None = None
+    max_cost: Amount | None = None
+    max_result: Annotated[int, msgspec.Meta(ge=1_000, le=10_000_000)] = 30_000
+
+
+class RetrySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How patient agents are with a model server that has too much to do; None is unsaid."""
+
+    attempts: Annotated[int, msgspec.Meta(ge=1, le=1_000)] | None = None
+    max_wait: Annotated[float, msgspec.Meta(ge=0, le=86_400)] | None = None
+
+    def patience(self, default: RequestTimeouts) -> RequestTimeouts:
+        """``default``, where nothing else is said."""
+        return RequestTimeouts(
+            attempts=self.attempts or default.attempts,
+            max_wait=default.max_wait if self.max_wait is None else self.max_wait,
+            connections=default.connections,
+        )
+
+
+Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)]
+
+
+class ReviewSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The limits of reviews that a user may set, by the names that they have everywhere; None is unsaid.
+
+    What each of them bounds, and the defaults, stand in ``newel.review_jobs.limits``; those of the copy that an agent under
+    review works in, in ``newel.workspace.mirror.mirror``.
+    """
+
+    max_tool_calls_per_job: Count | None = None
+    max_search_results_default: Count | None = None
+    max_search_results_cap: Count | None = None
+    max_search_snippet_lines: Count | None = None
+    max_read_bytes_default: Count | None = None
+    max_read_lines_default: Count | None = None
+    poll_interval_ms: Count | None = None
+    max_schema_retries: Count | None = None
+    max_hunk_lines: Count | None = None
+    max_hunk_bytes: Count | None = None
+    max_sessions: Count | None = None
+    max_jobs_per_session: Annotated[int, msgspec.Meta(ge=1, le=10_000)] | None = None
+    max_events_per_job: Count | None = None
+    completed_ttl_hours: Annotated[float, msgspec.Meta(gt=0, le=1_000_000)] | None = None
+    max_copy_files: Count | None = None
+    max_copy_bytes: Annotated[int, msgspec.Meta(ge=1)] | None = None
+
+
+class ReviewFile(ReviewSettings, frozen=True, forbid_unknown_fields=True):
+    """``[review]``. ``record`` stands in the user's own file alone: no project switches recording off."""
+
+    record: bool = True
+
+
+class PermissionsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``[permissions]``: what tools may open beyond the project; see ``newel.permissions.rules``."""
+
+    allow: list[str] = []
+
+
+class ConfigFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``config.toml``."""
+
+    base_url: str | None = None
+    api_key: str | None = None
+    model: str | None = None
+    small_model: str | None = None
+    thinking: ThinkingLevel | None = None
+    approve: Approve | None = None
+    renderer: RendererName | None = None
+    bash_timeout: Amount | None = None
+    limits: UsageCaps = UsageCaps()
+    retry: RetrySettings = RetrySettings()
+    models: dict[str, ModelFacts] = {}
+    review: ReviewFile = ReviewFile()
+    remote: RemoteSettings = RemoteSettings()
+    permissions: PermissionsFile = PermissionsFile()
+
+
+class Flags(msgspec.Struct, frozen=True):
+    """What the command line can say of settings; None is unsaid."""
+
+    base_url: str | None = None
+    api_key: str | None = None
+    model: str | None = None
+    thinking: ThinkingLevel | None = None
+    approve: Approve | None = None
+    renderer: RendererName | None = None
+    max_turns: int | None = None
+    max_cost: float | None = None
+    host: str | None = None
+    through: Through | None = None
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """``record`` is whether what agents do to files is recorded, ``max_result`` the characters that a model gets of a tool's
+    result, ``review`` what the user says of the limits of reviews; ``allow`` is what their tools may open beyond the project;
+    ``host`` is where agents work if not in ``cwd``: a place that ssh can reach, with ``host_model`` if they have one of that
+    host; ``remote`` is what ``[remote]`` says of the host of ``jexida``. ``ignored`` is the server of the project's ``.env``
+    that the user does not trust. ``origins`` names the place of each value that is not a default.
+    """
+
+    home: Path
+    cwd: Path
+    endpoint: EndpointSettings | None
+    model: str | None
+    small_model: str | None
+    thinking: ThinkingLevel
+    approve: Approve
+    renderer: RendererName | None
+    bash_timeout: float
+    limits: Limits
+    models: dict[str, ModelFacts]
+    origins: dict[str, str]
+    record: bool = True
+    max_result: int = 30_000
+    patience: RequestTimeouts = PATIENT
+    review: ReviewSettings = ReviewSettings()
+    host: str | None = None
+    host_model: HostModel | None = None
+    remote: RemoteSettings = RemoteSettings()
+    ignored: IgnoredServer | None = None
+    allow: tuple[Rule, ...] = ()
+
+
+def load_settings(
+    flags: Flags, *, cwd: Path, environ: Mapping[str, str], patience: RequestTimeouts = PATIENT
+) -> Settings:
+    """Gather the settings; ``patience`` is the default. Raises ``ConfigError`` naming the file, the line or name, and what is wrong."""
+    home = newel_home(environ)
+    path = home / "config.toml"
+    file, remote_written = _read_toml(path)
+    dotenv = cwd / ".env"
+    origins: dict[str, str] = {}
+    stronger = [("command line", msgspec.structs.asdict(flags)), *_variables("environment", environ)]
+    of_project, ignored = trusted_places(home, cwd, _of_project(cwd), stronger)
+    places: list[tuple[str, Mapping[str, object]]] = [
+        *stronger,
+        *of_project,
+        (str(path), msgspec.structs.asdict(file)),
+    ]
+
+    def first(name: str) -> Any:
+        for place, values in places:
+            if values.get(name) not in (None, ""):
+                origins[name] = place
+                return values[name]
+        return None
+
+    endpoint = _endpoint(places)
+    host, host_model = flags.host, None
+    if host is not None:
+        places.insert(1, (ON_A_HOST, {"approve": "ask"}))
+        host = host_places(home, file.remote).get(host, host)
+        typed = (flags.through, flags.base_url, flags.model)
+        host_model = choose_model(typed, file.remote, remote_written, has_endpoint=endpoint is not None)
+    elif flags.through is not None:
+        raise UsageError("--through says how a model of a host is reached: give the host too, with --host.")
+    is_strange = endpoint and endpoint.origin.startswith(str(dotenv)) and not is_loopback(endpoint.base_url)
+    if is_strange and host_model is None:
+        places.insert(1, (ONLY_DOTENV, {"approve": "ask"}))
+    return Settings(
+        home=home,
+        cwd=cwd,
+        endpoint=endpoint,
+        model=first("model"),
+        small_model=first("small_model"),
+        thinking=first("thinking") or "off",
+        approve=first("approve") or "auto",
+        renderer=first("renderer"),
+        bash_timeout=first("bash_timeout") or 30.0,
+        limits=_limits(flags, file.limits),
+        models=file.models,
+        origins=origins,
+        record=file.review.record,
+        max_result=file.limits.max_result,
+        patience=file.retry.patience(patience),
+        review=_review_limits(environ, file.review, str(path), origins),
+        host=host,
+        host_model=host_model,
+        remote=file.remote,
+        ignored=ignored,
+        allow=_rules(path, file.permissions.allow),
+    )
+
+
+def _rules(path: Path, written: list[str]) -> tuple[Rule, ...]:
+    try:
+        return tuple(map(parse, written))
+    except ConfigError as error:
+        raise ConfigError(f"{path}: permissions.allow: {error}") from error
+
+
+def _limits(flags: Flags, caps: UsageCaps) -> Limits:
+    return Limits(
+        max_turns=flags.max_turns or caps.max_turns,
+        max_tool_calls=caps.max_tool_calls,
+        max_tokens=caps.max_tokens,
+        max_cost=flags.max_cost or caps.max_cost,
+    )
+
+
+def known_places(home: Path) -> dict[str, str]:
+    """The names that hosts have, each with its place. Raises ``ConfigError``."""
+    file, _ = _read_toml(home / "config.toml")
+    return host_places(home, file.remote)
+
+
+def dotenv_server(cwd: Path) -> str | None:
+    """The server that the ``.env`` of a folder names; see ``named_server``."""
+    return named_server(_of_project(cwd))
+
+
+def _of_project(cwd: Path) -> list[tuple[str, dict[str, object]]]:
+    dotenv = cwd / ".env"
+    return _variables(str(dotenv), _read_dotenv(dotenv))
+
+
+def newel_home(environ: Mapping[str, str]) -> Path:
+    """The folder of settings and sessions."""
+    try:
+        given = environ.get("NEWEL_HOME")
+        home = Path(given).expanduser() if given else Path.home() / ".newel"
+    except RuntimeError as error:
+        raise ConfigError("Newel's folder cannot be found: set NEWEL_HOME to a folder of yours.") from error
+    if not given and not environ.get("HOME", "x"):
+        raise ConfigError("HOME is empty: set it, or NEWEL_HOME, to a folder of yours.")
+    return home.absolute()
+
+
+def _variables(place: str, environ: Mapping[str, str]) -> list[tuple[str, dict[str, object]]]:
+    """The ``LLM_*`` and the ``OPENAI_*`` variables, each family a place of its own."""
+    families: list[tuple[str, dict[str, object]]] = []
+    for prefix in ("LLM_", "OPENAI_"):
+        values: dict[str, object] = {
+            setting: environ[name]
+            for setting, names in NAMES.items()
+            for name in names
+            if name.startswith(prefix) and environ.get(name)
+        }
+        if prefix == "OPENAI_" and "api_key" in values:
+            values.setdefault("base_url", OPENAI_URL)
+        families.append((f"{place}: {prefix}*", values))
+    return families
+
+
+def _review_limits(
+    environ: Mapping[str, str], file: ReviewFile, path: str, origins: dict[str, str]
+) -> ReviewSettings:
+    """The limits of reviews: each from the environment, else from the file."""
+    found: dict[str, Any] = {}
+    for name in ReviewSettings.__struct_fields__:
+        if (value := getattr(file, name)) is not None:
+            found[name], origins[f"review.{name}"] = value, path
+    for variable, text in environ.items():
+        if not variable.startswith(REVIEW_PREFIX) or not text.strip():
+            continue
+        name = variable.removeprefix(REVIEW_PREFIX).lower()
+        try:
+            given = msgspec.convert({name: text.strip()}, ReviewSettings, strict=False)
+        except msgspec.ValidationError as error:
+            raise ConfigError(_bad_limit(variable, name, text)) from error
+        found[name], origins[f"review.{name}"] = getattr(given, name), "environment"
+    return ReviewSettings(**found)
+
+
+def _bad_limit(variable: str, name: str, text: str) -> str:
+    """What is wrong with a variable, and what is allowed."""
+    if name not in ReviewSettings.__struct_fields__:
+        known = ", ".join(f"{REVIEW_PREFIX}{each.upper()}" for each in ReviewSettings.__struct_fields__)
+        return f"environment: there is no setting {variable[:80]!r}. Unset it; there are {known}."
+    annotated, _ = get_args(get_type_hints(ReviewSettings, include_extras=True)[name])
+    kind, bounds = get_args(annotated)
+    allowed = (
+        f"a whole number from {bounds.ge} to {bounds.le:,}"
+        if kind is int
+        else f"above 0 and at most {bounds.le:,}"
+    )
+    return f"environment: {variable} is {text[:40]!r}; it has to be {allowed}. Correct it, or unset it for the default."
+
+
+def _endpoint(places: list[tuple[str, Mapping[str, object]]]) -> EndpointSettings | None:
+    """The first address, with the key that stands beside it; a key on the command line is for any."""
+    _, flags = places[0]
+    for place, values in places:
+        if not (url := values.get("base_url")):
+            continue
+        base_url = str(url).strip().rstrip("/")
+        if not base_url.lower().startswith(tuple(f"{scheme}://" for scheme in (*HTTP, *OLLAMA))):
+            raise ConfigError(
+                f"The base URL '{shown_url(base_url)}' ({place}) must begin with http://, https:// or ollama://."
+            )
+        for key_place, candidates in _key_places(places, place):
+            if key := candidates.get("api_key"):
+                return EndpointSettings(base_url, place, str(key), key_place)
+        return EndpointSettings(base_url, place)
+    if key := flags.get("api_key"):
+        return EndpointSettings(OPENAI_URL, "default", str(key), places[0][0])
+    return None
+
+
+def _key_places(
+    places: list[tuple[str, Mapping[str, object]]], place: str
+) -> list[tuple[str, Mapping[str, object]]]:
+    """Whose keys may go to an address found at ``place``. One typed by hand trusts the environment too."""
+    typed, environment = places[0], places[1:3]
+    if place == typed[0]:
+        return [typed, *environment, places[-1]]
+    return [typed, *(each for each in places if each[0] == place)]
+
+
+def _read_toml(path: Path) -> tuple[ConfigFile, dict[str, Any]]:
+    """The settings of the file, and what it says under ``[remote]``: a default is no wish."""
+    data = _small_file(path)
+    if data is None:
+        return ConfigFile(), {}
+    import msgspec.toml
+
+    written: dict[str, Any] = {}
+    try:
+        written = msgspec.toml.decode(data)
+        return msgspec.convert(written, ConfigFile), written.get("remote", {})
+    except (msgspec.DecodeError, ValueError) as error:
+        raise refused(path, error, written, ConfigFile) from error
+
+
+def _small_file(path: Path) -> bytes | None:
+    """The content of a regular file of at most 1 MiB, None if there is none. A pipe would wait for ever, a device never
+    end: neither is opened, and one that takes the file's place meanwhile is not read.
+    """
+    refused = ConfigError(f"{path} is no file of settings. Move it away to use the defaults.")
+    try:
+        if not path.exists():
+            return None
+        if not path.is_file():
+            raise refused
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        with os.fdopen(descriptor, "rb") as stream:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE:
+                raise refused
+            return stream.read(MAX_FILE)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def _read_dotenv(path: Path) -> dict[str, str]:
+    """``NAME=value`` lines; ``export``, comments and quotes as shells have them, no expansion."""
+    try:
+        text = (_small_file(path) or b"").decode(errors="replace")
+    except ConfigError:
+        return {}  # what lies there is the project's, and no settings
+    known = {name for names in NAMES.values() for name in names}
+    values: dict[str, str] = {}
+    for line in text.split("\n"):
+        name, equals, value = line.strip().removeprefix("export ").partition("=")
+        if not equals or name.strip() not in known:
+            continue
+        value = value.strip()
+        if value[:1] in {'"', "'"} and value.endswith(value[0]) and len(value) > 1:
+            value = value[1:-1]
+        else:
+            value = value.split(" #", 1)[0].rstrip()
+        values[name.strip()] = value
+    return values
+
+
+def masked(secret: str | None) -> str:
+    """A secret fit for a screen: enough to recognise it by, not enough to use it."""
+    if not secret:
+        return "none"
+    return f"{secret[:3]}…{secret[-2:]}" if len(secret) >= 16 else "set"

@@ -1,0 +1,155 @@
+r"""Prompt templates: a Markdown file in ``.newel/prompts`` is a command of its name.
+
+    ---
+    description: Look at a change before it is made
+    ---
+    Review the change in $1. Pay attention to: $ARGUMENTS
+
+``$1`` to ``$99`` are single arguments (nothing if there are fewer), ``$ARGUMENTS`` is what was typed as it
+was typed, ``$@`` the arguments with one space between. ``\$1`` stays ``$1``. A template without any of
+them gets what was typed at its end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+import msgspec
+
+from newel.agent.errors import HostUnavailable, WorkspaceError
+from newel.agent.messages import Wire
+from newel.context.file_reader import WorkspaceFolder, followed, read_head
+from newel.workspace.port import Workspace
+
+MAX_BYTES = 256 * 1024
+MAX_DESCRIPTION = 80
+MAX_TEMPLATES = 200
+"""Of one folder. Each is read when an agent is made: a stranger's project must not make that long."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_FRONT_MATTER = re.compile(r"---[ \t]*\n(?P<fields>.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
+_DESCRIPTION = re.compile(r"""^description:[ \t]*(["']?)(?P<words>.*?)\1[ \t]*$""", re.MULTILINE)
+_PLACEHOLDER = re.compile(r"(?P<escaped>\\)?\$(?P<what>[1-9][0-9]?(?![0-9])|@|ARGUMENTS\b)")
+
+
+class Template(Wire, frozen=True):
+    """A prompt with places for arguments. ``problem`` says why a file that is there is not used."""
+
+    name: str
+    description: str
+    body: str
+    path: str
+    problem: str | None = None
+
+    def expand(self, arguments: str = "") -> str:
+        """The prompt with the arguments in their places. They are split as a shell would; where a quote
+        is left open, at white space. Raises ``WorkspaceError`` with the ``problem``.
+        """
+        if self.problem is not None:
+            raise WorkspaceError(self.problem)
+        arguments = arguments.strip()
+        words = _split(arguments)
+        used = False
+
+        def fill(place: re.Match[str]) -> str:
+            nonlocal used
+            if place["escaped"]:
+                return place[0][1:]
+            used = True
+            match place["what"]:
+                case "ARGUMENTS":
+                    return arguments
+                case "@":
+                    return " ".join(words)
+                case number:
+                    return words[int(number) - 1] if int(number) <= len(words) else ""
+
+        text = _PLACEHOLDER.sub(fill, self.body)
+        return text if used or not arguments else f"{text.rstrip()}\n\n{arguments}"
+
+
+async def load(folders: Sequence[WorkspaceFolder]) -> dict[str, Template]:
+    """The templates of all folders by name, in alphabetical order: first the user's folder, then the project's. The user's
+    keeps its name against a project's, which is ``project.NAME`` then; the user's description says so. A folder that is not there has
+    none. A file that cannot be read, is not text, is larger than 256 KiB or has a name that cannot be typed as a
+    command is left out, and so is what a folder has beyond its first 200. A link that leads out of the folder's
+    project is not followed; the user's folder, whose workspace is all of this machine, may have any. Raises ``HostUnavailable``.
+    """
+    found: dict[str, Template] = {}
+    for folder in folders:
+        known = dict(found)
+        for file in await _files(folder):
+            if (template := await _load(folder.workspace, file)) is None:
+                continue
+            if (users := known.get(template.name)) is not None:
+                template = msgspec.structs.replace(template, name=f"project.{template.name}")
+                note = f"{users.description} (the project's own: /{template.name})"
+                found[users.name] = msgspec.structs.replace(users, description=note)
+            found.setdefault(template.name, template)
+    return dict(sorted(found.items()))
+
+
+class _TemplateFile(NamedTuple):
+    path: PurePosixPath
+    is_link: bool
+
+
+async def _files(folder: WorkspaceFolder) -> list[_TemplateFile]:
+    workspace, path = folder
+    try:
+        if await workspace.stat(path) is None:
+            return []
+        is_link = await workspace.resolve(path) != path
+        entries = await workspace.list(path)
+    except HostUnavailable:
+        raise
+    except WorkspaceError:
+        return []
+    files = [
+        _TemplateFile(PurePosixPath(path, each.name), is_link or each.is_link)
+        for each in entries
+        if each.kind == "file"
+    ]
+    named = [file for file in files if file.path.suffix == ".md" and _NAME.fullmatch(file.path.stem)]
+    return named[:MAX_TEMPLATES]
+
+
+async def _load(workspace: Workspace, file: _TemplateFile) -> Template | None:
+    path = str(file.path)
+    name = file.path.stem
+    try:
+        place = await followed(workspace, path) if file.is_link else path
+    except HostUnavailable:
+        raise
+    except WorkspaceError as error:
+        return Template(name, "not used: a link out of the project", "", path, problem=str(error))
+    try:
+        head = await read_head(workspace, place, MAX_BYTES)
+    except HostUnavailable:
+        raise
+    except WorkspaceError:
+        return None
+    text, cut = head.text(MAX_BYTES)
+    if cut or not head.is_text:
+        return None
+    text = text.replace("\r\n", "\n")
+    description = ""
+    if front := _FRONT_MATTER.match(text):
+        text = text[front.end() :]
+        if given := _DESCRIPTION.search(front["fields"]):
+            description = given["words"]
+    body = text.strip()
+    first_line = body.split("\n", 1)[0].lstrip("# ")
+    return Template(name, (description or first_line)[:MAX_DESCRIPTION].strip(), body, path)
+
+
+def _split(arguments: str) -> list[str]:
+    import shlex
+
+    try:
+        return shlex.split(arguments)
+    except ValueError:
+        return arguments.split()

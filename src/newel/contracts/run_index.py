@@ -1,0 +1,154 @@
+"""The runs of agents, found in the journals of projects: one's own, or another process's that is just being written.
+
+A project's journals lie in ``<home>/jobs/<project>``, which a workbench owns, and in the same with ``-2``, ``-3``… behind it,
+for agents that run on their own: a journal has one owner, and an agent without a screen must not keep a workbench from
+being opened for as long as it works.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from itertools import count
+from pathlib import Path
+
+import anyio
+import msgspec
+
+from newel.agent.errors import NewelError
+from newel.agent.messages import Wire
+from newel.contracts.contract_job import CONTRACT, ContractParams
+from newel.jobs.directory_lock import LOCK
+from newel.jobs.engine import FINAL, EngineError, Job
+from newel.jobs.reader import Reader
+from newel.jobs.schema import FILE
+from newel.jobs.sqlite import SqliteEngine, open_engine, open_reader
+from newel.runs.run_events import ContractState, RunEvent, decode
+from newel.storage.own_files import read_regular
+from newel.storage.paths import project_folder
+
+INTERRUPTED = "interrupted"
+"""The state of a run whose process is gone before its end."""
+
+LOOK_EVERY = 0.2
+"""Seconds between two looks at another process's journal."""
+
+PAGE = 1000
+
+
+class NoSuchRun(NewelError):
+    """No run has such an id, or more than one has."""
+
+
+class AgentRun(msgspec.Struct, frozen=True):
+    """A run and where it stands: ``state`` is that of its contract, or ``interrupted``. ``journal`` is its folder."""
+
+    job: Job
+    params: ContractParams
+    journal: Path
+    state: str
+    reason: str
+
+
+class _Owner(Wire, frozen=True):
+    pid: int
+
+
+def journal_folder(home: Path, project: str) -> Path:
+    """Where a workbench keeps the runs of a project."""
+    return project_folder(home / "jobs", project)
+
+
+def journals(home: Path, project: str | None) -> list[Path]:
+    """The folders with journals: a project's, or for None those of all projects."""
+    if project is None:
+        return sorted(path.parent for path in (home / "jobs").glob(f"*/{FILE}"))
+    base = journal_folder(home, project)
+    numbered = sorted(
+        path
+        for path in base.parent.glob(f"{base.name}-*")
+        if path.name.removeprefix(f"{base.name}-").isdecimal()
+    )
+    return [path for path in (base, *numbered) if (path / FILE).is_file()]
+
+
+@asynccontextmanager
+async def open_spare_engine(home: Path, project: str) -> AsyncGenerator[SqliteEngine]:
+    """The engine of the first of a project's numbered folders that nobody has. Raises ``EngineError``."""
+    base = journal_folder(home, project)
+    async with contextlib.AsyncExitStack() as stack:
+        for number in count(2):
+            try:
+                engine = await stack.enter_async_context(open_engine(base.with_name(f"{base.name}-{number}")))
+            except EngineError as error:
+                if not isinstance(error.__cause__, BlockingIOError):  # else it is somebody's: the next one
+                    raise
+            else:
+                yield engine
+                return
+
+
+async def list_runs(folders: Sequence[Path], *, limit: int) -> list[AgentRun]:
+    """The agents' runs, the newest first."""
+    found: list[AgentRun] = []
+    for folder in folders:
+        with contextlib.suppress(EngineError):  # one that cannot be read hides no other
+            async with open_reader(folder) as reader:
+                jobs = await reader.find(kind=CONTRACT, limit=limit)
+                found += [await _describe(reader, job, folder) for job in jobs]
+    return sorted(found, key=lambda run: run.job.created, reverse=True)[:limit]
+
+
+async def find_run(folders: Sequence[Path], run_id: str) -> AgentRun:
+    """The run whose id begins so. Raises ``NoSuchRun``."""
+    runs = [run for run in await list_runs(folders, limit=10_000) if run.job.id.startswith(run_id)]
+    if len(runs) != 1:
+        what = "There is no agent" if not runs else f"There are {len(runs)} agents"
+        raise NoSuchRun(f"{what} whose id begins with {run_id!r}. `newel agents --all` lists them.")
+    return runs[0]
+
+
+async def follow_run(run: AgentRun) -> AsyncGenerator[RunEvent]:
+    """What the journal says of a run, and what it comes to say, until the run ends or its process does."""
+    seq = 0
+    async with open_reader(run.journal) as reader:
+        while True:
+            ended = not await _goes_on(reader, run)
+            while page := (await reader.read(run.job.id, seq, PAGE))[0]:
+                for entry in page:
+                    seq = entry.seq
+                    yield decode(entry.data)
+            if ended:
+                return
+            await anyio.sleep(LOOK_EVERY)
+
+
+async def _goes_on(reader: Reader, run: AgentRun) -> bool:
+    job = await reader.get(run.job.id)
+    return job is not None and job.state not in FINAL and _has_owner(run.journal)
+
+
+async def _describe(reader: Reader, job: Job, folder: Path) -> AgentRun:
+    state, reason = "failed", job.reason
+    if job.state not in FINAL:
+        state = "running" if _has_owner(folder) else INTERRUPTED
+    else:
+        events, _ = await reader.read(job.id, job.seq - 1, 1)
+        last = decode(events[0].data) if events else None
+        if isinstance(last, ContractState):
+            state, reason = last.state, last.reason
+    return AgentRun(job, msgspec.json.decode(job.params, type=ContractParams), folder, state, reason)
+
+
+def _has_owner(folder: Path) -> bool:
+    """Whether the process that noted down to own a folder lives. To try its lock could hinder one that just begins."""
+    try:
+        owner = msgspec.json.decode(read_regular(folder / LOCK), type=_Owner)
+        os.kill(owner.pid, 0)
+    except PermissionError:
+        return True
+    except (OSError, msgspec.DecodeError, OverflowError):
+        return False
+    return True

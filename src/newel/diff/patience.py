@@ -1,0 +1,174 @@
+"""Which lines differ: patience diff, and within its gaps the shortest edit script as far as that is cheap.
+
+Lines that occur once on both sides are anchors, as far as they stand in the same order; between two anchors the same is
+tried again. What has no such lines is compared by Myers' algorithm (An O(ND) Difference Algorithm, 1986), piece by piece
+where it is long, and replaced as a whole where that finds nothing in common or would cost too much. ``web/src/patience.js`` does
+exactly the same: change both.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+MAX_EDITS: Final = 200
+"""Lines that may differ before the way so far is taken for the right one, and the next piece begins behind it."""
+
+MAX_DEPTH: Final = 32
+"""How often anchors are looked for between anchors. Texts seldom need five; one can be made that needs thousands."""
+
+MAX_STEPS: Final = 1_000_000
+"""Comparisons line by line in all, a quarter of a second: texts of a few lines over and over could ask for any number."""
+
+
+_MANY: Final = 256
+"""Lines that are compared at once, which is many times as fast, where the texts begin and end alike."""
+
+
+class LineSpan(NamedTuple):
+    """Lines ``a0:a1`` of the old text give way to lines ``b0:b1`` of the new one; both count from 0."""
+
+    a0: int
+    a1: int
+    b0: int
+    b1: int
+
+
+def diff(old: Sequence[object], new: Sequence[object]) -> list[LineSpan]:
+    """The spans in which ``new`` differs from ``old``, in order and apart from each other. Items need to be hashable."""
+    a, b = list(old), list(new)
+    spans: list[LineSpan] = []
+    steps = MAX_STEPS
+    # A stack and no recursion, and the last gap first: both languages have to spend their steps in the same order.
+    todo = [(gap, 0) for gap in _between(a, b, [], LineSpan(0, len(a), 0, len(b)))]
+    while todo:
+        gap, depth = todo.pop()
+        gap = _trimmed(a, b, gap)
+        if gap.a0 == gap.a1 or gap.b0 == gap.b1:
+            spans.append(gap)
+        elif depth < MAX_DEPTH and (anchors := _anchors(a, b, gap)):
+            todo += [(inner, depth + 1) for inner in _between(a, b, anchors, gap)]
+        else:
+            way = _shortest(a, b, gap, steps)
+            steps = way.steps
+            pieces = _between(a, b, way.matches, gap)
+            if way.matches and not way.is_whole:
+                todo.append((pieces.pop(), depth))
+            spans += pieces
+    return sorted(spans)
+
+
+def _trimmed(a: list[object], b: list[object], gap: LineSpan) -> LineSpan:
+    """Without the lines at its ends that both sides have in common."""
+    a0, a1, b0, b1 = gap
+    while a1 - a0 >= _MANY <= b1 - b0 and a[a0 : a0 + _MANY] == b[b0 : b0 + _MANY]:
+        a0, b0 = a0 + _MANY, b0 + _MANY
+    while a0 < a1 and b0 < b1 and a[a0] == b[b0]:
+        a0, b0 = a0 + 1, b0 + 1
+    while a1 - a0 >= _MANY <= b1 - b0 and a[a1 - _MANY : a1] == b[b1 - _MANY : b1]:
+        a1, b1 = a1 - _MANY, b1 - _MANY
+    while a0 < a1 and b0 < b1 and a[a1 - 1] == b[b1 - 1]:
+        a1, b1 = a1 - 1, b1 - 1
+    return LineSpan(a0, a1, b0, b1)
+
+
+def _between(
+    a: list[object], b: list[object], matches: Sequence[tuple[int, int]], gap: LineSpan
+) -> list[LineSpan]:
+    """What differs between matches, which are given in their order."""
+    spans: list[LineSpan] = []
+    a0, b0 = gap.a0, gap.b0
+    for i, j in (*matches, (gap.a1, gap.b1)):
+        if a[a0:i] != b[b0:j]:
+            spans.append(LineSpan(a0, i, b0, j))
+        a0, b0 = i + 1, j + 1
+    return spans
+
+
+def _anchors(a: list[object], b: list[object], gap: LineSpan) -> list[tuple[int, int]]:
+    """The lines that occur once in both, the longest series of them whose order is the same."""
+    old, new = a[gap.a0 : gap.a1], b[gap.b0 : gap.b1]
+    count, count_new = Counter(old), Counter(new)
+    where = dict(zip(new, range(gap.b0, gap.b1), strict=True))
+    once = enumerate(old, gap.a0)
+    return _ascending([(i, where[line]) for i, line in once if count[line] == 1 == count_new.get(line)])
+
+
+def _ascending(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The longest series of pairs, given in the order of their first, whose second ascends (patience sorting)."""
+    tops: list[int] = []
+    piles: list[int] = []
+    before: list[int] = []
+    for index, (_, j) in enumerate(pairs):
+        if not tops or tops[-1] < j:
+            before.append(piles[-1] if piles else -1)
+            tops.append(j)
+            piles.append(index)
+        else:
+            pile = bisect_left(tops, j)
+            before.append(piles[pile - 1] if pile else -1)
+            tops[pile], piles[pile] = j, index
+    series: list[tuple[int, int]] = []
+    at = piles[-1] if piles else -1
+    while at >= 0:
+        series.append(pairs[at])
+        at = before[at]
+    series.reverse()
+    return series
+
+
+class DiffPath(NamedTuple):
+    """Lines that match, in their order; how many steps are left; and whether this is all of the shortest edit script, or
+    else what ``MAX_EDITS`` of its edits reach, with nothing known of what is behind the last match.
+    """
+
+    matches: list[tuple[int, int]]
+    steps: int
+    is_whole: bool = False
+
+
+def _shortest(a: list[object], b: list[object], gap: LineSpan, steps: int) -> DiffPath:
+    """The shortest edit script as far as ``MAX_EDITS`` lead; without any match if the steps run out."""
+    a0, b0 = gap.a0, gap.b0
+    n, m = gap.a1 - a0, gap.b1 - b0
+    limit = min(n + m, MAX_EDITS)
+    middle = limit + 1
+    furthest = [0] * (2 * middle + 1)  # how far one gets on the diagonal k = x - y, at middle + k
+    rounds: list[list[int]] = []
+    for edits in range(limit + 1):
+        rounds.append(furthest[middle - edits - 1 : middle + edits + 2])
+        for k in range(-edits, edits + 1, 2):
+            left, right = furthest[middle + k - 1], furthest[middle + k + 1]
+            x = start = right if k == -edits or (k != edits and left < right) else left + 1
+            y = x - k
+            while x < n and y < m and a[a0 + x] == b[b0 + y]:
+                x, y = x + 1, y + 1
+            furthest[middle + k] = x
+            steps -= x - start + 1
+            if x >= n and y >= m:
+                return DiffPath(_trace(rounds, gap, n, m), steps, is_whole=True)
+            if steps <= 0:
+                return DiffPath([], 0)
+    # Behind the end of a text nothing matches, so that an end out there has as many matches as any.
+    ends = [(furthest[middle + k], furthest[middle + k] - k) for k in range(-limit, limit + 1, 2)]
+    return DiffPath(_trace(rounds, gap, *max(ends, key=sum)), steps)
+
+
+def _trace(rounds: list[list[int]], gap: LineSpan, x: int, y: int) -> list[tuple[int, int]]:
+    """Back from ``x, y`` on the path that ``_shortest`` found, to its matches in their order. ``rounds`` has for each number of edits
+    how far one got with one less, from diagonal ``-edits - 1`` on.
+    """
+    matches: list[tuple[int, int]] = []
+    for edits in range(len(rounds) - 1, -1, -1):
+        k = x - y
+        left, right = rounds[edits][k + edits], rounds[edits][k + edits + 2]
+        down = k == -edits or (k != edits and left < right)
+        start = right if down else left + 1
+        while x > start:
+            x, y = x - 1, y - 1
+            matches.append((gap.a0 + x, gap.b0 + y))
+        x, y = (right, right - k - 1) if down else (left, left - k + 1)
+    matches.reverse()
+    return matches

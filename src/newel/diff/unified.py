@@ -1,0 +1,99 @@
+"""Unified diffs of bytes, for screens and for people who are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import AnyStr, Final, Generic
+
+import msgspec
+
+from newel.agent.planned import in_one_line
+from newel.diff.patience import diff
+
+CONTEXT: Final = 3
+
+
+class DiffBlock(msgspec.Struct, Generic[AnyStr], frozen=True):
+    """Lines ``start:end`` of the old text (counted from 0) give way to ``new``."""
+
+    start: int
+    end: int
+    new: list[AnyStr]
+
+
+def lines_of(data: bytes) -> list[bytes]:
+    r"""The lines with their ends. Only ``\n`` ends a line; a ``\r`` before it belongs to the end."""
+    lines = data.split(b"\n")
+    last = lines.pop()
+    return [line + b"\n" for line in lines] + ([last] if last else [])
+
+
+def compare(old: Sequence[bytes], new: Sequence[bytes]) -> list[DiffBlock[bytes]]:
+    """The blocks that make ``new`` of ``old``."""
+    return [DiffBlock(span.a0, span.a1, list(new[span.b0 : span.b1])) for span in diff(old, new)]
+
+
+def unified(
+    path: str, old: Sequence[bytes] | None, blocks: Sequence[DiffBlock[bytes]], *, limit: int | None = None
+) -> str:
+    """The diff that ``blocks``, in order and apart from each other, make of ``old``; None is no file.
+
+    Bytes that are not UTF-8 are shown as U+FFFD. Beyond ``limit`` characters it is cut, and says so.
+    """
+    path = in_one_line(path)
+    pieces = [f"--- {path}\n" if old is not None else "--- /dev/null\n", f"+++ {path}\n"]
+    size = 0
+    for piece in hunks(old or [], blocks):
+        size += len(piece)
+        if limit is not None and size > limit:
+            pieces.append("… the diff goes on …\n")
+            break
+        pieces.append(piece)
+    return "".join(pieces) if blocks else ""
+
+
+def described(path: str, old: Sequence[bytes] | None, blocks: Sequence[DiffBlock[bytes]]) -> str:
+    """The diff for a person who is asked to allow it: it names the file also where no line changes."""
+    if any(block.start < block.end or block.new for block in blocks):
+        return unified(path, old, blocks)
+    path = in_one_line(path)
+    return f"{path}: no change" if old is not None else f"--- /dev/null\n+++ {path}\n(an empty file)"
+
+
+def hunks(
+    old: Sequence[AnyStr], blocks: Sequence[DiffBlock[AnyStr]], *, context: int = CONTEXT, before: int = 0
+) -> Iterator[str]:
+    """The lines of a unified diff below the names of the files, with ``context`` lines around each change. ``old`` is all of
+    a text but its first ``before`` lines; blocks count in ``old``.
+    """
+    shift = 0
+    first = 0
+    while first < len(blocks):
+        last = first
+        while last + 1 < len(blocks) and blocks[last + 1].start - blocks[last].end <= 2 * context:
+            last += 1
+        group = blocks[first : last + 1]
+        start = max(0, group[0].start - context)
+        end = min(len(old), group[-1].end + context)
+        grown = sum(len(block.new) - (block.end - block.start) for block in group)
+        was, now = before + start, before + start + shift
+        yield f"@@ -{_range(was, end - start)} +{_range(now, end - start + grown)} @@\n"
+        at = start
+        for block in group:
+            yield from (_line(" ", line) for line in old[at : block.start])
+            yield from (_line("-", line) for line in old[block.start : block.end])
+            yield from (_line("+", line) for line in block.new)
+            at = block.end
+        yield from (_line(" ", line) for line in old[at:end])
+        shift += grown
+        first = last + 1
+
+
+def _range(start: int, count: int) -> str:
+    """A range as unified diffs write it: counted from 1, an empty one by the line before it."""
+    return f"{start + 1 if count else start},{count}" if count != 1 else f"{start + 1}"
+
+
+def _line(mark: str, line: bytes | str) -> str:
+    text = mark + (line.decode(errors="replace") if isinstance(line, bytes) else line)
+    return text if text.endswith("\n") else text + "\n\\ No newline at end of file\n"

@@ -1,0 +1,191 @@
+"""What can be done to a journal. Each function is called within a transaction; one that raises ``NewelError`` has
+changed nothing.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Sequence
+
+import msgspec
+
+from newel.agent.messages import new_id, now
+from newel.jobs.engine import FINAL, JobCancelled, JobOutcome, Lease, LeaseLost
+
+_FOR_THE_USER = {"waiting", "asking"}
+_LAST = "ifnull((SELECT max(seq) FROM events WHERE job = n), 0)"
+
+
+def submit(connection: sqlite3.Connection, kind: str, params: bytes, queue: str, key: str | None) -> str:
+    if key is not None:
+        known = connection.execute("SELECT n, id, state FROM jobs WHERE key = ?", (key,)).fetchone()
+        if known is not None:
+            n, job, state = known
+            if state in _FOR_THE_USER:  # its worker released it, so none has died
+                connection.execute("UPDATE jobs SET attempts = 0 WHERE n = ?", (n,))
+                _set_state(connection, n, "queued")
+            return str(job)
+    job, time_now = new_id(), now()
+    connection.execute(
+        "INSERT INTO jobs (id, key, kind, queue, state, attempts, not_before, reason, created, updated, params)"
+        " VALUES (?, ?, ?, ?, 'queued', 0, 0, '', ?, ?, ?)",
+        (job, key, kind, queue, time_now, time_now, params),
+    )
+    return job
+
+
+def claim(
+    connection: sqlite3.Connection, free: int, worker: str, queues: Sequence[str] | None
+) -> tuple[list[Lease], float | None]:
+    """The leases, and if there are none, the seconds until a job that was put back may run again."""
+    wanted = {
+        "now": time.time(),
+        "free": free,
+        "queues": None if queues is None else msgspec.json.encode(queues).decode(),
+    }
+    heads = (
+        " FROM jobs AS j WHERE state = 'queued'"
+        " AND (:queues IS NULL OR queue IN (SELECT value FROM json_each(:queues)))"
+        " AND NOT EXISTS (SELECT 1 FROM jobs WHERE state IN ('running', 'asking') AND queue = j.queue)"
+        " AND NOT EXISTS (SELECT 1 FROM jobs WHERE state = 'queued' AND queue = j.queue AND n < j.n)"
+    )
+    rows = connection.execute(
+        "SELECT n, id, kind, queue, attempts + 1, "
+        + _LAST
+        + ", params"
+        + heads
+        + " AND not_before <= :now ORDER BY n LIMIT :free",
+        wanted,
+    ).fetchall()
+    leases: list[Lease] = []
+    for n, job, kind, queue, attempt, seq, params in rows:
+        connection.execute(
+            "UPDATE jobs SET state = 'running', attempts = ?, updated = ? WHERE n = ?", (attempt, now(), n)
+        )
+        leases.append(
+            Lease(job=job, kind=kind, queue=queue, params=params, attempt=attempt, seq=seq, worker=worker)
+        )
+    if leases:
+        return leases, None
+    due = connection.execute("SELECT min(not_before) - :now" + heads, wanted).fetchone()[0]
+    return [], due
+
+
+def append(connection: sqlite3.Connection, lease: Lease, events: Sequence[bytes], expect_seq: int) -> int:
+    n, cancelled = _current(connection, lease)
+    if cancelled is not None:
+        raise JobCancelled(cancelled)
+    return _add(connection, n, lease.job, events, expect_seq)
+
+
+def annotate(
+    connection: sqlite3.Connection,
+    job: str,
+    events: Sequence[bytes],
+    expect_seq: int,
+    outcome: JobOutcome | None,
+) -> int:
+    row = connection.execute(
+        "SELECT n, state FROM jobs WHERE id = ? AND state NOT IN ('queued', 'running')", (job,)
+    ).fetchone()
+    if row is None:
+        raise LeaseLost(
+            f"Run {job} is being carried out, or there is none: only its worker adds to its journal."
+        )
+    seq = _add(connection, row[0], job, events, expect_seq)
+    if outcome is not None and row[1] in _FOR_THE_USER:
+        _set_state(connection, row[0], outcome.state, outcome.reason)
+    return seq
+
+
+def purge(connection: sqlite3.Connection, job: str) -> bool:
+    row = connection.execute("SELECT n, state FROM jobs WHERE id = ?", (job,)).fetchone()
+    if row is None or row[1] not in FINAL:
+        return False
+    connection.execute("DELETE FROM events WHERE job = ?", (row[0],))
+    connection.execute("DELETE FROM jobs WHERE n = ?", (row[0],))
+    return True
+
+
+def finish(connection: sqlite3.Connection, lease: Lease, outcome: JobOutcome) -> None:
+    n, cancelled = _current(connection, lease)
+    if cancelled is not None:
+        _set_state(connection, n, "cancelled", cancelled)
+    elif outcome.state == "retry":
+        _set_state(connection, n, "queued", outcome.reason, not_before=time.time() + outcome.delay)
+    else:
+        _set_state(connection, n, outcome.state, outcome.reason)
+
+
+def cancel(connection: sqlite3.Connection, job: str, reason: str) -> bool:
+    row = connection.execute("SELECT n, state FROM jobs WHERE id = ?", (job,)).fetchone()
+    match row:
+        case (n, "queued" | "waiting" | "asking"):
+            _set_state(connection, n, "cancelled", reason)
+        case (n, "running"):
+            connection.execute(
+                "UPDATE jobs SET cancelled = ifnull(cancelled, ?) WHERE n = ?", (_text(reason), n)
+            )
+        case _:
+            return False
+    return True
+
+
+def set_aside(connection: sqlite3.Connection, jobs: Sequence[str], reason: str) -> None:
+    query = "SELECT n FROM jobs WHERE state = 'queued' AND id IN (SELECT value FROM json_each(?))"
+    for (n,) in connection.execute(query, (msgspec.json.encode(jobs).decode(),)).fetchall():
+        _set_state(connection, n, "waiting", reason)
+
+
+def take_over(connection: sqlite3.Connection) -> None:
+    """What the owner before left running waits for a worker again, or has ended if somebody had cancelled it."""
+    connection.execute(
+        "UPDATE jobs SET state = 'cancelled', reason = cancelled, updated = ?"
+        " WHERE state = 'running' AND cancelled IS NOT NULL",
+        (now(),),
+    )
+    connection.execute("UPDATE jobs SET state = 'queued' WHERE state = 'running'")
+
+
+def let_go(connection: sqlite3.Connection) -> None:
+    """An owner that ends in good order has not died: its attempts do not count."""
+    connection.execute("UPDATE jobs SET attempts = 0 WHERE state = 'running'")
+
+
+def _add(connection: sqlite3.Connection, n: int, job: str, events: Sequence[bytes], expect_seq: int) -> int:
+    last = connection.execute("SELECT ifnull(max(seq), 0) FROM events WHERE job = ?", (n,)).fetchone()[0]
+    if last != expect_seq:
+        raise LeaseLost(
+            f"The journal of run {job} has {last} events, not {expect_seq}: another one wrote to it."
+        )
+    connection.executemany(
+        "INSERT INTO events (job, seq, data) VALUES (?, ?, ?)",
+        ((n, seq, data) for seq, data in enumerate(events, last + 1)),
+    )
+    return int(last) + len(events)
+
+
+def _current(connection: sqlite3.Connection, lease: Lease) -> tuple[int, str | None]:
+    """The row of a leased job, and why it is to end, if it is. Raises ``LeaseLost``."""
+    row = connection.execute(
+        "SELECT n, cancelled FROM jobs WHERE id = ? AND state = 'running' AND attempts = ?",
+        (lease.job, lease.attempt),
+    ).fetchone()
+    if row is None:
+        raise LeaseLost(f"Run {lease.job} is no longer this worker's.")
+    return row
+
+
+def _set_state(
+    connection: sqlite3.Connection, n: int, state: str, reason: str = "", *, not_before: float = 0.0
+) -> None:
+    connection.execute(
+        "UPDATE jobs SET state = ?, reason = ?, not_before = ?, updated = ? WHERE n = ?",
+        (state, _text(reason), not_before, now(), n),
+    )
+
+
+def _text(words: str) -> str:
+    """With a question mark for what UTF-8 cannot hold: a reason may quote anything."""
+    return words.encode("utf-8", "replace").decode()

@@ -1,0 +1,190 @@
+"""Answers what a server asks while it works: elicitation, sampling, roots.
+
+A question belongs to the call in whose course it is asked. Newer protocol and HTTP say which that is; of an
+older server over pipes it is the latest call under way. A question without a call to belong to is declined: nobody
+would know why it is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+import msgspec
+
+from newel.agent.errors import NewelError
+from newel.agent.messages import (
+    AssistantMessage,
+    ImageContent,
+    Message,
+    TextContent,
+    UserMessage,
+)
+from newel.mcp.elicitation import Elicit, ElicitAnswer, ElicitRequest, Sample, SampleRequest
+from newel.mcp.elicitation_form import with_defaults
+
+if TYPE_CHECKING:
+    from mcp import types
+    from mcp.client import ClientRequestContext
+
+MAX_OPEN: Final = 4
+"""Questions of one server that may wait at the same time; any more are declined unheard."""
+
+MAX_QUESTION: Final = 64 * 1024
+"""Bytes of a question and its form."""
+
+STOP_REASONS: Final = {"stop": "endTurn", "length": "maxTokens", "toolUse": "toolUse"}
+
+
+class Call:
+    """A call under way. ``deadline`` is that of ``scope`` while nobody is being asked anything."""
+
+    def __init__(self, elicit: Elicit | None, scope: anyio.CancelScope, timeout: float) -> None:
+        self.elicit = elicit
+        self._scope = scope
+        self._timeout = timeout
+        self._questions: set[anyio.CancelScope] = set()
+
+    def alive(self) -> None:
+        """The server has shown that it works: its time begins again, unless it waits for us."""
+        if not self._questions:
+            self._scope.deadline = anyio.current_time() + self._timeout
+
+    @contextmanager
+    def asking(self) -> Generator[anyio.CancelScope]:
+        """The time that an answer takes is not the server's; a call that ends takes its questions along."""
+        with anyio.CancelScope() as question:
+            self._questions.add(question)
+            self._scope.deadline = float("inf")
+            try:
+                yield question
+            finally:
+                self._questions.discard(question)
+                self.alive()
+
+    def close(self) -> None:
+        for question in self._questions:
+            question.cancel()
+
+
+CURRENT: ContextVar[Call | None] = ContextVar("newel_mcp_call", default=None)
+
+
+class ClientHandlers:
+    """Of one server; ``calls`` are those under way, the latest last."""
+
+    def __init__(self, server: str, *, sample: Sample | None, roots: Callable[[], Sequence[Path]]) -> None:
+        self.calls: list[Call] = []
+        self._server = server
+        self._sample = sample
+        self._roots = roots
+        self._open = 0
+
+    @property
+    def samples(self) -> bool:
+        """Whether the model can be asked."""
+        return self._sample is not None
+
+    async def list_roots(self, context: ClientRequestContext) -> types.ListRootsResult:  # noqa: ARG002 — the SDK's shape
+        from mcp import types
+        from pydantic import FileUrl
+
+        return types.ListRootsResult(
+            roots=[types.Root(uri=FileUrl(root.as_uri()), name=root.name) for root in self._roots()]
+        )
+
+    async def elicit(
+        self,
+        context: ClientRequestContext,  # noqa: ARG002 — the SDK's shape
+        params: types.ElicitRequestParams,
+    ) -> types.ElicitResult | types.ErrorData:
+        from mcp import types
+
+        call = self._asker()
+        if call is None or call.elicit is None:
+            return types.ElicitResult(action="decline")
+        schema: dict[str, Any] | None = getattr(params, "requested_schema", None)
+        url: str | None = getattr(params, "url", None)
+        if len(msgspec.json.encode([params.message, schema, url])) > MAX_QUESTION:
+            return types.ElicitResult(action="decline")
+        request = ElicitRequest(server=self._server, message=params.message, schema=schema, url=url)
+        answer = ElicitAnswer(action="cancel")
+        with self._counted(), call.asking():
+            answer = await call.elicit(request)
+        if answer.action != "accept":
+            return types.ElicitResult(action=answer.action)
+        content = None if schema is None else with_defaults(schema, answer.content or {})
+        return types.ElicitResult(action="accept", content=content)
+
+    async def sample(
+        self,
+        context: ClientRequestContext,  # noqa: ARG002 — the SDK's shape
+        params: types.CreateMessageRequestParams,
+    ) -> types.CreateMessageResult | types.ErrorData:
+        from mcp import types
+
+        call = self._asker()
+        if call is None or self._sample is None:
+            return types.ErrorData(
+                code=types.INVALID_REQUEST, message="No answer of the model can be had now."
+            )
+        try:
+            with self._counted(), call.asking():
+                answer = await self._sample(to_request(self._server, params))
+                return types.CreateMessageResult(
+                    role="assistant",
+                    content=types.TextContent(text=answer.text),
+                    model=answer.model,
+                    stop_reason=STOP_REASONS.get(answer.stop_reason, answer.stop_reason),
+                )
+        except NewelError as error:
+            return types.ErrorData(code=types.INTERNAL_ERROR, message=str(error))
+        return types.ErrorData(code=types.INVALID_REQUEST, message="The call has ended.")
+
+    def _asker(self) -> Call | None:
+        """The call that a question belongs to; None if it has none, or too many wait already."""
+        latest = self.calls[-1] if self.calls else None
+        return (CURRENT.get() or latest) if self._open < MAX_OPEN else None
+
+    @contextmanager
+    def _counted(self) -> Generator[None]:
+        self._open += 1
+        try:
+            yield
+        finally:
+            self._open -= 1
+
+
+def to_request(server: str, params: types.CreateMessageRequestParams) -> SampleRequest:
+    """A server's request for an answer, in the heart's messages. What is neither text nor image is named."""
+    messages: list[Message] = []
+    for message in params.messages:
+        blocks = message.content if isinstance(message.content, list) else [message.content]
+        parts = [_part(block) for block in blocks]
+        if message.role == "user":
+            messages.append(UserMessage(content=parts))
+        else:
+            texts = [part for part in parts if isinstance(part, TextContent)]
+            messages.append(AssistantMessage(content=[*texts]))
+    return SampleRequest(
+        server=server,
+        messages=messages,
+        max_tokens=max(1, params.max_tokens),
+        system_prompt=params.system_prompt or "",
+        temperature=params.temperature,
+        stop_sequences=params.stop_sequences or [],
+    )
+
+
+def _part(block: types.SamplingMessageContentBlock) -> TextContent | ImageContent:
+    match block.type:
+        case "text":
+            return TextContent(block.text)
+        case "image":
+            return ImageContent(data=block.data, mime_type=block.mime_type)
+        case other:
+            return TextContent(f"[{other} left out]")

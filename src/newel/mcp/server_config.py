@@ -1,0 +1,311 @@
+"""Which MCP servers there are: the user's own and those that the project names.
+
+    <home>/mcp_config.json                                      the user's: they start
+    <cwd>/mcp_config.json, .mcp.json, .vscode/mcp.json          the project's: each waits for trust
+
+A file that cannot be read, and a server in it that cannot be meant, becomes a sentence for the user and
+costs the others nothing. ``${VAR}`` is replaced when a server starts, never before: until somebody trusts a
+project's server, nothing of the environment gets into its command.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+from msgspec import field
+
+from newel.agent.errors import ConfigError, WorkspaceError
+from newel.text.redact_urls import HIDDEN, shown_url
+from newel.workspace.disk.files import open_regular, read_all
+from newel.workspace.process.environment import is_secret
+
+FILE: Final = "mcp_config.json"
+PROJECT_FILES: Final = (FILE, ".mcp.json", ".vscode/mcp.json")
+
+MAX_FILE: Final = 1024 * 1024
+"""Bytes of a file that names servers."""
+MAX_SERVERS: Final = 100
+MAX_NAME: Final = 64
+
+Level = Literal["user", "project"]
+
+_VARIABLE = re.compile(r"\$\{(?:env:)?([^}:]+|input:[^}]*)(?::-([^}]*))?\}")
+_URL = re.compile(r"(--?[A-Za-z][\w-]*=)?([A-Za-z][A-Za-z0-9+.-]*://.*)", re.DOTALL)
+_SECRET_OPTION = re.compile(r"--?([A-Za-z][\w-]*)(?:=(.*))?", re.DOTALL)
+WORKSPACE: Final = "workspaceFolder"
+"""Stands for the working folder, as a variable does for its value."""
+
+
+class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """One server as a file names it; it has a ``command`` or a ``url``. ``timeout`` is in seconds, for a call
+    that shows no progress. ``trust_read_only``: its word that a tool only reads is believed, so that the tool runs unasked; only
+    the user's own file can say that. ``target`` is for people's eyes.
+    """
+
+    name: str
+    origin: Path
+    level: Level
+    command: str | None = None
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    cwd: str | None = None
+    url: str | None = None
+    headers: dict[str, str] = {}
+    disabled: bool = False
+    timeout: float = 120.0
+    trust_read_only: bool = False
+
+    @property
+    def target(self) -> str:
+        """The command line or the URL, not expanded. Of a project's server, about which somebody must decide,
+        nothing is hidden; in the user's own, what looks like a secret is masked.
+        """
+        if self.command is not None:
+            args = self.args if self.level == "project" else _masked(self.args)
+            return shlex.join([self.command, *args])
+        url = self.url or ""
+        return url if self.level == "project" else shown_url(url)
+
+    @property
+    def given(self) -> list[str]:
+        """The names of what it is told beyond what every server sees: the variables that its ``env`` sets, and those of
+        Newel's environment that any part of its configuration takes a value from.
+        """
+        texts = [self.command, *self.args, self.cwd, self.url, *self.env.values(), *self.headers.values()]
+        found = {found[1] for text in texts if text for found in _VARIABLE.finditer(text)}
+        return sorted({*self.env, *found} - {WORKSPACE})
+
+    @property
+    def settings(self) -> list[str]:
+        """What its ``env`` sets and its headers say, as the file has it, secrets masked."""
+        return [
+            *(f"{name} = {_masked_value(name, value)}" for name, value in self.env.items()),
+            *(f"header {name}" for name in self.headers),
+        ]
+
+    def folder(self, root: Path) -> str:
+        """Where it runs; empty for a server at an address."""
+        if self.command is None:
+            return ""
+        return str(root / (self.cwd or "").replace(f"${{{WORKSPACE}}}", str(root)))
+
+
+class _ServerEntry(msgspec.Struct, forbid_unknown_fields=False):
+    """A server in a file; what other programs keep beside these keys is none of our business."""
+
+    command: str | None = None
+    args: list[str] = []
+    env: dict[str, str | int | float | bool] = {}
+    cwd: str | None = None
+    type: str | None = None
+    url: str | None = None
+    headers: dict[str, str] = {}
+    disabled: bool = False
+    timeout: float = 120.0
+    trust_read_only: bool = False
+
+
+class _ConfigFile(msgspec.Struct):
+    mcp_servers: dict[str, msgspec.Raw] | None = field(default=None, name="mcpServers")
+    servers: dict[str, msgspec.Raw] | None = None
+    inputs: list[Any] = []
+
+
+def files(*, home: Path, cwd: Path) -> list[Path]:
+    """Where servers may be named, the file that counts most first."""
+    return [home / FILE, *(cwd / name for name in PROJECT_FILES if cwd / name != home / FILE)]
+
+
+def load_servers(*, home: Path, cwd: Path) -> tuple[list[ServerConfig], list[str]]:
+    """The servers in the order of the files, and what is wrong, in words. Never raises.
+
+    A name counts once. The user's own server keeps it against a project's, and an earlier file of the project
+    against a later one: no file of a project can stand in for a server that the user knows.
+    """
+    found: dict[str, ServerConfig] = {}
+    problems: list[str] = []
+    for path in files(home=home, cwd=cwd):
+        for server in _read(path, "user" if path == home / FILE else "project", problems):
+            other = found.setdefault(server.name, server)
+            if other is not server and not _same(other, server):
+                problems.append(
+                    f"{path}: a server named '{server.name}' is in {other.origin} too, which counts. "
+                    "Give this one another name."
+                )
+    return list(found.values()), problems
+
+
+def expand(server: ServerConfig, environ: Mapping[str, str], folder: Path) -> ServerConfig:
+    """The server with its variables replaced: ``${VAR}``, ``${VAR:-default}``, ``${env:VAR}`` and
+    ``${workspaceFolder}``. Raises ``ConfigError`` naming a variable that is not set.
+    """
+    values = {**environ, WORKSPACE: str(folder)}
+
+    def one(text: str) -> str:
+        return _VARIABLE.sub(lambda found: _value(found, values, server), text)
+
+    return msgspec.structs.replace(
+        server,
+        command=None if server.command is None else one(server.command),
+        args=tuple(one(each) for each in server.args),
+        env={name: one(value) for name, value in server.env.items()},
+        cwd=None if server.cwd is None else one(server.cwd),
+        url=None if server.url is None else one(server.url),
+        headers={name: _header(name, one(value), server) for name, value in server.headers.items()},
+    )
+
+
+def _header(name: str, value: str, server: ServerConfig) -> str:
+    """A header's value. What cannot be one is refused here, without showing it: it may be a secret."""
+    value = value.strip()
+    if not value.isascii() or not value.isprintable():
+        raise ConfigError(f"The header {name} of '{server.name}' holds a character that no header can.")
+    return value
+
+
+def _value(found: re.Match[str], values: Mapping[str, str], server: ServerConfig) -> str:
+    name, default = found[1], found[2]
+    if name.startswith("input:"):
+        raise ConfigError(
+            f"{server.origin} asks for ${{{name}}}, and Newel has no inputs. Use a variable: ${{NAME}}."
+        )
+    value = values.get(name) or default  # as in a shell, an empty variable has the default's value
+    if value is None:
+        if name in values:
+            return ""
+        raise ConfigError(f"The variable {name} is not set ({server.origin} uses it for '{server.name}').")
+    return value
+
+
+# -- reading ----------------------------------------------------------------------------------------
+
+
+def parse_entry(name: str, raw: bytes, origin: Path, level: Level) -> ServerConfig:
+    """One server from the JSON of its entry. Raises ``ConfigError``."""
+    if not name.strip() or len(name) > MAX_NAME or not name.isprintable():
+        raise ConfigError(f"{origin}: a server's name has 1 to {MAX_NAME} visible characters, not {name!r}.")
+    where = f"{origin}: '{name}'"
+    try:
+        entry = msgspec.json.decode(raw, type=_ServerEntry)
+    except msgspec.MsgspecError as error:
+        raise ConfigError(f"{where} cannot be understood: {error}.") from None
+    if (entry.command is None) == (entry.url is None):
+        raise ConfigError(f"{where} needs a `command` or a `url`, and not both.")
+    if entry.type == "sse":
+        raise ConfigError(f"{where} has the type sse, which MCP has given up. Use the server's HTTP address.")
+    if entry.url is not None and not re.match(r"https?://[^/]|\$\{", entry.url):
+        raise ConfigError(f"{where}: a `url` begins with http:// or https://.")
+    if not 0 < entry.timeout <= 86_400:
+        raise ConfigError(f"{where}: `timeout` is a number of seconds, at most a day.")
+    texts = [entry.command, entry.cwd, entry.url, *entry.args, *entry.env, *entry.headers.values()]
+    if any("\0" in text for text in texts if text):
+        raise ConfigError(f"{where} holds a NUL character.")
+    return ServerConfig(
+        name=name,
+        origin=origin,
+        level=level,
+        command=entry.command,
+        args=tuple(entry.args),
+        env={
+            name: value if isinstance(value, str) else msgspec.json.encode(value).decode()
+            for name, value in entry.env.items()
+        },
+        cwd=entry.cwd,
+        url=entry.url,
+        headers=entry.headers,
+        disabled=entry.disabled,
+        timeout=entry.timeout,
+        trust_read_only=entry.trust_read_only and level == "user",
+    )
+
+
+def _read(path: Path, level: Level, problems: list[str]) -> list[ServerConfig]:
+    try:
+        data = _bytes(path)
+        if data is None:
+            return []
+        file = msgspec.json.decode(data, type=_ConfigFile)
+    except WorkspaceError as error:
+        problems.append(str(error))
+        return []
+    except OSError as error:
+        problems.append(f"Cannot read {path}: {error.strerror or error}.")
+        return []
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        problems.append(f"{path} is not JSON of servers: {error}.")
+        return []
+    if file.inputs:
+        problems.append(f"{path}: `inputs` are not supported. Use variables: ${{NAME}}.")
+    entries = file.servers if path.parent.name == ".vscode" else file.mcp_servers
+    if entries is None:
+        key = "servers" if path.parent.name == ".vscode" else "mcpServers"
+        problems.append(f"{path} has no `{key}`.")
+        return []
+    if len(entries) > MAX_SERVERS:
+        problems.append(f"{path} names {len(entries)} servers; the first {MAX_SERVERS} count.")
+    servers: list[ServerConfig] = []
+    for name, raw in list(entries.items())[:MAX_SERVERS]:
+        try:
+            servers.append(parse_entry(name, bytes(raw), path, level))
+        except ConfigError as error:
+            problems.append(str(error))
+    return servers
+
+
+def _bytes(path: Path) -> bytes | None:
+    """A file's content, None if there is none. Raises ``WorkspaceError`` and ``OSError``."""
+    if not path.exists():
+        return None
+    descriptor, _ = open_regular(str(path))
+    try:
+        data = read_all(descriptor, 0, MAX_FILE + 1)
+    finally:
+        os.close(descriptor)
+    if len(data) > MAX_FILE:
+        raise WorkspaceError(f"Cannot read {path}: it has more than {MAX_FILE:,} bytes.")
+    return data.removeprefix(b"\xef\xbb\xbf")
+
+
+def _same(one: ServerConfig, other: ServerConfig) -> bool:
+    """Whether two files mean the same server."""
+    return one.level == other.level and msgspec.structs.replace(one, origin=other.origin) == other
+
+
+# -- showing ----------------------------------------------------------------------------------------
+
+
+def _masked(args: tuple[str, ...]) -> list[str]:
+    shown: list[str] = []
+    hide_next = False
+    for arg in args:
+        option = _SECRET_OPTION.fullmatch(arg)
+        secret = option is not None and _opens_doors(option[1])
+        if option is not None and secret and option[2] is not None:
+            shown.append(arg[: option.start(2)] + HIDDEN)
+        else:
+            shown.append(HIDDEN if hide_next and not arg.startswith("-") else _masked_url(arg))
+        hide_next = option is not None and secret and option[2] is None
+    return shown
+
+
+def _masked_value(name: str, value: str) -> str:
+    variable = _VARIABLE.fullmatch(value)
+    plain = variable is not None and variable[2] is None
+    return HIDDEN if is_secret(name) and not plain else _masked_url(value)
+
+
+def _masked_url(text: str) -> str:
+    """A text that is a URL, or an option with one, without what the URL hides."""
+    found = _URL.fullmatch(text)
+    return (found[1] or "") + shown_url(found[2]) if found else text
+
+
+def _opens_doors(option: str) -> bool:
+    words = option.replace("-", "_")
+    return is_secret(words) or is_secret(f"X_{words}")

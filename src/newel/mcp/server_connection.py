@@ -1,0 +1,273 @@
+"""One server's life: started, listed, called, lost, started again; its state is always known.
+
+untrusted, disabled ──► starting ──► active ──► broken ──► starting (three times at most)
+                           └───────────────────►┘
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from newel.agent.errors import ToolError
+from newel.agent.ports import OnOutput, ToolResult
+from newel.mcp import sdk
+from newel.mcp.client_handlers import ClientHandlers
+from newel.mcp.elicitation import Elicit, Sample
+from newel.mcp.server_config import ServerConfig, expand
+from newel.mcp.server_status import ServerState, ServerStatus, ToolStatus
+from newel.mcp.stderr_tail import StderrTail
+from newel.mcp.tool_call import call_tool
+from newel.mcp.tool_info import ToolInfo
+from newel.mcp.transport_http import HttpTransport
+from newel.mcp.transport_stdio import ShutdownTimeouts, StdioTransport
+from newel.mcp.trust import Trust
+
+if TYPE_CHECKING:
+    from mcp.client import Client
+
+START_TIMEOUT: Final = 30.0
+"""Seconds that a server has to start and to name its tools."""
+PAUSES: Final = (1.0, 4.0, 16.0)
+"""Seconds before a server that was lost is started again; their number is how often that is done."""
+STABLE: Final = 300.0
+"""Seconds after which earlier losses are forgotten."""
+SETTLE: Final = 0.3
+"""Seconds in which news of changed tools are gathered."""
+
+
+class ServerContext(msgspec.Struct, kw_only=True):
+    """What all servers have in common. ``changed`` is told of every new state; ``roots`` are the folders that a server
+    may know of, the first of them the one it works in. ``pauses`` is as ``PAUSES``.
+    """
+
+    trust: Trust
+    environ: Mapping[str, str]
+    roots: list[Path]
+    changed: Callable[[], None]
+    sample: Sample | None
+    graces: ShutdownTimeouts
+    pauses: Sequence[float]
+
+
+class Transport(Protocol):
+    """A way to a server; see ``StdioTransport`` and ``HttpTransport``."""
+
+    reason: str
+    exited: bool
+    ended: anyio.Event
+    tail: StderrTail
+
+    def streams(self) -> Any: ...
+
+
+class Server:
+    """A server by its configuration. ``run`` keeps it going; all else may be called from any task."""
+
+    def __init__(self, config: ServerConfig, around: ServerContext) -> None:
+        self.config = config
+        self.state: ServerState = "starting"
+        self.reason = ""
+        self.tools: list[ToolInfo] = []
+        self.withheld: list[str] = []
+        self.tools_off = around.trust.tools_off(config)
+        self._around = around
+        self._tail = StderrTail()
+        self._client: Client | None = None
+        self._callbacks = ClientHandlers(config.name, sample=around.sample, roots=lambda: around.roots)
+        self._attempt = anyio.CancelScope()
+        self._down = anyio.Event()
+        self._stale = anyio.Event()
+
+    def status(self) -> ServerStatus:
+        return ServerStatus(
+            name=self.config.name,
+            state=self.state,
+            origin=str(self.config.origin),
+            target=self.config.target,
+            folder=self.config.folder(self._around.roots[0]),
+            env=self.config.given,
+            reason=self.reason,
+            stderr=self._tail.text,
+            tools=[
+                ToolStatus(
+                    name=tool.name, description=tool.description, enabled=tool.name not in self.tools_off
+                )
+                for tool in self.tools
+            ],
+        )
+
+    def restart(self) -> None:
+        """Look again at what is decided, and begin anew."""
+        if self._standby() is None:
+            self._set("starting")  # now, so that whoever waits for it from here on does wait
+        self._down.set()
+        self._attempt.cancel()
+
+    async def roots_changed(self) -> None:
+        if self._client is not None:
+            await sdk.tell_roots_changed(self._client)
+
+    async def call(
+        self, tool: str, arguments: dict[str, Any], on_output: OnOutput, elicit: Elicit | None
+    ) -> ToolResult:
+        """Call a tool. Raises ``ToolError`` if the server cannot be called now."""
+        if self._client is None:
+            raise ToolError(
+                f"The server '{self.config.name}' is {self.state}, so nothing was done. {self.reason}"
+            )
+        return await call_tool(
+            self._client,
+            self._callbacks,
+            server=self.config.name,
+            tool=tool,
+            arguments=arguments,
+            timeout=self.config.timeout,
+            on_output=on_output,
+            elicit=elicit,
+            why_lost=self._why_lost,
+        )
+
+    async def _why_lost(self) -> str:
+        with anyio.move_on_after(2):
+            await self._down.wait()
+        return self.reason or "It was restarted or switched off."
+
+    # -- its life -----------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            with anyio.CancelScope() as self._attempt:
+                standby = self._standby()
+                if standby is None:
+                    await self._keep_up()
+                else:
+                    self._set(*standby)
+                await anyio.sleep_forever()
+
+    def _standby(self) -> tuple[ServerState, str] | None:
+        """The state of a server that must not start, and why."""
+        if not self._around.trust.is_trusted(self.config):
+            words = f"{self.config.origin.name} of this project names it. It starts when you trust it."
+            return "untrusted", words
+        if not self._around.trust.is_enabled(self.config):
+            return "disabled", ""
+        return None
+
+    async def _keep_up(self) -> None:
+        """Connect, and again when it was lost. Returns when that has no sense any more; the state is broken then."""
+        legacy = False
+        losses = 0
+        while True:
+            active, exited = await self._connect(legacy=legacy)
+            if not active:
+                if legacy or not exited:
+                    return
+                legacy = True  # some servers end at a first message that they do not know
+                continue
+            losses = 1 if active > STABLE else losses + 1
+            if losses > len(self._around.pauses):
+                self._set("broken", f"{self.reason} It was lost {losses} times and is not started again.")
+                return
+            await anyio.sleep(self._around.pauses[losses - 1])
+
+    async def _connect(self, *, legacy: bool) -> tuple[float, bool]:
+        """Start it and stay until it is lost. Returns for how many seconds it was active, 0 if it never was, and
+        whether it ended of its own accord.
+        """
+        self._set("starting")
+        self._down = anyio.Event()
+        began = 0.0
+        words = ""
+        exited = False
+        with anyio.move_on_after(START_TIMEOUT) as starting:
+            try:
+                link = await self._link()
+                self._tail = link.tail
+                try:
+                    async with sdk.client(
+                        link.streams(), self._callbacks, self._listed_anew, legacy=legacy
+                    ) as client:
+                        await self._offer(await sdk.list_tools(client))
+                        starting.deadline = float("inf")
+                        began = anyio.current_time()
+                        self._client = client
+                        self._set("active", self._withholding())
+                        await self._stay(client, link)
+                finally:
+                    self._client = None
+                    words, exited = link.reason, link.exited
+            except Exception as error:  # noqa: BLE001 — whatever a server does, it costs itself only
+                words = words or sdk.in_words(error)
+        if starting.cancelled_caught:
+            words = f"It did not answer within {START_TIMEOUT:g} seconds."
+        self._lose(words)
+        return (anyio.current_time() - began if began else 0.0), exited
+
+    async def _link(self) -> Transport:
+        """The way to it. Raises ``ConfigError`` if a variable is missing."""
+        around = self._around
+        folder = around.roots[0]
+        config = expand(self.config, around.environ, folder)
+        await sdk.load()
+        if config.url is not None:
+            return HttpTransport(config)
+        return StdioTransport(config, folder=str(folder), environ=around.environ, graces=around.graces)
+
+    async def _stay(self, client: Client, link: Transport) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(sdk.listen, client, self._listed_anew)
+            tasks.start_soon(self._keep_list, client)
+            await link.ended.wait()
+            self._lose(link.reason)  # known at once; taking it down may need seconds
+            tasks.cancel_scope.cancel()
+
+    def _lose(self, reason: str) -> None:
+        self._client = None
+        self._set("broken", reason or "It closed the connection.")
+        self._down.set()
+
+    def _listed_anew(self) -> None:
+        self._stale.set()
+
+    async def _keep_list(self, client: Client) -> None:
+        """List the tools again when they have changed; if that fails, the old list stands."""
+        while True:
+            await self._stale.wait()
+            await anyio.sleep(SETTLE)
+            self._stale = anyio.Event()
+            try:
+                with anyio.fail_after(START_TIMEOUT):
+                    await self._offer(await sdk.list_tools(client))
+                self.reason = self._withholding()
+            except Exception as error:  # noqa: BLE001 — as above
+                self.reason = f"Its list of tools could not be read again: {sdk.in_words(error)}"
+            self._around.changed()
+
+    async def _offer(self, listed: list[ToolInfo]) -> None:
+        """Of the tools that are listed, offer those that are what they were accepted as."""
+        pins = self._around.trust.pins
+        self.tools = await anyio.to_thread.run_sync(pins.unchanged, self.config, listed)
+        offered = {facts.name for facts in self.tools}
+        self.withheld = [facts.name for facts in listed if facts.name not in offered]
+
+    def _withholding(self) -> str:
+        """What a person must know of tools that are not offered."""
+        if not self.withheld:
+            return ""
+        return (
+            f"What it says of {', '.join(map(repr, self.withheld))} changed, so that is withheld. "
+            f"Look at the change and accept it: newel mcp trust {self.config.name}"
+        )
+
+    def _set(self, state: ServerState, reason: str = "") -> None:
+        if state in {"untrusted", "disabled"}:
+            self.tools, self.withheld = [], []
+        self.state, self.reason = state, reason
+        self._around.changed()

@@ -1,0 +1,100 @@
+"""A server at an address: MCP over streamable HTTP, its answers bounded."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from newel.mcp.framing import MAX_MESSAGE
+from newel.mcp.server_config import ServerConfig
+from newel.mcp.stderr_tail import StderrTail
+
+if TYPE_CHECKING:
+    import httpx2
+
+CONNECT_TIMEOUT = 30.0
+READ_TIMEOUT = 300.0
+"""Seconds that a stream of events may be silent; then it is taken up again where it stood."""
+
+
+class HttpTransport:
+    """The connection to a server. ``ended`` is set when its session is over; ``reason`` says what was last wrong.
+    It has no process that could be ``exited``.
+    """
+
+    def __init__(self, server: ServerConfig, *, auth: httpx2.Auth | None = None) -> None:
+        self.ended = anyio.Event()
+        self.exited = False
+        self.reason = ""
+        self.tail = StderrTail()
+        self._server = server
+        self._auth = auth
+
+    @asynccontextmanager
+    async def streams(self) -> AsyncGenerator[Any]:
+        """The SDK's transport over a client of ours. What goes wrong while connecting is raised by the session."""
+        import httpx2
+        from mcp.client.streamable_http import streamable_http_client
+
+        url = self._server.url or ""
+        headers = {"accept-encoding": "identity", **self._server.headers}
+        timeout = httpx2.Timeout(CONNECT_TIMEOUT, read=READ_TIMEOUT)
+        hooks: dict[str, list[Any]] = {"response": [self._on_response]}
+        async with (
+            httpx2.AsyncClient(
+                headers=headers, timeout=timeout, auth=self._auth, event_hooks=hooks
+            ) as client,
+            streamable_http_client(url, http_client=client, max_sse_event_size=MAX_MESSAGE) as streams,
+        ):
+            yield streams
+
+    async def _on_response(self, response: httpx2.Response) -> None:
+        """Look at each answer before its body is read."""
+        if response.status_code in {401, 403}:
+            self.reason = (
+                f"It needs authorization (HTTP {response.status_code}): give it a token in `headers`."
+            )
+        elif response.status_code == 404 and "mcp-session-id" in response.request.headers:
+            self.reason = "It does not know our session any more."
+            self.ended.set()
+        elif response.status_code >= 400:
+            self.reason = f"It answered with HTTP {response.status_code}."
+        else:
+            self.reason = ""
+        response.stream = bounded(response)
+
+
+def bounded(response: httpx2.Response) -> httpx2.AsyncByteStream:
+    """The body of an answer, at most ``MAX_MESSAGE`` bytes of it; a stream of events may go on for ever, and the SDK
+    bounds each. A packed body is refused: we asked for none, and a small one can become a huge one.
+    """
+    import httpx2
+
+    whole = response.stream
+    assert isinstance(whole, httpx2.AsyncByteStream)  # noqa: S101 — the client is an asynchronous one
+    events = response.headers.get("content-type", "").lower().startswith("text/event-stream")
+    packed = response.headers.get("content-encoding", "identity").lower() not in {"identity", ""}
+
+    class Bounded(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            if packed:
+                raise TooLong("it is packed, which was not asked for")
+            size = 0
+            async for chunk in whole:
+                size += len(chunk)
+                if size > MAX_MESSAGE and not events:
+                    raise TooLong(f"it has more than {MAX_MESSAGE // 2**20} MiB")
+                began = anyio.current_time()
+                yield chunk
+                await anyio.sleep(anyio.current_time() - began)  # a flood gets at most half of the time
+
+        async def aclose(self) -> None:
+            await whole.aclose()
+
+    class TooLong(httpx2.StreamError):
+        """Of this class the SDK makes an error of the one call."""
+
+    return Bounded()

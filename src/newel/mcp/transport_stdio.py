@@ -1,0 +1,251 @@
+"""A server as a process: MCP over its standard input and output, everything about it bounded.
+
+The SDK's own transport would do for a server that means well. It takes lines of any length into memory, reports
+each line of junk with a traceback, gives the server our standard error, and cannot reach a child that left the
+server's process group; hence this one. It yields the same pair of streams.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import anyio
+import msgspec
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+from newel.agent.errors import ConfigError
+from newel.mcp.framing import JsonLineFramer, TooMuchError, parse
+from newel.mcp.process import ProcessPipes
+from newel.mcp.server_config import ServerConfig
+from newel.mcp.stderr_tail import StderrTail
+from newel.workspace.process.environment import child_env, without_own_python
+from newel.workspace.process.process_mark import MARK
+from newel.workspace.process.process_tree import ProcessTree
+
+if TYPE_CHECKING:
+    from mcp.shared.message import SessionMessage
+
+    Streams = tuple[
+        MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]
+    ]
+
+MAX_UNSENT: Final = 256
+"""Messages that wait for a server to read its input."""
+
+LAST_WORDS: Final = 0.05
+"""Seconds between the end of one thing and the conclusion that nothing else explains it."""
+
+_HOME = {"HOME", "USER", "LOGNAME", "SHELL", "PATH", "TMPDIR", "TERM", "LANG", "LANGUAGE", "TZ"}
+_FOLDERS = {"XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"}
+_NETWORK = {"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"}
+_CERTIFICATES = {"SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS"}
+PASSED: Final = frozenset(
+    _HOME | _FOLDERS | _NETWORK | {name.lower() for name in _NETWORK} | _CERTIFICATES | {MARK}
+)
+"""Variables that every server sees; all others only if its ``env`` asks for them."""
+
+
+def environment(server: ServerConfig, environ: Mapping[str, str], folder: str) -> dict[str, str]:
+    """What a server finds in its environment that starts in ``folder``."""
+    environ = without_own_python(environ, folder)
+    passed = {name: value for name, value in environ.items() if name in PASSED or name.startswith("LC_")}
+    return child_env(passed, server.env)
+
+
+class ShutdownTimeouts(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds that a server has at its end: to read what was sent before its input ends, to end by itself after that, to
+    hear SIGTERM, and to be gone after SIGKILL.
+    """
+
+    flush: float = 0.5
+    exit: float = 1.5
+    term: float = 1.5
+    kill: float = 2.0
+
+
+class StdioTransport:
+    """One process of a server. ``ended`` is set when it can say no more, and ``reason`` says why in words, unless it
+    was we who ended it. ``exited`` is true if it went of its own accord.
+    """
+
+    def __init__(
+        self, server: ServerConfig, *, folder: str, environ: Mapping[str, str], graces: ShutdownTimeouts
+    ) -> None:
+        self.ended = anyio.Event()
+        self.exited = False
+        self.reason = ""
+        self.tail = StderrTail()
+        self._server = server
+        self._folder = folder
+        self._graces = graces
+        self._all = ProcessTree(environment(server, environ, folder))
+        self._stopping = False
+
+    @asynccontextmanager
+    async def streams(self) -> AsyncGenerator[Streams]:
+        """The process, as long as the context lasts; afterwards nothing of it runs. Raises ``ConfigError`` if it
+        cannot be started.
+        """
+        pipes = self._start()
+        to_us, incoming = anyio.create_memory_object_stream["SessionMessage | Exception"](0)
+        outgoing, from_us = anyio.create_memory_object_stream["SessionMessage"](MAX_UNSENT)
+        written = anyio.Event()
+        pumps: list[Callable[[], Awaitable[None]]] = [
+            partial(self._watch, pipes, to_us),
+            partial(self._read_messages, pipes, to_us, outgoing),
+            partial(self._read_errors, pipes),
+            partial(self._write, pipes, from_us, written),
+        ]
+        scopes = [anyio.CancelScope(shield=True) for _ in pumps]
+        try:
+            async with anyio.create_task_group() as tasks:
+                for scope, pump in zip(scopes, pumps, strict=True):
+                    tasks.start_soon(_run_in, scope, pump)
+                try:
+                    yield incoming, outgoing
+                finally:
+                    self._stopping = True
+                    with anyio.CancelScope(shield=True):
+                        incoming.close()
+                        outgoing.close()
+                        with anyio.move_on_after(self._graces.flush):
+                            await written.wait()
+                        pipes.close(pipes.stdin)
+                        await self._stop(pipes)
+                    for scope in scopes:
+                        scope.cancel()
+        finally:
+            for stream in (to_us, incoming, outgoing, from_us):
+                stream.close()
+            pipes.close_all()
+            self._all.forget()
+
+    # -- the process ------------------------------------------------------------------------------
+
+    def _start(self) -> ProcessPipes:
+        command = self._server.command or ""
+        folder = os.path.join(self._folder, self._server.cwd or "")  # noqa: PTH118 — a text for the system
+        try:
+            process = self._all.start(
+                [command, *self._server.args],
+                cwd=folder,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+        except (OSError, ValueError) as error:
+            why = str(error)
+            if isinstance(error, OSError):
+                why = f"{error.filename or command}: {error.strerror}"
+            raise ConfigError(f"It could not be started: {why}.") from None
+        try:
+            return ProcessPipes(process)
+        except OSError as error:  # no descriptor is left: what nobody can watch must not run
+            with process:
+                process.kill()
+            self._all.forget()
+            raise ConfigError(f"It could not be watched and was stopped: {error.strerror}.") from None
+
+    async def _stop(self, pipes: ProcessPipes) -> None:
+        """Wait for the process to end by itself, then end it and all that it started."""
+        with anyio.move_on_after(self._graces.exit):
+            await pipes.ended.wait()
+        for number, grace in (
+            (signal.SIGTERM, self._graces.term),
+            (signal.SIGKILL, self._graces.kill),
+        ):
+            until = anyio.current_time() + grace
+            while not pipes.ended.is_set() or self._all.live():
+                if anyio.current_time() >= until:
+                    break
+                self._all.signal(number)
+                await anyio.sleep(0.05)
+
+    def _end(self, reason: str, to_us: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+        if not self._stopping:
+            self.reason = self.reason or reason
+        self.ended.set()
+        to_us.close()
+
+    # -- the pumps --------------------------------------------------------------------------------
+    # They outlive a cancellation: a server ends well only if it is read and written to the end.
+
+    async def _watch(
+        self, pipes: ProcessPipes, to_us: MemoryObjectSendStream[SessionMessage | Exception]
+    ) -> None:
+        code = await pipes.wait()
+        if not self._stopping:
+            self.exited = True
+            self.reason = (
+                self.reason or f"It ended ({f'exit code {code}' if code >= 0 else f'signal {-code}'})."
+            )
+        await anyio.sleep(LAST_WORDS)
+        self._end("", to_us)
+
+    async def _read_messages(
+        self,
+        pipes: ProcessPipes,
+        to_us: MemoryObjectSendStream[SessionMessage | Exception],
+        outgoing: MemoryObjectSendStream[SessionMessage],
+    ) -> None:
+        lines = JsonLineFramer()
+
+        async def take(chunk: bytes) -> None:
+            for line in lines.feed(chunk):
+                message = parse(line)
+                if message is None:
+                    self.tail.add(line + b"\n")
+                    lines.junk(line)
+                else:
+                    lines.message()
+                    await to_us.send(message)
+            if outgoing.statistics().tasks_waiting_send > MAX_UNSENT:
+                raise TooMuchError("It asks faster than it reads the answers.")
+
+        try:
+            await pipes.read(pipes.stdout, take)
+            await anyio.sleep(LAST_WORDS)  # that it ended says more
+            self._end("It closed its output.", to_us)
+        except TooMuchError as error:
+            self._end(str(error), to_us)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            pass  # nobody listens any more
+        await pipes.read(pipes.stdout, _ignore)  # one that waits to write would not end
+
+    async def _read_errors(self, pipes: ProcessPipes) -> None:
+        async def take(chunk: bytes) -> None:
+            self.tail.add(chunk)
+
+        await pipes.read(pipes.stderr, take)
+
+    async def _write(
+        self, pipes: ProcessPipes, from_us: MemoryObjectReceiveStream[SessionMessage], written: anyio.Event
+    ) -> None:
+        try:
+            async for item in from_us:
+                with contextlib.suppress(
+                    ValueError
+                ):  # what is no text cannot be sent, and is no reason to fall silent
+                    data = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+                    await pipes.write(data + b"\n")
+        except (OSError, anyio.ClosedResourceError):
+            pass  # it reads no more; whether it has ended shows elsewhere
+        finally:
+            from_us.close()
+            written.set()
+
+
+async def _run_in(scope: anyio.CancelScope, pump: Callable[[], Awaitable[None]]) -> None:
+    with scope:
+        await pump()
+
+
+async def _ignore(_: bytes) -> None:
+    """What comes too late."""

@@ -1,0 +1,227 @@
+"""Which files a tool may open: the one judge that policies, tools' workspaces and mentions ask.
+
+    free    in the project, or allowed by the user's own settings
+    ask     outside the project, or a file of the project that often holds secrets: after a yes, or in ``auto``
+    never   where secrets lie (``secrets.py``): in no mode
+
+A judge is given real paths. It looks at names only, and at the disk for where the places themselves are.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Final, Literal, NamedTuple
+
+from newel.permissions.rules import Rule, expression
+from newel.permissions.secret_values import EXAMPLES, PRIVATE, SECRET, VARIABLES, Row
+
+Level = Literal["free", "ask", "never"]
+
+OUTSIDE: Final = "outside the project"
+
+
+class Judgement(NamedTuple):
+    """``reason`` says what is there, of a level that is not ``free``."""
+
+    level: Level
+    reason: str = ""
+
+
+FREE: Final = Judgement("free")
+
+
+class SecretPaths:
+    """The judge of one agent's files.
+
+    ``root`` is the folder that its tools work in, ``project`` the user's own where that is a copy; both are real, and on the
+    host of ``home``. ``newel`` is Newel's folder, ``is_spill`` knows its files of long outputs, and ``environ`` is its
+    environment: all of this machine, and left out for a host.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        *,
+        home: str,
+        project: str = "",
+        newel: str = "",
+        is_spill: Callable[[str], bool] = lambda _: False,
+        environ: Mapping[str, str] | None = None,
+        rules: Sequence[Rule] = (),
+    ) -> None:
+        self._root = root.rstrip("/")
+        self._project = (project or root).rstrip("/")
+        self._home = home
+        self._newel = newel
+        self._is_spill = is_spill
+        self._environ = environ
+        self._rules = rules
+
+    def judge(self, path: str, *, writes: bool = False) -> Judgement:
+        """What may be done at a real path."""
+        path = self.original(path)
+        if path == self._project:
+            return FREE
+        if reason := self._secret(path):
+            found = Judgement("never", reason)
+        elif not _is_within(path, self._project):
+            found = Judgement("ask", OUTSIDE)
+        elif reason := _by_name(path, _PRIVATE_NAMES, PRIVATE):
+            found = Judgement("ask", f"a file that often holds secrets: {reason}")
+        else:
+            return FREE
+        return FREE if self._is_allowed(path, writes=writes) else found
+
+    def original(self, path: str) -> str:
+        """Of a file of the copy, that of the project."""
+        if self._root != self._project and _is_within(path, self._root):
+            return self._project + path[len(self._root) :]
+        return path
+
+    def by_its_words(self, named: str) -> str:
+        """The absolute path that a name stands for if no link is in it."""
+        if named == "~" or named.startswith("~/"):
+            named = self._home + named[1:]
+        return posixpath.normpath(posixpath.join(self._project, named))
+
+    def is_inside(self, path: str) -> bool:
+        """Whether an absolute path is of the project."""
+        return _is_within(self.original(path), self._project)
+
+    def why_not_attached(self, named: str, path: str) -> str:
+        """Why a file at a real path that a person named in a prompt is not attached; nothing if it is. To name a place outside
+        the project is the person's own act. To name a file of the project that is a link to there is not.
+        """
+        judged = self.judge(path)
+        if judged.level == "never":
+            return (
+                f"{path} holds secrets ({judged.reason}). To allow it, put into your config.toml: "
+                f'[permissions] allow = ["read({path})"]'
+            )
+        if judged.level == "ask" and self.is_inside(named) and not self.is_inside(path):
+            return f"it is a link to {path}, outside the project. To attach that file, name it itself."
+        return ""
+
+    # -- secrets ------------------------------------------------------------------------------------
+
+    def _secret(self, path: str) -> str:
+        """What secret a path may hold; nothing for others."""
+        folded = path.casefold()
+        for place in _upwards(folded):
+            reason = self._moved.get(place, "")
+            if reason and not self._is_workplace(folded, place):
+                return reason
+        for home in self._homes_of(folded):
+            for place in _upwards(folded[len(home) :]):
+                reason = _BELOW_HOME.get(place, "")
+                if reason and not self._is_workplace(folded, home + place):
+                    return reason
+        folded = folded.removeprefix("/private")
+        if _OF_THE_SYSTEM.match(folded):
+            return next(row.reason for row in SECRET if row.pattern[0] == "/" and _system(row).match(folded))
+        return _by_name(path, _SECRET_NAMES, SECRET)
+
+    def _is_workplace(self, folded: str, place: str) -> bool:
+        """Whether a path is of a worktree in Newel's folder, and the agent works there."""
+        root = self._project.casefold()
+        return root.startswith(f"{place}/worktrees/") and _is_within(folded, root)
+
+    def _homes_of(self, folded: str) -> list[str]:
+        """The homes that a path is in: the user's, and by where systems put them those of others."""
+        found = [home for home in map(str.casefold, self._homes) if _is_within(folded, home)]
+        if other := _OTHER_HOME.match(folded):
+            found.append(other[0])
+        return found
+
+    @cached_property
+    def _homes(self) -> tuple[str, ...]:
+        """The home by its name, and by where it really is."""
+        homes = [self._home, *([] if self._environ is None else [os.path.realpath(self._home)])]
+        return tuple(dict.fromkeys(home.rstrip("/") for home in homes if home.strip("/")))
+
+    @cached_property
+    def _moved(self) -> dict[str, str]:
+        """Secret places that the user's environment or a link has put elsewhere than the table says. Known of this machine
+        only: on a host each would be a question.
+        """
+        if self._environ is None:
+            return {}
+        places = [(path, row.reason) for row in VARIABLES for path in self._set_by(row.pattern)]
+        if self._newel:
+            places.append((self._newel, _BELOW_HOME["/.newel"]))
+        config = self._environ.get("XDG_CONFIG_HOME", "")
+        for below, reason in _BELOW_HOME.items():
+            places += [(home + below, reason) for home in self._homes]
+            if config.startswith("/") and below.startswith("/.config/"):
+                places.append((config + below.removeprefix("/.config"), reason))
+        found: dict[str, str] = {}
+        for path, reason in places:
+            found[path.rstrip("/").casefold()] = reason
+            if os.path.lexists(path):
+                found[os.path.realpath(path).casefold()] = reason
+        found.pop("/", None)
+        return found
+
+    def _set_by(self, variable: str) -> list[str]:
+        given = (self._environ or {}).get(variable, "")
+        return [path for path in given.split(":") if path.startswith("/") and path.strip("/")]
+
+    # -- what is allowed ----------------------------------------------------------------------------
+
+    def _is_allowed(self, path: str, *, writes: bool) -> bool:
+        if not writes and self._is_spill(path):
+            return True
+        return any(
+            (rule.act == "write" or not writes) and allowed.fullmatch(path) for rule, allowed in self._allowed
+        )
+
+    @cached_property
+    def _allowed(self) -> list[tuple[Rule, re.Pattern[str]]]:
+        return [(rule, re.compile("|".join(self._expressions(rule)))) for rule in self._rules]
+
+    def _expressions(self, rule: Rule) -> Iterator[str]:
+        """Where a rule leads: by its words, and on this machine by the links in them."""
+        fixed, rest = rule.fixed()
+        starts = [home + fixed[1:] for home in self._homes] if fixed.startswith("~/") else [fixed]
+        for start in starts:
+            yield expression(start + rest)
+            if self._environ is not None and start.startswith("/"):
+                yield expression(os.path.realpath(start) + rest)
+
+
+def _is_within(path: str, folder: str) -> bool:
+    return path.startswith(folder) and (len(path) == len(folder) or path[len(folder)] == "/")
+
+
+def _upwards(path: str) -> Iterator[str]:
+    """A path and the folders that it is in, but for the first."""
+    while len(path) > 1:
+        yield path
+        path = path[: path.rfind("/")]
+
+
+def _by_name(path: str, names: re.Pattern[str], table: Iterable[Row]) -> str:
+    name = posixpath.basename(path).casefold()
+    if names.fullmatch(name) is None or name.endswith(EXAMPLES):
+        return ""
+    return next(row.reason for row in table if fnmatch.fnmatchcase(name, row.pattern))
+
+
+def _names(rows: Iterable[Row]) -> re.Pattern[str]:
+    return re.compile("|".join(fnmatch.translate(row.pattern) for row in rows if "/" not in row.pattern))
+
+
+def _system(row: Row) -> re.Pattern[str]:
+    return re.compile("[^/]*".join(map(re.escape, row.pattern.split("*"))) + r"(?:/|\Z)")
+
+
+_BELOW_HOME: Final = {row.pattern[1:]: row.reason for row in SECRET if row.pattern.startswith("~/")}
+_OF_THE_SYSTEM: Final = re.compile("|".join(_system(row).pattern for row in SECRET if row.pattern[0] == "/"))
+_SECRET_NAMES: Final = _names(SECRET)
+_PRIVATE_NAMES: Final = _names(PRIVATE)
+_OTHER_HOME: Final = re.compile(r"/root(?=/|\Z)|/(?:home|users|var/home)/[^/]+")

@@ -1,0 +1,364 @@
+"""A model asked by the program ``ollama run``, on whatever host it is: the whole conversation on its stdin, the answer
+on its stdout.
+
+Facts from Ollama's ``cmd/cmd.go`` at v0.33.0 and the versions named:
+
+- Words are wrapped unless ``--nowordwrap`` is given; since v0.20.0 also into a pipe, at 80 columns, with escape
+  sequences that take back what was printed.
+- Since v0.9.0 a model that can think does, and what it thinks is printed as ``Thinking...``, the thoughts,
+  ``...done thinking.``, unless ``--think=false`` and ``--hidethinking`` are given, which older ones do not know:
+  ``Error: unknown flag: --think``, exit code 1.
+- Spinner and errors go to stderr. Two line feeds follow the answer.
+- ``--format`` takes ``json``, and since v0.5.0 a JSON Schema.
+- A model that is missing is downloaded: so ``ollama show`` is asked right before, which says ``not found``.
+- Asked for a model of the cloud without having signed in, it says so on stdout and ends with 0.
+- No flag sets the size of the context. What does not fit is dropped without a word; ``ollama ps`` tells the size once
+  the model is loaded (since v0.10.0).
+- A model that can see is given the images whose paths stand in the prompt, as far as the host has them.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple, Protocol
+
+from newel.agent.errors import (
+    BadResponse,
+    ConnectionFailed,
+    ContextOverflow,
+    HostUnreachable,
+    ProviderError,
+    RequestRejected,
+    ServerFailed,
+    WorkspaceError,
+    sentence,
+)
+from newel.agent.events import Retry
+from newel.agent.messages import AssistantMessage
+from newel.agent.ports import ModelRequest, OnDelta
+from newel.providers.errors import is_overflow, quote
+from newel.providers.ollama.model_info import full_name, is_of_the_cloud, missing
+from newel.providers.openai.stream import ResponseAccumulator
+from newel.providers.parsing import text_protocol
+from newel.providers.parsing.json_repair import NEVER_MEND
+from newel.text.json import regex, to_json
+
+SMALLEST = 4_096
+"""Tokens of context that a server gives a model where nobody told it otherwise and there is little memory."""
+
+MAX_ASIDE = 2**20
+"""Bytes that are kept of what a question beside the conversation answers."""
+
+MAX_PRINTED = 8 * 2**20
+"""Bytes of one answer: more than any model writes."""
+
+MAX_PROGRESS = 4_096
+"""Bytes that are kept of what a download prints."""
+
+_ESCAPE = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|.)|[\u2800-\u28ff]"
+_ERROR = r"(?im)^\s*error:\s*(.+)$"
+_UNKNOWN_FLAG = r"(?:unknown flag: |for \")(--[a-z]+)"
+_NO_THINKING = r"does not support thinking"
+_NO_FORMAT = r"invalid format|format must be"
+_NO_SERVER = r"(?i)could not connect|connection refused|is it running|timed out waiting for server"
+_PASSING = r"(?i)server busy|try again|has terminated|unexpected(?:ly)? |EOF"
+_MISSING = r"(?i)\bnot found|file does not exist"
+_SIGN_IN = "You need to be signed in to Ollama"
+_NUM_CTX = r"(?m)^\s*num_ctx\s+(\d{1,9})\s*$"
+_CAPABILITIES = r"(?m)^\s*Capabilities\s*$((?:\n\s*\w+\s*$)+)"
+_IF_IT_IS_THERE = 'm=$1; shift; ollama show -- "$m" >/dev/null || exit; exec ollama run "$@" -- "$m"'
+_LIKE = "It must be like llama3.2 or qwen3:8b; `ollama list` on the host names those it has."
+_NO_PROGRAM = 127
+_THINKING = "Thinking...\n"
+_THOUGHT = "...done thinking.\n\n"
+_END = "\n\n"
+
+
+class ProgramEnded(NamedTuple):
+    """How a program ended; ``stderr`` is at least the end of what it wrote there."""
+
+    exit_code: int
+    stderr: bytes
+
+
+class Programs(Protocol):
+    """Runs programs on one host."""
+
+    @property
+    def place(self) -> str:
+        """The host in words."""
+        ...
+
+    async def run_program(
+        self, argv: Sequence[str], /, *, given: bytes, on_stdout: Callable[[bytes], Awaitable[None]]
+    ) -> ProgramEnded:
+        """Run a program, found as the user's own commands are, with ``given`` as its whole stdin and no terminal; pass
+        on each piece of its stdout. Cancelled, it ends the program. Raises ``WorkspaceError`` where the host cannot be
+        asked, or its answer was lost. A program that is missing ends with 127.
+        """
+        ...
+
+
+class Shown(NamedTuple):
+    """What ``ollama show`` tells of a model: its context by the settings, and whether it thinks (None: not told)."""
+
+    num_ctx: int
+    thinks: bool | None
+
+
+class OllamaCli:
+    """A ``ModelServer`` by ``ollama run`` on the host of ``programs``. ``schema``, a JSON Schema, is what each answer's
+    text must fit; a call of a tool in ``never_mend`` is not run on guessed arguments.
+
+    Flags that the host's version does not know are left out from then on; a ``Retry`` without delay tells of it.
+    Raises ``ModelMissing`` for a model that the host does not have.
+    """
+
+    way = "ollama run"
+
+    def __init__(
+        self,
+        programs: Programs,
+        *,
+        name: str = "ollama",
+        schema: dict[str, Any] | None = None,
+        never_mend: frozenset[str] = NEVER_MEND,
+    ) -> None:
+        self.name = name
+        self.reason = ""
+        """Where else Ollama was looked for and what came of it, in words; empty for nowhere."""
+        self._programs = programs
+        self._format = to_json(schema).decode() if schema is not None else None
+        self._never_mend = never_mend
+        self._shown: dict[str, Shown] = {}
+        self._refused: set[str] = set()
+
+    async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
+        """Ask the model; see ``Provider.complete``."""
+        model = request.model.id
+        shown = await self._show(model)
+        prompt = text_protocol.prompt(request).encode("utf-8", "replace")
+        tries = 0
+        while True:
+            flags = self._flags(request, shown)
+            answer = _CliAnswer(
+                ResponseAccumulator(request.tools, self._never_mend), on_delta, thinks="--think=true" in flags
+            )
+            argv = ["sh", "-c", _IF_IT_IS_THERE, "sh", model, *flags]
+            ended = await self._run(argv, prompt, answer.take)
+            if ended.exit_code == 0:
+                return await self._whole(answer, model, ended)
+            error = self._failure(ended, model)
+            refused = self._flag_in(str(error), flags)
+            if not refused:
+                raise error
+            self._refused.add(refused)
+            tries += 1
+            reason = f"the host's ollama refused it; asking again without {refused}"
+            await on_delta(Retry(attempt=tries, max_attempts=tries, delay=0.0, reason=reason))
+
+    async def models(self) -> list[str]:
+        """The names of the host's models, in its order. Raises ``ProviderError``."""
+        rows = (await self._told("list")).split("\n")[1:]
+        return [row.split()[0] for row in rows if row.strip()]
+
+    async def is_priced(self, model: str) -> bool:
+        """Models of one's own cost nothing; of those that Ollama runs elsewhere nothing is known."""
+        return not is_of_the_cloud(model)
+
+    async def window(self, model: str) -> int | None:
+        """The size of the model's context in tokens: the loaded one's, else that which the server will give at
+        least. Raises ``ProviderError``.
+        """
+        try:
+            loaded = _loaded_context(await self._told("ps"), full_name(model))
+        except RequestRejected:  # a version without it
+            loaded = 0
+        return loaded or (await self._show(model)).num_ctx or SMALLEST
+
+    async def pull(self, model: str, tell: Callable[[str], Awaitable[None]]) -> None:
+        """Have the host download a model; ``tell`` is given what it does, in words. Raises ``ProviderError``."""
+        _check_name(model)
+        said = bytearray()
+
+        async def take(piece: bytes) -> None:
+            said.extend(piece)
+            del said[:-MAX_PROGRESS]
+            if lines := [line.strip() for line in _plain(bytes(said)).split("\n") if line.strip()]:
+                await tell(quote(lines[-1], ""))
+
+        argv = ["sh", "-c", 'exec ollama pull -- "$1" 2>&1', "sh", model]  # its progress goes to stderr
+        ended = await self._run(argv, b"", take)
+        if ended.exit_code != 0:
+            raise self._failure(ProgramEnded(ended.exit_code, bytes(said)), "")
+
+    async def aclose(self) -> None:
+        """Each program has ended with its answer."""
+
+    async def _show(self, model: str) -> Shown:
+        """What the host tells of the model; asked once."""
+        if model not in self._shown:
+            _check_name(model)
+            told = await self._told("show", "--", model, model=model)
+            num_ctx = regex(_NUM_CTX).search(told)
+            able = regex(_CAPABILITIES).search(told)
+            thinks = "thinking" in able[1].split() if able else None
+            self._shown[model] = Shown(int(num_ctx[1]) if num_ctx else 0, thinks)
+        return self._shown[model]
+
+    def _flags(self, request: ModelRequest, shown: Shown) -> list[str]:
+        thinking = ["--think=false", "--hidethinking"] if request.thinking == "off" else ["--think=true"]
+        flags = ["--nowordwrap", *(thinking if shown.thinks is not False else [])]
+        if self._format is not None:
+            flags.append(f"--format={self._format}")
+        return [flag for flag in flags if flag.partition("=")[0] not in self._refused]
+
+    def _flag_in(self, words: str, flags: Sequence[str]) -> str:
+        """The flag of ours that a refusal is about, empty if it is about something else."""
+        given = {flag.partition("=")[0] for flag in flags}
+        unknown = regex(_UNKNOWN_FLAG).search(words)
+        named = unknown[1] if unknown else ""
+        for about, flag in ((_NO_THINKING, "--think"), (_NO_FORMAT, "--format")):
+            if not named and regex(about).search(words):
+                named = flag
+        return named if named in given else ""
+
+    async def _told(self, *arguments: str, model: str = "") -> str:
+        """What a short question to the program answers."""
+        pieces = bytearray()
+
+        async def keep(piece: bytes) -> None:
+            pieces.extend(piece[: MAX_ASIDE - len(pieces)])
+
+        ended = await self._run(["ollama", *arguments], b"", keep)
+        if ended.exit_code != 0:
+            raise self._failure(ended, model)
+        return pieces.decode("utf-8", "replace")
+
+    async def _run(
+        self, argv: Sequence[str], given: bytes, on_stdout: Callable[[bytes], Awaitable[None]]
+    ) -> ProgramEnded:
+        try:
+            return await self._programs.run_program(argv, given=given, on_stdout=on_stdout)
+        except HostUnreachable as error:  # which has been waited for already
+            raise ProviderError(str(error)) from error
+        except WorkspaceError as error:  # a question changes nothing, and may be asked again
+            raise ConnectionFailed(str(error)) from error
+
+    async def _whole(self, answer: _CliAnswer, model: str, ended: ProgramEnded) -> AssistantMessage:
+        await answer.close()
+        place = self._programs.place
+        if not answer.fold.started:
+            told = f": {sentence(words)}" if (words := _words(ended.stderr)) else "."
+            raise BadResponse(f"'{model}' on {place} said nothing{told}")
+        message = answer.fold.message(model=model, provider=self.name)
+        if message.text.startswith(_SIGN_IN):
+            raise RequestRejected(
+                f"'{model}' runs in Ollama's cloud, and {place} is not signed in to it. Sign in there: ollama signin"
+            )
+        return message
+
+    def _failure(self, ended: ProgramEnded, model: str) -> ProviderError:
+        place = self._programs.place
+        words = _words(ended.stderr)
+        if ended.exit_code == _NO_PROGRAM:
+            api = f" Its API was looked for {self.reason}" if self.reason else ""
+            return RequestRejected(
+                f"There is no program 'ollama' on {place}. Install it there (https://ollama.com/download), or put it on the "
+                f"PATH that commands over ssh have.{api}"
+            )
+        if regex(_NO_SERVER).search(words):
+            return ConnectionFailed(
+                f"Ollama does not run on {place}: {sentence(words)} Start it there: ollama serve"
+            )
+        if model and regex(_MISSING).search(words):
+            return missing(model, place)
+        if is_overflow(words):
+            return ContextOverflow(f"The conversation is too long for {model}: {sentence(words)}")
+        kind = ServerFailed if regex(_PASSING).search(words) else RequestRejected
+        return kind(
+            f"ollama on {place} ended with exit code {ended.exit_code}: {sentence(words or 'it said nothing')}"
+        )
+
+
+class _CliAnswer:
+    """Folds what the program prints. ``thinks``: it may begin with thoughts."""
+
+    def __init__(self, fold: ResponseAccumulator, on_delta: OnDelta, *, thinks: bool) -> None:
+        self.fold = fold
+        self._on_delta = on_delta
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._within: Literal["beginning", "thoughts", "answer"] = "beginning" if thinks else "answer"
+        self._kept = ""
+        self._size = 0
+
+    async def take(self, piece: bytes) -> None:
+        self._size += len(piece)
+        if self._size > MAX_PRINTED:
+            raise BadResponse(f"The model wrote more than {MAX_PRINTED // 2**20} MiB; it was stopped.")
+        self._kept += self._decode(piece)
+        await self._say(self._split())
+
+    async def close(self) -> None:
+        """The program has ended well: what it printed is whole."""
+        await self.take(self._decode(b"", final=True).encode())
+        await self._say([(self._within == "thoughts", self._kept.rstrip("\n"))])
+        self.fold.done()
+        for delta in self.fold.close():
+            await self._on_delta(delta)
+
+    def _split(self) -> Iterator[tuple[bool, str]]:
+        """What can be told apart; the rest is kept: a mark's beginning, and two line feeds, which may be the program's."""
+        if self._within == "beginning":
+            if self._kept != _THINKING and _THINKING.startswith(self._kept):
+                return
+            self._within = "thoughts" if self._kept.startswith(_THINKING) else "answer"
+            self._kept = self._kept.removeprefix(_THINKING)
+        if self._within == "thoughts":
+            thoughts, closed, rest = self._kept.partition(_THOUGHT)
+            if not closed:
+                at = max(0, len(self._kept) - len(_THOUGHT))
+                yield True, self._kept[:at]
+                self._kept = self._kept[at:]
+                return
+            yield True, thoughts.removesuffix("\n")
+            self._within, self._kept = "answer", rest
+        end = self._kept[-len(_END) :]
+        at = len(self._kept) - len(end) + len(end.rstrip("\n"))
+        yield False, self._kept[:at]
+        self._kept = self._kept[at:]
+
+    async def _say(self, pieces: Iterable[tuple[bool, str]]) -> None:
+        for thinking, text in pieces:
+            if text:
+                delta = {"thinking" if thinking else "content": text}
+                for told in self.fold.feed({"choices": [{"delta": delta}]}):
+                    await self._on_delta(told)
+
+
+def _check_name(model: str) -> None:
+    if model.startswith("-") or not model.isprintable() or " " in model or not model:
+        raise RequestRejected(f"'{quote(model, '')}' is no name of a model. {_LIKE}")
+
+
+def _plain(printed: bytes) -> str:
+    """What was printed, without what moves a cursor and without the spinner."""
+    return regex(_ESCAPE).sub("", printed.decode("utf-8", "replace").replace("\r", "\n"))
+
+
+def _words(stderr: bytes) -> str:
+    """What the program said went wrong."""
+    text = _plain(stderr)
+    errors = regex(_ERROR).findall(text)
+    return quote(errors[-1] if errors else text, "")
+
+
+def _loaded_context(table: str, model: str) -> int:
+    """The context of a loaded model in the table of ``ollama ps``, 0 if it is not there."""
+    head, *rows = table.split("\n")
+    at, end = head.find("CONTEXT"), head.find("UNTIL")
+    for row in rows:
+        if 0 <= at < end and row.split()[:1] == [model] and row[at:end].strip().isdecimal():
+            return int(row[at:end])
+    return 0

@@ -1,0 +1,135 @@
+"""What one model on one Ollama server can do: told by the server, learned from its refusals.
+
+Facts from Ollama's ``docs/api.md``, ``api/types.go`` and ``server/routes.go`` at v0.33.0 and the versions named:
+
+- Without ``num_ctx`` the context has 4096 tokens, on much graphics memory more. What does not fit is dropped from the
+  front of the conversation without a word, unless ``truncate`` and ``shift`` are false (since v0.12.6).
+- A request with another ``num_ctx`` than the loaded model's loads the model again, which takes seconds and its cache.
+  ``/api/ps`` tells the loaded one (since v0.10.0).
+- ``/api/show`` has the context that the model was trained for under ``model_info``, and its ``capabilities`` (since
+  v0.6.4): ``tools``, ``vision``, ``thinking``. Asked for one that it has not, the server refuses the request.
+- ``think`` is true or false since v0.9.0, and a level since v0.11.0, which some models refuse.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from newel.agent.errors import ContextOverflow, ProviderError, RequestRejected
+from newel.agent.ports import ModelRequest
+from newel.text.json import as_count, as_dict, as_list, as_str, regex
+
+MOST = 32_768
+"""Tokens of context that are asked for at most, unless the model's settings name another size: each takes memory on
+the host, and what one needs for all that a model was trained for, few hosts have."""
+
+LEAST = 8_192
+OUTPUT = 4_096
+THOUGHTS = 8_192
+"""Tokens that are kept free for the answer where the settings name no limit, and for thoughts before it."""
+
+BYTES_PER_TOKEN = 3
+"""Fewer than most text has: too large a context costs memory, too small a one another request."""
+
+_NUM_CTX = r"(?m)^num_ctx\s+(\d{1,9})\s*$"
+_NO_TOOLS = r"does not support tools"
+_THINK = r"\bthink"
+_NO_THINKING = r"does not support thinking"
+_REFUSED = 400
+
+Think = Literal["level", "switch", "none"]
+
+
+def is_of_the_cloud(model: str) -> bool:
+    """Whether Ollama has a model run elsewhere: ``gpt-oss:120b-cloud``."""
+    return model.endswith(("-cloud", ":cloud"))
+
+
+class ModelMissing(RequestRejected):
+    """The server does not have the ``model``: it would have to be downloaded, which somebody should decide."""
+
+    def __init__(
+        self, message: str, *, model: str = "", status: int | None = 404, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message, status=status, retry_after=retry_after)
+        self.model = model
+
+
+def missing(model: str, place: str) -> ModelMissing:
+    """The error for a model that is not on ``place``, the server in words."""
+    words = f"{place} does not have the model '{model}'. Get it there: ollama pull {model}"
+    return ModelMissing(words, model=model)
+
+
+class Served(msgspec.Struct, frozen=True):
+    """What goes into requests to a model; sizes are in tokens."""
+
+    trained: int | None = None
+    """The context that the model was trained for; None if the server does not tell."""
+    num_ctx: int = 0
+    """The context that is asked for; before the first request the one that is there, 0 if none is."""
+    tools: bool = True
+    images: bool = True
+    think: Think = "level"
+
+    def limit(self, configured: int | None) -> int:
+        """The largest context to ask for; ``configured``: what the settings say of the model."""
+        most = configured or max(MOST, self.num_ctx)
+        return min(most, self.trained or most)
+
+    def with_room(self, size: int, request: ModelRequest) -> Served:
+        """With a context for a body of ``size`` bytes and the answer. It grows by doubling, and never shrinks."""
+        thoughts = THOUGHTS if request.thinking != "off" and self.think != "none" else 0
+        need = size // BYTES_PER_TOKEN + (request.model.max_output or OUTPUT + thoughts)
+        return self._grown(need, request)
+
+    def after(self, error: ProviderError, request: ModelRequest) -> tuple[Served, str] | None:
+        """What to try next and why, in words; None if the refusal is about something else."""
+        if isinstance(error, ContextOverflow):
+            grown = self._grown(self.num_ctx + 1, request)
+            if grown.num_ctx <= self.num_ctx:
+                return None
+            return grown, f"with a context of {grown.num_ctx:,} tokens in place of {self.num_ctx:,}"
+        if error.status != _REFUSED:
+            return None
+        said = str(error)
+        if self.tools and request.tools and regex(_NO_TOOLS).search(said):
+            return replace(self, tools=False), "with the tools told in words"
+        if self.think != "none" and regex(_THINK).search(said):
+            if self.think == "level" and request.thinking != "off" and not regex(_NO_THINKING).search(said):
+                return replace(self, think="switch"), "without a level of thinking"
+            return replace(self, think="none"), "without a word on thinking"
+        return None
+
+    def _grown(self, need: int, request: ModelRequest) -> Served:
+        size = max(self.num_ctx, LEAST)
+        while size < need:
+            size *= 2
+        return replace(self, num_ctx=min(size, self.limit(request.model.context_window)))
+
+
+def read_served(shown: dict[str, Any], running: dict[str, Any], model: str) -> Served:
+    """From the answers of ``/api/show`` and ``/api/ps``."""
+    info = as_dict(shown.get("model_info"))
+    trained = as_count(info.get(f"{as_str(info.get('general.architecture'))}.context_length"))
+    named = regex(_NUM_CTX).search(as_str(shown.get("parameters")))
+    loaded = [as_dict(each) for each in as_list(running.get("models"))]
+    sizes = [as_count(each.get("context_length")) for each in loaded if each.get("name") == full_name(model)]
+    served = Served(trained=trained or None, num_ctx=max([int(named[1]) if named else 0, *sizes]))
+    capabilities = shown.get("capabilities")
+    if not isinstance(capabilities, list):  # older than v0.6.4, and so knows nothing of thinking either
+        return replace(served, think="none")
+    return replace(
+        served,
+        tools="tools" in capabilities,
+        images="vision" in capabilities,
+        think="level" if "thinking" in capabilities else "none",
+    )
+
+
+def full_name(model: str) -> str:
+    """A model's name with its tag, as servers list it."""
+    return model if ":" in model.rpartition("/")[2] else f"{model}:latest"

@@ -1,0 +1,112 @@
+"""A model on a host, asked in the better of two ways: Ollama's API through a tunnel, or else ``ollama run`` there."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal
+
+from newel.agent.errors import ConnectionFailed, HostUnreachable, ProviderError, WorkspaceError
+from newel.agent.messages import AssistantMessage
+from newel.agent.ports import ModelRequest, OnDelta
+from newel.providers.http.urls import OLLAMA_PORT
+from newel.providers.ollama.cli import OllamaCli, Programs
+from newel.providers.ollama.client import Ollama
+from newel.providers.ollama.model_info import is_of_the_cloud
+from newel.providers.parsing.json_repair import NEVER_MEND
+
+Way = Literal["forwarded /api/chat", "ollama run"]
+
+
+class RemoteOllama:
+    """A ``ModelServer``. ``tunnel`` returns the path of a Unix socket that leads to the host's ``port``, and makes the
+    tunnel if there is none (any more); where it or the server behind it fails, the program on the host of ``programs``
+    is asked, unless the host itself is not there. ``schema`` and ``never_mend`` are as those of ``Ollama``; so is
+    ``ModelMissing``, which is raised.
+
+    Which way it is to be is looked up before the first request, and again after a connection has failed.
+    """
+
+    def __init__(
+        self,
+        tunnel: Callable[[int], Awaitable[str]],
+        programs: Programs,
+        *,
+        port: int = OLLAMA_PORT,
+        name: str = "ollama",
+        schema: dict[str, Any] | None = None,
+        never_mend: frozenset[str] = NEVER_MEND,
+    ) -> None:
+        self.name = name
+        self.way: Way | None = None
+        """Which is in use; None before the first request, and while that is not known."""
+        self.reason = ""
+        """Why it is not the API, in words."""
+        self._tunnel = tunnel
+        self._port = port
+        self._place = f"Ollama on {programs.place}"
+        self._schema = schema
+        self._never_mend = never_mend
+        self._run = OllamaCli(programs, name=name, schema=schema, never_mend=never_mend)
+        self._api: Ollama | None = None
+        self._socket = ""
+
+    async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
+        """Ask the model; see ``Provider.complete``."""
+        provider = await self._chosen()
+        try:
+            return await provider.complete(request, on_delta)
+        except ConnectionFailed:
+            self.way = None
+            raise
+
+    async def models(self) -> list[str]:
+        """The names of the host's models. Raises ``ProviderError``."""
+        return await (await self._chosen()).models()
+
+    async def is_priced(self, model: str) -> bool:
+        """Models of one's own cost nothing; of those that Ollama runs elsewhere nothing is known."""
+        return not is_of_the_cloud(model)
+
+    async def window(self, model: str) -> int | None:
+        """The size of a model's context in tokens. Raises ``ProviderError``."""
+        return await (await self._chosen()).window(model)
+
+    async def pull(self, model: str, tell: Callable[[str], Awaitable[None]]) -> None:
+        """Have the host download a model; ``tell`` is given what it does, in words. Raises ``ProviderError``."""
+        await (await self._chosen()).pull(model, tell)
+
+    async def aclose(self) -> None:
+        """Close the connections; the tunnel is its maker's."""
+        if self._api is not None:
+            await self._api.aclose()
+
+    async def _chosen(self) -> Ollama | OllamaCli:
+        if self.way == "ollama run":
+            return self._run
+        try:
+            api = await self._reached()
+            if self.way is None:
+                await api.version()
+        except HostUnreachable as error:  # which has been waited for already
+            raise ProviderError(str(error)) from error
+        except (ProviderError, WorkspaceError) as error:
+            self.way, self.reason = "ollama run", str(error)
+            self._run.reason = f"on port {self._port}: {error}"
+            return self._run
+        self.way, self.reason = "forwarded /api/chat", ""
+        return api
+
+    async def _reached(self) -> Ollama:
+        """The API behind the tunnel that there is now."""
+        socket = await self._tunnel(self._port)
+        if self._api is None or socket != self._socket:
+            await self.aclose()
+            self._socket = socket
+            self._api = Ollama(
+                socket=socket,
+                place=self._place,
+                name=self.name,
+                schema=self._schema,
+                never_mend=self._never_mend,
+            )
+        return self._api

@@ -1,0 +1,189 @@
+"""Request bodies, built from messages that are encoded once.
+
+A conversation grows at its end, so the bytes of all but its newest messages are those of the request
+before. The encoder keeps them and encodes what is new; a history that has changed elsewhere is encoded
+afresh.
+"""
+
+from __future__ import annotations
+
+from binascii import a2b_base64
+from collections.abc import Iterator, Sequence
+from typing import Any, assert_never
+
+from msgspec.structs import replace
+
+from newel.agent.messages import (
+    AssistantMessage,
+    ImageContent,
+    Message,
+    TextContent,
+    ThinkingContent,
+    ToolResultMessage,
+    UserMessage,
+)
+from newel.agent.ports import ModelRequest, ToolSpec
+from newel.providers.openai.compat import ServerCompat
+from newel.text.json import to_json
+
+IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+_LISTED = f"{', '.join(IMAGE_TYPES[:-1])} or {IMAGE_TYPES[-1]}"
+
+MAX_SHOWN = 40
+"""Characters of a wrong type that are shown."""
+
+
+class Encoder:
+    """Makes the bodies of one client's requests, one conversation at a time."""
+
+    def __init__(self) -> None:
+        self._messages: list[Message] = []
+        self._encoded = bytearray()
+        self._reasoning_back: str | None = None
+        self._tools: list[ToolSpec] = []
+        self._encoded_tools = b""
+
+    def body(self, request: ModelRequest, dialect: ServerCompat) -> bytes:
+        """The JSON of a chat completions request."""
+        self._extend(request.messages, dialect.reasoning_back)
+        options: dict[str, Any] = {"model": request.model.id}
+        if dialect.stream:
+            options["stream"] = True
+            if dialect.stream_options:
+                options["stream_options"] = {"include_usage": True}
+        if request.thinking != "off" and dialect.reasoning_effort:
+            options["reasoning_effort"] = request.thinking
+        if request.model.max_output and dialect.limit:
+            options[dialect.limit] = request.model.max_output
+        tools = b',"tools":' + self._tools_json(request.tools) if request.tools else b""
+        system = b""
+        if request.system_prompt:
+            system = to_json({"role": "system", "content": request.system_prompt})
+            if self._encoded:
+                system += b","
+        return b"".join((to_json(options)[:-1], tools, b',"messages":[', system, self._encoded, b"]}"))
+
+    def _extend(self, messages: list[Message], reasoning_back: str | None) -> None:
+        """Bring the encoded messages up to these."""
+        known = len(self._messages)
+        if (
+            reasoning_back != self._reasoning_back
+            or self._messages != messages[:known]
+            or (known < len(messages) and _inside_results(self._messages, messages[known]))
+        ):
+            self._messages, self._encoded, known = [], bytearray(), 0
+            self._reasoning_back = reasoning_back
+        new = messages[known:]
+        for message in _wire_messages(new, reasoning_back):
+            if self._encoded:
+                self._encoded += b","
+            self._encoded += to_json(message)
+        self._messages += new
+
+    def _tools_json(self, tools: list[ToolSpec]) -> bytes:
+        if tools != self._tools:
+            self._tools = list(tools)
+            self._encoded_tools = to_json([wire_tool(tool) for tool in tools])
+        return self._encoded_tools
+
+
+def _inside_results(known: Sequence[Message], following: Message) -> bool:
+    """Whether what is known ends among the results of one message, whose images come behind the last."""
+    return (
+        bool(known) and isinstance(known[-1], ToolResultMessage) and isinstance(following, ToolResultMessage)
+    )
+
+
+def _wire_messages(messages: Sequence[Message], reasoning_back: str | None) -> list[dict[str, Any]]:
+    """The messages as the protocol has them."""
+    wire: list[dict[str, Any]] = []
+    for message in images_behind_results(messages):
+        match message:
+            case UserMessage():
+                wire.append({"role": "user", "content": _user_content(message)})
+            case AssistantMessage():
+                if message.text or message.tool_calls:
+                    wire.append(_wire_assistant(message, reasoning_back))
+            case ToolResultMessage():
+                wire.append({"role": "tool", "tool_call_id": message.tool_call_id, "content": message.output})
+            case _:
+                assert_never(message)
+    return wire
+
+
+def images_behind_results(messages: Sequence[Message]) -> Iterator[Message]:
+    """The same messages for protocols whose results of tools carry text only, and between which nothing may stand:
+    the images of results follow the last of them in a message of the user's.
+    """
+    images: list[ImageContent] = []
+    for message in messages:
+        if isinstance(message, ToolResultMessage):
+            images += message.images
+            yield replace(message, images=[]) if message.images else message
+            continue
+        if images:
+            yield _images_message(images)
+            images = []
+        yield message
+    if images:
+        yield _images_message(images)
+
+
+def _wire_assistant(message: AssistantMessage, reasoning_back: str | None) -> dict[str, Any]:
+    calls = message.tool_calls
+    wire: dict[str, Any] = {"role": "assistant", "content": message.text or None}
+    if reasoning_back:
+        thoughts = [part.thinking for part in message.content if isinstance(part, ThinkingContent)]
+        wire[reasoning_back] = "".join(thoughts)
+    if calls:
+        wire["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": to_json(call.arguments).decode()},
+            }
+            for call in calls
+        ]
+    return wire
+
+
+def _user_content(message: UserMessage) -> str | list[dict[str, Any]]:
+    if isinstance(message.content, str):
+        return message.content
+    return [
+        {"type": "text", "text": part.text} if isinstance(part, TextContent) else _wire_image(part)
+        for part in message.content
+    ]
+
+
+def _images_message(images: Sequence[ImageContent]) -> UserMessage:
+    return UserMessage([TextContent("Images from the tool results above:"), *images])
+
+
+def _wire_image(image: ImageContent) -> dict[str, Any]:
+    if words := instead_of(image):
+        return {"type": "text", "text": words}
+    return {"type": "image_url", "image_url": {"url": f"data:{image.mime_type};base64,{image.data}"}}
+
+
+def instead_of(image: ImageContent) -> str:
+    """Words in place of an image that servers refuse, which would spoil every request from then on."""
+    if image.mime_type not in IMAGE_TYPES:
+        kind = image.mime_type[:MAX_SHOWN]
+        return f"[An image of type '{kind}' was left out: it must be {_LISTED}.]"
+    return "" if _is_base64(image.data) else "[An image was left out: its data is not valid base64.]"
+
+
+def _is_base64(data: str) -> bool:
+    try:
+        return bool(a2b_base64(data, strict_mode=True))
+    except ValueError:
+        return False
+
+
+def wire_tool(tool: ToolSpec) -> dict[str, Any]:
+    """A tool as servers are told of it."""
+    return {
+        "type": "function",
+        "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters},
+    }

@@ -1,0 +1,192 @@
+"""Folding the chunks of an answer into deltas, and in the end into a message.
+
+``ResponseAccumulator`` takes ``chat.completion.chunk`` objects, and whole ``chat.completion`` objects too, as decoded
+from JSON and not checked by anyone. It knows nothing of HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from newel.agent.errors import BadResponse, ServerFailed
+from newel.agent.events import Delta, TextDelta, ThinkingDelta, ToolCallDelta
+from newel.agent.messages import (
+    AssistantMessage,
+    StopReason,
+    TextContent,
+    ThinkingContent,
+    ToolCall,
+    Usage,
+)
+from newel.agent.ports import ToolSpec
+from newel.providers.parsing.json_repair import NEVER_MEND, ToolIndex
+from newel.providers.parsing.text_tool_calls import ToolCallTextFilter, find_calls
+from newel.providers.parsing.think_tags import ThinkSplitter
+from newel.providers.parsing.tool_call_assembler import ToolCallAssembler, bounded, fresh_id
+from newel.text.json import as_count, as_dict, as_list, as_str
+
+REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
+"""Where servers put reasoning. The first that holds text counts: some send it in two of them."""
+
+FAILED = {"error", "insufficient_system_resource"}
+"""Reasons for an end that are failures of the server."""
+
+LENGTH = "length"
+LENGTHS = {LENGTH, "max_tokens", "max_output_tokens", "model_length"}
+FILTERED = "content_filter"
+TEXT = "text"
+
+
+class ResponseAccumulator:
+    """Feed it chunks, pass on the deltas, take the message. ``tools`` are those that were offered."""
+
+    def __init__(self, tools: Sequence[ToolSpec] = (), never_mend: frozenset[str] = NEVER_MEND) -> None:
+        self._toolbox = ToolIndex(tools, never_mend)
+        self._splitter = ThinkSplitter()
+        self._gate = ToolCallTextFilter(self._toolbox)
+        self._pieces = ToolCallAssembler(self._toolbox)
+        self._parts: list[tuple[str, list[str]]] = []
+        self._written: list[ToolCall] = []
+        self._usage = Usage()
+        self._finish = ""
+        self.started = False
+        """Whether anything of an answer has come."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether the server has said that the answer is whole."""
+        return bool(self._finish)
+
+    def feed(self, chunk: dict[str, Any]) -> list[Delta]:
+        """Take one chunk. Raises ``ServerFailed`` where the server gave up on the answer."""
+        if usage := chunk.get("usage"):
+            self._usage = read_usage(as_dict(usage))
+        choices = as_list(chunk.get("choices"))
+        if not choices:
+            return []
+        self.started = True
+        choice = as_dict(choices[0])
+        if as_count(choice.get("index")):
+            return []
+        if usage := choice.get("usage"):
+            self._usage = read_usage(as_dict(usage))
+        delta = as_dict(choice.get("delta"))
+        if not delta and not (self._parts or self._pieces):
+            delta = as_dict(choice.get("message"))
+        deltas = self._take(delta) if delta else []
+        if finish := as_str(choice.get("finish_reason")):
+            self._end(finish)
+        return deltas
+
+    def done(self) -> None:
+        """The server sent ``[DONE]``: the answer is whole, whatever it forgot to say."""
+        self._finish = self._finish or "stop"
+
+    def close(self) -> list[Delta]:
+        """The deltas that were kept back, after the last chunk."""
+        deltas: list[Delta] = []
+        for thinking, text in self._splitter.close():
+            self._text(deltas, text, thinking=thinking)
+        kept = self._gate.close()
+        if kept and not self._pieces:
+            kept, found = find_calls(kept, self._toolbox)
+            for index, call in enumerate(found):
+                cut = self._finish == LENGTH and index == len(found) - 1
+                made = self._toolbox.call(fresh_id(), call.name, call.arguments, mended=call.mended, cut=cut)
+                self._written.append(made)
+                deltas.append(ToolCallDelta(index=index, name=made.name))
+        if kept:
+            deltas.insert(0, self._say(TEXT, kept))
+        return deltas
+
+    def message(self, *, model: str, provider: str) -> AssistantMessage:
+        """The whole message. Raises ``BadResponse`` if there was none."""
+        if not self.started:
+            raise BadResponse("The server ended its answer before it began one.")
+        calls = bounded(self._written or self._pieces.finish(cut=self._finish == LENGTH))
+        content: list[TextContent | ThinkingContent | ToolCall] = []
+        for kind, pieces in self._parts:
+            text = "".join(pieces)
+            content.append(TextContent(text) if kind == TEXT else ThinkingContent(text, field=kind or None))
+        content += calls
+        filtered = self._finish == FILTERED
+        return AssistantMessage(
+            content=content,
+            model=model,
+            provider=provider,
+            usage=self._usage,
+            stop_reason="error" if filtered else self._stop_reason(calls),
+            error_message="The provider's content filter cut the answer off." if filtered else None,
+        )
+
+    def _stop_reason(self, calls: list[ToolCall]) -> StopReason:
+        if self._finish == LENGTH:
+            return "length"
+        return "toolUse" if calls else "stop"
+
+    def _end(self, finish: str) -> None:
+        if self._finish:
+            return
+        if finish in FAILED:
+            raise ServerFailed("The server gave up in the middle of its answer.")
+        self._finish = LENGTH if finish.lower() in LENGTHS else finish
+
+    def _take(self, delta: dict[str, Any]) -> list[Delta]:
+        deltas: list[Delta] = []
+        for field in REASONING_FIELDS:
+            if text := as_str(delta.get(field)):
+                deltas.append(self._say(field, text))
+                break
+        content = delta.get("content")
+        if isinstance(content, str):
+            self._content(deltas, content)
+        elif content is not None:
+            for part in as_list(content):
+                self._part(deltas, as_dict(part))
+        if refusal := as_str(delta.get("refusal")):
+            self._content(deltas, refusal)
+        if pieces := delta.get("tool_calls"):
+            deltas += self._pieces.feed(pieces)
+        if call := as_dict(delta.get("function_call")):
+            deltas += self._pieces.feed(call)
+        return deltas
+
+    def _part(self, deltas: list[Delta], part: dict[str, Any]) -> None:
+        """A block of content, where a server sends blocks in place of text."""
+        thinking = part.get("thinking")
+        if isinstance(thinking, str):
+            deltas.append(self._say("", thinking))
+        texts = [as_str(as_dict(inner).get("text")) for inner in as_list(thinking)]
+        deltas += [self._say("", text) for text in texts if text]
+        self._content(deltas, as_str(part.get("text")))
+
+    def _content(self, deltas: list[Delta], text: str) -> None:
+        if text:
+            for thinking, piece in self._splitter.feed(text):
+                self._text(deltas, piece, thinking=thinking)
+
+    def _text(self, deltas: list[Delta], text: str, *, thinking: bool) -> None:
+        if thinking:
+            deltas.append(self._say("", text))
+        elif passed := self._gate.feed(text):
+            deltas.append(self._say(TEXT, passed))
+
+    def _say(self, kind: str, text: str) -> TextDelta | ThinkingDelta:
+        """Add to the message. ``kind`` is ``text``, or the field of reasoning: empty for that in tags."""
+        if not self._parts or self._parts[-1][0] != kind:
+            self._parts.append((kind, []))
+        self._parts[-1][1].append(text)
+        return TextDelta(text) if kind == TEXT else ThinkingDelta(text)
+
+
+def read_usage(usage: dict[str, Any]) -> Usage:
+    """Tokens as servers count them; what is not told is 0."""
+    details = as_dict(usage.get("prompt_tokens_details"))
+    return Usage(
+        input=as_count(usage.get("prompt_tokens")),
+        output=as_count(usage.get("completion_tokens")),
+        cache_read=as_count(details.get("cached_tokens")) or as_count(usage.get("prompt_cache_hit_tokens")),
+        cache_write=as_count(details.get("cache_write_tokens"))
+        or as_count(usage.get("cache_creation_input_tokens")),
+    )

@@ -1,0 +1,95 @@
+"""A conversation with tools, told in words: for models that take no tools, and for programs that take only a prompt.
+
+A call stands between tags that ``written`` reads back out of the model's text. Whatever stands inside one of our
+tags cannot close it: tags of these names in it are broken by a backslash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import assert_never
+
+from newel.agent.messages import (
+    AssistantMessage,
+    ImageContent,
+    Message,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+)
+from newel.agent.ports import ModelRequest, ToolSpec
+from newel.text.json import regex, to_json
+
+NO_IMAGE = "[An image was left out: only words reach this model.]"
+
+_OWN_TAG = r"<(?=/?(?:user|assistant|tool_call|tool_response)\b)"
+_TOOLS = """\
+You can use tools. To call one, write nothing but
+
+<tool_call>
+{"name": "the tool's name", "arguments": {"argument": "value"}}
+</tool_call>
+
+and stop there: what it answers comes with the next message. These are the tools, with JSON Schemas of their arguments:
+"""
+_GO_ON = "That is the conversation so far. Write the assistant's next message: its text only, without tags around it."
+
+
+def told_of_tools(system_prompt: str, tools: Sequence[ToolSpec]) -> str:
+    """The system prompt, with the tools in words behind it."""
+    if not tools:
+        return system_prompt
+    lines = [
+        to_json({"name": tool.name, "description": tool.description, "parameters": tool.parameters}).decode()
+        for tool in tools
+    ]
+    return "\n\n".join(part for part in (system_prompt, "\n".join((_TOOLS, *lines))) if part)
+
+
+def of_assistant(message: AssistantMessage) -> str:
+    """What the model said, with its calls as it was asked to write them."""
+    return "\n".join(part for part in (message.text, *map(_of_call, message.tool_calls)) if part)
+
+
+def of_result(message: ToolResultMessage) -> str:
+    return f"<tool_response>\n{_inside(message.output)}\n</tool_response>"
+
+
+def prompt(request: ModelRequest) -> str:
+    """The whole request as one text. A first message stands there as it is."""
+    system = told_of_tools(request.system_prompt, request.tools)
+    match request.messages:
+        case [UserMessage() as only]:
+            parts = [system, _of_user(only)]
+        case messages:
+            parts = [system, *_told(messages), _GO_ON]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _told(messages: Sequence[Message]) -> Iterator[str]:
+    for message in messages:
+        match message:
+            case UserMessage():
+                yield f"<user>\n{_inside(_of_user(message))}\n</user>"
+            case AssistantMessage():
+                words = "\n".join((_inside(message.text), *map(_of_call, message.tool_calls)))
+                yield f"<assistant>\n{words.strip()}\n</assistant>"
+            case ToolResultMessage():
+                yield of_result(message) + NO_IMAGE * len(message.images)
+            case _:
+                assert_never(message)
+
+
+def _of_user(message: UserMessage) -> str:
+    if isinstance(message.content, str):
+        return message.content
+    return "".join(NO_IMAGE if isinstance(part, ImageContent) else part.text for part in message.content)
+
+
+def _of_call(call: ToolCall) -> str:
+    written = to_json({"name": call.name, "arguments": call.arguments}).decode()
+    return f"<tool_call>\n{_inside(written)}\n</tool_call>"
+
+
+def _inside(text: str) -> str:
+    return regex(_OWN_TAG).sub(r"<\\", text)

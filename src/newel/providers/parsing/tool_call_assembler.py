@@ -1,0 +1,168 @@
+"""Tool calls put together from the pieces that servers send.
+
+The protocol gives each piece an ``index``, and the first one an ``id`` and a ``name``. Servers leave out
+any of them, repeat the name, give every call the same index or every piece a new id, and send arguments
+as text, as text twice over, or as an object. What belongs together is decided here, once.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from newel.agent.errors import BadResponse
+from newel.agent.events import ToolCallDelta
+from newel.agent.messages import ToolCall, new_id
+from newel.providers.parsing.json_repair import ToolIndex
+from newel.text.json import as_dict, as_list, as_str, parse
+
+MAX_RUN = 256
+"""Calls of one message that are run; each one more is answered with why it is not."""
+
+MAX_CALLS = 8192
+"""Calls of one message; an answer with more is refused."""
+
+MAX_COMPARED = 64 * 1024
+"""Characters of arguments that are looked at again when another piece comes."""
+
+
+class _PartialCall:
+    def __init__(self, position: int, index: int | None, call_id: str) -> None:
+        self.position = position
+        self.index = index
+        self.id = call_id
+        self.name = ""
+        self.size = 0
+        self._arguments: list[str] = []
+
+    @property
+    def text(self) -> str:
+        return "".join(self._arguments)
+
+    def add(self, text: str) -> None:
+        self._arguments.append(text)
+        self.size += len(text)
+
+    def is_whole(self) -> bool:
+        """Whether the arguments are complete, so that a further piece can only begin another call."""
+        if not self.size or self.size > MAX_COMPARED or not self._arguments[-1].rstrip().endswith("}"):
+            return False
+        try:
+            parse(self.text)
+        except ValueError:
+            return False
+        return True
+
+    def repeats(self, text: str) -> bool:
+        """Whether a piece is the whole call once more, as some servers send it in their last chunk."""
+        return len(text) == self.size and self.is_whole() and text == self.text
+
+
+class ToolCallAssembler:
+    """Feed it the ``tool_calls`` of each chunk; ``finish`` makes the calls."""
+
+    def __init__(self, toolbox: ToolIndex) -> None:
+        self._toolbox = toolbox
+        self._calls: list[_PartialCall] = []
+        self._by_index: dict[int, _PartialCall] = {}
+        self._by_id: dict[str, _PartialCall] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._calls)
+
+    def feed(self, pieces: object) -> list[ToolCallDelta]:
+        """Take ``delta.tool_calls``: a list, or one object where a server forgot the list. Raises
+        ``BadResponse`` for too many calls.
+        """
+        deltas: list[ToolCallDelta] = []
+        for piece in as_list(pieces) or [pieces]:
+            fields = as_dict(piece)
+            if fields and (delta := self._take(fields)):
+                deltas.append(delta)
+        return deltas
+
+    def finish(self, *, cut: bool) -> list[ToolCall]:
+        """The calls in their order. ``cut``: the output limit ended the message, within the last call or
+        right behind it, so that one is not to be run.
+        """
+        made: list[ToolCall] = []
+        used: set[str] = set()
+        calls = [call for call in self._calls if call.name or call.size]
+        for call in calls:
+            call_id = call.id if call.id and call.id not in used else fresh_id()
+            used.add(call_id)
+            made.append(self._toolbox.call(call_id, call.name, call.text, cut=cut and call is calls[-1]))
+        return made
+
+    def _take(self, fields: dict[str, Any]) -> ToolCallDelta | None:
+        function = as_dict(fields.get("function")) or fields
+        name = as_str(function.get("name"))
+        arguments = function.get("arguments")
+        if isinstance(arguments, dict | list):
+            arguments = json.dumps(arguments, ensure_ascii=False)
+        text = as_str(arguments)
+        call = self._find(fields, name)
+        fresh_name = self._name(call, name)
+        if call.repeats(text):
+            text = ""
+        if text:
+            call.add(text)
+        if not text and not fresh_name:
+            return None
+        return ToolCallDelta(index=call.position, name=fresh_name, delta=text)
+
+    def _find(self, fields: dict[str, Any], name: str) -> _PartialCall:
+        """The call that a piece belongs to, a new one if need be."""
+        index, call_id = fields.get("index"), as_str(fields.get("id"))
+        if isinstance(index, bool) or not isinstance(index, int):
+            index = None
+        last = self._calls[-1] if self._calls else None
+        if index is not None:
+            known = self._by_index.get(index)
+        elif call_id:
+            known = self._by_id.get(call_id)
+            if known is None and last and not name and last.index is None:
+                known = last
+        else:
+            known = last
+        if known and not (name and self._is_another(known, call_id, name, has_index=index is not None)):
+            return known
+        if len(self._calls) >= MAX_CALLS:
+            raise BadResponse(f"The server sent more than {MAX_CALLS:,} tool calls in one message; refused.")
+        call = _PartialCall(len(self._calls), index, call_id)
+        self._calls.append(call)
+        if index is not None:
+            self._by_index[index] = call
+        if call_id:
+            self._by_id.setdefault(call_id, call)
+        return call
+
+    def _is_another(self, call: _PartialCall, call_id: str, name: str, *, has_index: bool) -> bool:
+        """Whether a named piece that seems to belong to ``call`` begins another one."""
+        if call_id and call_id == call.id:
+            return False
+        if has_index and not (call_id and call.id):
+            return False
+        if not call.size:
+            return bool(call_id and call.id)
+        return call.is_whole() or name != call.name
+
+    def _name(self, call: _PartialCall, name: str) -> str | None:
+        """Add to the call's name; returns it if it is news. Names are repeated, grown or sent in pieces."""
+        if not name or name == call.name or self._toolbox.find(call.name):
+            return None
+        call.name = name if name.startswith(call.name) else call.name + name
+        return call.name
+
+
+def bounded(calls: list[ToolCall]) -> list[ToolCall]:
+    """The same calls; those beyond ``MAX_RUN`` must not run, and say so."""
+    problem = f"there were too many calls in one message; {MAX_RUN} are run. Send it again."
+    return calls[:MAX_RUN] + [msgspec.structs.replace(call, problem=problem) for call in calls[MAX_RUN:]]
+
+
+def fresh_id() -> str:
+    """An id for a call that came without one; nine characters, since one vendor takes no others back."""
+    return new_id()[:9]

@@ -1,0 +1,129 @@
+"""A model asked through a Newel server: the server keeps the keys, the tools run here.
+
+The wire::
+
+    POST {url}/api/transport/run
+    Authorization: Bearer <token>
+    Content-Type: application/json
+
+    <ModelRequest>
+
+answers with server-sent events, each with the JSON of one struct of the heart as its data:
+
+    ===========  ==========================================================================
+    ``delta``    ``TextDelta``, ``ThinkingDelta`` or ``ToolCallDelta``
+    ``retry``    ``Retry``: the server asks the model again, and what came before is void
+    ``message``  ``AssistantMessage``: the whole answer; the last event
+    ``error``    ``ErrorEvent``: there is no answer; the last event
+    ===========  ==========================================================================
+
+The server makes retries and knows prices; closing the connection cancels its request. A refusal of the
+relay itself is an HTTP status with ``{"error": {"message": …}}``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import aclosing
+from functools import cache
+from typing import TypeVar
+
+import msgspec
+
+from newel.agent.agent import ProviderTransport
+from newel.agent.errors import BadResponse, ConnectionFailed, ProviderError
+from newel.agent.events import Delta, ErrorEvent, Retry
+from newel.agent.messages import AssistantMessage
+from newel.agent.ports import ModelRequest, OnDelta
+from newel.providers.errors import MAX_BODY, EndpointDescription, refusal
+from newel.providers.http.client import HttpClient, HttpResponse
+from newel.providers.http.sse import EventParser, ServerEvent
+from newel.text.json import to_json
+
+PATH = "/api/transport/run"
+
+T = TypeVar("T")
+
+
+class AppTransport(ProviderTransport):
+    """Runs the loop and the tools here, and asks the model through the Newel server at ``url``."""
+
+    def __init__(self, url: str, token: str) -> None:
+        self._relay = ModelProxy(url, token)
+        super().__init__(self._relay)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._relay.aclose()
+
+
+class ModelProxy:
+    """A ``Provider`` behind a Newel server at ``url``; ``timeout`` is in seconds without a byte."""
+
+    def __init__(self, url: str, token: str, *, timeout: float = 300.0) -> None:
+        self._token = token
+        headers = {"Accept": "text/event-stream", "Content-Type": "application/json", "User-Agent": "newel"}
+        self._http = HttpClient(url, headers=headers | {"Authorization": f"Bearer {token}"}, timeout=timeout)
+
+    async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
+        """Ask the server to ask; see ``Provider.complete``."""
+        endpoint = EndpointDescription(self._http.shown(PATH), request.model.id, self._token)
+        async with self._http.ask("POST", PATH, to_json(request)) as reply:
+            if not reply.ok:
+                raise refusal(reply.status, reply.headers, await reply.beginning(MAX_BODY), endpoint)
+            message = await _read(reply, on_delta)
+        if message is None:
+            raise ConnectionFailed(f"{endpoint.url} closed the connection before the answer was whole.")
+        return message
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+
+async def _read(reply: HttpResponse, on_delta: OnDelta) -> AssistantMessage | None:
+    """Pass on the deltas up to the message; None if the stream ends before it."""
+    parser = EventParser()
+    message: AssistantMessage | None = None
+    async with aclosing(reply.chunks()) as chunks:
+        async for chunk in chunks:
+            for event in parser.feed(chunk):
+                match event.name:
+                    case "delta":
+                        await on_delta(_decode(event, _decoder(Delta)))
+                    case "retry":
+                        await on_delta(_decode(event, _decoder(Retry)))
+                    case "message":
+                        message = _decode(event, _decoder(AssistantMessage))
+                    case "error":
+                        raise _error(_decode(event, _decoder(ErrorEvent)))
+                    case _:
+                        pass  # a newer server may say more
+    return message
+
+
+@cache
+def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
+    return msgspec.json.Decoder(kind)
+
+
+def _decode(event: ServerEvent, decoder: msgspec.json.Decoder[T]) -> T:
+    try:
+        return decoder.decode(event.data)
+    except msgspec.DecodeError as error:
+        raise BadResponse(
+            f"The Newel server sent a '{event.name}' event that cannot be read: {error}."
+        ) from error
+
+
+def _error(event: ErrorEvent) -> ProviderError:
+    """The error that the server met, as its own class where it is one of a provider's."""
+    return next((kind for kind in _kinds(ProviderError) if kind("").code == event.code), ProviderError)(
+        event.message
+    )
+
+
+def _kinds(kind: type[ProviderError]) -> Iterator[type[ProviderError]]:
+    yield kind
+    for narrower in kind.__subclasses__():
+        yield from _kinds(narrower)

@@ -1,0 +1,388 @@
+"""Deciding on hunks outside an editor: what waits in a project, what a person means by their words, and what comes of it.
+
+    found = await look(project)                               # with the disk as it is now
+    choice = chosen(found, ["h_1a", "src/b.py"], "keep")
+    reviews = await decide(project, choice)                   # in the ledger, at once
+    written = await write(project, reviews, choice.hunks)     # what was kept goes to the disk
+
+A decision is a change of the ledger; the files come after it. What cannot be written stays decided.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Final, Literal, NamedTuple
+
+import anyio.to_thread
+
+from newel.agent.errors import WorkspaceError
+from newel.review.implied import above
+from newel.review.model.decisions import Mine, decided
+from newel.review.model.file_kinds import Change, described
+from newel.review.model.file_lines import Kind as FileKind
+from newel.review.model.file_lines import kind_of
+from newel.review.model.file_review import (
+    FileReview,
+    Hunk,
+    HunkState,
+    NeedsChoice,
+    Origin,
+    ReviewError,
+    StaleRevision,
+    UnknownHunk,
+    buffer,
+    render,
+    root_of,
+)
+from newel.review.model.history import Kind
+from newel.review.model.patch import file_patch
+from newel.review.project import ProjectReview
+from newel.review.save import Saved, SaveFailed
+from newel.review.serialize import HunkKind, View, hunk_kind
+from newel.review.store.ledger import Checkpoint, Ledger, LedgerError
+
+Verdict = Literal["keep", "reject"]
+
+NAMED: Final = 5
+"""Hunks that are named where a beginning of an id is one of many."""
+
+
+class DecisionProblem(NamedTuple):
+    """A file that was left as it is, and why."""
+
+    path: str
+    reason: str
+
+
+class PendingReviews(NamedTuple):
+    """The files under review, by their paths: those with hunks, and those that could not be looked at."""
+
+    reviews: list[FileReview]
+    problems: list[DecisionProblem]
+
+    @property
+    def waiting(self) -> int:
+        """How many hunks somebody has to do something about."""
+        return sum(hunk.state != "rejected" for review in self.reviews for hunk in review.hunks)
+
+
+class Selection(NamedTuple):
+    """A verdict on hunks of files. ``left`` are hunks of the files that are not decided by it, each with the reason."""
+
+    verdict: Verdict
+    picks: dict[str, tuple[FileReview, list[Hunk]]]
+    left: list[DecisionProblem]
+    mine: Mine | None = None
+
+    @property
+    def hunks(self) -> dict[str, list[str]]:
+        """The ids of the hunks of each file."""
+        return {path: [hunk.id for hunk in hunks] for path, (_, hunks) in self.picks.items()}
+
+
+class WriteResult(NamedTuple):
+    saved: list[Saved]
+    problems: list[DecisionProblem]
+
+
+class PendingHunk(View, frozen=True):
+    """A hunk under review. ``kind`` is what it changes, as in ``BundleHunk``; ``patch`` is what it alone does to the file, as git
+    writes it; ``mine``: the user has written in it; ``run`` is the agent's run that proposed it.
+    """
+
+    hunk_id: str
+    kind: HunkKind
+    state: HunkState
+    conflict: bool
+    oversized: bool
+    mine: bool
+    origin: Origin
+    run: str
+    patch: str
+
+
+class PendingFileHunks(View, frozen=True):
+    """``kind``, ``change`` and ``about`` say what becomes of the file if all of it is kept, as in ``BundleFile``."""
+
+    file_path: str
+    rev: int
+    kind: FileKind
+    change: Change
+    about: str
+    hunks: tuple[PendingHunk, ...]
+
+
+# -- looking ------------------------------------------------------------------------------------------
+
+
+async def look(project: ProjectReview, paths: Collection[str] | None = None) -> PendingReviews:
+    """The files with hunks (of ``paths``; None: of all), once the disk was taken up. Raises ``LedgerError``."""
+    found = PendingReviews([], [])
+    for path in await anyio.to_thread.run_sync(_with_hunks, project.ledger, paths):
+        try:
+            review = await project.saver.refresh(path)
+        except LedgerError:
+            raise
+        except (ReviewError, WorkspaceError) as error:
+            found.problems.append(DecisionProblem(path, str(error)))
+        else:
+            found.reviews.extend([review] if review.hunks else [])
+    return found
+
+
+def _with_hunks(ledger: Ledger, paths: Collection[str] | None) -> list[str]:
+    return [path for path in (ledger.paths() if paths is None else sorted(paths)) if ledger.get(path).hunks]
+
+
+def run_of(hunk: Hunk) -> str:
+    """The agent's run that proposed a hunk, the latest of several; empty for the user's own."""
+    return next((layer.run for layer in reversed(hunk.layers) if layer.run), "")
+
+
+def run_names(ledger: Ledger) -> dict[str, Checkpoint]:
+    """The checkpoints of runs, by the run."""
+    return {checkpoint.run: checkpoint for checkpoint in ledger.checkpoints()}
+
+
+def patch_of(review: FileReview, hunks: Sequence[Hunk]) -> str:
+    """What hunks of a file do to it by themselves, as git writes it."""
+    return file_patch(review.path, review.base, render(review.base, hunks))
+
+
+def pending_files(reviews: Sequence[FileReview]) -> list[PendingFileHunks]:
+    """The files under review, as they stand in JSON."""
+    return [
+        PendingFileHunks(
+            file_path=review.path,
+            rev=review.rev,
+            **described(review.base, buffer(review))._asdict(),
+            hunks=tuple(
+                PendingHunk(
+                    hunk_id=hunk.id,
+                    kind=hunk_kind(review.base, hunk),
+                    state=hunk.state,
+                    conflict=hunk.conflict,
+                    oversized=hunk.oversized,
+                    mine=hunk.has_user_layer,
+                    origin="user" if hunk.by_user else "agent",
+                    run=run_of(hunk),
+                    patch=patch_of(review, [hunk]),
+                )
+                for hunk in review.hunks
+            ),
+        )
+        for review in reviews
+    ]
+
+
+def files_to_decide(ledger: Ledger, session: str, since: str) -> list[str]:
+    """The files in which something waits of runs that a session began at a time (as ``newel.agent.messages.now`` tells it)
+    or later. Raises ``LedgerError``.
+    """
+    runs = [each for each in ledger.checkpoints() if each.session == session and each.created >= since]
+    ids = {each.run for each in runs}
+    paths = {before.path for each in runs for before in each.files}
+
+    def waits(hunk: Hunk) -> bool:
+        return hunk.state == "pending" and any(layer.run in ids for layer in hunk.layers)
+
+    return [path for path in sorted(paths) if any(waits(hunk) for hunk in ledger.get(path).hunks)]
+
+
+# -- choosing -----------------------------------------------------------------------------------------
+
+
+def chosen(
+    found: PendingReviews,
+    words: Sequence[str],
+    verdict: Verdict,
+    *,
+    every: bool = False,
+    mine: Mine | None = None,
+) -> Selection:
+    """The hunks that words name: by an id or the beginning of one, by a file's path, or ``every`` one.
+
+    A hunk that is named is meant whatever its state; a file stands for what waits in it. Raises ``UnknownHunk`` for a word that
+    names nothing or several hunks, and ``NeedsChoice`` where the user's own lines would be dropped and ``mine`` does not say
+    how; then nothing is chosen.
+    """
+    choice = Selection(verdict, {}, [], mine)
+    paths = {each.path for each in (*found.reviews, *found.problems)}
+    whole = paths if every else set[str]()
+    named: dict[str, set[str]] = {}
+    for word in words:
+        if hunk := _by_id(found.reviews, word, exact=True):
+            named.setdefault(hunk[0], set()).add(hunk[1])
+        elif (path := posixpath.normpath(word)) in paths:
+            whole.add(path)
+        elif hunk := _by_id(found.reviews, word, exact=False):
+            named.setdefault(hunk[0], set()).add(hunk[1])
+        else:
+            raise UnknownHunk(f"Nothing under review is named {word}: {_why(found.reviews, word)}.")
+    choice.left.extend(problem for problem in found.problems if problem.path in whole)
+    for review in found.reviews:
+        picked = list(_picked(choice, review, named.get(review.path, set()), is_whole=review.path in whole))
+        if picked:
+            choice.picks[review.path] = (review, picked)
+    return choice
+
+
+def _by_id(reviews: Sequence[FileReview], word: str, *, exact: bool) -> tuple[str, str] | None:
+    found = [
+        (review.path, hunk.id)
+        for review in reviews
+        for hunk in review.hunks
+        if hunk.id == word or (not exact and word and hunk.id.startswith(word))
+    ]
+    if len(found) > 1:
+        names = ", ".join(name for _, name in found[:NAMED])
+        more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
+        raise UnknownHunk(
+            f"{len(found)} hunks begin with {word}: {names}{more}. Say more of the one you mean."
+        )
+    return found[0] if found else None
+
+
+def _why(reviews: Sequence[FileReview], word: str) -> str:
+    for review in reviews:
+        changed = [
+            hunk
+            for hunk in review.hunks
+            if word.startswith("h_") and root_of(hunk.id).startswith(root_of(word))
+        ]
+        if changed:
+            return f"that hunk of {review.path} has changed since it had this id. Look at it again: `newel review`"
+        if any(one.id == word for one in review.applied):
+            return f"that hunk stands in {review.path} already, and `newel undo` takes it back"
+    return "`newel review` lists hunks and files"
+
+
+def _picked(
+    choice: Selection, review: FileReview, named: Collection[str], *, is_whole: bool
+) -> Iterator[Hunk]:
+    for hunk in review.hunks:
+        if hunk.id in named:
+            if choice.verdict == "keep" or hunk.state != "rejected":
+                yield _checked(choice, review, hunk)
+        elif not is_whole or hunk.state == "rejected":
+            continue
+        elif choice.verdict == "keep" and hunk.conflict and hunk.state == "pending":
+            reason = f"hunk {hunk.id} is a conflict; to keep it all the same, name it"
+            choice.left.append(DecisionProblem(review.path, reason))
+        elif choice.verdict == "reject" and hunk.by_user:
+            reason = f"hunk {hunk.id} is all your own; to drop it all the same, name it"
+            choice.left.append(DecisionProblem(review.path, reason))
+        else:
+            yield _checked(choice, review, hunk)
+
+
+def _checked(choice: Selection, review: FileReview, hunk: Hunk) -> Hunk:
+    if choice.verdict == "reject" and hunk.has_user_layer and choice.mine is None:
+        raise NeedsChoice(
+            f"Hunk {hunk.id} of {review.path} has lines of your own. Say --mine peel to drop only those, or --mine base to "
+            "drop all of it. Nothing was changed."
+        )
+    return hunk
+
+
+# -- deciding -----------------------------------------------------------------------------------------
+
+
+async def decide(project: ProjectReview, choice: Selection) -> list[FileReview]:
+    """Put a verdict down on all files at once. Raises ``StaleRevision`` if the review of one has changed since it was looked at;
+    then nothing is decided.
+    """
+
+    def put_down() -> list[FileReview]:
+        reviews: list[FileReview] = []
+        with project.ledger.batch():
+            for review, hunks in choice.picks.values():
+                ids = [hunk.id for hunk in hunks]
+                try:
+                    reviews.append(_decided(project, review, ids, choice.verdict, choice.mine))
+                except StaleRevision as error:
+                    raise StaleRevision(
+                        f"{review.path} changed since it was shown. Nothing was decided; look at it again: `newel review`."
+                    ) from error
+        return reviews
+
+    return await anyio.to_thread.run_sync(put_down)
+
+
+async def decide_hunks(
+    project: ProjectReview,
+    review: FileReview,
+    ids: Sequence[str],
+    verdict: Verdict | Literal["later"],
+    mine: Mine | None = None,
+) -> FileReview:
+    """Decide on hunks of a file, in one change; ``later`` takes a decision back. Raises as ``reject`` does, and
+    ``StaleRevision``.
+    """
+    return await anyio.to_thread.run_sync(_decided, project, review, ids, verdict, mine)
+
+
+def _decided(
+    project: ProjectReview,
+    review: FileReview,
+    ids: Sequence[str],
+    verdict: Verdict | Literal["later"],
+    mine: Mine | None,
+) -> FileReview:
+    kind = _KINDS[verdict]
+    make = partial(decided, hunk_ids=ids, verdict=kind, mine=mine)
+    recorded: Kind = "peel" if kind == "reject" and mine == "peel" else kind
+    return project.ledger.change(review.path, recorded, make, rev=review.rev, hunks=tuple(ids)).review
+
+
+_KINDS: Final[dict[str, Literal["accept", "reject", "reopen"]]] = {
+    "keep": "accept",
+    "reject": "reject",
+    "later": "reopen",
+}
+
+
+def kept_hunks(reviews: Sequence[FileReview]) -> dict[str, list[str]]:
+    """The hunks of each file that were kept and are not written yet."""
+    kept = {review.path: [hunk.id for hunk in review.hunks if hunk.state == "accepted"] for review in reviews}
+    return {path: ids for path, ids in kept.items() if ids}
+
+
+async def write(
+    project: ProjectReview, reviews: Sequence[FileReview], hunks: Mapping[str, Sequence[str]]
+) -> WriteResult:
+    """Write hunks that were kept, by their files, to the disk, each file as a whole. One that is not as its review any more,
+    or cannot be written, is a problem, and keeps none back but those of the same folder, where that comes or makes way. Raises ``LedgerError``.
+    """
+    written = WriteResult([], [])
+    for group in _together([review for review in reviews if hunks.get(review.path)], hunks):
+        revs = {review.path: review.rev for review in group}
+        try:
+            written.saved.extend(await project.saver.save({path: hunks[path] for path in revs}, revs=revs))
+        except LedgerError:
+            raise
+        except (ReviewError, WorkspaceError) as error:
+            done = error.saved if isinstance(error, SaveFailed) else ()
+            written.saved.extend(done)
+            left = revs.keys() - {one.path for one in done}
+            written.problems.extend(DecisionProblem(path, str(error)) for path in sorted(left))
+    return written
+
+
+def _together(
+    reviews: Sequence[FileReview], hunks: Mapping[str, Sequence[str]]
+) -> Iterator[list[FileReview]]:
+    """The files one by one, but what becomes a folder, or was one, together with what is in it."""
+    turned = {review.path for review in reviews if _turns(review, hunks[review.path])}
+    groups: dict[str, list[FileReview]] = {}
+    for review in reviews:
+        top = next((path for path in reversed([review.path, *above(review.path)]) if path in turned), None)
+        groups.setdefault(top or review.path, []).append(review)
+    yield from groups.values()
+
+
+def _turns(review: FileReview, ids: Sequence[str]) -> bool:
+    kept = render(review.base, [hunk for hunk in review.hunks if hunk.id in ids])
+    return (kind_of(review.base) == "folder") != (kind_of(kept) == "folder")

@@ -1,0 +1,190 @@
+"""Edits of the buffer: what is written next to a hunk is a hunk, what is written into one is a layer on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from newel.review.model.file_lines import head_of, is_blob, make_head
+from newel.review.model.file_review import (
+    BadRange,
+    BadText,
+    Contested,
+    FileReview,
+    Hunk,
+    Layer,
+    Lines,
+    buffer,
+    joined,
+    placed,
+    render,
+)
+from newel.review.model.line_ranges import touch
+
+NewId = Callable[[], str]
+"""Makes the id of a hunk."""
+
+
+class EditRange(NamedTuple):
+    """What an edit touches: hunks, and the lines ``start:end`` of the buffer, ``a:b`` of the base, that they cover
+    together. ``before`` are the ids of the hunks before it.
+    """
+
+    touched: list[Hunk]
+    before: set[str]
+    start: int
+    end: int
+    a: int
+    b: int
+
+
+def edit(review: FileReview, start: int, end: int, layer: Layer, new_id: NewId) -> FileReview:
+    """``layer.lines`` in place of the buffer's lines ``start:end``.
+
+    Where that touches no hunk, it is a new one; what it touches becomes one hunk, with one layer more unless the topmost is
+    of the same hand. What comes out as the base has it is no hunk. A rejected hunk that the edit writes over is gone.
+    Raises ``BadRange``, also where a file's head would not be its first line any more, ``BadText``, and ``Contested`` where
+    an agent's edit touches what the user wrote.
+    """
+    text = buffer(review)
+    lines = _allowed(review.path, text, start, end, layer.lines)
+    wanted = joined(text[:start], lines, text[end:])
+    is_open = bool(lines) and 0 < start == len(text) and not text[-1].endswith("\n")
+    if not is_open:
+        after = _edited(review, (start, end), msgspec.structs.replace(layer, lines=lines), new_id)
+        if start == 0 or buffer(after) == wanted:
+            return after
+    # The line before lacks an end, or would without what stood behind it: it belongs to the edit.
+    layer = msgspec.structs.replace(layer, lines=wanted[start - 1 : start] + lines)
+    return _edited(review, (start - 1, end), layer, new_id)
+
+
+def _allowed(path: str, text: Lines, start: int, end: int, lines: Lines) -> Lines:
+    """The new lines, with a head where a file comes into being by them. Raises ``BadRange`` and ``BadText``."""
+    if not 0 <= start <= end <= len(text):
+        raise BadRange(f"{path} has no lines {start} to {end}; it has {len(text)}.")
+    is_whole = start == 0 and end == len(text)
+    begins = start == 0 and head_of(lines) is not None
+    if (is_blob(text) and not is_whole) or any("\0" in line for line in lines[begins:]):
+        raise BadText(
+            f"{path}: only the lines of a text can be edited, and only into a text, which holds no NUL."
+        )
+    keeps_head = start > 0 or head_of(text) is None or (begins and end > 0) or (is_whole and not lines)
+    if not keeps_head and (lines or end):
+        raise BadRange(f"{path}: lines {start} to {end} take the place of the file's head.")
+    return (make_head(), *lines) if lines and not text and not begins else lines
+
+
+def _edited(review: FileReview, place: tuple[int, int], layer: Layer, new_id: NewId) -> FileReview:
+    text, (start, end) = buffer(review), place
+    reach = _reach(review, start, end)
+    if layer.origin == "agent" and any(hunk.has_user_layer for hunk in reach.touched):
+        ids = ", ".join(hunk.id for hunk in reach.touched)
+        raise Contested(
+            f"{review.path}: the user has edited these lines (hunk {ids}); decide that hunk first."
+        )
+    lines = joined(text[reach.start : start], layer.lines, text[end : reach.end])
+    lines = joined(lines, text[reach.end : reach.end + 1])[
+        : len(lines)
+    ]  # with an end, unless it is the file's
+    layers = stacked(
+        fused(review.base, reach.a, reach.b, reach.touched), msgspec.structs.replace(layer, lines=lines)
+    )
+    hunk = Hunk(
+        id=reach.touched[0].id if reach.touched else new_id(),
+        a=reach.a,
+        b=reach.b,
+        layers=layers,
+        conflict=any(hunk.conflict for hunk in reach.touched),
+    )
+    left, right = _around(review, reach)
+    return msgspec.structs.replace(
+        review, hunks=(*left, *tidied(review.base, hunk), *right), rev=review.rev + 1
+    )
+
+
+def _reach(review: FileReview, start: int, end: int) -> EditRange:
+    shown = [each for each in placed(review) if each.hunk.is_shown]
+    touched = [each for each in shown if touch(each.start, each.end, start, end)]
+    before = [each for each in shown if each.end <= start and each not in touched]
+    shift = sum(each.end - each.start - (each.hunk.b - each.hunk.a) for each in before)
+    a, b, first, last = start - shift, end - shift, start, end
+    if touched:
+        shift += sum(each.end - each.start - (each.hunk.b - each.hunk.a) for each in touched)
+        first, last = min(start, touched[0].start), max(end, touched[-1].end)
+        a = touched[0].hunk.a - (touched[0].start - first)
+        b = touched[-1].hunk.b + (last - touched[-1].end)
+    return EditRange([each.hunk for each in touched], {each.hunk.id for each in before}, first, last, a, b)
+
+
+def _around(review: FileReview, reach: EditRange) -> tuple[list[Hunk], list[Hunk]]:
+    """The hunks on either side, without rejected ones whose base lines are written over."""
+    touched = {hunk.id for hunk in reach.touched}
+    is_new = not review.base and not any(hunk.is_shown for hunk in review.hunks)
+    left: list[Hunk] = []
+    right: list[Hunk] = []
+    for hunk in review.hunks:
+        if hunk.id in touched:
+            continue
+        if hunk.is_shown:
+            (left if hunk.id in reach.before else right).append(hunk)
+        elif is_new:
+            continue  # another version of the file takes its place
+        elif hunk.b <= reach.a and not right:
+            left.append(hunk)
+        elif hunk.a >= reach.b:
+            right.append(hunk)
+    return left, right
+
+
+def fused(base: Lines, a: int, b: int, hunks: Sequence[Hunk]) -> tuple[Layer, ...]:
+    """The layers of hunks within ``base[a:b]`` as those of one: each with what all of them had at its height."""
+    layers: list[Layer] = []
+    for height in range(max((len(hunk.layers) for hunk in hunks), default=0)):
+        there = [hunk.layers[height] for hunk in hunks if len(hunk.layers) > height]
+        moved = [
+            msgspec.structs.replace(hunk, a=hunk.a - a, b=hunk.b - a, layers=hunk.layers[: height + 1])
+            for hunk in hunks
+        ]
+        layer = Layer(
+            origin="user" if any(each.origin == "user" for each in there) else "agent",
+            lines=render(base[a:b], moved),
+            run=next((each.run for each in there if each.run), ""),
+            edits=tuple(dict.fromkeys(name for each in there for name in each.edits)),
+        )
+        layers.append(layer)
+    return tuple(layers)
+
+
+def stacked(layers: tuple[Layer, ...], layer: Layer) -> tuple[Layer, ...]:
+    """With one more on top; the same hand goes on with its own layer, and what it took back is none."""
+    if layers and (layers[-1].origin, layers[-1].run) == (layer.origin, layer.run):
+        edits = tuple(dict.fromkeys((*layers[-1].edits, *layer.edits)))
+        layer, layers = msgspec.structs.replace(layer, edits=edits), layers[:-1]
+    if layers and layers[-1].lines == layer.lines:
+        return layers
+    return (*layers, layer)
+
+
+def tidied(base: Lines, hunk: Hunk) -> tuple[Hunk, ...]:
+    """The hunk without the lines at its ends that all its versions have in common; nothing if it changes nothing."""
+    old = base[hunk.a : hunk.b]
+    if hunk.top.lines == old:
+        return ()
+    versions = [old, *(layer.lines for layer in hunk.layers)]
+    size = min(len(lines) for lines in versions)
+    head = 0
+    while head < size and all(lines[head] == old[head] for lines in versions):
+        head += 1
+    tail = 0
+    while tail < size - head and all(lines[-1 - tail] == old[-1 - tail] for lines in versions):
+        tail += 1
+    if not head and not tail:
+        return (hunk,)
+    layers = tuple(
+        msgspec.structs.replace(layer, lines=layer.lines[head : len(layer.lines) - tail])
+        for layer in hunk.layers
+    )
+    return (msgspec.structs.replace(hunk, a=hunk.a + head, b=hunk.b - tail, layers=layers),)

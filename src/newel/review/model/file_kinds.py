@@ -1,0 +1,59 @@
+"""What becomes of a file, beside its lines: it comes, it goes, it becomes a link or a folder, its mode changes."""
+
+from __future__ import annotations
+
+import stat
+from typing import Final, Literal, NamedTuple
+
+from newel.review.model.file_lines import Kind, content_of, head_of, is_blob, kind_of
+from newel.review.model.file_review import Lines
+
+Change = Literal["created", "deleted", "modified", "mode", "kind"]
+
+_NAMES: Final[dict[Kind, str]] = {
+    "absent": "nothing",
+    "file": "file",
+    "link": "symbolic link",
+    "folder": "folder",
+    "pipe": "named pipe",
+}
+
+
+class Described(NamedTuple):
+    """``kind`` is what it is afterwards, or was if it is gone. ``about`` says in words what the lines do not show: it is
+    empty for a regular file that came, went or has other lines. It may hold any text that a link's target holds.
+    """
+
+    kind: Kind
+    change: Change
+    about: str
+
+
+def described(before: Lines, after: Lines) -> Described:
+    """What makes ``after`` of ``before``."""
+    was, now = kind_of(before), kind_of(after)
+    if now == "absent":
+        return Described(was, "deleted", "" if was == "file" else f"{_NAMES[was]} removed{_leads(before)}")
+    if was == "absent":
+        return Described(now, "created", "" if now == "file" else f"new {_NAMES[now]}{_leads(after)}")
+    if was != now:
+        return Described(now, "kind", f"{_NAMES[was]} became a {_NAMES[now]}{_leads(after)}")
+    if before[1:] != after[1:]:
+        return Described(now, "modified", f"{_NAMES[now]}{_leads(after)}" if now == "link" else "")
+    return Described(now, "mode", f"mode {_bits(before)} → {_bits(after)}")
+
+
+def git_mode(mode: int) -> str:
+    """A mode as git writes it; git knows no folders and pipes, which are written likewise."""
+    return f"{mode if stat.S_IFMT(mode) else stat.S_IFREG | mode:06o}"
+
+
+def _leads(lines: Lines) -> str:
+    content = content_of(lines)
+    if content is None or kind_of(lines) != "link":
+        return ""
+    return " → (bytes that are no text)" if is_blob(lines) else f" → {content.data.decode()}"
+
+
+def _bits(lines: Lines) -> str:
+    return f"{stat.S_IMODE(head_of(lines) or 0):03o}"

@@ -1,0 +1,134 @@
+r"""Files as lines, and back, byte for byte.
+
+A line keeps its end; only ``\n`` ends one. The first line of a file that exists is its *head*: a NUL and the mode, so that
+creating it, deleting it and making it executable change a line like anything else. A file that is no UTF-8 text has one
+line more, which names its bytes by their hash. No text can look like either, as text holds no NUL.
+
+What is no regular file has the bits of its kind in its mode, as ``stat`` has them: a symbolic link has its target for text,
+a folder and a named pipe have none. A change of the kind is one hunk over all lines (``spans_of``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import stat
+from collections.abc import Callable
+from typing import Final, Literal
+
+import msgspec
+
+from newel.diff.patience import LineSpan, diff
+from newel.review.model.file_review import Lines
+from newel.workspace.snapshots.tree import FileSnapshot
+
+Kind = Literal["absent", "file", "link", "folder", "pipe"]
+
+MODE: Final = 0o644
+"""The permission bits of a file whose head is gone although some of it stays: a deletion that was kept by half."""
+
+_HEAD: Final = re.compile(r"\0[0-7]+\n")
+BLOB: Final = "\0sha256:"
+
+MAX_TEXT: Final = 2 << 20
+"""Bytes; what is longer is kept as one piece."""
+
+
+class Content(msgspec.Struct, frozen=True):
+    """A file's bytes, or those whose SHA-256 is ``blob``, and its mode."""
+
+    data: bytes
+    mode: int
+    blob: str = ""
+
+
+def lines_of(data: bytes | None, mode: int = MODE) -> Lines:
+    """A file's lines; none for None, which is no file."""
+    if data is None:
+        return ()
+    head = make_head(mode)
+    text = decoded(data)
+    if text is None:
+        return (head, f"{BLOB}{hashlib.sha256(data).hexdigest()}\n")
+    lines = text.split("\n")
+    last = lines.pop()
+    return (head, *(line + "\n" for line in lines), *([last] if last else []))
+
+
+def make_head(mode: int = MODE) -> str:
+    """The first line of what exists, with this mode."""
+    return f"\0{mode:o}\n"
+
+
+def decoded(data: bytes) -> str | None:
+    """The text of a file; None if it is none, or too long to be compared line by line."""
+    if len(data) > MAX_TEXT or b"\0" in data:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def head_of(lines: Lines) -> int | None:
+    """The mode that a file's head says; None if it has none."""
+    return int(lines[0][1:], 8) if lines and _HEAD.fullmatch(lines[0]) else None
+
+
+def kind_of(lines: Lines) -> Kind:
+    """What lines make."""
+    if not lines:
+        return "absent"
+    match stat.S_IFMT(head_of(lines) or 0):
+        case stat.S_IFLNK:
+            return "link"
+        case stat.S_IFDIR:
+            return "folder"
+        case stat.S_IFIFO:
+            return "pipe"
+        case _:
+            return "file"
+
+
+def is_whole(old: Lines, new: Lines) -> bool:
+    """Whether one is another thing altogether than the other, and not a text with other lines."""
+    return not new or is_blob(old) or is_blob(new) or (bool(old) and kind_of(old) != kind_of(new))
+
+
+def spans_of(old: Lines, new: Lines) -> list[LineSpan]:
+    """The spans in which ``new`` differs from ``old``: all of it where the one is of another kind than the other."""
+    if old and new and kind_of(old) != kind_of(new):
+        return [LineSpan(0, len(old), 0, len(new))]
+    return diff(old, new)
+
+
+def lines_of_state(state: FileSnapshot | None, blob: Callable[[str], bytes]) -> Lines:
+    """What a look found, as lines; None is nothing. ``blob`` gives the bytes of a hash."""
+    if state is None:
+        return ()
+    has_bytes = stat.S_IFMT(state.mode) in {0, stat.S_IFLNK}
+    return lines_of(blob(state.blob) if has_bytes else b"", state.mode)
+
+
+def is_blob(lines: Lines) -> bool:
+    """Whether the file is kept as one piece."""
+    return any(line.startswith(BLOB) for line in lines[:2])
+
+
+def content_of(lines: Lines) -> Content | None:
+    """The file that lines make; None for no file."""
+    if not lines:
+        return None
+    mode = head_of(lines)
+    rest = lines if mode is None else lines[1:]
+    if is_blob(lines):
+        return Content(b"", MODE if mode is None else mode, rest[0].removeprefix(BLOB).rstrip("\n"))
+    return Content("".join(rest).encode(), MODE if mode is None else mode)
+
+
+def text_hash(lines: Lines) -> str:
+    """``sha256:`` and the hash of a file's bytes as its lines make them; of no file the word ``none``."""
+    content = content_of(lines)
+    if content is None:
+        return "none"
+    return f"sha256:{content.blob or hashlib.sha256(content.data).hexdigest()}"

@@ -1,0 +1,275 @@
+"""The journal of a file under review: every change, with what makes it and what takes it back.
+
+    forward    the state before  →  the state after
+    reverse    the state after   →  the state before
+
+Both are differences, as small as the change. The state is the fold of the forwards; a change is undone by one more entry,
+whose forward is its reverse. Nothing is ever taken out of a journal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypeVar
+
+import msgspec
+
+from newel.agent.messages import Wire, new_id, now
+from newel.diff.patience import diff
+from newel.review.model.file_lines import text_hash
+from newel.review.model.file_review import (
+    AppliedHunk,
+    FileReview,
+    Hunk,
+    Lines,
+    ReviewError,
+    StaleRevision,
+    buffer,
+    root_of,
+)
+
+Kind = Literal[
+    "propose",
+    "user_edit",
+    "accept",
+    "reject",
+    "reopen",
+    "peel",
+    "save",
+    "rebase",
+    "record",
+    "rollback",
+    "undo",
+    "redo",
+]
+
+MOVES_BASE: frozenset[Kind] = frozenset({"save", "rebase", "record"})
+"""What is not undone in the buffer alone, for the base is what the disk has; nor is anything before it."""
+
+T = TypeVar("T")
+
+
+class NothingToUndo(ReviewError):
+    """No change of this file can be taken back, or made again."""
+
+
+class LineDelta(Wire, frozen=True, kw_only=True):
+    """Lines ``a:a+len(old)`` of the base before give way to ``new``; the places count in the base before."""
+
+    a: int
+    old: Lines
+    new: Lines
+
+
+class HunksSwap(Wire, frozen=True, kw_only=True):
+    """From the hunk at ``at`` on, ``old`` give way to ``new``."""
+
+    at: int = 0
+    old: tuple[Hunk, ...] = ()
+    new: tuple[Hunk, ...] = ()
+
+
+class AppliedSwap(Wire, frozen=True, kw_only=True):
+    at: int = 0
+    old: tuple[AppliedHunk, ...] = ()
+    new: tuple[AppliedHunk, ...] = ()
+
+
+class Delta(Wire, frozen=True, kw_only=True):
+    """The difference of two states of a file."""
+
+    base: tuple[LineDelta, ...] = ()
+    hunks: HunksSwap = HunksSwap()
+    applied: AppliedSwap = AppliedSwap()
+
+
+class HistoryEntry(Wire, frozen=True, kw_only=True):
+    """One change. ``rev`` is the state's number after it; ``hash_before`` and ``hash_after`` are the hashes of the buffer.
+    ``of`` is the entry that an undo or redo is about. ``hunks`` are those it was about, ``run`` the agent's run.
+    """
+
+    id: str
+    path: str
+    rev: int
+    kind: Kind
+    ts: str
+    forward: Delta
+    hash_before: str
+    hash_after: str
+    hunks: tuple[str, ...] = ()
+    run: str = ""
+    of: str = ""
+
+
+def delta(before: FileReview, after: FileReview) -> Delta:
+    spans = [] if before.base is after.base else diff(before.base, after.base)
+    hunks = _swap(before.hunks, after.hunks)
+    return Delta(
+        base=tuple(
+            LineDelta(a=span.a0, old=before.base[span.a0 : span.a1], new=after.base[span.b0 : span.b1])
+            for span in spans
+        ),
+        hunks=HunksSwap(at=hunks[0], old=hunks[1], new=hunks[2]),
+        applied=applied_swap(before.applied, after.applied),
+    )
+
+
+def applied_swap(before: tuple[AppliedHunk, ...], after: tuple[AppliedHunk, ...]) -> AppliedSwap:
+    at, old, new = _swap(before, after)
+    return AppliedSwap(at=at, old=old, new=new)
+
+
+def _swap(before: tuple[T, ...], after: tuple[T, ...]) -> tuple[int, tuple[T, ...], tuple[T, ...]]:
+    """What differs between two series, without the ends that they have in common."""
+    size = min(len(before), len(after))
+    head = 0
+    while head < size and before[head] == after[head]:
+        head += 1
+    tail = 0
+    while tail < size - head and before[-1 - tail] == after[-1 - tail]:
+        tail += 1
+    return head, before[head : len(before) - tail], after[head : len(after) - tail]
+
+
+def reverse(forward: Delta) -> Delta:
+    """What takes a difference back."""
+    swaps: list[LineDelta] = []
+    shift = 0
+    for swap in forward.base:
+        swaps.append(LineDelta(a=swap.a + shift, old=swap.new, new=swap.old))
+        shift += len(swap.new) - len(swap.old)
+    hunks, applied = forward.hunks, forward.applied
+    return Delta(
+        base=tuple(swaps),
+        hunks=HunksSwap(at=hunks.at, old=hunks.new, new=hunks.old),
+        applied=AppliedSwap(at=applied.at, old=applied.new, new=applied.old),
+    )
+
+
+def patched(review: FileReview, forward: Delta) -> FileReview:
+    """The next state. Raises ``StaleRevision`` if the difference was not made for this one."""
+    base: list[str] = []
+    at = 0
+    for swap in forward.base:
+        end = swap.a + len(swap.old)
+        if review.base[swap.a : end] != swap.old:
+            raise _stale(review)
+        base += review.base[at : swap.a]
+        base += swap.new
+        at = end
+    lines = (*base, *review.base[at:]) if forward.base else review.base
+    return msgspec.structs.replace(
+        review,
+        base=lines,
+        hunks=_swapped(review, review.hunks, forward.hunks.at, forward.hunks.old, forward.hunks.new),
+        applied=_swapped(
+            review, review.applied, forward.applied.at, forward.applied.old, forward.applied.new
+        ),
+        rev=review.rev + 1,
+    )
+
+
+def _swapped(
+    review: FileReview, items: tuple[T, ...], at: int, old: tuple[T, ...], new: tuple[T, ...]
+) -> tuple[T, ...]:
+    end = at + len(old)
+    if items[at:end] != old:
+        raise _stale(review)
+    return (*items[:at], *new, *items[end:])
+
+
+def _stale(review: FileReview) -> StaleRevision:
+    return StaleRevision(
+        f"{review.path} is at revision {review.rev}, and the change was made for another state of it."
+    )
+
+
+def entry(
+    kind: Kind,
+    before: FileReview,
+    after: FileReview,
+    *,
+    hunks: tuple[str, ...] = (),
+    run: str = "",
+    of: str = "",
+    hash_before: str = "",
+) -> HistoryEntry:
+    """The journal's word for a change. ``hash_before`` is that of the buffer before, where it is known."""
+    return HistoryEntry(
+        id=new_id(),
+        path=before.path,
+        rev=after.rev,
+        kind=kind,
+        ts=now(),
+        forward=delta(before, after),
+        hash_before=hash_before or text_hash(buffer(before)),
+        hash_after=text_hash(buffer(after)),
+        hunks=hunks,
+        run=run,
+        of=of,
+    )
+
+
+def made_by(entries: Sequence[HistoryEntry]) -> set[str]:
+    """The hunks that came about by some changes."""
+    made: set[str] = set()
+    for each in entries:
+        for swap in (each.forward.hunks, each.forward.applied):
+            known = {root_of(one.id) for one in swap.old}
+            made |= {one.id for one in swap.new if root_of(one.id) not in known}
+    return made
+
+
+def earlier(review: FileReview, entries: Sequence[HistoryEntry], rev: int) -> FileReview:
+    """The state at an earlier revision, by the journal of the file. Raises ``StaleRevision`` where that does not reach."""
+    if rev == review.rev:
+        return review
+    for each in reversed(entries):
+        if each.rev == rev:
+            return msgspec.structs.replace(review, rev=rev)
+        review = patched(review, reverse(each.forward))
+    raise StaleRevision(f"How {review.path} was at revision {rev} is not known any more.")
+
+
+def undo(
+    review: FileReview, entries: Sequence[HistoryEntry], hash_before: str = ""
+) -> tuple[FileReview, HistoryEntry]:
+    """Take the latest change of this session of edits and decisions back. Raises ``NothingToUndo``."""
+    done, _ = _stacks(entries)
+    if not done:
+        raise NothingToUndo(
+            f"{review.path}: nothing to undo since it was last saved or read. A rollback takes back what was saved."
+        )
+    after = patched(review, reverse(done[-1].forward))
+    return after, entry("undo", review, after, hunks=done[-1].hunks, of=done[-1].id, hash_before=hash_before)
+
+
+def redo(
+    review: FileReview, entries: Sequence[HistoryEntry], hash_before: str = ""
+) -> tuple[FileReview, HistoryEntry]:
+    """Make again what was last undone, if nothing else was done since. Raises ``NothingToUndo``."""
+    _, undone = _stacks(entries)
+    if not undone:
+        raise NothingToUndo(f"{review.path}: nothing was undone since the last change.")
+    after = patched(review, undone[-1].forward)
+    return after, entry(
+        "redo", review, after, hunks=undone[-1].hunks, of=undone[-1].id, hash_before=hash_before
+    )
+
+
+def _stacks(entries: Sequence[HistoryEntry]) -> tuple[list[HistoryEntry], list[HistoryEntry]]:
+    """What can be undone, and what can be done again; the latest last."""
+    done: list[HistoryEntry] = []
+    undone: list[HistoryEntry] = []
+    for each in entries:
+        match each.kind:
+            case "undo":
+                undone.append(done.pop())
+            case "redo":
+                done.append(undone.pop())
+            case kind if kind in MOVES_BASE:
+                done, undone = [], []
+            case _:
+                done.append(each)
+                undone = []
+    return done, undone

@@ -1,0 +1,109 @@
+"""What was done to a copy of a file becomes a proposal for the file itself.
+
+The copy was ``before`` what the file's buffer was by then, and the run has made ``after`` of it. Meanwhile somebody may have
+decided, written or saved something: what the run did elsewhere is put beside that, and where both changed the same lines
+stands a conflict.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import NamedTuple
+
+import msgspec
+
+from newel.diff.patience import diff
+from newel.review.model.batch_edit import Piece
+from newel.review.model.edits import NewId, edit, fused, stacked, tidied
+from newel.review.model.file_lines import head_of, is_blob, is_whole, kind_of
+from newel.review.model.file_review import Contested, FileReview, Hunk, Layer, Lines, buffer, placed
+from newel.review.model.proposal import DEFAULT_SIZE, HunkSize, marked, written
+from newel.review.model.rebase import rebased
+
+
+class Staged(NamedTuple):
+    """``left_out`` says in words what was not proposed."""
+
+    review: FileReview
+    left_out: tuple[str, ...] = ()
+
+
+def staged(
+    review: FileReview,
+    *,
+    before: Lines,
+    after: Lines,
+    run: str,
+    new_id: NewId,
+    size: HunkSize = DEFAULT_SIZE,
+) -> Staged:
+    """The review with a run's change of a copy in it. What the user wrote is never overwritten: a change of those lines is
+    left out.
+    """
+    now = buffer(review)
+    if now == after:
+        return Staged(review)
+    hunks = _moved(before, after, now, new_id)
+    changes = [(hunk.a, hunk.b, Layer(origin="agent", lines=hunk.top.lines, run=run)) for hunk in hunks]
+    if not is_whole(now, after) and not any(hunk.conflict for hunk in hunks):
+        with contextlib.suppress(Contested):
+            return Staged(marked(written(review, changes, new_id=new_id, size=size), run, size))
+    left_out: list[str] = []
+    # From the end to the beginning, so that the numbers of those that are left stay right.
+    for hunk, change in zip(reversed(hunks), reversed(changes), strict=True):
+        try:
+            review = _put(review, change, is_conflict=hunk.conflict, new_id=new_id, size=size)
+        except Contested as error:
+            left_out.append(str(error))
+    return Staged(marked(review, run, size), tuple(left_out[::-1]))
+
+
+def _moved(before: Lines, after: Lines, now: Lines, new_id: NewId) -> list[Hunk]:
+    """What makes ``after`` of ``before``, as hunks over ``now``."""
+    if is_whole(before, after) or is_whole(now, after):
+        spans = [(0, len(before), after)]  # bytes have no lines, and a file goes as a whole
+    else:
+        spans = [(span.a0, span.a1, after[span.b0 : span.b1]) for span in diff(before, after)]
+    hunks = tuple(
+        Hunk(id=new_id(), a=a, b=b, layers=(Layer(origin="agent", lines=lines),)) for a, b, lines in spans
+    )
+    return list(rebased(FileReview(path="", base=before, hunks=hunks), now).hunks)
+
+
+def _put(
+    review: FileReview, change: Piece, *, is_conflict: bool, new_id: NewId, size: HunkSize
+) -> FileReview:
+    start, end, layer = change
+    now = buffer(review)
+    is_all = start == 0 and end == len(now) and head_of(layer.lines) is not None
+    if is_blob(now) or is_blob(layer.lines) or (is_all and kind_of(now) != kind_of(layer.lines)):
+        review = _whole(review, layer, new_id)
+    elif is_conflict or not layer.lines:
+        review = edit(review, start, end, layer, new_id)
+    else:
+        review = written(review, [change], new_id=new_id, size=size)
+    return _contested(review, start, layer.run) if is_conflict else review
+
+
+def _whole(review: FileReview, layer: Layer, new_id: NewId) -> FileReview:
+    """One hunk over all of the file."""
+    shown = [hunk for hunk in review.hunks if hunk.is_shown]
+    if any(hunk.has_user_layer for hunk in shown):
+        raise Contested(f"{review.path}: the user has edited it; decide those hunks first.")
+    layers = stacked(fused(review.base, 0, len(review.base), shown), layer)
+    name = shown[0].id if shown else new_id()
+    hunk = Hunk(id=name, a=0, b=len(review.base), layers=layers, conflict=any(one.conflict for one in shown))
+    return msgspec.structs.replace(review, hunks=tidied(review.base, hunk), rev=review.rev + 1)
+
+
+def _contested(review: FileReview, start: int, run: str) -> FileReview:
+    """With a mark on the hunk of a run at line ``start`` of the buffer: the lines below it are not those that it saw."""
+    there = {
+        each.hunk.id
+        for each in placed(review)
+        if each.hunk.top.run == run and each.start <= start <= each.end
+    }
+    hunks = tuple(
+        msgspec.structs.replace(hunk, conflict=True) if hunk.id in there else hunk for hunk in review.hunks
+    )
+    return msgspec.structs.replace(review, hunks=hunks)

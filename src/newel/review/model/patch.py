@@ -1,0 +1,103 @@
+"""Hunks as unified diffs, which ``git apply`` and ``patch`` take.
+
+A file's head (``newel.review.model.file_lines``) is no line of a patch; in a diff for git it becomes the words on modes that stand
+before the lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from newel.diff.patience import diff
+from newel.diff.unified import CONTEXT, DiffBlock, hunks
+from newel.review.model.file_kinds import git_mode
+from newel.review.model.file_lines import MODE, head_of, is_blob, kind_of
+from newel.review.model.file_review import FileReview, Hunk, Lines, is_head, joined
+
+
+def hunk_patch(base: Lines, hunk: Hunk, *, context: int = CONTEXT) -> str:
+    """One hunk as a piece of a unified diff against the base alone, with up to ``context`` lines around it. Of a hunk that
+    changes no line, but the file's head, it is empty, and so of a file that is kept as one piece.
+    """
+    if is_blob(base[hunk.a : hunk.b]) or is_blob(hunk.top.lines):
+        return ""
+    # A last line without an end gets one where another one comes behind it, and so is changed, too.
+    is_last = 0 < hunk.a == len(base) and bool(hunk.top.lines) and not is_head(base[-1])
+    a = hunk.a - 1 if is_last and context and not base[-1].endswith("\n") else hunk.a
+    behind = base[hunk.b : hunk.b + 1]
+    lines = joined(base[a : hunk.a], hunk.top.lines, behind)
+    block = _block(base, a, hunk.b, lines[: len(lines) - len(behind)])
+    if block is None:
+        return ""
+    first = max(block.start - context, 0)  # no more of the text is touched than is shown: it has many hunks
+    head = int(head_of(base) is not None)
+    old = base[head + first : head + block.end + context]
+    here = DiffBlock(block.start - first, block.end - first, block.new)
+    return "".join(hunks(old, [here], context=context, before=first))
+
+
+def contexts(review: FileReview) -> Iterator[int]:
+    """How many lines around each hunk its patch may show: none that another hunk changes or shows, so that those of several
+    hunks of a file can stand one after the other; and as many before as behind, which tells tools that the file goes on.
+    """
+    ends = [-2 * CONTEXT, *(hunk.b for hunk in review.hunks)]
+    starts = [*(hunk.a for hunk in review.hunks[1:]), len(review.base) + 2 * CONTEXT]
+    for hunk, end, start in zip(review.hunks, ends, starts, strict=False):
+        yield min(CONTEXT, (hunk.a - end) // 2, (start - hunk.b) // 2)
+
+
+def file_patch(path: str, old: Lines, new: Lines) -> str:
+    """All that makes ``new`` of ``old``, as git writes it; empty if nothing does."""
+    if old == new:
+        return ""
+    if old and new and kind_of(old) != kind_of(new):  # as git writes it
+        return file_patch(path, old, ()) + file_patch(path, (), new)
+    before, after = head_of(old), head_of(new)
+    ours, theirs = _quoted(f"a/{path}"), _quoted(f"b/{path}")
+    words = [f"diff --git {ours} {theirs}\n"]
+    if before is None:
+        words.append(f"new file mode {git_mode(after or MODE)}\n")
+        ours = "/dev/null"
+    elif after is None and not new:
+        words.append(f"deleted file mode {git_mode(before)}\n")
+        theirs = "/dev/null"
+    elif before != (after or MODE):
+        words.append(f"old mode {git_mode(before)}\nnew mode {git_mode(after or MODE)}\n")
+    if is_blob(old) or is_blob(new):
+        return "".join([*words, f"Binary files {ours} and {theirs} differ\n"])
+    blocks = [
+        block for span in diff(old, new) if (block := _block(old, span.a0, span.a1, new[span.b0 : span.b1]))
+    ]
+    if blocks:
+        words += [f"--- {ours}\n", f"+++ {theirs}\n", *hunks(_text(old), blocks)]
+    return "".join(words)
+
+
+def _block(base: Lines, a: int, b: int, new: Sequence[str]) -> DiffBlock[str] | None:
+    """A change in lines that are counted without the head; None if it is the head's alone."""
+    head = int(head_of(base) is not None)
+    start, end, lines = (
+        max(a - head, 0),
+        max(b - head, 0),
+        [line for line in new if not line.startswith("\0")],
+    )
+    return DiffBlock(start, end, lines) if lines or start < end else None
+
+
+def _text(lines: Lines) -> Lines:
+    return lines[1:] if head_of(lines) is not None else lines
+
+
+def _quoted(name: str) -> str:
+    """A path as git writes it: in quotes, and byte by byte, where it holds anything out of the ordinary."""
+    if name.isascii() and name.isprintable() and not {'"', "\\"} & set(name):
+        return name
+    known = {ord('"'): '\\"', ord("\\"): "\\\\", ord("\n"): "\\n", ord("\t"): "\\t"}
+    return (
+        '"'
+        + "".join(
+            known.get(byte, chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}")
+            for byte in name.encode("utf-8", "surrogateescape")
+        )
+        + '"'
+    )

@@ -1,0 +1,174 @@
+"""A model's edits, checked against the file as it stands and made into hunks of a size that is easily read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from newel.diff.patience import diff
+from newel.review.model.batch_edit import Piece, edit_each
+from newel.review.model.edits import NewId
+from newel.review.model.file_lines import head_of, is_blob, kind_of
+from newel.review.model.file_review import BadRange, Conflict, FileReview, Layer, Lines, buffer
+from newel.review.model.run_marks import behind_mark
+from newel.tools.review.proposed_edit import ProposedEdit, lines_hash
+
+_BLANK: Final = re.compile(r"^\s*$")
+_SENTENCE: Final = re.compile(r"[.!?…:;]\s*$")
+
+
+class HunkSize(msgspec.Struct, frozen=True):
+    """The largest hunk that is shown in one piece: lines, and bytes of UTF-8."""
+
+    lines: int = 80
+    bytes: int = 8192
+
+    def fits(self, lines: Sequence[str]) -> bool:
+        return len(lines) <= self.lines and sum(len(line.encode()) for line in lines) <= self.bytes
+
+
+DEFAULT_SIZE: Final = HunkSize()
+
+
+def propose(
+    review: FileReview,
+    edits: Sequence[ProposedEdit],
+    *,
+    run: str,
+    new_id: NewId,
+    size: HunkSize = DEFAULT_SIZE,
+) -> FileReview:
+    """The review with one file's edits in it, whose lines are those of its buffer as it is. All of them, or none.
+
+    Raises ``BadRange`` for lines that do not exist and for edits that overlap, ``Conflict`` where a file no longer reads as
+    an edit expects, and ``Contested`` where one touches what the user wrote.
+    """
+    text = buffer(review)
+    for one, other in _overlaps(edits):
+        raise BadRange(f"{review.path}: edits {one} and {other} overlap. Make one edit of them.")
+    changes: list[Piece] = []
+    for change in sorted(edits, key=lambda each: (each.start_line, each.operation != "insert")):
+        start, end = place(text, change)
+        layer = Layer(origin="agent", lines=_lines(change, text, end), run=run, edits=(change.edit_id,))
+        changes.append((start, end, layer))
+    changes = behind_mark(text, changes)
+    return marked(written(review, changes, new_id=new_id, size=size), run, size)
+
+
+def written(review: FileReview, changes: Sequence[Piece], *, new_id: NewId, size: HunkSize) -> FileReview:
+    """Lines of the buffer with others in their place, in hunks that fit ``size`` as far as that can be. The ``changes`` are in
+    the buffer's order, and do not overlap. Raises as ``edit``.
+    """
+    text = buffer(review)
+    pieces = [
+        (a, b, msgspec.structs.replace(layer, lines=new))
+        for start, end, layer in changes
+        for a, b, new in _pieces(text, start, end, layer.lines, size)
+    ]
+    return edit_each(review, pieces, new_id)
+
+
+def place(text: Lines, change: ProposedEdit) -> tuple[int, int]:
+    """The lines ``start:end`` of a buffer that an edit is about. Raises ``BadRange`` and ``Conflict``."""
+    if is_blob(text) or kind_of(text) not in {"absent", "file"}:
+        raise BadRange(f"{change.file_path} is no UTF-8 text; its lines cannot be edited.")
+    head = int(head_of(text) is not None)
+    count = len(text) - head
+    last = change.start_line - 1 if change.operation == "insert" else change.end_line or change.start_line
+    if change.start_line > count + (change.operation == "insert") or last > count:
+        raise BadRange(
+            f"Edit {change.edit_id}: {change.file_path} has {count} lines, not {max(change.start_line, last)}. Read it anew."
+        )
+    if last < change.start_line - 1 or (last < change.start_line and change.operation != "insert"):
+        raise BadRange(f"Edit {change.edit_id}: its lines {change.start_line} to {last} are reversed.")
+    start, end = change.start_line - 1 + head, last + head
+    seen = max(last, change.end_line or change.start_line)  # of an insertion, the lines that it goes before
+    there = text[start : seen + head]
+    if change.expected_hash is not None and change.expected_hash != lines_hash(there):
+        raise Conflict(
+            f"Edit {change.edit_id}: lines {change.start_line} to {last} of {change.file_path} are not what the edit expects. "
+            "Read them anew."
+        )
+    return start, end
+
+
+def _overlaps(edits: Sequence[ProposedEdit]) -> Iterator[tuple[str, str]]:
+    before: ProposedEdit | None = None
+    for change in sorted(edits, key=lambda each: (each.start_line, each.operation != "insert")):
+        if before is not None and change.start_line <= _last(before):
+            yield before.edit_id, change.edit_id
+        if before is None or _last(change) >= _last(before):
+            before = change
+
+
+def _last(change: ProposedEdit) -> int:
+    return change.start_line - 1 if change.operation == "insert" else change.end_line or change.start_line
+
+
+def _lines(change: ProposedEdit, text: Lines, end: int) -> Lines:
+    r"""The new lines of an edit, with the ends that the file's lines have (``\n`` or ``\r\n``)."""
+    crlf = any(line.endswith("\r\n") for line in text)
+    parts = change.new_text.split("\n")
+    last = parts.pop()
+    lines = [part.removesuffix("\r") + ("\r\n" if crlf else "\n") for part in parts]
+    if last:
+        # Only behind the end of a file may a line lack its own, and only if the file's last line does.
+        open_end = end == len(text) and bool(text) and not text[-1].endswith("\n")
+        lines.append(last if open_end else last + ("\r\n" if crlf else "\n"))
+    return tuple(lines)
+
+
+def _pieces(
+    text: Lines, start: int, end: int, lines: Lines, size: HunkSize
+) -> Iterator[tuple[int, int, Lines]]:
+    """What an edit changes, cut into hunks: where lines in between stay, then where a hunk is too large, at blank lines and
+    after that at the ends of sentences.
+    """
+    for span in diff(text[start:end], lines):
+        a, b, new = start + span.a0, start + span.a1, lines[span.b0 : span.b1]
+        if not new:
+            yield from ((a + first, a + last, ()) for first, last in _cut(text[a:b], size))
+            continue
+        for first, last in _cut(new, size):
+            # All that is taken away goes with the first piece.
+            yield (b if first else a, b, new[first:last])
+
+
+def _cut(lines: Lines, size: HunkSize) -> Iterator[tuple[int, int]]:
+    """Pieces that fit, as far as there are places to cut at; what is left where there are none is one piece."""
+    first = 0
+    while not size.fits(lines[first:]):
+        room = first
+        while size.fits(lines[first : room + 1]):
+            room += 1
+        cut = _last_end(lines, first, room)
+        if cut is None:
+            break
+        yield first, cut
+        first = cut
+    yield first, len(lines)
+
+
+def _last_end(lines: Lines, first: int, room: int) -> int | None:
+    """The last place up to ``room`` where a piece may end: behind a blank line, else behind a sentence."""
+    for end in (_BLANK, _SENTENCE):
+        for cut in range(room, first, -1):
+            if end.search(lines[cut - 1]):
+                return cut
+    return None
+
+
+def marked(review: FileReview, run: str, size: HunkSize) -> FileReview:
+    """With a mark on the hunks of a run that stayed too large."""
+    hunks = tuple(
+        msgspec.structs.replace(
+            hunk, oversized=not (size.fits(hunk.top.lines) and size.fits(review.base[hunk.a : hunk.b]))
+        )
+        if hunk.top.run == run
+        else hunk
+        for hunk in review.hunks
+    )
+    return msgspec.structs.replace(review, hunks=hunks)

@@ -1,0 +1,318 @@
+"""The runs of agents in a project, and how one of them is taken back.
+
+project = Project(ledger, workspace)
+plan = await project.undo()             # what would become of which files; nothing has changed yet
+saved = await project.carry_out(plan)
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from newel.agent.errors import WorkspaceError
+from newel.review import last_run
+from newel.review.checkpoints import Checkpoints, FileVersions, RollbackPlan, UnknownCheckpoint
+from newel.review.last_run import LastRun
+from newel.review.model.file_kinds import Change, described
+from newel.review.model.file_lines import Kind
+from newel.review.model.file_review import FileReview, ReviewError, root_of
+from newel.review.model.history import NothingToUndo, made_by
+from newel.review.model.patch import file_patch
+from newel.review.revert import mended
+from newel.review.save import DiskSync, Saved
+from newel.review.serialize import (
+    CheckpointFile,
+    CheckpointHunk,
+    CheckpointView,
+    View,
+    checkpoint_view,
+    is_of,
+)
+from newel.review.store.ledger import Checkpoint, Ledger, LedgerError
+from newel.workspace.tracked import TrackedWorkspace
+
+
+class Refreshed(NamedTuple):
+    """``problems`` say in words, by file, why it could not be looked at."""
+
+    reviews: list[FileReview]
+    problems: dict[str, str]
+
+
+class ProjectReview:
+    """A project's ledger, with what brings it and the files into agreement. ``left_out`` says in words which files it does
+    not cover.
+    """
+
+    def __init__(self, ledger: Ledger, workspace: TrackedWorkspace) -> None:
+        self.ledger = ledger
+        self.workspace = workspace
+        self.left_out: list[str] = []
+        self.finished: list[Checkpoint] = []
+        """The rollbacks that a process died over, and which were brought to their end when the ledger was opened."""
+        self._last_run: LastRun | None = None
+        self.saver = DiskSync(ledger, workspace)
+        self.checkpoints = Checkpoints(ledger, self.saver)
+
+    async def recover(self) -> None:
+        """Bring to its end what a process that died has begun to write. Raises ``LedgerError``."""
+        begun = {intent.id for intent in await anyio.to_thread.run_sync(self.ledger.intents)}
+        await self.saver.recover()
+        if begun:
+            found = await anyio.to_thread.run_sync(self.ledger.checkpoints)
+            self.finished = [each for each in found if each.run in begun]
+
+    @property
+    def last_run(self) -> LastRun | None:
+        """The last run that called a tool which may change something. To be set for a ledger in memory."""
+        return last_run.read(self.ledger.folder) if self.ledger.folder else self._last_run
+
+    @last_run.setter
+    def last_run(self, last: LastRun) -> None:
+        self._last_run = last
+
+    async def undo(self, checkpoint: Checkpoint | None = None) -> RollbackPlan:
+        """How a run is undone: the last one, unless another is named. Raises ``NothingToUndo`` if nothing of that run is recorded, or
+        left; older runs are never undone implicitly.
+        """
+        if checkpoint is not None:
+            return await self._undone(checkpoint, is_rest=False)
+        is_rest = False
+        for each in await anyio.to_thread.run_sync(self._latest):
+            if each.is_partial:
+                is_rest = True  # of what that was about, the rest is still to be undone
+            else:
+                return await self._undone(each, is_rest=is_rest)
+        raise NothingToUndo(f"There is nothing to undo in {self.workspace.root}.")
+
+    def _latest(self) -> list[Checkpoint]:
+        """The checkpoints, that of the last run first. Raises ``NothingToUndo`` if that has none."""
+        found = self.ledger.checkpoints()
+        last = self.last_run
+        if last is None or not found or found[0].created >= last.began:
+            return found
+        for at, each in enumerate(found):
+            if each.run == last.run:  # it began earlier, and was resumed
+                return found[at:]
+        if not last.is_recorded:
+            raise NothingToUndo(
+                f"The last run was not recorded (--ephemeral, or `record = false` in [review] of config.toml), so it cannot be undone.{_named(found[0])}"
+            )
+        raise NothingToUndo(
+            f"No change of the last run is recorded: {last.title or last.run}.{self._not_covered()}{_named(found[0])}"
+        )
+
+    async def _undone(self, checkpoint: Checkpoint, *, is_rest: bool) -> RollbackPlan:
+        await self.refreshed(checkpoint)
+        if hunks := await anyio.to_thread.run_sync(hunk_ids, self.ledger, checkpoint, is_rest):
+            return await self.checkpoints.plan(checkpoint.id, "scoped_selected", hunks)
+        name = checkpoint.title or checkpoint.id
+        found = await anyio.to_thread.run_sync(self.ledger.checkpoints)
+        before = next((each for each in found if each.created < checkpoint.created), None)
+        hint = _named(before) if before else ""
+        if await anyio.to_thread.run_sync(self._changed_files, checkpoint):
+            raise NothingToUndo(
+                f"Nothing of this run is left to undo: {name}. What it changed was changed since.{hint}"
+            )
+        raise NothingToUndo(f"No change of this run is recorded: {name}.{self._not_covered()}{hint}")
+
+    def _not_covered(self) -> str:
+        return "".join(f" {words}" for words in self.left_out)
+
+    def brings_back(self, plan: RollbackPlan) -> bool:
+        """Whether a plan undoes an undo. Blocks."""
+        of = self.checkpoints.get(plan.checkpoint)
+        return bool(of.about) and not of.is_redo
+
+    def _changed_files(self, checkpoint: Checkpoint) -> bool:
+        """Whether a run left files of the disk otherwise than it found them."""
+        wrote = [
+            each for each in self.ledger.entries(run=checkpoint.run) if each.kind in {"record", "rollback"}
+        ]
+        # An undo that could not write its files is dropped again, and has changed nothing.
+        dropped = {
+            each.of for path in {each.path for each in wrote} for each in self.ledger.entries(path=path)
+        }
+        if all(each.id in dropped for each in wrote):
+            return False
+        files = (self.checkpoints.versions(checkpoint, before.path) for before in checkpoint.files)
+        return any(file.proposed != file.base for file in files)
+
+    async def refreshed(self, checkpoint: Checkpoint) -> Refreshed:
+        """A run's files with the disk as it is now. Raises ``LedgerError``."""
+        reviews: list[FileReview] = []
+        problems: dict[str, str] = {}
+        for before in checkpoint.files:
+            try:
+                reviews.append(await self.saver.refresh(before.path))
+            except LedgerError:
+                raise
+            except (ReviewError, WorkspaceError) as error:
+                problems[before.path] = str(error)
+        return Refreshed(reviews, problems)
+
+    async def rollback(self, checkpoint: Checkpoint, hunks: Sequence[str] = ()) -> RollbackPlan:
+        """How the files of a run become what they were before it, or only some of its hunks are taken back."""
+        mode = "scoped_selected" if hunks else "hard_all"
+        return await self.checkpoints.plan(checkpoint.id, mode, hunks)
+
+    async def find(self, checkpoint_id: str) -> Checkpoint:
+        """A checkpoint by its id or the beginning of it. Raises ``UnknownCheckpoint``."""
+        all_ = await anyio.to_thread.run_sync(self.ledger.checkpoints)
+        found = [each for each in all_ if each.id.startswith(checkpoint_id)] if checkpoint_id else []
+        exact = [each for each in found if each.id == checkpoint_id]
+        if len(exact or found) == 1:
+            return (exact or found)[0]
+        how_many = f"{len(found)} checkpoints begin with" if found else "There is no checkpoint"
+        raise UnknownCheckpoint(f"{how_many} {checkpoint_id}. `newel checkpoints` lists them.")
+
+    async def carry_out(self, plan: RollbackPlan) -> list[Saved]:
+        """Take back what a plan says, on the disk. What cannot be written stays as it was, and can be tried again. Raises
+        what ``DiskSync.save`` does.
+        """
+        saved: list[Saved] = []
+        with anyio.CancelScope(shield=True):  # what was begun comes to its end, or is taken back
+            reviews = await self.checkpoints.rollback(plan, save=True)
+            chosen = await anyio.to_thread.run_sync(
+                lambda: {review.path: self.checkpoints.taken_back(plan, review) for review in reviews}
+            )
+            try:
+                saved += await self.saver.save(chosen)
+            except LedgerError:
+                raise  # nobody knows now what was marked as written: `DiskSync.recover` brings it to its end
+            except (ReviewError, WorkspaceError):
+                await anyio.to_thread.run_sync(self._drop, chosen)
+                await anyio.to_thread.run_sync(self._leave_the_rest, plan)
+                await anyio.to_thread.run_sync(self.ledger.end_saving, plan.run)
+                raise
+            if any(not conflict.hunk for conflict in plan.conflicts):
+                await anyio.to_thread.run_sync(self._leave_the_rest, plan)
+            await anyio.to_thread.run_sync(self.ledger.end_saving, plan.run)
+        return saved
+
+    def _leave_the_rest(self, plan: RollbackPlan) -> None:
+        """A file could not be looked at, or not be written: the next undo is to do that."""
+        for own in [each for each in self.ledger.checkpoints() if each.run == plan.run]:
+            self.ledger.add_checkpoint(msgspec.structs.replace(own, is_partial=True))
+
+    def _drop(self, chosen: dict[str, list[str]]) -> None:
+        """Take what could not be written out of the buffers."""
+        for path, ids in chosen.items():
+            if any(hunk.id in ids for hunk in self.ledger.get(path).hunks):
+                with contextlib.suppress(NothingToUndo):  # the file changed meanwhile: it is left in review
+                    self.ledger.undo(path)
+
+
+def _named(checkpoint: Checkpoint) -> str:
+    """How a run that is not the last one is undone."""
+    name = f" ({checkpoint.title})" if checkpoint.title else ""
+    return f" To undo the run before it{name}: `newel undo {checkpoint.id}`."
+
+
+def hunk_ids(ledger: Ledger, checkpoint: Checkpoint, is_rest: bool = False) -> list[str]:
+    """The hunks of a run that are still there; none if nothing of them can be taken back any more. Of what ``is_rest``, only
+    those that can.
+    """
+    made = put_back(ledger, checkpoint)
+    found: list[str] = []
+    can_go = False
+    for before in checkpoint.files:
+        review = ledger.get(before.path)
+        for hunk in review.hunks:
+            if hunk.is_shown and (root_of(hunk.id) in made or is_of(hunk, checkpoint.run)):
+                found.append(hunk.id)
+                can_go = True
+        mine = {one.id for one in review.applied if one.run == checkpoint.run or root_of(one.id) in made}
+        if mine and (is_rest or not can_go):
+            whole = mended(review, ledger.entries(path=before.path), mine)
+            intact = {one.id for one in whole.applied if one.id in mine and one.intact}
+            can_go |= bool(intact)
+            mine = intact if is_rest else mine
+        found += [one.id for one in review.applied if one.id in mine]
+    return found if can_go else []
+
+
+def put_back(ledger: Ledger, checkpoint: Checkpoint) -> set[str]:
+    """The hunks, by the ids under which they came into being, with which a run, if it is a rollback, put back what was before."""
+    made = made_by([each for each in ledger.entries(run=checkpoint.run) if each.kind == "rollback"])
+    return {root_of(each) for each in made}
+
+
+def view_of(ledger: Ledger, checkpoint: Checkpoint) -> CheckpointView:
+    """A checkpoint with the hunks of its run as the ledger has them. Blocks."""
+    reviews = [ledger.get(before.path) for before in checkpoint.files]
+    return checkpoint_view(checkpoint, reviews, put_back(ledger, checkpoint))
+
+
+class RunFile(View, frozen=True):
+    """What a run did to a file, as a unified diff; ``state`` says how that stands now, in words. ``kind``, ``change`` and
+    ``about`` are those of ``BundleFile``.
+    """
+
+    file_path: str
+    state: str
+    patch: str
+    hunks: tuple[CheckpointHunk, ...]
+    kind: Kind = "file"
+    change: Change = "modified"
+    about: str = ""
+
+
+class RunView(View, frozen=True):
+    """A run that changed files, or would: ``files`` are those that it left otherwise than it found them."""
+
+    checkpoint_id: str
+    session_id: str
+    created_at: str
+    title: str
+    files: tuple[RunFile, ...]
+
+
+async def look_back(project: ProjectReview, *, limit: int) -> list[RunView]:
+    """The latest runs, the last one first, on the files as they are now."""
+    found = await anyio.to_thread.run_sync(project.ledger.checkpoints)
+    return [await look_at(project, checkpoint) for checkpoint in found[: max(limit, 0)]]
+
+
+async def look_at(project: ProjectReview, checkpoint: Checkpoint) -> RunView:
+    """A run, on the files as they are now."""
+    reviews, problems = await project.refreshed(checkpoint)
+    files = await anyio.to_thread.run_sync(_files, project, checkpoint, reviews, problems)
+    return RunView(
+        checkpoint_id=checkpoint.id,
+        session_id=checkpoint.session,
+        created_at=checkpoint.created,
+        title=checkpoint.title,
+        files=tuple(files),
+    )
+
+
+def _files(
+    project: ProjectReview, checkpoint: Checkpoint, reviews: Sequence[FileReview], problems: dict[str, str]
+) -> Iterator[RunFile]:
+    view = checkpoint_view(checkpoint, reviews, put_back(project.ledger, checkpoint))
+    for file in sorted(view.files, key=lambda file: file.file_path):
+        versions = project.checkpoints.versions(checkpoint, file.file_path)
+        if versions.proposed != versions.base:
+            yield RunFile(
+                file_path=file.file_path,
+                state=problems.get(file.file_path) or _state(versions, file),
+                patch=file_patch(file.file_path, versions.base, versions.proposed),
+                hunks=file.hunks,
+                **described(versions.base, versions.proposed)._asdict(),
+            )
+
+
+def _state(versions: FileVersions, file: CheckpointFile) -> str:
+    undecided = sum(hunk.state == "pending" for hunk in file.hunks)
+    if undecided:
+        return f"{undecided} to decide"
+    if versions.current == versions.base:
+        return "taken back"
+    return "" if versions.current == versions.proposed else "changed since"

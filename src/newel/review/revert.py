@@ -1,0 +1,287 @@
+"""A file without what a run did to it: all of it as it was before, or some of its hunks taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from newel.agent.messages import Wire
+from newel.diff.patience import LineSpan, diff
+from newel.review.model.edits import tidied
+from newel.review.model.file_lines import content_of, text_hash
+from newel.review.model.file_review import (
+    AppliedHunk,
+    FileReview,
+    Hunk,
+    Layer,
+    Lines,
+    buffer,
+    new_hunk_id,
+    placed,
+    root_of,
+)
+from newel.review.model.history import HistoryEntry, patched, reverse
+from newel.review.model.line_ranges import LineRangeSet, touch
+from newel.review.model.rebase import carried, kept
+from newel.review.model.revert_applied import in_the_way, restored, reverted
+from newel.review.store.ledger import Checkpoint, FileVersion
+
+
+class RevertConflict(Wire, frozen=True, kw_only=True):
+    """What a rollback leaves alone, and why. ``hunk`` is empty where it is about a whole file."""
+
+    path: str
+    reason: str
+    hunk: str = ""
+
+
+class RevertStep(NamedTuple):
+    """What becomes of a file's review."""
+
+    before: FileReview
+    after: FileReview
+    hunks: tuple[str, ...] = ()
+    conflicts: tuple[RevertConflict, ...] = ()
+
+    @property
+    def known(self) -> set[str]:
+        """The hunks that were asked for and found."""
+        return {*self.hunks, *(conflict.hunk for conflict in self.conflicts)}
+
+
+# -- hard: all of the file ----------------------------------------------------------------------------
+
+
+def rewound(review: FileReview, entries: Sequence[HistoryEntry]) -> FileReview:
+    """The review before the last ``entries`` of its journal."""
+    for each in reversed(entries):
+        review = patched(review, reverse(each.forward))
+    return review
+
+
+def restored_to(
+    review: FileReview,
+    entries: Sequence[HistoryEntry],
+    checkpoint: Checkpoint,
+    before: FileVersion,
+    lines: Lines,
+) -> RevertStep:
+    """All of a file as a checkpoint has it, whose ``lines`` are these. ``entries`` is the journal up to ``review``."""
+    then = _then(review, entries, checkpoint, before)
+    after = _as_then(review, then) if then else restored(review, lines, new_hunk_id)
+    names = tuple(hunk.id for hunk in review.hunks if hunk not in after.hunks)
+    return RevertStep(review, review if _is_same(review, after) else after, names)
+
+
+def _then(
+    review: FileReview, entries: Sequence[HistoryEntry], checkpoint: Checkpoint, before: FileVersion
+) -> FileReview | None:
+    """The review when a checkpoint was taken: the first one from then on, before the run changed it, whose buffer is the
+    file that the checkpoint has, or else whose base is. None if the ledger did not know the file then.
+    """
+    first = next((n for n, each in enumerate(entries) if each.run == checkpoint.run), len(entries))
+    then = [rewound(review, entries[first:])]
+    for each in reversed(entries[:first]):
+        if each.ts < checkpoint.created:
+            break
+        then.append(patched(then[-1], reverse(each.forward)))
+    then.reverse()
+    by_buffer = (each for each in then if _is(buffer(each), before))
+    by_base = (each for each in then if _is(each.base, before))
+    return next(by_buffer, None) or next(by_base, None)
+
+
+def _is(lines: Lines, before: FileVersion) -> bool:
+    """Whether lines make the file that a checkpoint has."""
+    content = content_of(lines)
+    if content is None or not before.blob:
+        return content is None and not before.blob
+    return text_hash(lines) == f"sha256:{before.blob}" and content.mode == before.mode
+
+
+def _is_same(one: FileReview, other: FileReview) -> bool:
+    """Whether nothing differs but the names of hunks."""
+    return [msgspec.structs.replace(hunk, id="") for hunk in one.hunks] == [
+        msgspec.structs.replace(hunk, id="") for hunk in other.hunks
+    ]
+
+
+def _as_then(review: FileReview, then: FileReview) -> FileReview:
+    """The review with the buffer that it had then; what had not been decided then is not decided by it."""
+    if review.base == then.base:
+        return msgspec.structs.replace(review, hunks=then.hunks, rev=review.rev + 1)
+    after = restored(review, buffer(then), new_hunk_id)
+    decided = {hunk.id for hunk in kept(then)}
+    open_then = [each for each in placed(then) if each.hunk.is_shown and each.hunk.id not in decided]
+    hunks: list[Hunk] = []
+    for hunk, start, end in placed(after):
+        mine = [each.hunk for each in open_then if touch(each.start, each.end, start, end)]
+        hunks.append(_reopened(hunk, mine) if mine else hunk)
+    return msgspec.structs.replace(after, hunks=tuple(hunks))
+
+
+def _reopened(hunk: Hunk, proposals: Sequence[Hunk]) -> Hunk:
+    """A hunk that brings proposals back, to be decided again."""
+    layer = Layer(
+        origin="agent",
+        lines=hunk.top.lines,
+        run=next((layer.run for each in proposals for layer in each.layers if layer.run), ""),
+        edits=tuple(name for each in proposals for layer in each.layers for name in layer.edits),
+    )
+    return msgspec.structs.replace(hunk, layers=(layer,), state="pending")
+
+
+# -- scoped: some hunks of the run --------------------------------------------------------------------
+
+
+def _made(entries: Sequence[HistoryEntry], run: str) -> dict[str, Hunk]:
+    """The hunks that a run put there as the user's, which is what a rollback does; as they were, by the ids under which they
+    came into being.
+    """
+    made: dict[str, Hunk] = {}
+    for each in entries:
+        if each.run == run and each.kind == "rollback":
+            swap = each.forward.hunks
+            known = {root_of(hunk.id) for hunk in swap.old}
+            made |= {root_of(hunk.id): hunk for hunk in swap.new if root_of(hunk.id) not in known}
+    return made
+
+
+def taken_back(
+    review: FileReview, entries: Sequence[HistoryEntry], run: str, ids: Sequence[str]
+) -> RevertStep:
+    """Without those of the hunks ``ids`` that are of a run, wherever they are: still under review, or in the file already.
+    ``entries`` is the journal up to ``review``.
+    """
+    made = _made(entries, run)
+    proposed = {
+        hunk.id
+        for hunk in review.hunks
+        if root_of(hunk.id) in made or any(layer.run == run for layer in hunk.layers)
+    }
+    standing = {one.id for one in review.applied if one.run == run or root_of(one.id) in made} - proposed
+    named = list(dict.fromkeys(ids))
+    whole = mended(review, entries, standing.intersection(named))
+    after, newer = _withdrawn(whole, proposed.intersection(named), run, made)
+    in_place = [name for name in named if name in standing]
+    changed = {
+        name: hunk for name in named if name not in proposed | standing and (hunk := review.successor(name))
+    }
+    stale = {
+        name: f"{review.path}: hunk {name} has changed since it had that id; it is {hunk.id} now."
+        for name, hunk in changed.items()
+        if hunk.id in proposed
+    }
+    blocked = newer | stale | in_the_way(after, in_place)
+    after = reverted(after, [name for name in in_place if name not in blocked], new_hunk_id)
+    gone = [name for name in named if name in proposed | standing and name not in blocked]
+    is_changed = after.hunks != review.hunks
+    after = (
+        msgspec.structs.replace(after, applied=review.applied, rev=review.rev + 1) if is_changed else review
+    )
+    conflicts = [
+        RevertConflict(path=review.path, hunk=name, reason=blocked[name]) for name in named if name in blocked
+    ]
+    return RevertStep(review, after, tuple(gone), tuple(conflicts))
+
+
+def _withdrawn(
+    review: FileReview, ids: Collection[str], run: str, made: Mapping[str, Hunk]
+) -> tuple[FileReview, dict[str, str]]:
+    """Without what a run wrote into the hunks ``ids``, and of those on which something newer stands, why they are left as
+    they are; ``made`` are the hunks that a rollback put there, as they were.
+    """
+    hunks: list[Hunk] = []
+    newer: dict[str, str] = {}
+    for hunk in review.hunks:
+        as_made = made.get(root_of(hunk.id))
+        if hunk.id not in ids or hunk.state == "rejected":
+            hunks.append(hunk)
+        elif hunk.layers != as_made.layers if as_made else hunk.top.run != run:
+            newer[hunk.id] = f"{review.path}: hunk {hunk.id} was written over since; decide it by itself."
+            hunks.append(hunk)
+        else:
+            hunks += _without(review.base, hunk, "" if as_made else run)
+    return msgspec.structs.replace(review, hunks=tuple(hunks)), newer
+
+
+def _without(base: Lines, hunk: Hunk, run: str) -> Sequence[Hunk]:
+    """What is left of a hunk without the top layers of a run, or of anybody."""
+    left = hunk.layers if run else ()
+    while left and left[-1].run == run:
+        left = left[:-1]
+    if not left:
+        return [msgspec.structs.replace(hunk, state="rejected")]
+    return tidied(base, msgspec.structs.replace(hunk, layers=left, state="pending"))
+
+
+# -- whose lines are there again ----------------------------------------------------------------------
+
+
+def mended(review: FileReview, entries: Sequence[HistoryEntry], wanted: Collection[str]) -> FileReview:
+    """With those applied hunks intact again that were written over since, and whose lines stand there now as they did:
+    what wrote over them was taken back. ``entries`` is the journal up to ``review``. It takes long, and so is done only
+    where one of the hunks ``wanted`` is among those written over.
+    """
+    broken = {one.id for one in review.applied if not one.intact}
+    if broken.isdisjoint(wanted):
+        return review
+    same: dict[str, AppliedHunk] = {}
+    last: dict[str, tuple[Lines, AppliedHunk]] = {}
+    first: dict[str, tuple[Lines, AppliedHunk]] = {}
+    now = review
+    for each in reversed(entries):
+        if not broken:
+            break
+        now = patched(now, reverse(each.forward))
+        known = {one.id: one for one in now.applied if one.id in broken}
+        for name, one in known.items():
+            if one.intact:
+                last.setdefault(name, (now.base, one))
+                first[name] = now.base, one
+                if now.base == review.base:
+                    same.setdefault(name, one)
+        broken -= same.keys() | {name for name in broken if name not in known}
+    again = dict(same)  # where the file was what it is now, it is known where everything stood
+    taken = LineRangeSet(len(review.base), ((one.a, one.b) for one in again.values()))
+    for seen in (last, first):
+        for lines, ones in _by_text(seen):
+            for found in _found_again(lines, review.base, [one for one in ones if one.id not in again]):
+                if not taken.touch(found.a, found.b):
+                    taken.add(found.a, found.b)
+                    again[found.id] = found
+    if not again:
+        return review
+    return msgspec.structs.replace(review, applied=tuple(again.get(one.id, one) for one in review.applied))
+
+
+def _by_text(seen: Mapping[str, tuple[Lines, AppliedHunk]]) -> Iterable[tuple[Lines, list[AppliedHunk]]]:
+    """The hunks that were seen in the same text together: to compare two texts takes far longer than to ask for a hunk."""
+    texts: dict[int, tuple[Lines, list[AppliedHunk]]] = {}
+    for lines, one in seen.values():
+        texts.setdefault(id(lines), (lines, []))[1].append(one)
+    return texts.values()
+
+
+def _found_again(then: Lines, now: Lines, applied: Sequence[AppliedHunk]) -> list[AppliedHunk]:
+    """Where the lines of applied hunks are now, without those whose lines are not, or may be others that are like them."""
+    if not applied:
+        return []
+    spans = diff(then, now)
+    changed = LineRangeSet(len(then), (_reach(span, then, now) for span in spans))
+    return carried([one for one in applied if not changed.touch(one.a, one.b)], spans)
+
+
+def _reach(span: LineSpan, then: Lines, now: Lines) -> tuple[int, int]:
+    """The lines of ``then`` that a change may be about: lines that came or went beside others like them may be any of those."""
+    if span.a0 < span.a1 and span.b0 < span.b1:
+        return span.a0, span.a1
+    lines, start, end = (now, span.b0, span.b1) if span.a0 == span.a1 else (then, span.a0, span.a1)
+    up = down = 0
+    while start - up and lines[start - up - 1] == lines[end - up - 1]:
+        up += 1
+    while end + down < len(lines) and lines[start + down] == lines[end + down]:
+        down += 1
+    return span.a0 - up, span.a1 + down

@@ -1,0 +1,361 @@
+"""The ledger as those see it who talk to it in JSON: bundles of hunks, the log of changes, checkpoints.
+
+Field names are as they stand on the wire. Lines count from 1 and leave a file's head out, as patches do.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from newel.diff.patience import diff
+from newel.review.model.file_kinds import Change as FileChange
+from newel.review.model.file_kinds import described
+from newel.review.model.file_lines import Kind, head_of, is_blob, text_hash
+from newel.review.model.file_review import (
+    AppliedHunk,
+    FileReview,
+    Hunk,
+    Layer,
+    Lines,
+    Origin,
+    accepted,
+    buffer,
+    is_head,
+    placed,
+    root_of,
+)
+from newel.review.model.history import HistoryEntry, patched
+from newel.review.model.history import Kind as EntryKind
+from newel.review.model.patch import contexts, file_patch, hunk_patch
+from newel.review.store.ledger import Checkpoint
+
+HunkStatus = Literal["pending", "accepted", "rejected", "applied"]
+HunkKind = Literal["lines", "bytes", "mode", "file"]
+ChangeStatus = Literal["pending", "accepted", "rejected", "applied", "undone", "superseded"]
+
+ABSENT = "none"
+"""Stands for the hash of a file that is not there."""
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of what is shown; every field stands in the JSON."""
+
+
+class BundleHunk(View, frozen=True):
+    """A hunk. ``accepted`` is None until it is decided; ``patch`` is a piece of a unified diff against the base alone, empty
+    where no line changes: ``kind`` says then what does, the ``bytes`` of what is no text, the ``mode`` of a file, or whether an
+    empty ``file`` is there; it shows no line that another hunk changes. ``start_line`` and ``end_line`` are its lines in the buffer; one that has
+    none there ends before it starts. ``mine``: the user has written in it, so rejecting it asks which part goes. ``run_ids``
+    are the jobs and other runs that wrote in it, ``own_lines`` the spans of lines, first and last, that the user wrote into what
+    an agent proposed. ``hunk_id`` stands for what the hunk changes: once it reads otherwise it has another one, and a decision on the
+    old one is refused with 409.
+    """
+
+    hunk_id: str
+    kind: HunkKind
+    patch: str
+    accepted: bool | None
+    edit_ids: tuple[str, ...]
+    run_ids: tuple[str, ...]
+    origin: Origin
+    state: HunkStatus
+    mine: bool
+    conflict: bool
+    oversized_hunk: bool
+    start_line: int
+    end_line: int
+    own_lines: tuple[tuple[int, int], ...] = ()
+
+
+class BundleFile(View, frozen=True):
+    """``base_file_hash`` is ``sha256:…`` of the file on the disk as the ledger knows it, ``none`` for no file.
+    ``accepted_patch`` is all that is accepted in it and not saved yet, as one diff that ``git apply`` and ``patch`` take; it
+    is empty if nothing is. ``kind`` is ``file``, ``link``, ``folder`` or ``pipe``, as the buffer has it or the base had;
+    ``change`` what becomes of it: ``created``, ``deleted``, ``modified``, its ``mode`` or its ``kind``; ``about`` says in
+    words what no line shows.
+    """
+
+    file_path: str
+    base_file_hash: str
+    rev: int
+    accepted_patch: str
+    hunks: tuple[BundleHunk, ...]
+    kind: Kind = "file"
+    change: FileChange = "modified"
+    about: str = ""
+
+
+class DiffBundle(View, frozen=True):
+    job_id: str
+    files: tuple[BundleFile, ...]
+
+
+class ChangeView(View, frozen=True):
+    """One change of a file's buffer. The patches are unified diffs of the file from before to after, and back;
+    ``file_hash_before`` is the hash of the buffer before. ``superseded``: a later edit wrote over it.
+    """
+
+    id: str
+    file_path: str
+    rev: int
+    ts: str
+    kind: EntryKind
+    origin: Origin
+    forward_patch: str
+    reverse_patch: str
+    status: ChangeStatus
+    file_hash_before: str
+    hunk_ids: tuple[str, ...]
+
+
+class CheckpointHunk(View, frozen=True):
+    hunk_id: str
+    state: HunkStatus
+    reverse_patch: str
+
+
+class CheckpointFile(View, frozen=True):
+    """``base_snapshot_hash`` is that of the file before the run."""
+
+    file_path: str
+    base_snapshot_hash: str
+    hunks: tuple[CheckpointHunk, ...]
+
+
+class CheckpointView(View, frozen=True):
+    checkpoint_id: str
+    session_id: str
+    job_id: str
+    created_at: str
+    title: str
+    affected_files: tuple[str, ...]
+    files: tuple[CheckpointFile, ...]
+
+
+class FileView(View, frozen=True):
+    """A file under review as the page edits it: the text of its buffer, None where it would not exist."""
+
+    file_path: str
+    base_file_hash: str
+    rev: int
+    content: str | None
+    hunks: tuple[BundleHunk, ...]
+
+
+def is_of(hunk: Hunk, run: str) -> bool:
+    """Whether a run has written in a hunk."""
+    return run in runs_of(hunk)
+
+
+def runs_of(hunk: Hunk) -> tuple[str, ...]:
+    """The runs that have written in a hunk, the first of them first."""
+    return tuple(dict.fromkeys(layer.run for layer in hunk.layers if layer.run))
+
+
+def bundle(run: str, reviews: Iterable[FileReview]) -> DiffBundle:
+    """What a run proposed, and what the user wrote beside it in the same files. What other runs proposed is left out."""
+    files = [
+        BundleFile(
+            file_path=review.path,
+            base_file_hash=text_hash(review.base),
+            rev=review.rev,
+            accepted_patch=file_patch(review.path, review.base, accepted(review)),
+            hunks=tuple(_hunks(review, run, buffer(review))),
+            **described(review.base, buffer(review))._asdict(),
+        )
+        for review in reviews
+    ]
+    return DiffBundle(job_id=run, files=tuple(files))
+
+
+def file_view(review: FileReview) -> FileView:
+    """All of a file. Of one that is kept as one piece there is no text: its content is empty."""
+    text = buffer(review)
+    content = None if not text else "".join(itertools.dropwhile(is_head, text))
+    return FileView(
+        file_path=review.path,
+        base_file_hash=text_hash(review.base),
+        rev=review.rev,
+        content=content,
+        hunks=tuple(_hunks(review, None, text)),
+    )
+
+
+def _hunks(review: FileReview, run: str | None, text: Lines) -> Iterator[BundleHunk]:
+    """The hunks of a run, or of all of them, with the user's own. ``text`` is the buffer."""
+    head = int(head_of(text) is not None)
+    for (hunk, start, end), context in zip(placed(review), contexts(review), strict=True):
+        if run is None or hunk.by_user or is_of(hunk, run):
+            yield BundleHunk(
+                hunk_id=hunk.id,
+                kind=hunk_kind(review.base, hunk),
+                patch=hunk_patch(review.base, hunk, context=context),
+                accepted=None if hunk.state == "pending" else hunk.state == "accepted",
+                edit_ids=tuple(dict.fromkeys(name for layer in hunk.layers for name in layer.edits)),
+                run_ids=runs_of(hunk),
+                origin="user" if hunk.by_user else "agent",
+                state=hunk.state,
+                mine=hunk.has_user_layer,
+                conflict=hunk.conflict,
+                oversized_hunk=hunk.oversized,
+                start_line=max(start - head, 0) + 1,
+                end_line=max(end - head, 0),
+                own_lines=_own_lines(hunk, start - head),
+            )
+    for one in review.applied:
+        if run is not None and one.run == run:
+            yield _applied(review, one, head)
+
+
+def hunk_kind(base: Lines, hunk: Hunk) -> HunkKind:
+    """What a hunk changes of a base."""
+    return _kind(base[hunk.a : hunk.b], hunk.top.lines)
+
+
+def _kind(before: Lines, after: Lines) -> HunkKind:
+    """What changes from the one to the other."""
+    if is_blob(before) or is_blob(after):
+        return "bytes"
+    if any(not line.startswith("\0") for line in (*before, *after)):
+        return "lines"
+    return "mode" if before and after else "file"
+
+
+def _own_lines(hunk: Hunk, before: int) -> tuple[tuple[int, int], ...]:
+    """``before``: lines of the buffer before the hunk."""
+    proposed = next((layer.lines for layer in reversed(hunk.layers) if layer.origin == "agent"), None)
+    if proposed is None or not hunk.is_shown or not hunk.has_user_layer:
+        return ()
+    spans = diff(proposed, hunk.top.lines)
+    return tuple((before + span.b0 + 1, before + span.b1) for span in spans if span.b0 < span.b1)
+
+
+def _applied(review: FileReview, one: AppliedHunk, head: int) -> BundleHunk:
+    return BundleHunk(
+        hunk_id=one.id,
+        kind=_kind(one.before, review.base[one.a : one.b]),
+        patch=_patch(_without(review.base, one), one.a, one.a + len(one.before), review.base[one.a : one.b]),
+        accepted=True,
+        edit_ids=(),
+        run_ids=(one.run,),
+        origin="agent",
+        state="applied",
+        mine=not one.intact,
+        conflict=False,
+        oversized_hunk=False,
+        start_line=max(one.a - head, 0) + 1,
+        end_line=max(one.b - head, 0),
+    )
+
+
+def _without(base: Lines, one: AppliedHunk) -> Lines:
+    return (*base[: one.a], *one.before, *base[one.b :])
+
+
+def _patch(base: Lines, a: int, b: int, lines: Lines) -> str:
+    return hunk_patch(base, Hunk(id="", a=a, b=b, layers=(Layer(origin="agent", lines=lines),)))
+
+
+# -- the log of changes -------------------------------------------------------------------------------
+
+
+def change_log(entries: Sequence[HistoryEntry], review: FileReview, *, limit: int = 200) -> list[ChangeView]:
+    """The latest ``limit`` changes of one file's buffer, in their order. ``entries`` is the file's whole journal, and
+    ``review`` what it has come to.
+    """
+    steps: list[_Step] = []
+    undone: set[str] = set()
+    now = FileReview(path=review.path)
+    for each in entries:
+        after = patched(now, each.forward)
+        if each.kind == "undo":
+            undone.add(each.of)
+        elif each.kind == "redo":
+            undone.discard(each.of)
+        elif each.hash_before != each.hash_after and each.kind not in {"reject", "reopen", "accept"}:
+            steps.append(_Step(each, now, after))
+        now = after
+    return [_change(step, review, undone) for step in steps[-limit:]]
+
+
+class _Step(NamedTuple):
+    entry: HistoryEntry
+    before: FileReview
+    after: FileReview
+
+
+def _change(step: _Step, now: FileReview, undone: set[str]) -> ChangeView:
+    each, before, after = step
+    old, new = buffer(before), buffer(after)
+    known = set(before.hunks)
+    ids = tuple(hunk.id for hunk in after.hunks if hunk not in known)
+    known_applied = {one.id for one in before.applied}
+    ids += tuple(one.id for one in after.applied if one.id not in known_applied)
+    by_agent = each.kind == "propose" or (each.kind == "record" and each.run)
+    return ChangeView(
+        id=each.id,
+        file_path=each.path,
+        rev=each.rev,
+        ts=each.ts,
+        kind=each.kind,
+        origin="agent" if by_agent else "user",
+        forward_patch=file_patch(each.path, old, new),
+        reverse_patch=file_patch(each.path, new, old),
+        status="undone" if each.id in undone else _status(now, ids),
+        file_hash_before=each.hash_before,
+        hunk_ids=ids,
+    )
+
+
+def _status(now: FileReview, ids: Sequence[str]) -> ChangeStatus:
+    """What has become of the hunks of a change: the least decided of those that are left counts."""
+    roots = {root_of(each) for each in ids}
+    states = {hunk.state for hunk in now.hunks if root_of(hunk.id) in roots}
+    for state in ("pending", "rejected", "accepted"):
+        if state in states:
+            return state
+    return "applied" if any(root_of(one.id) in roots for one in now.applied) else "superseded"
+
+
+# -- checkpoints --------------------------------------------------------------------------------------
+
+
+def checkpoint_view(
+    checkpoint: Checkpoint, reviews: Iterable[FileReview], made: Collection[str] = ()
+) -> CheckpointView:
+    """A checkpoint with the hunks of its run, and what takes each of them back. ``reviews`` are those of its files, ``made``
+    the hunks by which the run, a rollback, put back what was before.
+    """
+    now = {review.path: review for review in reviews}
+    return CheckpointView(
+        checkpoint_id=checkpoint.id,
+        session_id=checkpoint.session,
+        job_id=checkpoint.run,
+        created_at=checkpoint.created,
+        title=checkpoint.title,
+        affected_files=tuple(before.path for before in checkpoint.files),
+        files=tuple(
+            CheckpointFile(
+                file_path=before.path,
+                base_snapshot_hash=f"sha256:{before.blob}" if before.blob else ABSENT,
+                hunks=tuple(_reverses(now[before.path], checkpoint.run, made)) if before.path in now else (),
+            )
+            for before in checkpoint.files
+        ),
+    )
+
+
+def _reverses(review: FileReview, run: str, made: Collection[str]) -> Iterator[CheckpointHunk]:
+    text = buffer(review)
+    for hunk, start, end in placed(review):
+        if is_of(hunk, run) or root_of(hunk.id) in made:
+            back = _patch(text, start, end, review.base[hunk.a : hunk.b]) if hunk.is_shown else ""
+            yield CheckpointHunk(hunk_id=hunk.id, state=hunk.state, reverse_patch=back)
+    for one in review.applied:
+        if one.run == run or root_of(one.id) in made:
+            back = _patch(review.base, one.a, one.b, one.before)
+            yield CheckpointHunk(hunk_id=one.id, state="applied", reverse_patch=back)

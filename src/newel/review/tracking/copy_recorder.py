@@ -1,0 +1,127 @@
+"""What happens to the files of a copy becomes proposals for those of the project."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Sequence
+
+import anyio.to_thread
+
+from newel.agent.errors import WorkspaceError
+from newel.review.implied import above, is_folder
+from newel.review.model.file_kinds import described
+from newel.review.model.file_lines import content_of, lines_of_state
+from newel.review.model.file_review import FileReview, ReviewError, buffer, new_hunk_id
+from newel.review.model.merge import staged
+from newel.review.model.proposal import HunkSize
+from newel.review.project import ProjectReview
+from newel.review.store.ledger import LedgerError
+from newel.review.tracking.change_recorder import ChangeRecorder
+from newel.review.tracking.write_ahead_log import WriteAheadLog
+from newel.workspace.mirror.mirror import Mirror
+from newel.workspace.mirror.port import FileContent
+from newel.workspace.snapshots.port import FileChange
+from newel.workspace.tracked import TrackedWorkspace
+from newel.workspace.walk import below
+
+
+def recorder_of_copy(
+    workspace: TrackedWorkspace, project: ProjectReview, mirror: Mirror, hunks: HunkSize
+) -> ChangeRecorder:
+    """Watches the copy; what a killed process had not put down there is gone with the copy."""
+    meaning = ProposalSink(project, mirror, hunks)
+    return ChangeRecorder(
+        workspace, project, meaning, workspace.snapshots(project.ledger), WriteAheadLog(None)
+    )
+
+
+class ProposalSink:
+    """A change of the copy is a proposal for the project's file."""
+
+    def __init__(self, project: ProjectReview, mirror: Mirror, size: HunkSize) -> None:
+        self._project = project
+        self._mirror = mirror
+        self._size = size
+
+    def not_covered(self, words: str) -> str:
+        return f"{words} It is not proposed: it stays in the copy, and goes with it."
+
+    async def new_folders(self, folders: Sequence[str]) -> Sequence[str]:
+        """An empty folder of the project is not in the copy, and is no new one."""
+        workspace = self._project.workspace
+        found = await workspace.stats([below(workspace, folder) for folder in folders]) if folders else []
+        return [folder for folder, info in zip(folders, found, strict=True) if info is None]
+
+    def new(self, changes: Sequence[FileChange], *, since: str) -> list[FileChange]:
+        """All of them: the copy is one agent's alone."""
+        del since
+        return list(changes)
+
+    async def put(self, run: str, changes: Sequence[FileChange]) -> list[str]:
+        notices: list[str] = []
+        filled = {folder for change in changes if change.after for folder in above(change.path)}
+        for change in changes:
+            states = [state for state in (change.before, change.after) if state is not None]
+            if not all(is_folder(state) for state in states):
+                self._mirror.touched(change.path)
+            if change.before is None and is_folder(change.after) and change.path in filled:
+                continue  # what is in the folder brings it
+            if not _is_proposed(change):
+                notices.append(await anyio.to_thread.run_sync(self._named, change))
+                continue
+            try:
+                await self._project.saver.refresh(
+                    change.path, itself=any(state.mode > 0o7777 for state in states)
+                )
+                notices += await anyio.to_thread.run_sync(self._put, run, change)
+            except LedgerError:
+                raise
+            except (ReviewError, WorkspaceError) as error:
+                notices.append(f"What was done to {change.path} is not proposed. {error}")
+        return notices
+
+    def _named(self, change: FileChange) -> str:
+        """The notice for a change that cannot be decided on: of a folder, or a named pipe."""
+        blob = self._project.ledger.blob
+        about = described(lines_of_state(change.before, blob), lines_of_state(change.after, blob)).about
+        return self.not_covered(f"{change.path}: {about}.")
+
+    def _put(self, run: str, change: FileChange) -> Sequence[str]:
+        ledger = self._project.ledger
+        before, after = lines_of_state(change.before, ledger.blob), lines_of_state(change.after, ledger.blob)
+        left_out: tuple[str, ...] = ()
+
+        def make(review: FileReview) -> FileReview:
+            nonlocal left_out
+            done = staged(review, before=before, after=after, run=run, new_id=new_hunk_id, size=self._size)
+            left_out = done.left_out
+            return done.review
+
+        ledger.change(change.path, "propose", make, run=run)
+        return left_out
+
+
+def _is_proposed(change: FileChange) -> bool:
+    """Whether a person can decide on it: on a file, on a link, and on a folder that takes the place of one or makes way."""
+    kinds = [stat.S_IFMT(state.mode) for state in (change.before, change.after) if state is not None]
+    return all(kind in {0, stat.S_IFLNK, stat.S_IFDIR} for kind in kinds) and kinds.count(stat.S_IFDIR) < len(
+        kinds
+    )
+
+
+async def proposed_contents(project: ProjectReview) -> dict[str, FileContent | None]:
+    """The files that would be others if all that is proposed were kept, as they would be then."""
+    contents: dict[str, FileContent | None] = {}
+    for path in await anyio.to_thread.run_sync(project.ledger.paths):
+        review = await anyio.to_thread.run_sync(project.ledger.get, path)
+        if any(hunk.is_shown for hunk in review.hunks):
+            review = await project.saver.refresh(path)
+            contents[path] = await anyio.to_thread.run_sync(_content, project, review)
+    return contents
+
+
+def _content(project: ProjectReview, review: FileReview) -> FileContent | None:
+    found = content_of(buffer(review))
+    if found is None or stat.S_ISDIR(found.mode):
+        return None  # what is in a folder brings it
+    return FileContent(project.ledger.blob(found.blob) if found.blob else found.data, found.mode)

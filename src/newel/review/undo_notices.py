@@ -1,0 +1,109 @@
+"""What a person decided about an agent's changes since its model last heard of it: a message before the next prompt.
+
+It is read from the ledger, so it makes no difference who decided, in which process, or what was killed in between. The message's
+id holds how far the ledger was read. It stands in the session together with the words: each decision is told once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from newel.agent.formatting import plural
+from newel.agent.messages import AppMessage, ToolResultMessage, UserMessage, new_id
+from newel.review.model.file_review import root_of
+
+if TYPE_CHECKING:
+    from newel.review.model.history import HistoryEntry
+    from newel.review.store.ledger import Checkpoint, Ledger
+
+_ID: Final = re.compile(r"decided_(?P<n>\d+)_[0-9a-f]+")
+
+KINDS: Final = ("rollback", "save", "reject")
+
+
+def may_have_changed(messages: Sequence[AppMessage]) -> bool:
+    """Whether there may be anything to tell: without a tool there is no change."""
+    return any(isinstance(message, ToolResultMessage) for message in messages)
+
+
+def news(ledger: Ledger, session: str, messages: Sequence[AppMessage]) -> UserMessage | None:
+    """What was decided about the runs of a session since the last such message among its ``messages``; None if nothing was.
+    Blocks. Raises ``LedgerError``.
+    """
+    told, since = _told(messages)
+    last = ledger.last_entry()
+    if last == told:
+        return None
+    checkpoints = {each.run: each for each in ledger.checkpoints() if each.session == session}
+    if not checkpoints:
+        return None
+    # A journal that ends before what was told was shortened: what is newer is known by its time.
+    entries = ledger.entries_between(told if told <= last else 0, last, KINDS)
+    words = _words(ledger, [each for each in entries if each.ts > since or told <= last], checkpoints)
+    return UserMessage(content=words, id=f"decided_{last}_{new_id()[:16]}") if words else None
+
+
+def _told(messages: Sequence[AppMessage]) -> tuple[int, str]:
+    for message in reversed(messages):
+        if isinstance(message, UserMessage) and (found := _ID.fullmatch(message.id)):
+            return int(found["n"]), message.timestamp
+    return 0, ""
+
+
+def _words(ledger: Ledger, entries: Sequence[HistoryEntry], checkpoints: Mapping[str, Checkpoint]) -> str:
+    back: dict[str, str] = {}
+    kept: Counter[str] = Counter()
+    rejected: dict[str, set[str]] = {}
+    for each in entries:
+        match each.kind:
+            case "rollback" if each.run in checkpoints:
+                own = checkpoints[each.run]
+                verb = "Brought back" if own.is_redo else "Undone"
+                back.pop(each.path, None)  # the last word counts
+                back[each.path] = f"{verb}: what the run “{own.about or own.title}” changed"
+            case "save":
+                fresh = {one.id for one in each.forward.applied.old}
+                kept[each.path] += sum(
+                    one.run in checkpoints and one.id not in fresh for one in each.forward.applied.new
+                )
+            case "reject":
+                rejected.setdefault(each.path, set()).update(root_of(name) for name in each.hunks)
+            case _:
+                pass
+    dropped = {path: _still_rejected(ledger, path, roots, checkpoints) for path, roots in rejected.items()}
+    parts = [
+        *(
+            _listed(f"{title}, in", [path for path in back if back[path] == title])
+            for title in dict.fromkeys(back.values())
+        ),
+        _listed("Kept, and in the files now", _counted(kept)),
+        _listed("Rejected, and not in the files", _counted(dropped)),
+    ]
+    said = [part for part in parts if part]
+    if not said:
+        return ""
+    return "\n".join(
+        ["I have decided about your changes.", *said, "Read these files before you go on with them."]
+    )
+
+
+def _still_rejected(
+    ledger: Ledger, path: str, roots: Collection[str], checkpoints: Mapping[str, Checkpoint]
+) -> int:
+    return sum(
+        hunk.state == "rejected"
+        and root_of(hunk.id) in roots
+        and any(layer.run in checkpoints for layer in hunk.layers)
+        for hunk in ledger.get(path).hunks
+    )
+
+
+def _counted(counts: Mapping[str, int]) -> list[str]:
+    return [f"{path} ({plural(number, 'hunk')})" for path, number in counts.items() if number]
+
+
+def _listed(head: str, rows: Sequence[str]) -> str:
+    return f"{head}:" + "".join(f"\n- {row}" for row in rows) if rows else ""

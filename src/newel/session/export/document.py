@@ -1,0 +1,168 @@
+"""A session as a document: what is shown of it, whatever the format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from newel.agent.messages import (
+    AppMessage,
+    AssistantMessage,
+    CustomMessage,
+    ImageContent,
+    TextContent,
+    ThinkingContent,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+    Wire,
+)
+from newel.session.reader import SessionData
+from newel.session.text import one_line
+
+_SUMMARY = 100
+
+
+class ProseBlock(Wire, frozen=True):
+    """What a person or a model said, in Markdown."""
+
+    text: str
+
+
+class Section(Wire, frozen=True):
+    """Text to be shown as it is; ``info`` is its language."""
+
+    label: str
+    text: str
+    info: str = ""
+
+
+class Folded(Wire, frozen=True):
+    """What is of interest only on demand. ``mark`` is empty, or what went wrong in a word or two."""
+
+    summary: str
+    sections: list[Section]
+    mark: str = ""
+
+
+Part = ProseBlock | Folded | ImageContent
+
+
+class Turn(Wire, frozen=True):
+    """A message as a document shows it. ``who`` is one of ``user``, ``assistant``, ``note``."""
+
+    who: str
+    timestamp: str
+    parts: Sequence[Part]
+    model: str = ""
+
+
+def title(data: SessionData) -> str:
+    """The session's name, or else the first thing that was said, on one line."""
+    said = (message.text for message in data.messages if isinstance(message, UserMessage))
+    return data.name or one_line(next(said, "")) or "Session"
+
+
+def facts(data: SessionData) -> list[str]:
+    """When, where and with which models, each on one line."""
+    models = dict.fromkeys(
+        message.model for message in data.messages if isinstance(message, AssistantMessage) and message.model
+    )
+    metadata = data.metadata
+    return [
+        one_line(fact) for fact in (metadata.timestamp, metadata.cwd, ", ".join(models), metadata.id) if fact
+    ]
+
+
+def turns(messages: Sequence[AppMessage]) -> Iterator[Turn]:
+    """The messages in order, the result of each tool call together with the call."""
+    for place, message in enumerate(messages):
+        match message:
+            case UserMessage():
+                yield Turn("user", message.timestamp, list(_user_parts(message)))
+            case AssistantMessage():
+                answers = _answers(messages, place)
+                yield Turn("assistant", message.timestamp, list(_parts(message, answers)), message.model)
+            case ToolResultMessage():
+                if not _has_call(messages, place, message.tool_call_id):
+                    parts = [Folded(message.tool_name, _output(message)), *message.images]
+                    yield Turn("note", message.timestamp, parts)
+            case CustomMessage():
+                yield Turn("note", message.timestamp, [_note(message)])
+
+
+def _answers(messages: Sequence[AppMessage], place: int) -> dict[str, ToolResultMessage]:
+    answers: dict[str, ToolResultMessage] = {}
+    for after in range(place + 1, len(messages)):
+        message = messages[after]
+        if isinstance(message, ToolResultMessage):
+            answers.setdefault(message.tool_call_id, message)
+        elif not isinstance(message, CustomMessage):
+            break
+    return answers
+
+
+def _has_call(messages: Sequence[AppMessage], place: int, call_id: str) -> bool:
+    for before in range(place - 1, -1, -1):
+        match messages[before]:
+            case AssistantMessage() as message:
+                return any(call.id == call_id for call in message.tool_calls)
+            case UserMessage():
+                return False
+            case _:
+                continue
+    return False
+
+
+def _user_parts(message: UserMessage) -> Iterator[Part]:
+    content = [TextContent(message.content)] if isinstance(message.content, str) else message.content
+    for piece in content:
+        yield ProseBlock(piece.text) if isinstance(piece, TextContent) else piece
+    for attachment in message.attachments:
+        if attachment.type == "image":
+            yield ImageContent(attachment.content, attachment.mime_type)
+        else:
+            sections = [Section("Text", attachment.extracted_text)] if attachment.extracted_text else []
+            yield Folded(f"{attachment.file_name} ({attachment.size:,} bytes)", sections)
+
+
+def _parts(message: AssistantMessage, answers: dict[str, ToolResultMessage]) -> Iterator[Part]:
+    for piece in message.content:
+        match piece:
+            case TextContent():
+                yield ProseBlock(piece.text)
+            case ThinkingContent():
+                yield Folded("Thinking", [Section("", piece.thinking)])
+            case ToolCall():
+                yield from _call(piece, answers.get(piece.id))
+    if message.error_message:
+        yield Folded("Error", [Section("", message.error_message)], mark=message.stop_reason)
+
+
+def _call(call: ToolCall, answer: ToolResultMessage | None) -> Iterator[Part]:
+    first = next((value for value in call.arguments.values() if isinstance(value, str)), "")
+    sections = [Section("Arguments", _json(call.arguments), "json")]
+    mark = "no result" if answer is None else "failed" if answer.is_error else ""
+    if answer is not None:
+        sections += _output(answer)
+    yield Folded(one_line(f"{call.name} {first}", _SUMMARY), sections, mark)
+    if answer is not None:
+        yield from answer.images
+
+
+def _output(result: ToolResultMessage) -> list[Section]:
+    diff: Any = result.details.get("diff")
+    sections = [Section("Output", result.output)]
+    return [*sections, Section("Diff", diff, "diff")] if isinstance(diff, str) and diff else sections
+
+
+def _note(message: CustomMessage) -> Folded:
+    summary: Any = message.data.get("summary")
+    if isinstance(summary, str):
+        return Folded(message.name, [Section("Summary", summary)])
+    return Folded(message.name, [Section("Data", _json(message.data), "json")])
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)

@@ -1,0 +1,33 @@
+"""A session as a file for people to read."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from newel.agent.errors import SessionError
+from newel.session.reader import SessionData
+from newel.storage.paths import PRIVATE_FILE
+
+
+def export_session(data: SessionData, target: Path) -> None:
+    """Write the session as Markdown (``.md``) or as a page (``.html``), by the target's suffix. The file
+    is readable by its owner only. What is there is never overwritten. Raises ``SessionError``.
+    """
+    if target.exists():
+        raise SessionError(f"{target} exists already. Name another file.")
+    match target.suffix.lower():
+        case ".md" | ".markdown":
+            from newel.session.export.markdown import to_markdown as render
+        case ".html" | ".htm":
+            from newel.session.export.html import to_html as render
+        case _:
+            raise SessionError(f"{target} names no format to export to. End it with .md or .html.")
+    beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        beside.touch(mode=PRIVATE_FILE, exist_ok=False)
+        beside.write_text(render(data), encoding="utf-8", newline="\n")
+        beside.replace(target)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise SessionError(f"The session cannot be exported to {target}: {error.strerror}.") from error

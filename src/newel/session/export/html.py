@@ -1,0 +1,152 @@
+"""A session as one page that opens anywhere: no script, nothing loaded, everything escaped."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import re
+
+from newel.agent.messages import ImageContent
+from newel.session.export.document import Folded, Part, ProseBlock, Section, facts, title, turns
+from newel.session.reader import SessionData
+from newel.session.text import blocks, clean, one_line
+
+_WHO = {"user": "You", "assistant": "Newel", "note": "Note"}
+_IMAGE = re.compile(r"image/(?:png|jpeg|gif|webp)")
+_BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}")
+
+_STYLE = """
+:root { color-scheme: light dark; --ground: #fbfbf9; --raised: #ffffff; --sunken: #f2f2ee; --line: #e3e3dc;
+  --text: #1d1f21; --dim: #5c6066; --accent: #0b6e6e; --added: #dcebfb; --removed: #fde7d3; --bad: #b3261e; }
+@media (prefers-color-scheme: dark) {
+  :root { --ground: #16181b; --raised: #1d2024; --sunken: #101214; --line: #2b2f35;
+    --text: #e6e6e3; --dim: #9aa0a8; --accent: #4fc3c3; --added: #16304a; --removed: #46290f; --bad: #ff8a80; }
+}
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 880px; padding: 24px 16px 64px; background: var(--ground); color: var(--text);
+  font: 15px/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
+header { border-bottom: 1px solid var(--line); padding-bottom: 16px; }
+h1 { font-size: 20px; margin: 0 0 4px; }
+.facts, time, .model { color: var(--dim); font-size: 13px; }
+article { padding: 16px 0 0; }
+article.user { background: var(--raised); border: 1px solid var(--line); border-radius: 6px; margin: 24px 0 0;
+  padding: 12px 16px; }
+h2 { font-size: 13px; font-weight: 600; margin: 0 0 4px; color: var(--accent); }
+.prose { white-space: pre-wrap; margin: 4px 0; }
+pre, code { font: 13px/1.5 ui-monospace, monospace; }
+pre { background: var(--sunken); border-radius: 6px; margin: 4px 0; padding: 8px 12px; overflow-x: auto; }
+.prose code { background: var(--sunken); border-radius: 4px; padding: 0 4px; }
+details { margin: 4px 0; border-left: 2px solid var(--line); padding-left: 12px; }
+summary { cursor: pointer; font: 13px/1.8 ui-monospace, monospace; }
+summary:focus-visible { outline: 2px solid var(--accent); }
+.mark { color: var(--bad); }
+.label { color: var(--dim); font-size: 13px; }
+.added { background: var(--added); } .removed { background: var(--removed); }
+img { max-width: 100%; border: 1px solid var(--line); border-radius: 6px; }
+@media print { details::details-content { content-visibility: visible; } }
+"""
+
+
+def to_html(data: SessionData) -> str:
+    """The session's active branch as a whole page."""
+    heading = html.escape(title(data))
+    digest = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+    policy = (
+        f"default-src 'none'; img-src data:; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    )
+    body = "\n".join(
+        f'<article class="{turn.who}">\n<h2>{_WHO[turn.who]} {_model(turn.model)}{_time(turn.timestamp)}</h2>\n'
+        + "\n".join(_part(part) for part in turn.parts)
+        + "\n</article>"
+        for turn in turns(data.messages)
+    )
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+<title>{heading}</title>
+<style>{_STYLE}</style>
+</head>
+<body>
+<header>
+<h1>{heading}</h1>
+<div class="facts">{" · ".join(html.escape(fact) for fact in facts(data))}</div>
+</header>
+<main>
+{body}
+</main>
+</body>
+</html>
+"""
+
+
+def _model(model: str) -> str:
+    return f'<span class="model">{html.escape(one_line(model))}</span> ' if model else ""
+
+
+def _time(timestamp: str) -> str:
+    return f"<time>{html.escape(one_line(timestamp))}</time>" if timestamp else ""
+
+
+def _part(part: Part) -> str:
+    match part:
+        case ProseBlock():
+            return "\n".join(
+                _code(block.text) if block.code else f'<div class="prose">{_inline(block.text)}</div>'
+                for block in blocks(clean(part.text))
+                if block.text.strip()
+            )
+        case Folded():
+            return _folded(part)
+        case ImageContent():
+            return _image(part)
+
+
+def _folded(part: Folded) -> str:
+    mark = f' <span class="mark">{html.escape(part.mark)}</span>' if part.mark else ""
+    sections = "\n".join(_section(section) for section in part.sections)
+    return f"<details><summary>{html.escape(one_line(part.summary))}{mark}</summary>\n{sections}\n</details>"
+
+
+def _section(section: Section) -> str:
+    label = f'<div class="label">{html.escape(section.label)}</div>' if section.label else ""
+    text = clean(section.text)
+    return label + (_diff(text) if section.info == "diff" else _code(text))
+
+
+def _code(text: str) -> str:
+    # A parser drops the first line end after <pre>.
+    return f"<pre>\n{html.escape(text)}</pre>"
+
+
+def _diff(text: str) -> str:
+    lines: list[str] = []
+    for line in text.split("\n"):
+        kind = {"+": "added", "-": "removed"}.get(line[:1])
+        escaped = html.escape(line)
+        lines.append(f'<span class="{kind}">{escaped}</span>' if kind else escaped)
+    return "<pre>\n" + "\n".join(lines) + "</pre>"
+
+
+def _inline(prose: str) -> str:
+    """Escaped prose with its headings, bold words and code spans marked."""
+    text = html.escape(prose.strip("\n"))
+    pieces = re.split(r"(?<!`)`([^`\n]+)`(?!`)", text)
+    for place, piece in enumerate(pieces):
+        if place % 2:
+            pieces[place] = f"<code>{piece}</code>"
+        else:
+            marked = re.sub(r"(?m)^#{1,6} +(.+)$", r"<strong>\1</strong>", piece)
+            pieces[place] = re.sub(r"\*\*(?=\S)([^*\n]+)\*\*", r"<strong>\1</strong>", marked)
+    return "".join(pieces)
+
+
+def _image(image: ImageContent) -> str:
+    data = "".join(image.data.split())
+    if not _IMAGE.fullmatch(image.mime_type) or not _BASE64.fullmatch(data):
+        return f'<div class="label">An image that cannot be shown ({html.escape(one_line(image.mime_type))})</div>'
+    return f'<img alt="Image" src="data:{image.mime_type};base64,{data}">'

@@ -1,0 +1,122 @@
+"""Where session files lie: ``<directory>/--path-to-project--/<timestamp>_<id>.jsonl``."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from newel.agent.errors import SessionError
+from newel.session.format import UNREADABLE, SessionMetadata, is_foreign, read_line
+from newel.session.reader import metadata_from_name, not_a_session
+from newel.storage.paths import project_folder
+
+SUFFIX = ".jsonl"
+
+_MAX_HEAD = 1024 * 1024
+_MESSAGE = re.compile(rb'^[\0\s]*\{"type":\s*"message"', re.MULTILINE)
+
+
+def file_name(metadata: SessionMetadata) -> str:
+    return f"{re.sub(r'[:.]', '-', metadata.timestamp)}_{metadata.id}{SUFFIX}"
+
+
+def session_files(directory: Path, cwd: str | None = None) -> list[tuple[Path, os.stat_result]]:
+    """The session files, the one written last first: of the folder of ``cwd``, or of all projects."""
+    found: list[tuple[Path, os.stat_result]] = []
+    folders = [project_folder(directory, cwd)] if cwd is not None else _folders(directory)
+    for folder in folders:
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    if entry.name.endswith(SUFFIX) and entry.is_file():
+                        found.append((Path(entry.path), entry.stat()))
+    found.sort(key=lambda item: (item[1].st_mtime_ns, item[0].name), reverse=True)
+    return found
+
+
+def read_metadata(path: Path) -> SessionMetadata | None:
+    """The metadata of a session file, from its first line or, if that is broken and messages follow, from its name.
+    None for a file that is no session or cannot be read.
+    """
+    try:
+        with path.open("rb") as stream:
+            first = stream.readline(_MAX_HEAD)
+            if metadata := _metadata(first):
+                return metadata
+            head = first + stream.read(_MAX_HEAD)
+    except OSError:
+        return None
+    return metadata_from_name(path) if not is_foreign(first) and _MESSAGE.search(head) else None
+
+
+def _metadata(head: bytes) -> SessionMetadata | None:
+    with contextlib.suppress(*UNREADABLE):
+        line, _ = read_line(head, number=1, timestamp="")
+        if isinstance(line, SessionMetadata):
+            return line
+    return None
+
+
+def latest(directory: Path, cwd: str) -> Path | None:
+    """The project's session that was written last."""
+    for path, _ in session_files(directory, cwd):
+        metadata = read_metadata(path)
+        if metadata is not None and metadata.cwd in {"", cwd}:
+            return path
+    return None
+
+
+def known(directory: Path, cwd: str, session_id: str) -> Path | None:
+    """The file of the session of a project with exactly this id; None if there is none that holds anything."""
+    folder = project_folder(directory, cwd)
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):  # noqa: PTH208 — thousands of names, and no Path is needed for each
+            # A process that was killed between making a file and its first write leaves an empty one.
+            if name.endswith(f"_{session_id}{SUFFIX}") and (folder / name).stat().st_size:
+                return folder / name
+    return None
+
+
+def find(directory: Path, session: str) -> Path:
+    """The file of a session named by its id, by the beginning of its id, or by its path. Raises
+    ``SessionError`` if there is none, or more than one.
+    """
+    if "/" in session or session.endswith(SUFFIX):
+        return _at(Path(session), directory)
+    if not session:
+        raise SessionError("The session's id is empty. Give its id, the beginning of its id, or its path.")
+    ids = [(metadata_from_name(path).id, path) for path, _ in session_files(directory)]
+    matches = [path for known, path in ids if known == session] or [
+        path for known, path in ids if known.startswith(session)
+    ]
+    if not matches:
+        raise SessionError(
+            f"There is no session whose id begins with {session!r} in {directory}. `newel sessions --all` lists them."
+        )
+    if len(matches) > 1:
+        names = ", ".join(metadata_from_name(path).id for path in matches[:5])
+        raise SessionError(f"{len(matches)} sessions begin with {session!r}: {names}. Give more of the id.")
+    return matches[0]
+
+
+def _at(path: Path, directory: Path) -> Path:
+    """A session file named by its path. One that lies elsewhere must begin as a session does: what is
+    appended to and repaired must not be somebody's notes.
+    """
+    with contextlib.suppress(RuntimeError):  # `~name` of no user is a file's name
+        path = path.expanduser()
+    if not path.is_file():
+        raise SessionError(f"There is no session file {path}: it does not exist, or is no regular file.")
+    if directory.resolve() not in path.resolve().parents:
+        with path.open("rb") as stream:
+            if _metadata(stream.readline(_MAX_HEAD)) is None:
+                raise not_a_session(path)
+    return path
+
+
+def _folders(directory: Path) -> Iterator[Path]:
+    with contextlib.suppress(OSError), os.scandir(directory) as entries:
+        yield from [Path(entry.path) for entry in entries if entry.is_dir()]

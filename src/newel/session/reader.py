@@ -1,0 +1,181 @@
+"""Reading a session file, whatever has happened to it."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import re
+from collections.abc import Generator
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from newel.agent.errors import SessionError
+from newel.agent.messages import AppMessage
+from newel.session.damage import Damage
+from newel.session.format import (
+    MAX_LINE,
+    UNREADABLE,
+    BranchLine,
+    Line,
+    MessageLine,
+    NameLine,
+    SessionMetadata,
+    is_foreign,
+    read_line,
+)
+from newel.session.message_tree import MessageTree
+from newel.session.text import one_line
+
+BLOCK = 1024 * 1024
+_NAME = re.compile(r"(?:(\d{4}-\d\d-\d\dT\d\d)-(\d\d)-(\d\d)-(\d{3})Z_)?(.+)", re.DOTALL)
+
+
+class SessionData(msgspec.Struct, frozen=True):
+    """A session's metadata and name, and the messages of its active branch."""
+
+    metadata: SessionMetadata
+    messages: list[AppMessage]
+    name: str | None = None
+
+
+def metadata_from_name(path: Path) -> SessionMetadata:
+    """What a file's name, ``<timestamp>_<id>.jsonl``, says of its session."""
+    found = _NAME.fullmatch(path.name.removesuffix(".jsonl"))
+    if found is None:
+        return SessionMetadata(id=path.name, timestamp="", cwd="")
+    day, minute, second, milli, session_id = found.groups()
+    timestamp = f"{day}:{minute}:{second}.{milli}Z" if day else ""
+    return SessionMetadata(id=session_id, timestamp=timestamp, cwd="")
+
+
+class StoredSession:
+    """What a session file holds.
+
+    ``damage`` says in words what was found broken, with line numbers. ``whole`` counts the bytes of the
+    whole lines; ``unended`` is true if the last of them lacks only its line end.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.metadata = metadata_from_name(path)
+        self.history = MessageTree()
+        self.name: str | None = None
+        self.whole = 0
+        self.unended = False
+        self._damage = Damage()
+        self._has_metadata = False
+        self._is_foreign = False
+
+    @property
+    def is_session(self) -> bool:
+        """False for an empty file and for another program's. A session may have lost its header, but then it has messages."""
+        return not self._is_foreign and (self._has_metadata or len(self.history) > 0)
+
+    @property
+    def damage(self) -> list[str]:
+        return self._damage.report()
+
+    def data(self) -> SessionData:
+        return SessionData(self.metadata, self.history.active(), self.name)
+
+    def read(self, stream: BinaryIO) -> None:
+        """Take in every line that can be read, and report the others."""
+        with _no_collection():
+            self._read(stream)
+
+    def _read(self, stream: BinaryIO) -> None:
+        number = 0
+        while raw := stream.readline(MAX_LINE):
+            number += 1
+            if number == 1 and is_foreign(raw):
+                self._is_foreign = True
+                return
+            size = len(raw)
+            end = raw[-1:]
+            while end != b"\n" and (more := stream.readline(BLOCK)):
+                size += len(more)
+                end = more[-1:]
+            try:
+                if size > len(raw):
+                    raise ValueError(f"longer than {MAX_LINE:,} bytes")
+                line, mended = read_line(raw, number=number, timestamp=self.metadata.timestamp)
+                if mended:
+                    self._report(number, "characters in it that are not valid were replaced")
+                self._take(number, line)
+            except UNREADABLE as error:
+                if end != b"\n":
+                    self._report(number, f"it is cut off after {size:,} bytes")
+                    break
+                self._report(number, f"it cannot be read ({one_line(str(error))})")
+            self.whole += size
+            self.unended = end != b"\n"
+        if number and not self._has_metadata:
+            self._report(1, "there is no metadata; id and time are taken from the file's name")
+
+    def _take(self, number: int, line: Line | None) -> None:
+        match line:
+            case SessionMetadata():
+                if not self._has_metadata:
+                    self.metadata, self._has_metadata = line, True
+            case MessageLine():
+                self._add(number, line.message)
+            case BranchLine():
+                try:
+                    self.history.move(line.from_id)
+                except KeyError:
+                    self._report(number, "it branches from a message that is not there, and is ignored")
+            case NameLine():
+                self.name = one_line(line.name) or None
+            case None:
+                pass
+
+    def _add(self, number: int, message: AppMessage) -> None:
+        known = self.history.get(message.id)
+        if known == message:
+            self._report(number, "it repeats an earlier message, and is left out")
+            return
+        if known is not None:
+            self._report(number, "its message has the id of another one, and gets a new one")
+            message = msgspec.structs.replace(message, id=self.history.unused_id(message.id))
+        pieces = self.history.fitting(message)
+        if pieces[0] is not message:
+            self._report(number, "what must stand before it is missing: a tool's call or its result")
+        for piece in pieces:
+            self.history.add(piece)
+
+    def _report(self, number: int, what: str) -> None:
+        self._damage.add(f"line {number:,}: {what}")
+
+
+@contextlib.contextmanager
+def _no_collection() -> Generator[None]:
+    """Everything read is kept, so looking for garbage in between would only cost: a third of the time."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def read_session(path: Path) -> StoredSession:
+    """Read a session file without a lock and without changing it. Raises ``SessionError``."""
+    stored = StoredSession(path)
+    try:
+        with path.open("rb", buffering=BLOCK) as stream:
+            stored.read(stream)
+    except OSError as error:
+        raise SessionError(f"The session file {path} cannot be read: {error.strerror}.") from error
+    if not stored.is_session:
+        raise not_a_session(path)
+    return stored
+
+
+def not_a_session(path: Path) -> SessionError:
+    return SessionError(
+        f"{path} is not a session of Newel: it does not begin with a session header. Nothing was changed. "
+        "`newel import FILE` takes over sessions of pi."
+    )

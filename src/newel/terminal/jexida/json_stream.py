@@ -1,0 +1,122 @@
+"""The text of an answer while the JSON around it is still being written."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Literal
+
+_THINKING = re.compile(r"<think(?:ing)?>")
+_THOUGHT = re.compile(r"(?s)<think(?:ing)?>.*?</think(?:ing)?>")
+_TAG = "<thinking>"
+_OBJECT = re.compile(r"(?:```[ \t]{0,8}\w{0,20}\s{0,20})?\{\s{0,20}\"(?:type|text|command|reason)\"")
+_BEGINNING = re.compile(r"(?:`{1,2}|```[ \t]{0,8}\w{0,20}\s{0,20})?(?:\{\s{0,20}(?:\"\w{0,7}\"?)?)?")
+"""What may yet become the head of an object of the protocol; never longer than ``_HEAD``."""
+_HEAD = 96
+_MARK = re.compile(r"[`{]")
+_KIND = re.compile(r"\"type\"\s*:\s*\"(\w*)\"")
+_TEXT = re.compile(r"\"text\"\s*:\s*\"")
+_WHOLE = re.compile(
+    r"(?:[^\"\\]|\\u(?![dD][89abAB])[0-9a-fA-F]{4}|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[0-9a-fA-F]{4}|\\[^u])*"
+)
+"""The characters of a JSON string that have been written to their ends."""
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_PATIENCE = 4_000
+"""Characters of an object in which an answer's text must have begun to be shown as it comes."""
+
+_Mode = Literal["start", "prose", "object", "text", "over"]
+
+
+class AnswerStream:
+    """Takes a reply in pieces, and gives of each what a reader may see by then; ``shown`` is all of it so far.
+
+    Words around an object of the protocol are seen as they come; of the object, the text of an answer. A command
+    is not seen before it is whole, and thinking not at all. What was shown is the beginning of what the whole reply
+    turns out to say, but where the model breaks the protocol in the middle of an answer.
+    """
+
+    def __init__(self) -> None:
+        self.shown: str = ""
+        self._held = ""
+        self._space = ""
+        self._mode: _Mode = "start"
+
+    def feed(self, piece: str) -> str:
+        """What can be shown now and was not before."""
+        if self._mode == "over":
+            return ""
+        self._held += piece
+        new = ""
+        while True:
+            before = self._mode
+            new += self._step(has_shown=bool(self.shown or new))
+            if self._mode in {before, "over"}:
+                break
+        self.shown += new
+        return new
+
+    def _step(self, *, has_shown: bool) -> str:
+        match self._mode:
+            case "start":
+                return self._start()
+            case "prose":
+                return self._prose(has_shown=has_shown)
+            case "object":
+                return self._object(has_shown=has_shown)
+            case "text":
+                return self._text()
+            case "over":
+                return ""
+
+    def _start(self) -> str:
+        """Thinking is left out, if that is what stands first."""
+        self._held = self._held.lstrip()
+        while thought := _THOUGHT.match(self._held):
+            self._held = self._held[thought.end() :].lstrip()
+        if self._held and not _THINKING.match(self._held) and not _TAG.startswith(self._held):
+            self._mode = "prose"
+        return ""
+
+    def _prose(self, *, has_shown: bool) -> str:
+        for mark in _MARK.finditer(self._held):
+            head = self._held[mark.start() : mark.start() + _HEAD]
+            if _OBJECT.match(head):
+                self._mode = "object"
+                return self._spoken(mark.start(), has_shown=has_shown)
+            if mark.start() + len(head) == len(self._held) and _BEGINNING.fullmatch(head):
+                return self._spoken(mark.start(), has_shown=has_shown)
+        return self._spoken(len(self._held), has_shown=has_shown)
+
+    def _spoken(self, end: int, *, has_shown: bool) -> str:
+        """What is held up to there, but for the white space at its end, which waits for what follows."""
+        text, self._held = self._space + self._held[:end], self._held[end:]
+        kept = text.rstrip()
+        self._space = text[len(kept) :] if kept or has_shown else ""
+        return kept
+
+    def _object(self, *, has_shown: bool) -> str:
+        kind = _KIND.search(self._held)
+        if kind is None:
+            self._mode = "over" if len(self._held) > _PATIENCE else "object"
+        elif kind[1] not in {"answer", "shell"}:
+            self._mode = "prose"
+            return self._spoken(kind.end(), has_shown=has_shown)
+        elif kind[1] == "shell" or len(self._held) > _PATIENCE:
+            self._mode = "over"
+        elif begun := _TEXT.search(self._held):
+            self._held, self._mode = self._held[begun.end() :], "text"
+            return "\n\n" if has_shown else ""
+        return ""
+
+    def _text(self) -> str:
+        whole = _WHOLE.match(self._held)
+        written = whole[0] if whole else ""
+        try:
+            text = str(json.loads(f'"{written}"', strict=False))
+        except ValueError:  # no string of JSON: the whole reply will tell what is meant
+            self._mode = "over"
+            return ""
+        self._held = self._held[len(written) :]
+        if self._held.startswith('"'):
+            self._mode = "over"
+        return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)

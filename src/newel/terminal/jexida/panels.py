@@ -1,0 +1,103 @@
+"""Panels in colour, drawn by rich."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rich.cells import cell_len
+from rich.console import RenderableType
+from rich.panel import Panel
+from rich.text import Text
+
+from newel.terminal.jexida.panel_style import Tone
+from newel.terminal.renderers.styles import MAX_WIDTH, Styles, wrapped
+
+BORDER: Final = "dim cyan"
+TITLE: Final = "not dim bold cyan"
+STYLES: Final[dict[Tone, str]] = {
+    "plain": "",
+    "strong": "bold",
+    "dim": "dim",
+    "good": "green",
+    "bad": "red",
+    "warn": "yellow",
+}
+LONG: Final = 1_000
+"""Characters of a line from which on it is cut anywhere: to look for the ends of words costs the square of its length."""
+
+FRAME: Final = 4
+"""Columns that a panel takes from its text."""
+
+
+class RichPanels:
+    """Dim borders, bright titles, text in the terminal's own colours."""
+
+    def __init__(self, painter: Styles) -> None:
+        self._painter = painter
+        self._bars: tuple[str, str] | None = None
+
+    def top(self, title: str, width: int) -> list[str]:
+        return self._panel("", width, title=title)[:1]
+
+    def lines(self, text: str, width: int, tone: Tone = "plain") -> list[str]:
+        room = self._room(width)
+        left, right = self._sides()
+        done: list[str] = []
+        for line in text.split("\n"):
+            for part in map(str.rstrip, _fitted(line.expandtabs(8), room)):
+                painted = self._styled(part, room, tone) if STYLES[tone] else part
+                done.append(left + painted + " " * (room - cell_len(part)) + right)
+        return done
+
+    def prose(self, markdown: str, width: int) -> list[str]:
+        lines = self._panel(self._painter.prose(markdown), width)[1:-1]
+        filled = [at for at, line in enumerate(lines) if Text.from_ansi(line).plain.strip("│ ")]
+        return lines[filled[0] : filled[-1] + 1] if filled else []  # blocks come with empty lines around them
+
+    def bottom(self, note: str, width: int, tone: Tone = "dim") -> list[str]:
+        return self._panel("", width, note=Text(note, style=f"not dim {STYLES[tone]}") if note else None)[-1:]
+
+    def bare(self, text: str, width: int, tone: Tone = "plain") -> list[str]:
+        return self._painter.paint(Text(text, style=STYLES[tone]), min(width, MAX_WIDTH)).split("\n")
+
+    def _styled(self, text: str, width: int, tone: Tone) -> str:
+        return self._painter.paint(Text(text, style=STYLES[tone], no_wrap=True), width)
+
+    def _room(self, width: int) -> int:
+        return max(min(width, MAX_WIDTH) - FRAME, 4)
+
+    def _sides(self) -> tuple[str, str]:
+        """The borders beside a line of text: the same for all, so painted once."""
+        if self._bars is None:
+            bar = self._painter.paint(Text("│", style=BORDER), 8)
+            self._bars = f"{bar} ", f" {bar}"
+        return self._bars
+
+    def _panel(
+        self, content: RenderableType, width: int, *, title: str = "", note: Text | None = None
+    ) -> list[str]:
+        width = self._room(width) + FRAME
+        panel = Panel(
+            content,
+            title=Text(title, style=TITLE) if title else None,
+            title_align="left",
+            subtitle=note,
+            subtitle_align="right",
+            border_style=BORDER,
+            width=width,
+        )
+        return self._painter.paint(panel, width).split("\n")
+
+
+def _fitted(line: str, width: int) -> list[str]:
+    """A line as lines of at most so many columns."""
+    if len(line) <= LONG:
+        return wrapped(line, width)
+    parts: list[str] = []
+    begin = columns = 0
+    for at, char in enumerate(line):
+        columns += cell_len(char)
+        if columns > width:
+            parts.append(line[begin:at])
+            begin, columns = at, cell_len(char)
+    return [*parts, line[begin:]]

@@ -1,0 +1,156 @@
+"""A command that the model proposes: shown, confirmed or changed by the person, run on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Final, Protocol
+
+from newel.agent.errors import InvalidArguments
+from newel.agent.messages import ToolCall
+from newel.agent.planned import Planned
+from newel.agent.ports import OnOutput, Tool, ToolResult, ToolSpec, Verdict
+from newel.terminal.jexida.ports import CommandHost
+from newel.terminal.ui.approval import again, is_unclear
+from newel.terminal.ui.line_reader import without_paste
+from newel.workspace.port import Completed
+
+TOOL: Final = "bash"
+"""The name under which a command stands in the conversation, the same as everywhere."""
+
+MAX_RESULT: Final = 16_000
+"""Characters of a command's output that the model is given: its head and its tail."""
+
+ERROR_LINES: Final = 10
+"""Lines of error output that are shown once more by themselves, where they could be overlooked."""
+
+QUESTION: Final = "Run it? y yes · n no (Enter) · e edit it · or say what to do instead: "
+EDIT: Final = "Edit, then Enter runs it (empty: do not run): "
+
+NOT_EXECUTED: Final = "Not executed: the user declined this command."
+NOT_EXECUTED_WITH_WORD: Final = "Not executed: the user declined this command and said: {word}"
+NOBODY_TO_ASK: Final = (
+    "Not executed: every command needs the user's approval, and this run cannot ask for it. "
+    "Say what the user should run."
+)
+
+
+class Proposal:
+    """``command`` is what will run: what the model wrote, until the person changes it."""
+
+    def __init__(self, command: str, reason: str) -> None:
+        self.command = command
+        self.reason = reason
+
+
+class ShellTool:
+    """Runs a command on the host."""
+
+    label = "Shell command"
+    read_only = False
+    spec = ToolSpec(
+        name=TOOL,
+        description="Run a shell command on the host.",
+        parameters={
+            "type": "object",
+            "properties": {"command": {"type": "string"}, "reason": {"type": "string"}},
+            "required": ["command"],
+        },
+    )
+
+    def __init__(self, host: CommandHost, ran: Callable[[Completed], object]) -> None:
+        self._host = host
+        self._ran = ran
+
+    def parse(self, arguments: dict[str, Any], /) -> Proposal:
+        command, reason = arguments.get("command"), arguments.get("reason", "")
+        if not isinstance(command, str) or not command.strip() or "\0" in command:
+            raise InvalidArguments("There is no command. Give one as a string.")
+        return Proposal(command, str(reason))
+
+    async def serial_key(self, _: Proposal, /) -> str:
+        return "*"
+
+    async def plan(self, proposal: Proposal, /) -> Planned:
+        async def describe() -> str:
+            return proposal.command
+
+        return Planned(describe, partial(self._execute, proposal))
+
+    async def _execute(self, proposal: Proposal, on_output: OnOutput) -> ToolResult:
+        done = await self._host.run(proposal.command, on_output=on_output)
+        self._ran(done)
+        return ToolResult(
+            output=result_text(proposal.command, done),
+            details={
+                "command": proposal.command,
+                "exitCode": done.exit_code,
+                "duration": done.duration,
+                "errors": errors_apart(done),
+            },
+        )
+
+
+def result_text(command: str, done: Completed) -> str:
+    """What the model is told of a command that ran."""
+    output = f"{done.stdout}\n{done.stderr}"
+    if len(output) > MAX_RESULT:
+        left_out = len(output) - MAX_RESULT
+        half = MAX_RESULT // 2
+        output = f"{output[:half]}\n[{left_out:,} characters left out]\n{output[-half:]}"
+    return f"Command: {command}\nExit code: {done.exit_code}\nOutput:\n{output}"
+
+
+def errors_apart(done: Completed) -> str:
+    """The last lines of a failed command's error output, where they stand among other output; for screens."""
+    if not done.exit_code or not done.stdout.strip():
+        return ""
+    return "\n".join(done.stderr.strip()[-MAX_RESULT:].split("\n")[-ERROR_LINES:])
+
+
+class ConfirmCommand(Protocol):
+    """Puts a question, with a line to begin with; None if there is nobody to answer. ``interrupting`` is as in ``AskLine``."""
+
+    def __call__(
+        self, question: str, given: str = "", /, *, interrupting: bool = False
+    ) -> Awaitable[str | None]: ...
+
+
+class Confirmation:
+    """The ``Policy``: no command runs without the person's yes. After a plain no ``stop`` is called, so that the model does not
+    go on. ``ask`` is None where nobody can answer: then nothing runs.
+    """
+
+    def __init__(self, stop: Callable[[], object]) -> None:
+        self.ask: ConfirmCommand | None = None
+        self._stop = stop
+
+    async def decide(self, _call: ToolCall, _tool: Tool, proposal: Proposal, /) -> Verdict:
+        if self.ask is None:
+            self._stop()
+            return Verdict(allow=False, reason=NOBODY_TO_ASK)
+        question = QUESTION
+        while is_unclear(answer := await self.ask(question, interrupting=True)):
+            question = f"{again(answer)}\n{QUESTION}"
+        words = without_paste(answer or "").strip()
+        match words.lower():
+            case "y" | "yes":
+                return Verdict(allow=True)
+            case "e" | "edit":
+                return await self._edited(proposal, self.ask)
+            case "" | "n" | "no":
+                return self._declined()
+            case _:
+                word = words.removeprefix("n ").removeprefix("no ").strip()
+                return Verdict(allow=False, reason=NOT_EXECUTED_WITH_WORD.format(word=word))
+
+    async def _edited(self, proposal: Proposal, ask: ConfirmCommand) -> Verdict:
+        line = (await ask(EDIT, proposal.command) or "").strip()
+        if not line or "\0" in line:
+            return self._declined()
+        proposal.command = line
+        return Verdict(allow=True)
+
+    def _declined(self) -> Verdict:
+        self._stop()
+        return Verdict(allow=False, reason=NOT_EXECUTED)

@@ -1,0 +1,183 @@
+"""From rich's objects to the text that a terminal understands, and the shapes that the screen is made of."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from rich.cells import cell_len, chop_cells, set_cell_size
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+from rich.theme import Theme
+
+from newel.terminal.diff_view import MINUS, changes
+from newel.terminal.renderers.markdown import STYLES, StreamingMarkdown
+from newel.terminal.renderers.tool_calls import CallOutcome
+from newel.terminal.shown_command import shown_command
+from newel.text.format import PROMPT, command_of, describe_call, duration, plural
+from newel.text.sanitize import reveal, safe
+
+ACCENT, DIM, BAD, GOOD = "cyan", "dim", "red", "green"
+ADDED, REMOVED = "color(33)", "color(172)"
+"""Blue and orange: told apart by everybody, on dark and on light."""
+
+MAX_WIDTH = 100
+"""Columns that a line of text or a tool's line is spread over, however wide the terminal is."""
+
+DIFF_LINES = 16
+"""Changed lines of an edit that are shown."""
+
+_EMPTY_AROUND = re.compile(r"\A(?:(?:\x1b\[[0-9;]*m)*\n)+|(?:\n(?:\x1b\[[0-9;]*m)*)+\Z")
+_TRAILING_SPACE = re.compile(r" +((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
+
+
+class Styles:
+    """Paints for a terminal of a given kind.
+
+    ``environ`` decides as it does everywhere: ``NO_COLOR``, ``TERM``, ``COLORTERM``, ``COLORFGBG`` (whether
+    the ground is light).
+    """
+
+    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
+        self._console = Console(
+            file=io.StringIO(),
+            force_terminal=True,
+            legacy_windows=False,
+            highlight=False,
+            markup=False,
+            emoji=False,
+            theme=Theme(STYLES),
+            _environ=environ,
+        )
+        ground = environ.get("COLORFGBG", "").rpartition(";")[2]
+        self._code_theme = "ansi_light" if ground in {"7", "15"} else "ansi_dark"
+
+    def paint(self, what: RenderableType, width: int, *, crop: bool = False) -> str:
+        """Lines of text, without empty ones around them. ``crop`` cuts what is wider than ``width``; else
+        code runs over, so that it can be copied.
+        """
+        console = self._console
+        console.width = max(width, 8)
+        with console.capture() as captured:
+            console.print(Group(what), crop=crop, end="")  # in a group a text keeps its own way to wrap
+        return _EMPTY_AROUND.sub("", _TRAILING_SPACE.sub(r"\1", captured.get()))
+
+    def prose(self, text: str) -> StreamingMarkdown:
+        return StreamingMarkdown(safe(text), code_theme=self._code_theme)
+
+    def markdown(self, text: str, width: int, *, crop: bool = False) -> str:
+        return self.paint(self.prose(text), min(width, MAX_WIDTH), crop=crop)
+
+
+def fit(text: str, width: int) -> str:
+    """The beginning of a one-line text that fits into so many columns."""
+    return text if cell_len(text) <= width else set_cell_size(text, max(width - 1, 0)).rstrip() + "…"
+
+
+def said_by_user(text: str) -> Text:
+    lines = safe(text).rstrip().split("\n")
+    said = Text().append(f"{PROMPT} ", style=f"bold {ACCENT}")
+    said.append("\n  ".join(lines), style="bold")
+    return said
+
+
+def call_lines(outcome: CallOutcome, width: int) -> list[Text]:
+    """``● read a.py        212 lines  6 ms``: what, how it went, how long, over the whole width. A shell command takes as many
+    lines as it needs to show what has run, up to a bound; how it went stands beside the last one.
+    """
+    width = min(width, MAX_WIDTH)
+    time = "" if outcome.milliseconds is None else duration(outcome.milliseconds)
+    result = fit("  ".join(part for part in (outcome.summary, time) if part), width // 2)
+    room = width - cell_len(result) - 2
+    mark = Text().append("● ", style=BAD if outcome.failed else GOOD)
+    lines = _call(mark, outcome.name, outcome.args, width, room)
+    if lines[-1].cell_len > room:
+        lines.append(Text())
+    return [*lines[:-1], lines[-1].append(" " * (room - lines[-1].cell_len + 2)).append(result, style=DIM)]
+
+
+def running_lines(name: str, args: dict[str, Any], width: int) -> list[Text]:
+    width = min(width, MAX_WIDTH)
+    return _call(Text().append("○ ", style=ACCENT), name, args, width, width)
+
+
+def _call(mark: Text, name: str, args: dict[str, Any], width: int, room: int) -> list[Text]:
+    """What is called, after ``mark``; only a shell command may be wider than ``room``."""
+    command = command_of(name, args)
+    if not command:
+        return [_append_call(mark, fit(describe_call(name, args), room - mark.cell_len), name)]
+    indent = mark.cell_len + len(name) + 1
+    first, *rows = shown_command(command, lambda line: wrapped(line, max(width - indent, 8)))
+    return [_append_call(mark, f"{name} {first}", name), *(Text(" " * indent + row) for row in rows)]
+
+
+def output_line(text: str, width: int) -> Text:
+    """A line of a tool's output, under the tool's own line."""
+    return Text("  │ ", style=DIM).append(fit(text.expandtabs(4), min(width, MAX_WIDTH) - 4), style=DIM)
+
+
+def failure_lines(text: str, width: int) -> list[Text]:
+    """A line of a failed call, whole, on as many lines as it needs."""
+    parts = wrapped(text.expandtabs(4), max(min(width, MAX_WIDTH) - 4, 4))
+    return [Text().append("  │ ", style=DIM).append(part) for part in parts]
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """A line as lines of at most ``width`` columns, 2 or more, broken between words where there are some."""
+    lines: list[str] = []
+    while cell_len(text) > width:
+        head = chop_cells(text, width)[0]
+        end = len(head) if text[len(head)] == " " else head.rfind(" ") + 1
+        if not head[:end].strip():
+            if head.startswith(" "):  # the word may fit without what stands before it
+                text = text.lstrip(" ")
+                continue
+            end = len(head)  # a word longer than the line
+        lines.append(head[:end].rstrip())
+        text = text[end:].lstrip(" ")
+    return [*lines, text]
+
+
+def diff_block(diff: str, width: int) -> list[Text]:
+    """The changed lines with their numbers, cut after the first few."""
+    changed = list(changes(diff))
+    digits = len(str(max((change.number for change in changed), default=0)))
+    lines: list[Text] = []
+    for before, change in zip([None, *changed], changed[:DIFF_LINES], strict=False):
+        if before is not None and before.hunk != change.hunk:
+            lines.append(Text("  │ ⋮", style=DIM))
+        mark, style = ("+", ADDED) if change.mark == "+" else (MINUS, REMOVED)
+        text = safe(change.text, keep_newlines=False).expandtabs(4).rstrip("↵")
+        line = Text().append("  │ ", style=DIM)
+        line.append(f"{change.number:>{digits}} ", style=DIM)
+        line.append(fit(f"{mark} {text}", width - 5 - digits), style=style)
+        lines.append(line)
+    if len(changed) > DIFF_LINES:
+        lines.append(
+            Text(f"  │ … {plural(len(changed) - DIFF_LINES, 'more changed line')} · /show", style=DIM)
+        )
+    return lines
+
+
+def whole_lines(text: str) -> Text:
+    """A text whose lines run over, so that they can be copied."""
+    return Text(safe(text), no_wrap=True, overflow="ignore")
+
+
+def with_diff(text: str) -> Text:
+    """Words with unified diffs among them, whose changed lines stand out, and in which nothing is hidden. Their lines run over
+    as well.
+    """
+    painted = whole_lines("")
+    for number, line in enumerate(reveal(text).split("\n")):
+        style = ADDED if line.startswith("+") else REMOVED if line.startswith("-") else ""
+        painted.append("\n" if number else "").append(line, style=DIM if line.startswith("@@") else style)
+    return painted
+
+
+def _append_call(line: Text, described: str, name: str) -> Text:
+    length = len(name) if described.startswith(f"{name} ") or described == name else 0
+    return line.append(described[:length], style="bold").append(described[length:])

@@ -1,0 +1,119 @@
+"""Tool calls, followed through the events until each has an outcome to show."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from newel.agent.events import AgentEvent, MessageEnd, ToolExecutionEnd, ToolExecutionStart
+from newel.agent.messages import INTERRUPTED, AssistantMessage, ToolCall, ToolResultMessage
+from newel.terminal.diff_view import changed_lines
+from newel.text.format import one_line, plural, size
+from newel.text.sanitize import safe
+
+TAIL = 8
+"""Lines of a failed call's output that are shown."""
+
+_LABEL = re.compile(r"stdout:|stderr:|exit code: \d+|Output until then:")
+
+Details = dict[str, Any]
+
+
+class CallOutcome(NamedTuple):
+    """How a call ended. ``summary`` is a few words, ``tail`` the last lines of a call that failed; both
+    are inert. ``milliseconds`` is None for a call that never ran.
+    """
+
+    call_id: str
+    name: str
+    args: dict[str, Any]
+    failed: bool
+    summary: str
+    tail: list[str]
+    milliseconds: int | None
+    diff: str
+
+
+class ToolCallTracker:
+    """Watches events and knows which call an outcome belongs to.
+
+    A call that was refused has no execution events: it is known by its result alone.
+    """
+
+    def __init__(self) -> None:
+        self._asked: dict[str, ToolCall] = {}
+        self._ran: set[str] = set()
+
+    def see(self, event: AgentEvent) -> CallOutcome | None:
+        """The outcome, if this event is the first to tell it."""
+        match event:
+            case MessageEnd(message=AssistantMessage() as message):
+                self._asked = {call.id: call for call in message.tool_calls}
+                self._ran.clear()
+            case ToolExecutionStart():
+                self._asked[event.tool_call_id] = ToolCall(event.tool_call_id, event.tool_name, event.args)
+                self._ran.add(event.tool_call_id)
+            case ToolExecutionEnd():
+                return self._outcome(event.tool_call_id, event.tool_name, event)
+            case MessageEnd(message=ToolResultMessage() as message) if message.tool_call_id not in self._ran:
+                return self._outcome(message.tool_call_id, message.tool_name, message)
+            case _:
+                pass
+        return None
+
+    def _outcome(self, call_id: str, name: str, told: ToolExecutionEnd | ToolResultMessage) -> CallOutcome:
+        ran = isinstance(told, ToolExecutionEnd)
+        output = told.result if ran else told.output
+        failed = told.is_error or bool(told.details.get("exitCode"))
+        call = self._asked.get(call_id)
+        return CallOutcome(
+            call_id=call_id,
+            name=name,
+            args=call.arguments if call else {},
+            failed=failed,
+            summary=summarise_result(name, output, told.details, is_error=told.is_error, ran=ran),
+            tail=last_lines(output) if failed else [],
+            milliseconds=told.duration if ran else None,
+            diff=_text(told.details, "diff"),
+        )
+
+
+def summarise_result(name: str, output: str, details: Details, *, is_error: bool, ran: bool = True) -> str:
+    """A result in a few words: ``212 lines``, ``exit code 1``."""
+    if not ran:
+        return "not run"
+    if details.get("timedOut"):
+        return "timed out"
+    if output.startswith(INTERRUPTED):
+        return "stopped"
+    if exit_code := details.get("exitCode"):
+        return f"exit code {exit_code}"
+    if is_error:
+        return "failed"
+    match name:
+        case "read":
+            lines = details.get("linesRead")
+            return plural(lines, "line") if isinstance(lines, int) else ""
+        case "edit":
+            return changed_lines(_text(details, "diff"))
+        case "write":
+            written = details.get("size")
+            new = "new, " if details.get("isNew") else ""
+            return new + (size(written) if isinstance(written, int) else "written")
+        case "bash":
+            lines = last_lines(output, 1)
+            return one_line(lines[-1], 40) if lines else ""
+        case _:
+            return ""
+
+
+def last_lines(output: str, number: int = TAIL) -> list[str]:
+    """The last lines of a result that say something, inert and without the labels around it."""
+    lines = safe(output.removeprefix(INTERRUPTED)[-4_000:]).split("\n")
+    said = [line.rstrip() for line in lines if line.strip() and not _LABEL.fullmatch(line)]
+    return [line if len(line) <= 400 else line[:399] + "…" for line in said[-number:]]
+
+
+def _text(details: Details, name: str) -> str:
+    value = details.get(name)
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,364 @@
+"""What ``/name`` does: one row for each command."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, get_args
+
+from newel.agent.errors import NewelError, SessionInUse
+from newel.agent.messages import AppMessage, AssistantMessage, ToolCall, ToolResultMessage, UserMessage
+from newel.agent.ports import ThinkingLevel
+from newel.session.coding_agent import CodingAgent
+from newel.terminal.command_context import CommandContext
+from newel.terminal.review.commands import decide, keep, reject, rollback, show_review, undo
+from newel.text.format import count, describe_call, listing, meter, one_line, plural
+from newel.workspace.port import Workspace
+
+if TYPE_CHECKING:
+    from newel.session.listing import SessionSummary
+
+LISTED = 20
+"""Sessions that ``/resume`` offers."""
+SHOWN = 100_000
+"""Characters of a call's input or output that ``/show`` prints."""
+
+
+class SlashCommand(NamedTuple):
+    """``at_once`` commands act also while a prompt is answered; others wait for its end."""
+
+    name: str
+    arguments: str
+    help: str
+    run: Callable[[CommandContext, str], Awaitable[None]]
+    at_once: bool = False
+
+
+async def show_help(context: CommandContext, _: str) -> None:
+    rows = [(f"/{command.name} {command.arguments}".strip(), command.help) for command in COMMANDS]
+    rows += [(f"/{name}", template.description) for name, template in context.agent.templates.items()]
+    rows += [
+        ("!command", "run a command yourself; the model does not see it"),
+        ("@path", "attach a file"),
+        ("Enter, Tab", "while it works: say something now, or when it is done"),
+        ("Alt+Enter", "a new line"),
+        ("Esc, Ctrl+C", "stop what runs; Ctrl+C again or Ctrl+D leaves"),
+        ("Ctrl+O", "show the last call in full"),
+    ]
+    context.say(listing(rows, context.desk.columns()))
+
+
+async def clear(context: CommandContext, _: str) -> None:
+    context.agent.new_session()
+    context.say("A new conversation. The one before is kept: /resume.")
+
+
+async def model(context: CommandContext, given: str) -> None:
+    agent, name = context.agent, given
+    if not name:
+        names = await agent.list_models()
+        known = agent.state.model.id
+        rows = [f"{one_line(listed)}{'  (in use)' if listed == known else ''}" for listed in names]
+        if not rows:
+            context.say(
+                f"The server names no models. {one_line(known)} is in use; /model NAME takes another."
+            )
+            return
+        picked = await context.pick("Models", rows)
+        if picked is None:
+            return
+        name = names[picked]
+    agent.set_model(name)
+    doubt = await _doubt(agent, given) if given else ""
+    context.say(f"The next prompt goes to {one_line(name)}.{doubt}")
+
+
+async def _doubt(agent: CodingAgent, name: str) -> str:
+    """What is to be said of a model's name that was typed. Gateways answer for more models than they list, so that it holds."""
+    try:
+        names = await agent.list_models()
+    except NewelError:  # the next prompt says what is wrong
+        names = []
+    return (
+        " The server does not list it; /model shows the models it lists."
+        if names and name not in names
+        else ""
+    )
+
+
+async def thinking(context: CommandContext, level: str) -> None:
+    for known in get_args(ThinkingLevel):
+        if known == level:
+            context.agent.agent.set_thinking_level(known)
+    now = context.agent.state.thinking_level
+    levels = ", ".join(get_args(ThinkingLevel))
+    unknown = f"There is no level {one_line(level, 40)}. " if level not in {"", now} else ""
+    context.say(f"Thinking is {now}." if level == now else f"{unknown}Thinking is {now}. Levels: {levels}.")
+
+
+async def compact(context: CommandContext, instructions: str) -> None:
+    before = context.agent.totals().context
+    if await context.agent.compact(instructions):
+        context.say(f"Summarised {count(before)} tokens. The full conversation stays in the session.")
+    else:
+        context.say("There is nothing to summarise yet.")
+
+
+async def session(context: CommandContext, words: str) -> None:
+    manager = context.agent.session
+    verb, _, name = words.partition(" ")
+    if verb == "name":
+        manager.set_name(name)
+    elif words:
+        context.say("/session shows the session, /session name WORDS names it.")
+        return
+    path = manager.get_file_path()
+    facts = [
+        ("session", manager.get_id()),
+        ("name", manager.get_name() or "none: /session name WORDS"),
+        ("file", str(path) if path else "kept in memory only"),
+        ("folder", context.agent.workspace.name),
+        ("messages", str(len(context.agent.state.messages))),
+        *(("damage", line) for line in manager.damage),
+    ]
+    context.say("\n".join(f"{fact:<9} {one_line(value, 1_000)}" for fact, value in facts), "whole")
+
+
+async def resume(context: CommandContext, session_id: str) -> None:
+    agent = context.agent
+    if not session_id:
+        from newel.session.listing import list_sessions
+
+        now = agent.session.get_id()
+        found = list_sessions(context.home / "sessions", agent.workspace.name, limit=LISTED)
+        others = [listed for listed in found if listed.id != now]
+        if not others:
+            context.say("There is no other session in this folder.")
+            return
+        rows = [
+            f"{listed.name or one_line(listed.first_text, 60) or listed.id[:8]}"
+            f"  ({', '.join(_facts(listed))})"
+            for listed in others
+        ]
+        picked = await context.pick("Sessions in this folder, the latest first", rows)
+        if picked is None:
+            return
+        session_id = others[picked].id
+    try:
+        agent.resume(session_id)
+    except SessionInUse as error:
+        context.say(f"This session is open {error.where}. Close it there, then /resume it again.")
+        return
+    context.say("\n".join([recap(agent), *agent.session.damage]))
+
+
+def _facts(listed: SessionSummary) -> list[str]:
+    from newel.storage.file_lock import owner
+
+    elsewhere = owner(listed.path)
+    return [
+        plural(listed.messages, "message"),
+        _ago(listed.modified),
+        *([f"open in another Newel, pid {elsewhere.pid}"] if elsewhere else []),
+    ]
+
+
+def recap(agent: CodingAgent) -> str:
+    """Where a conversation stands, for one who comes back to it."""
+    messages = agent.state.messages
+    name = agent.session.get_name() or agent.session.get_id()[:8]
+    lines = [f"Resumed {name}: {plural(len(messages), 'message')}."]
+    for message in reversed(messages):
+        if isinstance(message, UserMessage):
+            lines.append(f"Your last message: {one_line(message.text)}")
+            break
+    return "\n".join(lines)
+
+
+async def branch(context: CommandContext, _: str) -> None:
+    agent = context.agent
+    entries = [
+        entry
+        for entry in agent.session.get_tree()
+        if isinstance(entry.message, UserMessage | AssistantMessage) and entry.message.text
+    ]
+    if not entries:
+        context.say("Nothing has been said yet.")
+        return
+    rows: list[str] = []
+    for entry in entries:
+        who = "you  " if isinstance(entry.message, UserMessage) else "agent"
+        aside = "" if entry.active else "  (another branch)"
+        rows.append(f"{who}  {one_line(_text(entry.message), 70)}{aside}")
+    picked = await context.pick("Go back to which message? One of yours returns to the prompt", rows)
+    if picked is None:
+        return
+    entry = entries[picked]
+    if isinstance(entry.message, UserMessage):
+        agent.branch(entry.parent_id)
+        context.desk.give_back(entry.message.text)
+    else:
+        agent.branch(entry.message.id)
+    context.say("New branch. What followed is kept in the session: /branch.")
+
+
+UNMASKED = "--unmasked"
+
+
+async def export(context: CommandContext, target: str) -> None:
+    from newel.session.export.formats import export_session
+    from newel.session.masking import Masker
+
+    data = context.agent.session.get_data()
+    if data is None:
+        context.say("Nothing has been said yet.")
+        return
+    words = target.split()
+    unmasked = UNMASKED in words
+    target = target.replace(UNMASKED, "", 1).strip() if unmasked else target
+    masker = Masker(context.agent.secrets())
+    data = data if unmasked else masker.session(data)
+    workspace = context.agent.workspace
+    path = (
+        _here(workspace, target)
+        if target
+        else _free(workspace, f"newel-{context.agent.session.get_id()[:8]}")
+    )
+    export_session(data, path)
+    context.say(f"Written: {path}", "whole")
+    if masker.found:
+        context.say(masker.words())
+
+
+def _free(workspace: Workspace, name: str) -> Path:
+    """A page of a name that no file has yet: that of an earlier export is the user's."""
+    numbered = (f"{name}.md" if number == 1 else f"{name}-{number}.md" for number in itertools.count(1))
+    return next(path for each in numbered if not (path := _here(workspace, each)).exists())
+
+
+def _here(workspace: Workspace, name: str) -> Path:
+    """A file of this machine, also where the work is done on another one: what was said belongs to who said it."""
+    here = Path(workspace.root) if workspace.name == workspace.root else Path.cwd()
+    return (here / Path(name).expanduser()).resolve()
+
+
+async def cost(context: CommandContext, _: str) -> None:
+    totals = context.agent.totals()
+    window = context.agent.window()
+    words = meter(totals.usage, totals.cost, context=totals.context, window=window)
+    unknown = "" if totals.cost is not None else " · the price of this model is not known"
+    context.say((words or "Nothing has been used yet.") + (unknown if words else ""))
+
+
+async def tools(context: CommandContext, _: str) -> None:
+    rows = [
+        (
+            one_line(tool.spec.name, 60).ljust(7),
+            f"{one_line(tool.label)}{'' if tool.read_only else ' (changes things)'}",
+        )
+        for tool in context.agent.state.tools
+    ]
+    context.say(listing(rows, context.desk.columns()))
+
+
+async def show(context: CommandContext, number: str) -> None:
+    """``/show 2`` is the call before the last one."""
+    back = int(number) if number.isdecimal() and int(number) else 1
+    messages = context.agent.state.messages
+    calls = [
+        call for message in messages if isinstance(message, AssistantMessage) for call in message.tool_calls
+    ]
+    if back > len(calls):
+        there = "is" if len(calls) == 1 else "are"
+        context.say(
+            f"There {there} {plural(len(calls), 'call') if calls else 'no calls'} in this conversation."
+        )
+        return
+    call = calls[-back]
+    context.say(unfold(call, _result(messages, call)))
+
+
+def unfold(call: ToolCall, result: ToolResultMessage | None) -> str:
+    """A call's whole input and output, as text."""
+    parts = [describe_call(call.name, call.arguments)]
+    for name, value in call.arguments.items():
+        text = str(value)
+        parts.append(f"{name}:\n{_indented(text)}" if "\n" in text else f"{name}: {text}")
+    if result is None:
+        parts.append("No result yet.")
+    else:
+        diff = result.details.get("diff")
+        parts += [_indented(diff)] if isinstance(diff, str) and diff else []
+        parts.append(f"result{' (failed)' if result.is_error else ''}:\n{_indented(result.output)}")
+    return "\n".join(parts)
+
+
+async def stop(context: CommandContext, _: str) -> None:
+    if not context.agent.state.is_streaming:
+        context.say("Nothing is running.")
+        return
+    context.agent.agent.stop()
+    context.say("Stopping before the next request.")
+
+
+async def leave(context: CommandContext, _: str) -> None:
+    context.desk.leave()
+
+
+COMMANDS = (
+    SlashCommand("help", "", "this list", show_help, at_once=True),
+    SlashCommand("clear", "", "begin a new conversation", clear),
+    SlashCommand("model", "[NAME]", "choose the model", model),
+    SlashCommand("thinking", "[LEVEL]", "how much the model reasons", thinking),
+    SlashCommand("compact", "[WORDS]", "summarise the conversation to free context", compact),
+    SlashCommand("session", "[name WORDS]", "show or name this session", session, at_once=True),
+    SlashCommand("resume", "[ID]", "resume an earlier session of this folder", resume),
+    SlashCommand("branch", "", "go back to an earlier message", branch),
+    SlashCommand("export", "[FILE]", "write the session as .md or .html, without keys and passwords", export),
+    SlashCommand("cost", "", "what this conversation has used", cost, at_once=True),
+    SlashCommand("tools", "", "what the model can do", tools, at_once=True),
+    SlashCommand("show", "[N]", "the last call in full, or the Nth last", show, at_once=True),
+    SlashCommand(
+        "review",
+        "[CHECKPOINT]",
+        "what agents changed in this folder, and what waits to be decided",
+        show_review,
+    ),
+    SlashCommand("decide", "", "keep or reject what waits, hunk by hunk", decide),
+    SlashCommand("keep", "HUNK|FILE|--all", "write what an agent proposed", keep),
+    SlashCommand("reject", "HUNK|FILE|--all", "leave the files as they are", reject),
+    SlashCommand("undo", "[CHECKPOINT]", "undo the changes of the last run, or of another", undo),
+    SlashCommand("rollback", "[CHECKPOINT]", "the files of a run as they were before it", rollback),
+    SlashCommand("stop", "", "stop before the next request; Esc stops at once", stop, at_once=True),
+    SlashCommand("quit", "", "leave", leave, at_once=True),
+)
+BY_NAME = {command.name: command for command in COMMANDS} | {"exit": COMMANDS[-1]}
+
+
+def _result(messages: Sequence[AppMessage], call: ToolCall) -> ToolResultMessage | None:
+    for message in reversed(messages):
+        if isinstance(message, ToolResultMessage) and message.tool_call_id == call.id:
+            return message
+    return None
+
+
+def _indented(text: str) -> str:
+    more = len(text) - SHOWN
+    if more > 0:
+        text = f"{text[:SHOWN]}\n… {plural(more, 'more character')}"
+    return "\n".join(f"    {line}" for line in text.rstrip("\n").split("\n"))
+
+
+def _text(message: AppMessage) -> str:
+    return message.text if isinstance(message, UserMessage | AssistantMessage) else ""
+
+
+def _ago(seconds_since_1970: float) -> str:
+    import time
+
+    passed = max(time.time() - seconds_since_1970, 0)
+    for unit, name in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
+        if passed >= unit:
+            return f"{plural(int(passed // unit), name)} ago"
+    return "just now"

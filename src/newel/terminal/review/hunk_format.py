@@ -1,0 +1,136 @@
+"""Hunks under review in words for a terminal. All that is returned is inert."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from newel.review.decide import patch_of, run_of
+from newel.terminal.command_names import Called, whole_review
+from newel.terminal.diff_view import SHOWN, Extent, changed_lines, shortened
+from newel.text.format import plural, some
+from newel.text.sanitize import reveal_line
+
+if TYPE_CHECKING:
+    from newel.review.decide import DecisionProblem, PendingReviews, Selection, WriteResult
+    from newel.review.model.file_review import FileReview, Hunk
+    from newel.review.store.ledger import Checkpoint
+
+LISTED = 20
+"""Files that are listed for their rejected hunks alone."""
+
+STATES = {"pending": "waiting", "accepted": "kept, not written yet", "rejected": "rejected"}
+
+Runs = Mapping[str, "Checkpoint"]
+"""The checkpoints of runs, by the run."""
+
+
+def hunk_diff(review: FileReview, hunk: Hunk, rest: str, shown: Extent = SHOWN) -> str:
+    """What a hunk changes: its lines with those around them, and what becomes of the file itself.
+    ``rest`` is the command that shows what is too long for ``shown``.
+    """
+    lines = patch_of(review, [hunk]).split("\n")[1:]  # without the names, which stand above it
+    first = next((n for n, line in enumerate(lines) if line.startswith("@@")), len(lines))
+    head = [line for line in lines[:first] if not line.startswith(("--- ", "+++ "))]
+    return shortened("\n".join([*head, *lines[first:]]), rest, shown).rstrip("\n")
+
+
+def whose(hunk: Hunk, runs: Runs) -> str:
+    """Who wrote a hunk: the run by its title, or the user."""
+    if hunk.by_user:
+        return "yours"
+    run = run_of(hunk)
+    known = runs.get(run)
+    name = reveal_line(known.title, 60) if known and known.title else f"run {reveal_line(run, 40)}"
+    return f"{name}, edited by you" if hunk.has_user_layer else name
+
+
+def hunk_facts(hunk: Hunk, runs: Runs) -> str:
+    """``waiting · rename the option``: what a person must know of a hunk before its lines."""
+    state = "conflict" if hunk.conflict and hunk.state == "pending" else STATES[hunk.state]
+    return " · ".join([state, whose(hunk, runs), *(["large"] if hunk.oversized else [])])
+
+
+def describe_waiting(found: PendingReviews, runs: Runs, called: Called, shown: Extent = SHOWN) -> str:
+    """What waits for a decision, by file and hunk; nothing if nothing does. ``called`` is how commands are."""
+    blocks: list[str] = []
+    rejected: list[str] = []
+    rest = whole_review(called)
+    for review in found.reviews:
+        gone = [hunk.id for hunk in review.hunks if hunk.state == "rejected"]
+        if gone:
+            rejected.append(f"  {reveal_line(review.path)}  {', '.join(gone)}")
+        for hunk in review.hunks:
+            if hunk.state != "rejected":
+                where = f"  {reveal_line(review.path)}  {hunk.id}  {hunk_facts(hunk, runs)}"
+                blocks.append(f"{where}\n{hunk_diff(review, hunk, rest, shown)}\n")
+    lines = [f"{plural(len(blocks), 'hunk')} to decide: {called('decide')}\n", *blocks] if blocks else []
+    lines += describe_problems(found.problems)
+    if rejected:
+        lines += [f"Rejected; {called('keep HUNK')} brings one back:", *rejected[:LISTED]]
+        lines += [f"  … and {plural(len(rejected) - LISTED, 'file')} more"] if len(rejected) > LISTED else []
+    return "\n".join([*lines, ""]) if lines else ""
+
+
+def describe_choice(choice: Selection, called: Called) -> str:
+    """What a verdict would be on, with the diff of each file, and what it leaves alone."""
+    lines: list[str] = []
+    for review, hunks in choice.picks.values():
+        lines.append(shortened(patch_of(review, hunks), whole_review(called)).rstrip("\n"))
+    verb = "kept and written" if choice.verdict == "keep" else "rejected"
+    if choice.picks:
+        counts = {path: len(hunks) for path, (_, hunks) in choice.picks.items()}
+        lines.append(f"{_counted(counts)} would be {verb}:")
+        lines += [
+            f"  {reveal_line(path)}  {', '.join(hunk.id for hunk in hunks)}"
+            for path, (_, hunks) in choice.picks.items()
+        ]
+    return "\n".join([*lines, *describe_problems(choice.left)])
+
+
+def to_be_written(reviews: Sequence[FileReview], hunks: Mapping[str, Sequence[str]]) -> str:
+    """The files that would be written, and how much of them."""
+    rows = [
+        f"  {reveal_line(review.path)}  {plural(len(ids), 'hunk')}  "
+        + changed_lines(patch_of(review, [hunk for hunk in review.hunks if hunk.id in ids]))
+        for review in reviews
+        if (ids := hunks.get(review.path))
+    ]
+    return "\n".join(["To be written:", *(row.rstrip() for row in rows)])
+
+
+def describe_written(written: WriteResult, called: Called) -> str:
+    """What was written, and what was not."""
+    lines: list[str] = []
+    if written.saved:
+        names = some(one.path for one in written.saved)
+        lines.append(f"Kept {_counted({one.path: one.applied for one in written.saved})}: {names}.")
+    lines += describe_problems(written.problems)
+    if written.problems:
+        lines.append(f"What you kept there stays kept: {called('decide')} offers to write it.")
+    return "\n".join(lines)
+
+
+def describe_rejected(counts: Mapping[str, int], called: Called) -> str:
+    """That so many hunks of files were rejected; nothing if none was."""
+    if not counts:
+        return ""
+    return f"Rejected {_counted(counts)}: {some(counts)}. {called('keep HUNK')} brings one back."
+
+
+def describe_peeled(counts: Mapping[str, int]) -> str:
+    """That the user's own lines were dropped in so many hunks of files; nothing if in none."""
+    return (
+        f"Dropped your own lines in {_counted(counts)}; what the agent proposed waits again."
+        if counts
+        else ""
+    )
+
+
+def describe_problems(problems: Sequence[DecisionProblem]) -> list[str]:
+    """What was left as it is, a line each."""
+    return [f"Left as it is: {reveal_line(each.path)}: {reveal_line(each.reason, 400)}" for each in problems]
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    return f"{plural(sum(counts.values()), 'hunk')} in {plural(len(counts), 'file')}"

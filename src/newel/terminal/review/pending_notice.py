@@ -1,0 +1,57 @@
+"""What a person should hear once a prompt was answered: that something waits for their decision."""
+
+from __future__ import annotations
+
+import anyio.to_thread
+
+from newel.agent.events import AgentEvent, AgentStart, ToolExecutionStart
+from newel.review.model.file_review import ReviewError
+from newel.review.tracking.recording_workspace import RecordingWorkspace
+from newel.session.coding_agent import CodingAgent
+from newel.terminal.command_names import Called, between_prompts
+from newel.text.format import plural
+
+
+class PendingNotice:
+    """Watches an agent from its making on until ``close``. ``called`` is how the command is that decides."""
+
+    def __init__(self, agent: CodingAgent, called: Called) -> None:
+        self._agent = agent
+        self._called = called
+        self._since = ""
+        self._has_acted = False
+        self.close = agent.subscribe(self._see)
+
+    def _see(self, event: AgentEvent) -> None:
+        match event:
+            case AgentStart():
+                self._since = self._since or event.timestamp
+            case ToolExecutionStart():
+                tools = self._agent.state.tools
+                self._has_acted |= any(
+                    tool.spec.name == event.tool_name and not tool.read_only for tool in tools
+                )
+            case _:
+                pass
+
+    async def words(self) -> str:
+        """A line about the runs since it was last asked for; empty if nothing of them waits."""
+        since, has_acted = self._since, self._has_acted
+        self._since, self._has_acted = "", False
+        workspace = self._agent.workspace
+        if not has_acted or not isinstance(workspace, RecordingWorkspace):
+            return ""
+        from newel.review.decide import files_to_decide
+
+        try:
+            ledger = (await workspace.recorder()).project.ledger
+            session = self._agent.session.get_id()
+            files = await anyio.to_thread.run_sync(files_to_decide, ledger, session, since)
+        except ReviewError:  # a ledger that cannot be used was told of during the run
+            return ""
+        return self._about(len(files)) if files else ""
+
+    def _about(self, files: int) -> str:
+        if self._called is not between_prompts and self._agent.session.get_file_path() is None:
+            return f"What was proposed for {plural(files, 'file')} is forgotten, as --ephemeral keeps it in memory only."
+        return f"{plural(files, 'file')} {'waits' if files == 1 else 'wait'} for your review: {self._called('decide')}"

@@ -1,0 +1,142 @@
+"""What another program may ask of the agent in JSON mode, and what is wrong with a line that asks nothing."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import msgspec
+
+from newel.agent.errors import NewelError
+from newel.agent.messages import Attachment, Wire
+from newel.agent.ports import ThinkingLevel
+from newel.text.format import one_line
+
+IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+"""What models can see."""
+
+_HALF_A_PAIR = re.compile(r"\\u[dD][89aAbB][0-9a-fA-F]{2}(?!\\u)")
+
+
+class InvalidRpcRequest(NewelError, code="bad_request"):
+    """A line that is no request, or asks for what cannot be done."""
+
+
+class RpcRequest(Wire, frozen=True, tag_field="type"):
+    """Base of all requests."""
+
+
+class Say(RpcRequest, frozen=True, tag="message"):
+    content: str
+    attachments: list[Attachment] = []
+
+
+class Interrupt(RpcRequest, frozen=True, tag="interrupt"):
+    pass
+
+
+class StopRun(RpcRequest, frozen=True, tag="stop"):
+    pass
+
+
+class Steer(RpcRequest, frozen=True, tag="steer"):
+    content: str
+
+
+class FollowUp(RpcRequest, frozen=True, tag="follow_up"):
+    content: str
+
+
+class Clear(RpcRequest, frozen=True, tag="clear"):
+    pass
+
+
+class CompactHistory(RpcRequest, frozen=True, tag="compact"):
+    instructions: str = ""
+
+
+class ChangeModel(RpcRequest, frozen=True, tag="set_model"):
+    model: str
+
+
+class SetThinking(RpcRequest, frozen=True, tag="set_thinking"):
+    level: ThinkingLevel
+
+
+class GetState(RpcRequest, frozen=True, tag="get_state"):
+    pass
+
+
+class Approve(RpcRequest, frozen=True, tag="approve"):
+    tool_call_id: str
+    decision: Literal["once", "always", "no"]
+    word: str = ""
+
+
+InTurn = Say | Clear | CompactHistory
+AnyRequest = InTurn | Interrupt | StopRun | Steer | FollowUp | ChangeModel | SetThinking | GetState | Approve
+
+
+class Requests:
+    """Reads requests from lines of JSON."""
+
+    def __init__(self) -> None:
+        self._decoder = msgspec.json.Decoder[AnyRequest](AnyRequest)
+
+    def read(self, line: str) -> AnyRequest:
+        """Raises ``InvalidRpcRequest``."""
+        try:
+            request = self._decoder.decode(line)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            raise InvalidRpcRequest(
+                f"This is no request: {_why(error, line)}. It began: {line[:200]}"
+            ) from error
+        match request:
+            case Say(content=text, attachments=[]) | Steer(content=text) | FollowUp(content=text) if (
+                not text.strip()
+            ):
+                raise InvalidRpcRequest("There is nothing in it to answer: its content is empty.")
+            case Say():
+                for attachment in request.attachments:
+                    _check(attachment)
+            case ChangeModel() if not request.model.strip():
+                raise InvalidRpcRequest("set_model needs the name of a model.")
+            case _:
+                pass
+        return request
+
+
+def _why(error: Exception, line: str) -> str:
+    words = str(error)
+    truncated = "truncated" in words
+    if "surrogate" in words or (truncated and _HALF_A_PAIR.search(line)):
+        return "a string holds half of a surrogate pair, which is no character"
+    return "it ends too early" if truncated else words
+
+
+def _check(attachment: Attachment) -> None:
+    """Once it is in the conversation, every later request would fail on what no server takes."""
+    image = attachment.type == "image"
+    if attachment.size < 0:
+        problem = "its size is negative"
+    elif not _is_base64(attachment.content):
+        problem = "its content is not base64"
+    elif not _is_base64(attachment.preview or ""):
+        problem = "its preview is not base64"
+    elif image and not attachment.content:
+        problem = "its content is empty"
+    elif image and attachment.mime_type not in IMAGES:
+        problem = f"its mimeType is none of {', '.join(IMAGES)}"
+    else:
+        return
+    raise InvalidRpcRequest(f"The attachment '{one_line(attachment.file_name)}' cannot be used: {problem}.")
+
+
+def _is_base64(text: str) -> bool:
+    from binascii import a2b_base64
+
+    try:
+        a2b_base64(text, strict_mode=True)
+    except ValueError:
+        return False
+    return True

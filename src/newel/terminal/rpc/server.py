@@ -1,0 +1,339 @@
+"""JSON mode: requests in, events out, one JSON object a line, for programs that drive the agent.
+
+In: ``message`` and ``clear``, ``compact`` wait their turn; all others act at once.
+
+    {"type": "message", "content": "…", "attachments": [Attachment…]}
+    {"type": "interrupt"}                         end the run that is under way, at once
+    {"type": "stop"}                              end it before its next request
+    {"type": "steer", "content": "…"}             reaches the model after the current tools
+    {"type": "follow_up", "content": "…"}         reaches it when it would be done
+    {"type": "clear"}                             begin a new session
+    {"type": "compact", "instructions": "…"}      sum up what lies behind
+    {"type": "set_model", "model": "…"}           {"type": "set_thinking", "level": "low"}
+    {"type": "get_state"}                         answered by a ``state`` line
+    {"type": "approve", "toolCallId": "…", "decision": "once|always|no", "word": "…"}
+
+Out: every event as ``newel.agent.events`` writes it, besides ``approval_request`` and ``state``. A line that
+cannot be understood is answered with an ``error`` event that names it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, BinaryIO, assert_never
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from newel.agent.errors import NewelError
+from newel.agent.events import AgentEvent, ErrorEvent, Event
+from newel.agent.messages import Usage, UserMessage
+from newel.agent.ports import ThinkingLevel, Touch
+from newel.permissions.approval import Approval, ApprovalRequest
+from newel.session.coding_agent import CodingAgent
+from newel.terminal.renderers.base import RendererSubscription, forget_stdout, tell_damage
+from newel.terminal.rpc.requests import (
+    AnyRequest,
+    Approve,
+    ChangeModel,
+    Clear,
+    CompactHistory,
+    FollowUp,
+    GetState,
+    Interrupt,
+    InTurn,
+    InvalidRpcRequest,
+    Requests,
+    Say,
+    SetThinking,
+    Steer,
+    StopRun,
+)
+from newel.terminal.signals import exit_code, on_signals
+from newel.terminal.ui.approval import Approver
+from newel.terminal.ui.line_reader import LineReader
+from newel.text.json import to_json
+
+# -- what goes out besides the events ---------------------------------------------------------------
+
+
+class ApprovalAsked(Event, frozen=True, kw_only=True, tag="approval_request"):
+    """A call waits for an ``approve`` request; ``preview`` is what it would do, exactly. ``touches`` are the files that it
+    opens itself. The same call asks again where one of them changed meanwhile.
+    """
+
+    tool_call_id: str
+    tool_name: str
+    args: dict[str, Any]
+    label: str
+    preview: str
+    folder: str
+    touches: Sequence[Touch] = ()
+
+
+class RpcState(Event, frozen=True, kw_only=True, omit_defaults=False, tag="state"):
+    """``waiting`` counts the requests that wait their turn; ``context`` is in tokens. ``where`` says where the model is, if
+    the server of the settings is not asked: ``on host (ollama run)``.
+    """
+
+    model: str
+    where: str
+    provider: str
+    thinking_level: ThinkingLevel
+    is_streaming: bool
+    pending_tool_calls: list[str]
+    message_count: int
+    waiting: int
+    session_id: str
+    session_file: str | None
+    folder: str
+    usage: Usage
+    cost: float | None
+    context: int
+    error: str | None
+
+
+class JsonRenderer:
+    """Writes each event as one line of JSON."""
+
+    animated = False
+
+    def __init__(self, out: BinaryIO) -> None:
+        self.out = out
+
+    def handle(self, event: AgentEvent | ApprovalAsked | RpcState) -> None:
+        self.out.write(to_json(event) + b"\n")
+        self.out.flush()
+
+    def note(self, text: str, code: str = "note", /) -> None:
+        self.handle(ErrorEvent(code=code, message=text))
+
+    def tick(self) -> None:
+        """Nothing moves here."""
+
+    def paused(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def close(self) -> None:
+        self.out.flush()
+
+
+# -- the conversation -------------------------------------------------------------------------------
+
+
+async def run_json(agent: CodingAgent, stdin: int, out: BinaryIO, *, approver: Approver) -> int:
+    """Serve the requests that come from the file descriptor ``stdin`` until it ends, and finish what was
+    asked. Returns 0, 1 if nobody reads any more, 128 + N if signal N ended it.
+    """
+    mode = _JsonMode(agent, JsonRenderer(out))
+    approver.handler = mode.ask
+    audience = RendererSubscription(mode.renderer, mode.end)
+    unsubscribe = agent.subscribe(audience.see)
+    try:
+        tell_damage(agent, mode.renderer)
+        async with on_signals(lambda number: mode.end(exit_code(number))) as group:
+            group.start_soon(mode.work)
+            with mode.reading:
+                await mode.read(LineReader(stdin))
+            await mode.finished.wait()
+        audience.check()
+    except OSError as error:
+        forget_stdout(error)
+        return 1
+    finally:
+        unsubscribe()
+        approver.handler = None
+    return mode.code
+
+
+class _JsonMode:
+    def __init__(self, agent: CodingAgent, renderer: JsonRenderer) -> None:
+        self.agent = agent
+        self.renderer = renderer
+        self.reading = anyio.CancelScope()
+        self.finished = anyio.Event()
+        self.code = 0
+        self._requests = Requests()
+        self._turns: deque[InTurn] = deque()
+        self._more = anyio.Event()
+        self._no_more = False
+        self._running: anyio.CancelScope | None = None
+        self._questions: dict[str, _PendingQuestion] = {}
+
+    def end(self, code: int = 0) -> None:
+        """Stop everything and end with this exit code."""
+        self.code = code
+        self._turns.clear()
+        self.interrupt()
+        self.reading.cancel()
+        self.no_more()
+
+    def no_more(self) -> None:
+        """The input is over: finish what was asked, and wait for no answer that cannot come."""
+        self._no_more = True
+        self._more.set()
+        for question in self._questions.values():
+            question.answer(_NOBODY)
+
+    def interrupt(self) -> None:
+        if self._running is not None:
+            self._running.cancel()
+
+    def error(self, code: str, message: str) -> None:
+        self.renderer.handle(ErrorEvent(code=code, message=message))
+
+    # -- requests ---------------------------------------------------------------------------------
+
+    async def read(self, lines: LineReader) -> None:
+        number = 0
+        while True:
+            number += 1
+            try:
+                line = await lines.next()
+            except ValueError as error:
+                self.error("bad_request", f"Line {number}: {error}.")
+                continue
+            if line is None:
+                break
+            if number == 1:
+                line = line.removeprefix("\N{BYTE ORDER MARK}")
+            if line.strip():
+                await self.serve(line, number)
+        self.no_more()
+
+    async def serve(self, line: str, number: int) -> None:
+        try:
+            await self.act(self._requests.read(line))
+        except NewelError as error:
+            self.error(error.code, f"Line {number}: {error}")
+
+    async def act(self, request: AnyRequest) -> None:
+        agent = self.agent
+        match request:
+            case Say() | Clear() | CompactHistory():
+                self._turns.append(request)
+                self._more.set()
+                await checkpoint()  # so that an idle worker begins before the next line acts
+            case Interrupt():
+                self.interrupt()
+            case StopRun():
+                agent.agent.stop()
+            case Steer():
+                await agent.agent.queue_message(UserMessage(content=request.content), "steer")
+            case FollowUp():
+                await agent.agent.queue_message(UserMessage(content=request.content), "follow_up")
+            case ChangeModel():
+                agent.set_model(request.model)
+            case SetThinking():
+                agent.agent.set_thinking_level(request.level)
+            case GetState():
+                self.renderer.handle(self.state())
+            case Approve():
+                self.answer(request)
+            case _:
+                assert_never(request)
+
+    def state(self) -> RpcState:
+        agent, state, totals = self.agent, self.agent.state, self.agent.totals()
+        path = agent.session.get_file_path()
+        return RpcState(
+            model=state.model.id,
+            where=agent.where,
+            provider=state.model.provider,
+            thinking_level=state.thinking_level,
+            is_streaming=state.is_streaming,
+            pending_tool_calls=sorted(state.pending_tool_calls),
+            message_count=len(state.messages),
+            waiting=len(self._turns),
+            session_id=agent.session.get_id(),
+            session_file=str(path) if path else None,
+            folder=agent.workspace.name,
+            usage=totals.usage,
+            cost=totals.cost,
+            context=totals.context,
+            error=state.error,
+        )
+
+    # -- what waits its turn ----------------------------------------------------------------------
+
+    async def work(self) -> None:
+        while True:
+            while self._turns:
+                with anyio.CancelScope() as self._running:
+                    await self.take(self._turns.popleft())
+                self._running = None
+            if self._no_more:
+                self.finished.set()
+                return
+            self._more = anyio.Event()
+            await self._more.wait()
+
+    async def take(self, request: InTurn) -> None:
+        agent = self.agent
+        try:
+            match request:
+                case Say():
+                    await agent.prompt(request.content, request.attachments)
+                case Clear():
+                    agent.new_session()
+                case CompactHistory():
+                    if not await agent.compact(request.instructions):
+                        self.error("nothing_to_compact", "There is nothing to summarise yet.")
+                case _:
+                    assert_never(request)
+        except OSError:  # nobody reads any more
+            raise
+        except Exception as error:  # noqa: BLE001 — one request that fails must not end the others
+            if not isinstance(request, Say):  # of a run that failed its own events have told
+                self.error(error.code if isinstance(error, NewelError) else "internal", str(error))
+
+    # -- approval ---------------------------------------------------------------------------------
+
+    async def ask(self, request: ApprovalRequest) -> Approval:
+        if self._no_more:
+            return _NOBODY
+        call = request.call
+        question = self._questions[call.id] = _PendingQuestion()
+        self.renderer.handle(
+            ApprovalAsked(
+                tool_call_id=call.id,
+                tool_name=call.name,
+                args=call.arguments,
+                label=request.label,
+                preview=request.preview,
+                folder=request.folder,
+                touches=request.touches,
+            )
+        )
+        try:
+            return await question.wait()
+        finally:
+            del self._questions[call.id]
+
+    def answer(self, request: Approve) -> None:
+        question = self._questions.get(request.tool_call_id)
+        if question is None:
+            raise InvalidRpcRequest(f"No call {request.tool_call_id!r} waits for an answer.")
+        question.answer(Approval(request.decision, request.word))
+
+
+_NOBODY = Approval("nobody")
+
+
+class _PendingQuestion:
+    """An approval that is waited for; the first answer counts."""
+
+    def __init__(self) -> None:
+        self._answered = anyio.Event()
+        self._answer = _NOBODY
+
+    def answer(self, approval: Approval) -> None:
+        if not self._answered.is_set():
+            self._answer = approval
+            self._answered.set()
+
+    async def wait(self) -> Approval:
+        await self._answered.wait()
+        return self._answer

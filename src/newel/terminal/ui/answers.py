@@ -1,0 +1,53 @@
+"""What a run on the command line is for: the text that it ends with, apart from all that led to it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from newel.agent.errors import ConfigError, UsageError
+from newel.agent.events import AgentEvent, ErrorEvent
+from newel.terminal.renderers.base import TextSink
+from newel.text.sanitize import safe
+
+
+class Answers:
+    """``out`` gets each answer as soon as it is there, made inert; the file at ``path`` all of them, as they were written.
+
+    Raises ``UsageError`` if there can be no such file.
+    """
+
+    def __init__(self, out: TextSink | None = None, path: Path | None = None) -> None:
+        self._out = out
+        self._path = path
+        self._texts: list[str] = []
+        if path and (path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK)):
+            raise UsageError(f"--output: {path} cannot be written.")
+
+    def add(self, text: str) -> None:
+        """Raises ``OSError`` if nobody reads ``out`` any more, ``ConfigError`` if the file cannot be written after all."""
+        text = text.strip("\n")
+        if not text:
+            return
+        self._texts.append(text)
+        if self._out is not None:
+            self._out.write(f"{safe(text)}\n")
+            self._out.flush()
+        if self._path is not None:
+            try:
+                self._path.write_bytes("\n".join([*self._texts, ""]).encode(errors="replace"))
+            except OSError as error:
+                raise ConfigError(
+                    f"The answer cannot be written to {self._path}: {error.strerror}."
+                ) from error
+
+
+def errors_to(out: TextSink) -> Callable[[AgentEvent], None]:
+    """A subscriber that tells ``out`` what a run failed with, where its screen is somewhere else."""
+
+    def see(event: AgentEvent) -> None:
+        if isinstance(event, ErrorEvent) and not event.is_notice:
+            out.write(f"newel: {safe(event.message)}\n")
+
+    return see

@@ -1,0 +1,124 @@
+"""Asking a person whether a call may run, in words that leave nothing out."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, TypeGuard
+
+import anyio
+
+from newel.mcp.elicitation import ElicitAnswer, ElicitRequest
+from newel.permissions.approval import Approval, ApprovalRequest
+from newel.terminal.ui.line_reader import without_paste
+from newel.text.sanitize import reveal, reveal_line
+from newel.workspace.naming import SCHEME
+
+if TYPE_CHECKING:
+    from newel.permissions.approval import Ask
+    from newel.terminal.ui.prompt_line import AskLine
+
+QUESTION: Final = "Run this? y once · a always for exactly this · n no (Enter) · or say what to do instead: "
+
+_ONCE = {"y", "yes"}
+_ALWAYS = {"a", "always"}
+_NO = {"", "n", "no"}
+
+AGAIN: Final = "{answer} is not one of the answers."
+
+_CONSENT = re.compile(
+    r"y+|ya|yea|yeah|yep|yes|yup|k|ok|okay|sure|fine|good|great|right|alright|absolutely|definitely|agreed|lgtm"
+    r"|a|always|allow|accept|approved?|confirm|continue|proceed|go|ahead|on|do|run|it|this|that|once|then|now|and|just"
+    r"|please|of|course|thanks?|you|thx|ja|oui|si"
+)
+"""A word of consent: an answer of these alone is no refusal."""
+
+
+class Approver:
+    """The ``Ask`` of a policy, and as ``elicit`` that of tool servers: passes requests to the front end that is running.
+
+    Both are made before front ends. A front end where a person sits says so with ``attend``; one for programs
+    sets ``handler``. What nobody can answer is denied.
+    """
+
+    def __init__(self) -> None:
+        self.handler: Ask | None = None
+        self._ask: AskLine | None = None
+        self._turn = anyio.Lock()
+
+    async def __call__(self, request: ApprovalRequest) -> Approval:
+        if self.handler is None:
+            return Approval("nobody")
+        return await self.handler(request)
+
+    async def elicit(self, request: ElicitRequest) -> ElicitAnswer:
+        """Tools that run side by side may ask at the same time; the person hears one after the other."""
+        ask = self._ask
+        if ask is None:
+            return ElicitAnswer(action="decline")
+        from newel.terminal.ui.elicitation import elicit
+
+        async with self._turn:
+            return await elicit(request, ask)
+
+    def attend(self, ask: AskLine | None) -> None:
+        """From now on the person is asked whom ``ask`` reaches; None: nobody."""
+        self._ask = ask
+        self.handler = None if ask is None else _approval_by(ask)
+
+
+def _approval_by(ask: AskLine) -> Ask:
+    async def approve(request: ApprovalRequest) -> Approval:
+        about = present(request)
+        while is_unclear(answer := await ask(QUESTION, about, interrupting=True)):
+            about = again(answer)
+        return understand(answer)
+
+    return approve
+
+
+def present(request: ApprovalRequest) -> str:
+    """The request as text: what, where, and on lines of its own the exact command or diff. Whatever
+    could hide something is written out.
+    """
+    lines = reveal(request.preview).split("\n")
+    exact = "\n".join(f"    {line}" for line in lines)
+    return f"{reveal_line(request.label)} in {_place(request.folder)}:\n\n{exact}\n"
+
+
+def _place(folder: str) -> str:
+    """A folder and its machine, by the name that a workspace has."""
+    host = "this machine"
+    if folder.startswith(SCHEME):
+        from newel.workspace.ssh.target import Target
+
+        target = Target.parse(folder)
+        folder, host = target.path or "", f"{target.user}@{target.host}"
+    return reveal_line(f"{folder} on {host}")
+
+
+def is_unclear(answer: str | None) -> TypeGuard[str]:
+    """Whether an answer sounds like a yes and is none of the offered ones (``ok``, ``sure``, ``yes please``), or is a yes that
+    was pasted: it must neither allow nor refuse.
+    """
+    words = (answer or "").strip().lower()
+    said = re.findall(r"\w+", without_paste(words))
+    return words not in _ONCE | _ALWAYS and bool(said) and all(map(_CONSENT.fullmatch, said))
+
+
+def again(answer: str) -> str:
+    """What is said before the question is put again after an unclear answer."""
+    return AGAIN.format(answer=f"'{reveal_line(without_paste(answer), 40)}'")
+
+
+def understand(answer: str | None) -> Approval:
+    """What a typed answer means. Only a plain yes is one; other words are a no with a word to the model."""
+    words = (answer or "").strip()
+    match words.lower():
+        case word if word in _ONCE:
+            return Approval("once")
+        case word if word in _ALWAYS:
+            return Approval("always")
+        case word if word in _NO:
+            return Approval("no")
+        case _:
+            return Approval("no", without_paste(words).removeprefix("n ").removeprefix("no ").strip())

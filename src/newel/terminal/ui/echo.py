@@ -1,0 +1,86 @@
+"""What a person types before the prompt is there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+
+def can_draw() -> bool:
+    """Whether a person sits at a terminal that can have a prompt at its bottom."""
+    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
+class Unechoed:
+    """While it lasts the terminal echoes nothing: what is typed waits for the prompt instead of standing above it. Nothing
+    changes where nobody sits at a terminal.
+    """
+
+    def __init__(self) -> None:
+        self._before: list[Any] | None = None
+        self._usual: Any = None
+
+    def __enter__(self) -> Self:
+        self.begin()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+
+    def begin(self) -> None:
+        if self._before is not None or not can_draw():
+            return
+        import termios
+
+        fd = sys.stdin.fileno()
+        try:
+            before = termios.tcgetattr(fd)
+            silent = termios.tcgetattr(fd)
+        except termios.error:
+            return
+        silent[3] &= ~(termios.ECHO | termios.ICANON)  # without lines what waits can be counted
+        self._usual = signal.signal(signal.SIGTERM, self._die)
+        self._before = before
+        try:
+            termios.tcsetattr(fd, termios.TCSANOW, silent)
+            self._wipe(fd)
+        except termios.error:
+            self.end()
+        except BaseException:  # Ctrl+C, above all: nobody else would undo it
+            self.end()
+            raise
+
+    def end(self) -> None:
+        import termios
+
+        if self._before is None:
+            return
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # a second Ctrl+C
+        try:
+            with contextlib.suppress(termios.error):  # the terminal is gone
+                termios.tcsetattr(sys.stdin.fileno(), termios.TCSADRAIN, self._before)
+            self._before = None
+            signal.signal(signal.SIGTERM, self._usual)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+    def _wipe(self, fd: int) -> None:
+        """What was typed before this program could run has been echoed, and is going to stand at the prompt."""
+        import fcntl
+        import termios
+
+        with contextlib.suppress(OSError):
+            if any(fcntl.ioctl(fd, termios.FIONREAD, bytes(4))):
+                os.write(sys.stdout.fileno(), b"\r\x1b[K")
+
+    def _die(self, number: int, _: FrameType | None) -> None:
+        from newel.terminal.signals import die_of
+
+        self.end()
+        die_of(signal.Signals(number))

@@ -1,0 +1,166 @@
+"""What a tool server asks of the person at the terminal: a form, field by field, or a page to visit.
+
+The server's words stand indented behind a bar, so that none of them can pass for Newel's own. Nothing is sent before
+all of it has been shown and the person has said yes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+from urllib.parse import urlsplit
+
+from newel.mcp.elicitation import ElicitAnswer, ElicitRequest
+from newel.mcp.elicitation_form import Answer, BadForm, Field, fields
+from newel.terminal.ui.prompt_line import AskLine
+from newel.text.format import plural
+from newel.text.sanitize import reveal, reveal_line
+
+LEAVING: Final = "/decline says no to it, /cancel gives no answer."
+MAX_QUOTED: Final = 4_000
+"""Characters of a text of the server's that are shown."""
+MAX_LISTED: Final = 100
+"""Choices that are listed; the others can be typed."""
+
+
+class _Left(Exception):
+    """The person does not go on with it."""
+
+    def __init__(self, action: Literal["decline", "cancel"]) -> None:
+        self.action: Literal["decline", "cancel"] = action
+
+
+async def elicit(request: ElicitRequest, ask: AskLine) -> ElicitAnswer:
+    """Put a server's question to the person whom ``ask`` reaches. An input that has ended cancels it."""
+    try:
+        if request.url is not None:
+            return await _visit(request, request.url, ask)
+        return await _fill_in(request, ask)
+    except _Left as left:
+        return ElicitAnswer(action=left.action)
+
+
+async def _line(ask: AskLine, question: str, about: str, *, interrupting: bool) -> str:
+    answer = await ask(question, about, interrupting=interrupting)
+    match None if answer is None else answer.strip():
+        case None | "/cancel":
+            raise _Left("cancel")
+        case "/decline":
+            raise _Left("decline")
+        case line:
+            return line
+
+
+async def _choose(ask: AskLine, offers: dict[str, str], about: str) -> str:
+    """One of ``offers``, from what is typed to what it does; Enter declines."""
+    words = [f"{letter} {what}" for letter, what in offers.items()]
+    question = " · ".join([*words, "n declines (Enter)", "/cancel"]) + ": "
+    while True:
+        typed = (await _line(ask, question, about, interrupting=True)).lower()
+        if typed in {"", "n", "no"}:
+            raise _Left("decline")
+        letter = "y" if typed == "yes" else typed
+        if letter in offers:
+            return letter
+        about = f"{reveal_line(typed, 40)} is none of these."
+
+
+# -- a page to visit ----------------------------------------------------------------------------------
+
+
+async def _visit(request: ElicitRequest, url: str, ask: AskLine) -> ElicitAnswer:
+    lines = [_heading(request), f"\n    {_quoted(reveal(url), '    ')}\n"]
+    if host := _host(url):
+        lines.append(f"This page is on {host}. Newel does not open it.")
+    else:
+        lines.append("This is not the address of a web page. Newel does not open it.")
+    await _choose(ask, {"y": "when you have been there"}, "\n".join(lines))
+    return ElicitAnswer(action="accept")
+
+
+def _host(url: str) -> str:
+    """Where a page really is, in letters that look like no others; empty for what is no page."""
+    try:
+        parts = urlsplit(url)
+        host = (parts.hostname or "").encode("idna").decode()
+    except (ValueError, UnicodeError):
+        return ""
+    return reveal_line(host) if parts.scheme in {"http", "https"} else ""
+
+
+# -- a form -------------------------------------------------------------------------------------------
+
+
+async def _fill_in(request: ElicitRequest, ask: AskLine) -> ElicitAnswer:
+    server = reveal_line(request.server)
+    about = _heading(request)
+    try:
+        form = fields(request.schema or {})
+    except BadForm as error:
+        await _choose(ask, {}, f"{about}\nIt cannot be answered here. {reveal_line(str(error))}")
+        return ElicitAnswer(action="decline")
+    if not form:
+        await _choose(ask, {"y": "agrees"}, about)
+        return ElicitAnswer(action="accept", content={})
+    about = f"{about}\nYour answers go to {server} once you have seen all of them.\n{LEAVING}\n"
+    values: dict[str, Answer | None] = {field.name: field.default for field in form}
+    while True:
+        for field in form:
+            values[field.name] = await _ask_for(field, values[field.name], about, ask)
+            about = ""  # from now on the person expects the next question
+        given = {name: value for name, value in values.items() if value is not None}
+        review = f"This goes to {server}:\n{_review(form, given)}"
+        if await _choose(ask, {"y": "sends it", "c": "changes it"}, review) == "y":
+            return ElicitAnswer(action="accept", content=given)
+
+
+async def _ask_for(field: Field, value: Answer | None, about: str, ask: AskLine) -> Answer | None:
+    """What is typed for a field; Enter leaves it at ``value``."""
+    hint = field.wants if field.required or value is not None else f"{field.wants}; may be left out"
+    kept = "" if value is None else f" [{reveal_line(field.show(value), 60)}]"
+    question = f"{reveal_line(field.title, 60)} ({hint}){kept}: "
+    interrupting = bool(about)
+    about = "\n".join([about, *_describe(field)]).lstrip("\n")
+    while True:
+        line = await _line(ask, question, about, interrupting=interrupting)
+        interrupting = False
+        if not line and (value is not None or not field.required):
+            return value
+        try:
+            if line:
+                return field.read(line)
+            about = "An answer is needed."
+        except ValueError:
+            about = f"{reveal_line(line, 60)} does not fit. It takes {field.wants}."
+
+
+def _describe(field: Field) -> list[str]:
+    lines = [f"  │ {reveal_line(field.about, 400)}"] if field.about else []
+    for number, choice in enumerate(field.choices[:MAX_LISTED], 1):
+        lines.append(f"{number:>5}  {reveal_line(choice.title)}")
+    if len(field.choices) > MAX_LISTED:
+        lines.append(f"       and {len(field.choices) - MAX_LISTED} more")
+    return lines
+
+
+def _review(form: list[Field], given: dict[str, Any]) -> str:
+    rows = [
+        (reveal_line(field.title, 60), field.show(given[field.name])) for field in form if field.name in given
+    ]
+    width = max((len(title) for title, _ in rows), default=0)
+    indent = " " * (width + 6)
+    lines = [f"    {title:<{width}}  {_quoted(reveal(value), indent)}" for title, value in rows]
+    return "\n".join(lines) or "    nothing: all fields are left out"
+
+
+# -- words of the server's ----------------------------------------------------------------------------
+
+
+def _heading(request: ElicitRequest) -> str:
+    return f"The tool server {reveal_line(request.server)} asks you:\n  │ {_quoted(reveal(request.message), '  │ ')}"
+
+
+def _quoted(text: str, indent: str) -> str:
+    """A text of several lines, all but the first behind ``indent``."""
+    if len(text) > MAX_QUOTED:
+        text = f"{text[:MAX_QUOTED]}… ({plural(len(text) - MAX_QUOTED, 'more character')})"
+    return text.strip().replace("\n", f"\n{indent}")

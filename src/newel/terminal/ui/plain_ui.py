@@ -1,0 +1,100 @@
+"""A desk for terminals that know nothing, and for pipes: lines in, lines out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import TextIO
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from newel.terminal.renderers.base import Renderer
+from newel.terminal.renderers.screen import terminal_size
+from newel.terminal.ui.line_reader import LineReader
+from newel.terminal.ui.prompt_line import until_quiet
+from newel.terminal.ui.terminal_ui import InputHandler
+from newel.text.sanitize import reveal, safe
+
+
+class PlainUI:
+    """Reads lines from the file descriptor ``stdin``, one whenever nothing runs."""
+
+    def __init__(self, renderer: Renderer, stdin: int, out: TextIO) -> None:
+        self.renderer = renderer
+        self._out = out
+        self._lines = LineReader(stdin)
+        self._echo = not os.isatty(stdin)
+        self._scope = anyio.CancelScope()
+
+    def columns(self) -> int:
+        return terminal_size(self._out)[0]
+
+    async def run(self, person: InputHandler) -> None:
+        with self._scope:
+            while True:
+                await person.idle()
+                line = await self._read("> ")
+                if line is None:
+                    break
+                person.submit(line)
+                await checkpoint()
+
+    def leave(self) -> None:
+        self._scope.cancel()
+
+    async def ask(
+        self,
+        question: str,
+        about: str,
+        given: str = "",  # noqa: ARG002 — nothing can be edited here
+        *,
+        interrupting: bool = False,
+    ) -> str | None:
+        question = reveal(question)
+        if not interrupting:
+            self._lines.forget_typed()
+        if about:
+            self.renderer.note(reveal(about))
+        if interrupting:
+            self._write(question)
+            if unsent := await until_quiet(self._lines):
+                self.renderer.note(f"\n{unsent}")
+            else:
+                return await self._read("")
+        return await self._read(question)
+
+    @asynccontextmanager
+    async def away(self) -> AsyncGenerator[None]:
+        self._out.flush()
+        yield
+
+    def clear(self) -> None:
+        """What was printed stays."""
+
+    def refresh(self) -> None:
+        """Nothing is shown of the state here."""
+
+    def echo(self, text: str) -> None:
+        """What was typed stays where it was typed."""
+
+    def give_back(self, text: str) -> None:
+        self.renderer.note(f"Not sent: {text}")
+
+    async def _read(self, prompt: str) -> str | None:
+        self._write(prompt)
+        try:
+            line = await self._lines.next()
+        except ValueError as error:
+            self.renderer.note(f"{error}.")
+            return ""
+        if line is None:
+            self._write("\n")
+        elif self._echo:
+            self._write(f"{safe(line)}\n")
+        return line
+
+    def _write(self, text: str) -> None:
+        self._out.write(text)
+        self._out.flush()

@@ -1,0 +1,452 @@
+"""The desk of a capable terminal: the input stays usable at the bottom while everything else goes on above.
+
+One prompt_toolkit application lives as long as the conversation. What is finished is printed above it into
+the terminal's own scroll-back; the application redraws nothing but its own last lines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from pathlib import Path
+from typing import Protocol, TextIO
+
+import anyio
+from anyio.lowlevel import checkpoint
+from prompt_toolkit.application import Application, in_terminal
+from prompt_toolkit.application.current import set_app
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import CompleteEvent, Completer
+from prompt_toolkit.document import Document
+from prompt_toolkit.filters import Condition, has_completions
+from prompt_toolkit.formatted_text import ANSI, AnyFormattedText
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.layout import (
+    BufferControl,
+    CompletionsMenu,
+    ConditionalContainer,
+    Dimension,
+    FormattedTextControl,
+    HSplit,
+    Layout,
+    Window,
+)
+from prompt_toolkit.output import ColorDepth
+from prompt_toolkit.output.vt100 import Vt100_Output
+from prompt_toolkit.styles import Style
+
+from newel.terminal.renderers.base import Renderer
+from newel.terminal.renderers.screen import BEGIN_UPDATE, END_UPDATE, Screen
+from newel.terminal.ui.prompt_line import QUIET
+from newel.terminal.ui.terminal_ui import InputHandler
+from newel.text.format import PROMPT
+from newel.text.sanitize import reveal
+
+AGAIN = 2.0
+"""Seconds in which a second Ctrl+C means to leave."""
+
+EARLY = 0.2
+"""Seconds in which what was typed before the prompt was there is read."""
+
+ROUNDS = 8
+"""Turns of the event loop in which all that a terminal holds back (4 KB) is read, 1 KB in each."""
+
+STYLE = Style.from_dict(
+    {
+        "prompt": "ansicyan bold",
+        "state": "ansibrightblack",
+        "question": "bold",
+        "completion-menu": "noinherit",
+        "completion-menu.completion": "noinherit",
+        "completion-menu.completion.current": "noinherit reverse",
+        "completion-menu.meta.completion": "noinherit ansibrightblack",
+        "completion-menu.meta.completion.current": "noinherit ansibrightblack",
+        "scrollbar.background": "noinherit",
+        "scrollbar.button": "noinherit ansibrightblack",
+    }
+)
+
+
+class EchoRenderer(Renderer, Protocol):
+    """A renderer for a screen on which what is typed vanishes when it is sent."""
+
+    def echo(self, text: str) -> None:
+        """Show what a person sent that is no message to the model."""
+        ...
+
+
+class PromptToolkitUI:
+    """Input at the bottom of the terminal that ``out`` is, and above it what the ``renderer`` draws that is made for this
+    screen. ``history`` is a file that keeps what was sent.
+    """
+
+    def __init__(
+        self, out: TextIO, renderer: Callable[[Screen], EchoRenderer], *, completer: Completer, history: Path
+    ) -> None:
+        self._output = _Output.from_pty(out, term=os.environ.get("TERM"))
+        self._renderer = renderer(self)
+        self._person: InputHandler | None = None
+        self._live: Sequence[str] = ()
+        self._held: list[str] | None = None
+        self._question = ""
+        self._answer: _PendingAnswer | None = None
+        self._draft = Document()
+        self._seen: float | None = None
+        self._interrupted = float("-inf")
+        self._is_early = False
+        self._buffer = Buffer(
+            history=_open_history(history),
+            completer=completer,
+            complete_while_typing=Condition(lambda: not self._question),
+            multiline=True,
+        )
+        self._app = self._build()
+
+    @property
+    def renderer(self) -> Renderer:
+        return self._renderer
+
+    # -- the desk -----------------------------------------------------------------------------------
+
+    def columns(self) -> int:
+        return self.size()[0]
+
+    async def run(self, person: InputHandler) -> None:
+        self._person = person
+        try:
+            await self._app.run_async(
+                handle_sigint=False, set_exception_handler=False, pre_run=self._take_early_keys
+            )
+        except EOFError:  # the terminal is gone
+            pass
+        finally:
+            self._person = None
+
+    def leave(self) -> None:
+        if self._app.is_running and self._app.future is not None and not self._app.future.done():
+            self._app.exit()
+
+    async def ask(
+        self, question: str, about: str, given: str = "", *, interrupting: bool = False
+    ) -> str | None:
+        if about:
+            self._renderer.note(reveal(about))
+        await self._read_keys()  # what was typed before is no answer: it does what it was for
+        self._question, self._seen = reveal(question), None
+        self._app.invalidate()
+        try:
+            if interrupting:
+                await self._until_quiet()
+            return await self._answered(given)
+        finally:
+            self._question = ""
+            self._app.invalidate()
+
+    async def _answered(self, given: str) -> str | None:
+        """The line that is typed in place of the draft, which comes back afterwards."""
+        self._draft, self._answer = self._buffer.document, _PendingAnswer()
+        self._buffer.reset(Document(given))
+        self._app.invalidate()
+        try:
+            await self._answer.given.wait()
+            return self._answer.line
+        finally:
+            self._buffer.set_document(self._draft, bypass_readonly=True)
+            self._draft, self._answer = Document(), None
+
+    async def _until_quiet(self) -> None:
+        """Until the question has been seen, and then no key was pressed for ``QUIET``."""
+        left = QUIET
+        while left > 0:
+            await anyio.sleep(left)
+            await self._read_keys()
+            left = QUIET if self._seen is None else self._seen + QUIET - time.monotonic()
+
+    async def _read_keys(self) -> None:
+        for _ in range(ROUNDS):
+            await checkpoint()
+
+    @asynccontextmanager
+    async def away(self) -> AsyncGenerator[None]:
+        self._held = []
+        try:
+            with set_app(self._app):
+                async with in_terminal():
+                    yield
+        finally:
+            held, self._held = "".join(self._held), None
+            self.draw(held, self._live)
+
+    def clear(self) -> None:
+        self._app.renderer.clear()
+        self._app.invalidate()
+
+    def refresh(self) -> None:
+        self._app.invalidate()
+
+    def echo(self, text: str) -> None:
+        self._renderer.echo(text)
+
+    def give_back(self, text: str) -> None:
+        self._buffer.text = f"{text}\n{self._buffer.text}" if self._buffer.text else text
+        self._buffer.cursor_position = len(self._buffer.text)
+        self._app.invalidate()
+
+    # -- the screen ---------------------------------------------------------------------------------
+
+    def size(self) -> tuple[int, int]:
+        size = self._output.get_size()
+        return size.columns, size.rows
+
+    def draw(self, above: str, live: Sequence[str]) -> None:
+        self._live = live
+        app, output = self._app, self._output
+        if self._held is not None:
+            self._held.append(above)
+        elif not app.is_running:
+            output.write_raw(above)
+            output.flush()
+        elif above:
+            output.write_raw(BEGIN_UPDATE)
+            app.renderer.erase()
+            output.write_raw(above.replace("\n", "\r\n"))
+            app.render_counter += 1  # what the windows show is kept for as long as this number
+            app.renderer.render(app, app.layout)
+            output.write_raw(END_UPDATE)
+            output.flush()
+        else:
+            app.invalidate()
+
+    def paused(self) -> AbstractContextManager[None]:
+        """This screen has a place for questions of its own."""
+        return nullcontext()
+
+    # -- the parts ----------------------------------------------------------------------------------
+
+    def _build(self) -> Application[None]:
+        asking = Condition(lambda: bool(self._question))
+        live = Window(
+            FormattedTextControl(lambda: ANSI("\n".join(self._live))),
+            dont_extend_height=True,
+            always_hide_cursor=True,
+        )
+        question = Window(
+            FormattedTextControl(lambda: [("class:question", self._question)]),
+            dont_extend_height=True,
+            wrap_lines=True,
+        )
+        typed = Window(
+            BufferControl(self._buffer),
+            height=lambda: Dimension(min=1, max=max(self.size()[1] // 2, 3)),
+            dont_extend_height=True,
+            wrap_lines=True,
+            get_line_prefix=self._prefix,
+        )
+        state = Window(
+            FormattedTextControl(self._state),
+            dont_extend_height=True,
+            always_hide_cursor=True,
+        )
+        layout = HSplit(
+            [
+                ConditionalContainer(live, Condition(lambda: bool(self._live)) & ~asking),
+                ConditionalContainer(question, asking),
+                typed,
+                CompletionsMenu(max_height=8),
+                ConditionalContainer(state, ~has_completions),
+                Window(),  # takes what is left when the live part shrinks
+            ]
+        )
+        app = _App(
+            Layout(layout, focused_element=typed),
+            key_bindings=self._keys(),
+            style=STYLE,
+            output=self._output,
+            color_depth=ColorDepth.DEPTH_1_BIT if "NO_COLOR" in os.environ else None,
+            erase_when_done=True,
+            min_redraw_interval=0.02,
+        )
+        app.after_render += self._mark_seen
+        app.key_processor.before_key_press += self._mark_key
+        # Escape is a key of its own here: do not wait long for what could follow it.
+        app.ttimeoutlen, app.timeoutlen = 0.1, 0.15
+        return app
+
+    def _prefix(self, line: int, wrapped: int) -> AnyFormattedText:
+        if line or wrapped:
+            return "  "
+        return [("class:prompt", "? " if self._answer else f"{PROMPT} ")]
+
+    def _state(self) -> AnyFormattedText:
+        if self._answer is not None:
+            lines = [f"Enter answers · Esc stops{' · your draft comes back' if self._draft.text else ''}"]
+        elif self._question:
+            lines = ["Pause typing to answer · Esc stops"]
+        elif time.monotonic() - self._interrupted < AGAIN:
+            lines = ["Ctrl+C again leaves"]
+        else:
+            lines = self._person.state() if self._person else []
+        columns, _ = self.size()
+        return [("class:state", "\n".join(line[: columns - 1] for line in lines))]
+
+    # -- keys ---------------------------------------------------------------------------------------
+
+    def _take_early_keys(self) -> None:
+        """Of what was typed before the prompt was there Enter arrives as a line feed."""
+
+        def end() -> None:
+            self._is_early = False
+
+        self._is_early = True
+        asyncio.get_running_loop().call_later(EARLY, end)
+
+    def _keys(self) -> KeyBindings:
+        keys = KeyBindings()
+        for names, action in (
+            (["enter"], self._on_enter),
+            (["escape", "enter"], self._on_new_line),
+            (["c-j"], self._on_line_feed),
+            (["tab"], self._on_tab),
+            (["escape"], self._on_escape),
+            (["c-c"], self._on_interrupt),
+            (["c-d"], self._on_end),
+            (["c-o"], self._on_unfold),
+            (["c-z"], self._on_suspend),
+        ):
+            keys.add(*names)(_key(action))
+        return keys
+
+    def _on_enter(self) -> None:
+        if self._answer is not None:
+            self._answer.line = self._typed()
+            self._answer.given.set()
+        elif (state := self._buffer.complete_state) and state.current_completion:
+            self._buffer.complete_state = None
+        elif not self._question:
+            self._send()
+
+    def _send(self, *, later: bool = False) -> None:
+        text = self._typed()
+        if text.strip() and self._person is not None:
+            self._buffer.append_to_history()
+            self._buffer.reset()
+            self._person.submit(text, "later" if later else "now")
+
+    def _typed(self) -> str:
+        """Bytes that are no text reach a buffer as halves of surrogate pairs, which nothing else takes."""
+        return self._buffer.text.encode(errors="surrogateescape").decode(errors="replace")
+
+    def _mark_seen(self, _: object) -> None:
+        """The question is on the screen from now on."""
+        if self._question and self._seen is None:
+            self._seen = time.monotonic()
+
+    def _mark_key(self, _: object) -> None:
+        if self._seen is not None:
+            self._seen = time.monotonic()
+
+    def _on_line_feed(self) -> None:
+        if self._is_early:
+            self._on_enter()
+        else:
+            self._on_new_line()
+
+    def _on_new_line(self) -> None:
+        self._buffer.insert_text("\n")
+
+    def _on_tab(self) -> None:
+        word = self._buffer.document.text_before_cursor
+        completing = word.startswith("/") or "@" in word.rpartition(" ")[2]
+        wish = CompleteEvent(completion_requested=True)
+        commands = list(self._buffer.completer.get_completions(self._buffer.document, wish))
+        if len(commands) == 1:
+            self._buffer.apply_completion(commands[0])
+        elif self._buffer.complete_state:
+            self._buffer.complete_next()
+        elif not completing and self._person is not None and self._person.busy and not self._question:
+            self._send(later=True)
+        else:
+            self._buffer.start_completion(select_first=True)
+
+    def _on_escape(self) -> None:
+        if self._buffer.complete_state:
+            self._buffer.cancel_completion()
+        elif self._person is not None:
+            self._person.stop()
+
+    def _on_interrupt(self) -> None:
+        now, before = time.monotonic(), self._interrupted
+        self._interrupted = now
+        if now - before < AGAIN:
+            self.leave()
+        elif self._person is not None and self._person.stop():
+            pass
+        elif self._buffer.text:
+            self._buffer.reset()
+            self._interrupted = before
+        self._app.create_background_task(self._redraw_later())
+
+    async def _redraw_later(self) -> None:
+        """Once the second Ctrl+C is no longer waited for."""
+        await anyio.sleep(AGAIN)
+        self._app.invalidate()
+
+    def _on_end(self) -> None:
+        if self._buffer.text:
+            self._buffer.delete()
+        else:
+            self.leave()
+
+    def _on_unfold(self) -> None:
+        if self._person is not None:
+            self._person.unfold()
+
+    def _on_suspend(self) -> None:
+        self._app.suspend_to_background()
+
+
+class _PendingAnswer:
+    """What is typed as an answer to a question, once it is ``given``."""
+
+    def __init__(self) -> None:
+        self.given = anyio.Event()
+        self.line: str | None = None
+
+
+class _App(Application[None]):
+    def _on_resize(self) -> None:
+        """Not while another program has the terminal: what is erased then would be its own."""
+        if not self._running_in_terminal:
+            super()._on_resize()
+
+
+class _Output(Vt100_Output):
+    @property
+    def responds_to_cpr(self) -> bool:
+        """Never asked where the cursor is: the answer would arrive among what is typed."""
+        return False
+
+
+def _key(action: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
+    return lambda _: action()
+
+
+def _open_history(path: Path) -> History:
+    """The history in a file that only its owner reads, or in memory where there can be no file."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+    except OSError:
+        return InMemoryHistory()
+    return _FileHistory(str(path))
+
+
+class _FileHistory(FileHistory):
+    def store_string(self, string: str) -> None:
+        with contextlib.suppress(OSError):  # a full disk must not take the conversation along
+            super().store_string(string)

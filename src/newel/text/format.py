@@ -1,0 +1,164 @@
+"""The words and numbers that all screens share. Everything returned is one line and inert, but for ``call_text``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from newel.agent.events import EndReason, Retry
+from newel.agent.formatting import plural
+from newel.agent.messages import Usage
+from newel.text.json import to_json
+from newel.text.sanitize import reveal_line, safe
+
+PROMPT = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
+"""Stands before what a person types, and typed."""
+
+_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+
+SUBJECT = {"read": "file_path", "write": "file_path", "edit": "file_path", "bash": "command"}
+"""The argument that says what a call is about."""
+
+ENDINGS: dict[EndReason, str] = {"aborted": "Stopped.", "error": "The run failed."}
+"""What to say of an end that brought no words of its own."""
+
+
+def one_line(text: str, limit: int = 160) -> str:
+    """A text on one line of at most ``limit`` characters, inert."""
+    line = safe(text[: limit * 4], keep_newlines=False).replace("\t", " ").strip("↵ ")
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def some(names: Iterable[str], *, shown: int = 8) -> str:
+    """The first of some names, with nothing hidden in them, and how many more there are."""
+    lines = [reveal_line(name) for name in names]
+    more = len(lines) - shown
+    return ", ".join(lines[:shown] if more > 1 else lines) + (f" and {more:,} more" if more > 1 else "")
+
+
+def clause(text: str) -> str:
+    """A text on one line without its full stop, to be a part of a sentence."""
+    return one_line(text).rstrip(" .")
+
+
+def retry(event: Retry, *, void: bool) -> str:
+    """That a request is made again; ``void`` if a part of its answer has been shown."""
+    return (
+        f"The request failed: {clause(event.reason)}.{' What was written above is void.' if void else ''} "
+        f"Trying again in {count(event.delay)} s ({event.attempt} of {event.max_attempts})."
+    )
+
+
+def listing(rows: Sequence[tuple[str, str]], columns: int) -> str:
+    """Names and what is said of them, side by side; what is longer hangs below where it began. A name that
+    would take more than half of the columns has a line of its own.
+    """
+    import textwrap
+
+    at = max((len(name) + 2 for name, _ in rows if len(name) + 2 <= columns // 2), default=4)
+    lines: list[str] = []
+    for name, words in rows:
+        first, *more = textwrap.wrap(words, max(columns - at, 8)) or [""]
+        if len(name) + 2 > at:
+            lines += [name, " " * at + first]
+        else:
+            lines.append(name.ljust(at) + first)
+        lines += [" " * at + line for line in more]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def both_ends(text: str, limit: int = 160) -> str:
+    """``one_line`` that leaves out the middle of what is too long instead of its end."""
+    kept = text if len(text) <= limit * 8 else f"{text[: limit * 4]}…{text[-limit * 4 :]}"
+    line = one_line(kept, len(kept))
+    half = (limit - 3) // 2
+    return line if len(line) <= limit else f"{line[:half].rstrip()} … {line[-half:].lstrip()}"
+
+
+def command_of(name: str, args: dict[str, Any]) -> str:
+    """The shell command that a call runs; empty for a call that runs none."""
+    command = args.get("command") if name == "bash" else None
+    return command if isinstance(command, str) else ""
+
+
+def describe_call(name: str, args: dict[str, Any], limit: int = 160) -> str:
+    """A tool call in one line: ``bash pytest -q``, ``edit src/app.py``."""
+    return one_line(call_text(name, args), limit)
+
+
+def call_text(name: str, args: dict[str, Any]) -> str:
+    """A tool call with the argument that says what it is about, as the model wrote it."""
+    subject = args.get(SUBJECT.get(name, ""))
+    if not isinstance(subject, str):
+        subject = to_json(args).decode() if args else ""
+    return f"{name} {subject}"
+
+
+def duration(milliseconds: float) -> str:
+    """``4 ms``, ``1.9 s``, ``2 min 5 s``."""
+    if milliseconds < 1000:
+        return f"{milliseconds:.0f} ms"
+    seconds = milliseconds / 1000
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def spinner(frame: int) -> str:
+    """One character, another with each frame: something goes on."""
+    return _SPINNER[frame % len(_SPINNER)]
+
+
+def going_on_for(seconds: float) -> str:
+    """`` · 12 s``, whole seconds; nothing in the first one."""
+    return f" · {duration(int(seconds) * 1000).replace('.0 s', ' s')}" if seconds >= 1 else ""
+
+
+def count(number: float) -> str:
+    """``420``, ``3.1k``, ``1.2M``."""
+    for limit, divisor, unit in ((1_000, 1, ""), (999_950, 1_000, "k"), (float("inf"), 1_000_000, "M")):
+        if number < limit:
+            return f"{number / divisor:.1f}".removesuffix(".0") + unit
+    raise ValueError(number)
+
+
+def size(bytes_: int) -> str:
+    """``142 bytes``, ``1.2 KB``."""
+    if bytes_ < 1_000:
+        return plural(bytes_, "byte")
+    return f"{bytes_ / 1_000:.1f} KB" if bytes_ < 1_000_000 else f"{bytes_ / 1_000_000:.1f} MB"
+
+
+def money(dollars: float) -> str:
+    """``$0.004``, ``$1.20``."""
+    if 0 < dollars < 0.0005:
+        return "under $0.001"
+    return f"${dollars:.3f}" if dollars < 1 else f"${dollars:.2f}"
+
+
+def meter(
+    usage: Usage,
+    cost: float | None,
+    *,
+    context: int = 0,
+    window: int | None = None,
+    milliseconds: float | None = None,
+) -> str:
+    """``3.1k in · 420 out · $0.004 · 11 % of 128k · 6.2 s``; what is not known is left out.
+
+    ``context`` is the size of the last request, ``window`` of the model's context, both in tokens.
+    """
+    parts: list[str] = []
+    if usage.total:
+        parts += [f"{count(usage.input)} in", f"{count(usage.output)} out"]
+    if cost is not None:
+        parts.append(money(cost))
+    if context and window:
+        parts.append(f"{context / window * 100:.0f} % of {count(window)}")
+    elif context:
+        parts.append(f"{count(context)} context")
+    if milliseconds is not None:
+        parts.append(duration(milliseconds))
+    return " · ".join(parts)

@@ -1,0 +1,51 @@
+"""The tools of an agent that proposes and does not write: search, read, list, ask, propose."""
+
+from __future__ import annotations
+
+from newel.agent.ports import Tool
+from newel.tools.review.canonical import CanonicalCall, CanonicalResult, canonical_call, canonical_result
+from newel.tools.review.clarify_user import NO_USER_ANSWER, Ask, ClarifyTool
+from newel.tools.review.limits import ProjectLimits
+from newel.tools.review.propose_edits import Propose, ProposeTool
+from newel.tools.review.proposed_edit import ProposedEdit, lines_hash
+from newel.tools.review.read_file import ReadFileTool
+from newel.tools.review.search_project import ListTool, SearchTool, Staged
+from newel.workspace.port import Workspace
+
+__all__ = [
+    "NO_USER_ANSWER",
+    "Ask",
+    "CanonicalCall",
+    "CanonicalResult",
+    "ProjectLimits",
+    "Propose",
+    "ProposedEdit",
+    "Staged",
+    "canonical_call",
+    "canonical_result",
+    "lines_hash",
+    "project_tools",
+]
+
+
+def project_tools(
+    workspace: Workspace,
+    limits: ProjectLimits | None = None,
+    *,
+    ask: Ask,
+    propose: Propose,
+    staged: Staged | None = None,
+) -> list[Tool]:
+    """The five tools on a workspace, in the order in which a model is offered them.
+
+    ``ask`` is given the model's questions, ``propose`` its edits once they are valid. ``staged`` names the files that
+    read otherwise through the workspace than on its host's disk, so that a search finds what they say.
+    """
+    bounds = limits or ProjectLimits()
+    return [
+        SearchTool(workspace, bounds, staged),
+        ReadFileTool(workspace, bounds),
+        ListTool(workspace, bounds),
+        ClarifyTool(ask, bounds.max_question_characters),
+        ProposeTool(workspace, bounds, propose),
+    ]

@@ -1,0 +1,211 @@
+"""``propose_edits``: changes of lines, checked one by one before anybody is shown them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated, Any, Final, cast
+
+import msgspec
+from msgspec import Meta
+
+from newel.agent.errors import InvalidArguments, ToolError
+from newel.agent.messages import new_id
+from newel.agent.ports import OnOutput, ToolResult
+from newel.tools.base import Parameters, TypedTool
+from newel.tools.review.limits import ProjectLimits
+from newel.tools.review.paths import by_its_words, in_project
+from newel.tools.review.proposed_edit import ProposedEdit
+from newel.workspace.glob import is_text
+from newel.workspace.port import Workspace
+
+Propose = Callable[[Sequence[ProposedEdit]], Awaitable[str]]
+"""Takes valid edits, all or none; returns words for the model. What it raises as ``NewelError`` the model is told."""
+
+SHOWN: Final = 10
+"""Problems that an error names."""
+
+_HASH: Final = re.compile(r"sha256:[0-9a-f]{64}")
+_ID: Final = re.compile(r"[\w.:-]{1,64}")
+
+_EXPECTED: Final = {
+    "edit_id": "expected a text",
+    "file_path": "expected the file's path, relative to the project",
+    "operation": 'expected "replace", "insert" or "delete"',
+    "start_line": "expected a line number, 1 or more",
+    "end_line": "expected a line number, 1 or more",
+    "new_text": "expected the new lines as one text",
+    "expected_hash": "expected what read_file gave for exactly these lines, or nothing",
+    "rationale": "expected a text",
+}
+
+
+class ProposeParameters(Parameters, frozen=True):
+    edits: Annotated[list[ProposedEdit], Meta(min_length=1, description="The edits, in any order")]
+
+
+class ProposeTool(TypedTool[ProposeParameters]):
+    name = "propose_edits"
+    label = "Propose Edits"
+    description = (
+        "Propose changes of lines. Nothing is written: the user reviews each change. Line numbers count from 1 and are "
+        "those of the files as you read them, for all edits of one call. `replace` puts new_text in place of the lines "
+        "start_line to end_line, `delete` removes them, `insert` puts new_text before start_line; in a new file, "
+        "insert at line 1. Edits of one file must not overlap. All edits of a call are taken, or none."
+    )
+    read_only = False
+    parameters = ProposeParameters
+
+    def __init__(self, workspace: Workspace, limits: ProjectLimits, propose: Propose) -> None:
+        self._workspace = workspace
+        self._limits = limits
+        self._propose = propose
+
+    def parse(self, arguments: dict[str, Any], /) -> ProposeParameters:
+        """Raises ``InvalidArguments`` that names every problem, up to ten, by its edit and field."""
+        items = self._items(arguments)
+        checked = [self._checked(number, item) for number, item in enumerate(items, 1)]
+        problems = [problem for _, found in checked for problem in found]
+        edits = [edit for edit, _ in checked if edit is not None]
+        problems += _repeated(edits)
+        if (
+            sum(len(edit.new_text.encode(errors="replace")) for edit in edits)
+            > self._limits.max_proposal_bytes
+        ):
+            problems.append(
+                f"the new text is longer than {self._limits.max_proposal_bytes:,} bytes; propose less"
+            )
+        _refuse(problems)
+        return ProposeParameters(edits=[_with_id(edit) for edit in edits])
+
+    async def serial_key(self, _: ProposeParameters, /) -> str:
+        """What a call proposes is about the files as earlier calls read them, and moves the lines for later ones."""
+        return "*"
+
+    async def preview(self, arguments: ProposeParameters, /) -> str:
+        return "\n".join(_described(edit) for edit in arguments.edits)
+
+    async def execute(self, arguments: ProposeParameters, _: OnOutput, /) -> ToolResult:
+        edits = await self._resolved(arguments.edits)
+        words = await self._propose(edits)
+        return ToolResult(
+            words,
+            details={
+                "editIds": [edit.edit_id for edit in edits],
+                "files": sorted({edit.file_path for edit in edits}),
+            },
+        )
+
+    def _items(self, arguments: dict[str, Any]) -> list[Any]:
+        """The edits as they came. Some models write the list as a string of JSON, and leave out a list of one."""
+        given: Any = arguments.get("edits", [arguments] if "file_path" in arguments else None)
+        if isinstance(given, str):
+            try:
+                given = msgspec.json.decode(given)
+            except msgspec.DecodeError as error:
+                raise self.invalid("argument `edits`: expected a list of edits, not a text") from error
+        if not isinstance(given, list) or not given:
+            raise self.invalid("argument `edits`: expected a list with at least one edit")
+        items = cast("list[Any]", given)
+        if len(items) > self._limits.max_edits_per_proposal:
+            raise self.invalid(
+                f"there are {len(items):,} edits; at most {self._limits.max_edits_per_proposal} can be proposed at once"
+            )
+        return items
+
+    def _checked(self, number: int, item: Any) -> tuple[ProposedEdit | None, list[str]]:
+        """One edit, with its file's one path, and what is wrong with it."""
+        if not isinstance(item, dict):
+            return None, [f"edit {number}: expected an object with file_path, operation, start_line"]
+        fields = {name: value for name, value in cast("dict[str, Any]", item).items() if value is not None}
+        which = f"edit {number}"
+        if isinstance(name := fields.get("edit_id"), str) and _ID.fullmatch(name):
+            which += f" ({name})"
+        try:
+            edit = msgspec.convert(fields, ProposedEdit, strict=False)
+        except msgspec.ValidationError as error:
+            return None, [f"{which}: {_problem(str(error))}"]
+        problems = list(_wrong(edit, fields))
+        try:
+            edit = msgspec.structs.replace(edit, file_path=_file(self._workspace.root, edit.file_path))
+        except ToolError as error:
+            problems.append(f"`file_path`: {error}")
+        return edit, [f"{which}: {problem}" for problem in problems]
+
+    async def _resolved(self, edits: Sequence[ProposedEdit]) -> list[ProposedEdit]:
+        """With links followed. Raises ``InvalidArguments``."""
+        resolved: list[ProposedEdit] = []
+        problems: list[str] = []
+        for number, edit in enumerate(edits, 1):
+            try:
+                path = await in_project(self._workspace, edit.file_path)
+            except ToolError as error:
+                problems.append(f"edit {number}: `file_path`: {error}")
+            else:
+                resolved.append(msgspec.structs.replace(edit, file_path=path))
+        _refuse(problems)
+        return resolved
+
+
+def _refuse(problems: Sequence[str]) -> None:
+    """Raises ``InvalidArguments`` if there are any."""
+    if problems:
+        more = [f"and {len(problems) - SHOWN} more problems"] if len(problems) > SHOWN else []
+        raise InvalidArguments(
+            f"propose_edits: nothing was proposed. Mend this and call again: {'; '.join([*problems[:SHOWN], *more])}."
+        )
+
+
+def _file(root: str, given: str) -> str:
+    path = by_its_words(root, given)
+    if path == ".":
+        raise ToolError("it is the project's folder; name a file")
+    return path
+
+
+def _wrong(edit: ProposedEdit, fields: dict[str, Any]) -> list[str]:
+    """What a type cannot say."""
+    problems: list[str] = []
+    if edit.edit_id and not _ID.fullmatch(edit.edit_id):
+        problems.append("`edit_id`: expected at most 64 letters, digits and `_.:-`, or nothing")
+    if edit.end_line is None and edit.operation != "insert":
+        problems.append(
+            f"`end_line` is missing: the last line to {edit.operation}, for one line the same as start_line"
+        )
+    if edit.end_line is not None and edit.end_line < edit.start_line:
+        problems.append(f"`end_line` {edit.end_line} is before `start_line` {edit.start_line}")
+    if edit.operation == "delete" and edit.new_text:
+        problems.append('`new_text` must be empty for "delete"; to put other lines there use "replace"')
+    if edit.operation == "insert" and not edit.new_text:
+        problems.append("`new_text`: expected the lines to insert")
+    if edit.operation == "replace" and "new_text" not in fields:
+        problems.append('`new_text` is missing: the lines that come instead; to remove lines use "delete"')
+    if "\0" in edit.new_text or not is_text(edit.new_text):
+        problems.append("`new_text` holds characters that no text has (NUL, or half of a surrogate pair)")
+    if edit.expected_hash is not None and not _HASH.fullmatch(edit.expected_hash):
+        problems.append(f"`expected_hash`: {_EXPECTED['expected_hash']}")
+    return problems
+
+
+def _problem(problem: str) -> str:
+    """What msgspec says, in words that name the field and what it is for."""
+    if found := re.fullmatch(r"Object missing required field `(\w+)`", problem):
+        return f"`{found[1]}` is missing: {_EXPECTED[found[1]]}"
+    if (found := re.search(r"at `\$\.(\w+)", problem)) and found[1] in _EXPECTED:
+        return f"`{found[1]}`: {_EXPECTED[found[1]]}"
+    return problem
+
+
+def _repeated(edits: Sequence[ProposedEdit]) -> list[str]:
+    names = [edit.edit_id for edit in edits if edit.edit_id]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    return [f"the edit_id `{name}` is used twice; give each edit its own, or none" for name in twice]
+
+
+def _with_id(edit: ProposedEdit) -> ProposedEdit:
+    return edit if edit.edit_id else msgspec.structs.replace(edit, edit_id=f"e_{new_id()[:16]}")
+
+
+def _described(edit: ProposedEdit) -> str:
+    lines = f"{edit.start_line}" if edit.end_line is None else f"{edit.start_line}-{edit.end_line}"
+    return f"{edit.operation} {edit.file_path}:{lines}\n{edit.new_text}".rstrip("\n")

@@ -1,0 +1,104 @@
+"""A run's events over HTTP: a page of JSON for who asks again and again, a stream for who stays. Both go on from any number."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import Annotated
+
+import anyio
+import msgspec
+from fastapi import APIRouter, Header, Path, Query, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from newel.agent.messages import Wire
+from newel.jobs.engine import FINAL, JobState, JournalEntry
+from newel.runs.models import LiveSnapshot
+from newel.runs.run_events import is_lasting
+from newel.web.event_stream import MAX_WAIT, Events, EventStream, resumed, until
+from newel.web.http_schema import Json, answers
+from newel.web.ports import WorkbenchPort
+
+
+class RunEvent(Wire, frozen=True, kw_only=True):
+    """``event`` is an event as docs/protocol.md shows them, ``seq`` its number in the run."""
+
+    seq: int
+    event: msgspec.Raw
+
+
+class EventPage(Wire, frozen=True, kw_only=True, omit_defaults=False):
+    """Ask again with ``after`` = ``next``. When ``state`` is done, failed or cancelled and no events came, that was all."""
+
+    events: list[RunEvent]
+    next: int
+    state: JobState
+
+
+class RunState(Wire, frozen=True, kw_only=True, omit_defaults=False):
+    """The end of a stream: how the run stands. ``reason`` says why, in words."""
+
+    state: JobState
+    reason: str
+
+
+def run_routes(board: WorkbenchPort, closing: anyio.Event) -> APIRouter:
+    router = APIRouter()
+
+    @router.get(
+        "/api/runs/{run}/events",
+        responses=answers(EventPage, 404, 422, stream=("event", "soFar", "end")),
+        response_class=Response,
+        summary="The events of a run after a number",
+    )
+    async def events(
+        request: Request,
+        run: Annotated[str, Path(max_length=64)],
+        *,
+        after: Annotated[int, Query(ge=0, le=2**53, description="The number of the last event known.")] = 0,
+        limit: Annotated[int, Query(ge=1, le=1000, description="Events in one answer.")] = 100,
+        wait: Annotated[
+            float, Query(ge=0, le=MAX_WAIT, description="Seconds to wait for an event if there is none.")
+        ] = 0,
+        last_event_id: Annotated[
+            str | None, Header(description="The number of the last event known, for a stream.")
+        ] = None,
+    ) -> Response:
+        """JSON, or with ``Accept: text/event-stream`` a stream. In a stream, an ``event`` with an id is lasting and comes
+        exactly once; one without is a piece of text or output; ``soFar`` replaces the pieces that a late reader missed;
+        ``end`` is the last.
+        """
+        if await board.engine.get(run) is None:
+            raise HTTPException(404, "There is no run with this id.")
+        if "text/event-stream" in request.headers.get("accept", ""):
+            start = resumed(last_event_id, after)
+
+            async def produce(events: Events) -> None:
+                await _stream(board, run, start, events)
+
+            return EventStream(produce, closing)
+        page: list[JournalEntry] = []
+        async with until(closing.wait):
+            page = await board.engine.read(run, after, limit=limit, wait=wait)
+        job = await board.engine.get(run)
+        return Json(
+            EventPage(
+                events=[RunEvent(seq=entry.seq, event=msgspec.Raw(entry.data)) for entry in page],
+                next=page[-1].seq if page else after,
+                state=job.state if job else "cancelled",
+            )
+        )
+
+    return router
+
+
+async def _stream(board: WorkbenchPort, run: str, after: int, events: Events) -> None:
+    async with aclosing(board.feed.follow(run, after)) as items:
+        async for item in items:
+            if isinstance(item, LiveSnapshot):
+                await events("soFar", item)
+            else:
+                await events("event", item.event, number=item.seq if is_lasting(item.event) else None)
+    job = await board.engine.get(run)
+    if job is not None and job.state in FINAL:
+        await events("end", RunState(state=job.state, reason=job.reason))

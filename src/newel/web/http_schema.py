@@ -1,0 +1,170 @@
+"""The JSON that goes over HTTP: read, written and described in OpenAPI by the same structs."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from newel.agent.errors import NewelError, ProviderError
+from newel.agent.messages import Wire
+from newel.text.json import to_json
+
+T = TypeVar("T")
+
+
+class Failure(Wire, frozen=True):
+    """``code`` is for programs, ``message`` for people."""
+
+    code: str
+    message: str
+
+
+class Failed(Wire, frozen=True):
+    """The body of every answer that is no success."""
+
+    error: Failure
+
+
+class Json(Response):
+    """A struct as JSON."""
+
+    media_type = "application/json"
+
+    def render(self, content: object) -> bytes:
+        return to_json(content)
+
+
+def failed(status: int, code: str, message: str) -> Json:
+    return Json(Failed(Failure(code, message)), status_code=status)
+
+
+async def read_body(request: Request, kind: type[T]) -> T:
+    """The body as a struct. Raises ``HTTPException`` 422."""
+    try:
+        return msgspec.json.decode(await request.body(), type=kind)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise HTTPException(422, f"The body cannot be read: {error}.") from error
+
+
+# -- failures -----------------------------------------------------------------------------------------
+
+CODES = {404: "not_found", 405: "method_not_allowed", 422: "malformed_request"}
+
+
+def handle_failures(app: FastAPI) -> None:
+    """Give every failure the same shape."""
+
+    async def refused(_: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)  # noqa: S101 — registered for these
+        answer = failed(error.status_code, CODES.get(error.status_code, "refused"), str(error.detail))
+        answer.headers.update(error.headers or {})
+        return answer
+
+    async def malformed(_: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)  # noqa: S101 — registered for these
+        words = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        return failed(422, CODES[422], f"{words}.")
+
+    async def not_done(_: Request, error: Exception) -> Response:
+        assert isinstance(error, NewelError)  # noqa: S101 — registered for these
+        return failed(502 if isinstance(error, ProviderError) else 409, error.code, str(error))
+
+    app.add_exception_handler(HTTPException, refused)
+    app.add_exception_handler(RequestValidationError, malformed)
+    app.add_exception_handler(NewelError, not_done)
+
+
+# -- OpenAPI ------------------------------------------------------------------------------------------
+
+
+def body_of(kind: type) -> dict[str, Any]:
+    """The ``openapi_extra`` of a route that reads one."""
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": _reference(kind)}}}}
+
+
+def answers(
+    kind: type | None = None, *failures: int, stream: Sequence[str] = ()
+) -> dict[int | str, dict[str, Any]]:
+    """The ``responses`` of a route: a struct, bytes, a stream of events with these names, or several; the gate's refusals, and
+    these.
+    """
+    good: dict[str, Any] = {}
+    if kind is bytes:
+        good["application/octet-stream"] = {"schema": {"type": "string", "format": "binary"}}
+    elif kind is not None:
+        good["application/json"] = {"schema": _reference(kind)}
+    if stream:
+        good["text/event-stream"] = {"schema": _event(stream)}
+    told: dict[int | str, dict[str, Any]] = {200: {"description": "Done.", "content": good}}
+    for status in (400, 401, 403, 421, *failures):
+        told[status] = {
+            "description": _REFUSALS[status],
+            "content": {"application/json": {"schema": _reference(Failed)}},
+        }
+    return told
+
+
+def _event(names: Sequence[str]) -> dict[str, Any]:
+    text = {"type": "string"}
+    return {
+        "type": "object",
+        "properties": {
+            "event": {"enum": [*names]},
+            "id": text,
+            "data": text | {"contentMediaType": "application/json"},
+        },
+        "required": ["event", "data"],
+    }
+
+
+_REFUSALS = {
+    400: "The request is no proper HTTP.",
+    401: "The token is missing or wrong.",
+    403: "The request comes from another page.",
+    404: "There is no such thing.",
+    408: "The body did not arrive in time.",
+    409: "It cannot be done now.",
+    413: "The body is too large.",
+    415: "The body is not JSON.",
+    421: "The Host header does not name this server.",
+    422: "A value has the wrong shape.",
+    500: "A file could not be written.",
+    502: "The model's server gave no answer.",
+    503: "There is no model to ask, no way to the host, or what Newel keeps cannot be used.",
+}
+WRITES = (408, 413, 415, 422)
+"""What every route that reads a body may answer, too."""
+
+
+def _reference(kind: type) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{kind.__name__}"}
+
+
+def schemas_of(kinds: Sequence[type], template: str) -> dict[str, dict[str, Any]]:
+    """The JSON Schemas of structs, and of those in them, by name. They are the same on every Python: from 3.13 on the compiler
+    takes the indentation out of docstrings.
+    """
+    _, schemas = msgspec.json.schema_components(kinds, ref_template=template)
+    for schema in schemas.values():
+        if "description" in schema:
+            schema["description"] = inspect.cleandoc(schema["description"])
+    return schemas
+
+
+def describe(app: FastAPI, kinds: list[type]) -> None:
+    """Add the schemas of the structs that the routes name to the application's OpenAPI."""
+    made = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        whole = made()
+        whole.setdefault("components", {})["schemas"] = schemas_of(kinds, "#/components/schemas/{name}")
+        return whole
+
+    app.openapi = openapi

@@ -1,0 +1,295 @@
+"""The one gate in front of everything the server does, over HTTP and WebSocket alike.
+
+A server that can run a shell is never open. What comes in must name this server exactly (``Host``), must come from its
+own page or from no page (``Origin``, ``Sec-Fetch-Site``), must know the token, must not come from an agent's command if it
+changes anything, and must say what it is (JSON) and how much (body caps). What goes out carries the headers that keep a page to itself, and does not wait for ever for a reader
+that takes nothing.
+
+    header  ``Authorization: Bearer <token>``                 programs
+    cookie  ``newel-<port>``, HttpOnly, SameSite=Strict       the page, after ``POST /api/login``
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+import msgspec
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from newel.web.access import ServerAccess
+from newel.workspace.process.callers import Callers
+
+OPEN = frozenset({("GET", "/"), ("GET", "/favicon.ico"), ("POST", "/api/login")})
+"""What needs no token, besides the files under ``OPEN_FILES``: the page, which knows nothing yet, and the way in."""
+OPEN_FILES = "/static/"
+
+MAX_BODY = 8 * 2**20
+MAX_BODIES: Mapping[str, int] = {
+    "/api/login": 4096,
+    "/api/transport/run": 64 * 2**20,
+    # Their texts are bounded by themselves (``ReviewLimits``), and JSON may write six bytes for one.
+    "/api/agent/run": 16 * 2**20,
+    "/api/agent/edit": 16 * 2**20,
+}
+"""Bytes of a request's body, where not ``MAX_BODY``."""
+BODY_PATIENCE = 60.0
+"""Seconds that a body may take to arrive."""
+PATIENCE = 30.0
+"""Seconds that a reader may take nothing before it is given up."""
+
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; "
+    "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+)
+SECURITY_HEADERS = (
+    (b"content-security-policy", CONTENT_SECURITY_POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"x-frame-options", b"DENY"),
+    (b"cache-control", b"no-store"),
+)
+
+_READS = ("GET", "HEAD")
+
+OF_CONNECTION = "newel.connection"
+"""In a scope's ``state``: what is known of the connection and holds for its further requests."""
+
+
+class Refusal(Exception):
+    """A request that is not let in; said as ``{"error": {"code", "message"}}``."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+
+    def encode(self) -> tuple[list[tuple[bytes, bytes]], bytes]:
+        """The answer's own headers, and its body."""
+        body = msgspec.json.encode({"error": {"code": self.code, "message": str(self)}})
+        return [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+        ], body
+
+
+class SecurityMiddleware:
+    """ASGI middleware around the whole application. ``patience`` with readers and ``body_patience`` are in seconds."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        door: ServerAccess,
+        *,
+        patience: float = PATIENCE,
+        body_patience: float = BODY_PATIENCE,
+    ) -> None:
+        self._app = app
+        self._door = door
+        self._patience = patience
+        self._body_patience = body_patience
+        self._callers = Callers(door.port)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in {"http", "websocket"}:
+            await self._app(scope, receive, send)
+            return
+        way_out = _TimedSend(send, self._patience)
+        try:
+            request = _RequestInfo(scope)
+            check(request, self._door)
+            await self._check_caller(request, scope)
+            if request.writes:
+                receive = await _whole_body(request, receive, self._body_patience)
+        except Refusal as refusal:
+            await _refuse(scope, way_out, refusal)
+            return
+        try:
+            await self._app(scope, receive, way_out)
+        except Exception:
+            if not way_out.given_up:
+                raise
+
+    async def _check_caller(self, request: _RequestInfo, scope: Scope) -> None:
+        """Raises ``Refusal`` for an agent's command that would decide something: the token is not hidden from it."""
+        client: tuple[str, int] | None = scope.get("client")
+        if client is None or request.is_open or not (request.socket or request.writes):
+            return
+        known: dict[str, bool] = scope.get("state", {}).get(OF_CONNECTION, {})  # to find it out takes 20 ms
+        if "is_agent" not in known:
+            known["is_agent"] = await anyio.to_thread.run_sync(self._callers.is_agent, *client)
+        if known["is_agent"]:
+            raise Refusal(
+                403,
+                "agent",
+                "This is for you to decide, so it does not work in a program that an agent's command has started, or in "
+                "one that closes its connection. Use a browser or a terminal of your own.",
+            )
+
+
+class _RequestInfo:
+    """What the gate looks at."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.socket = scope["type"] == "websocket"
+        self.method: str = "GET" if self.socket else scope["method"]
+        self.path: str = scope["path"]
+        self.address = _address(scope)
+        self._headers: dict[bytes, list[str]] = {}
+        for name, value in scope["headers"]:
+            self._headers.setdefault(name, []).append(value.decode("latin-1"))
+
+    def header(self, name: bytes) -> str | None:
+        """Raises ``Refusal`` where it is not clear which one counts."""
+        values = self._headers.get(name, [])
+        if len(values) > 1:
+            raise Refusal(400, "bad_request", f"The header {name.decode()} stands there twice.")
+        return values[0] if values else None
+
+    def cookies(self, name: str) -> list[str]:
+        """All cookies of a name; a neighbour on another port can add one of the same."""
+        pairs = (
+            pair.strip().partition("=")
+            for line in self._headers.get(b"cookie", [])
+            for pair in line.split(";")
+        )
+        return [value for key, _, value in pairs if key == name]
+
+    @property
+    def writes(self) -> bool:
+        return self.method not in _READS
+
+    @property
+    def is_open(self) -> bool:
+        if self.socket:
+            return False
+        method = "GET" if self.method == "HEAD" else self.method
+        return (method, self.path) in OPEN or (method == "GET" and self.path.startswith(OPEN_FILES))
+
+    @property
+    def opens_the_page(self) -> bool:
+        """Somebody follows a link to the page, which gives away nothing."""
+        navigates = (self.header(b"sec-fetch-mode"), self.header(b"sec-fetch-dest")) == (
+            "navigate",
+            "document",
+        )
+        return navigates and (self.method, self.path) == ("GET", "/")
+
+
+def _address(scope: Scope) -> str:
+    """This machine's end of the connection, as ``Host`` would write it."""
+    server: tuple[str, int | None] | None = scope.get("server")
+    try:
+        address = ipaddress.ip_address(server[0] if server else "")
+    except ValueError:
+        return ""
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)
+
+
+def check(request: _RequestInfo, door: ServerAccess) -> None:
+    """Raises ``Refusal`` unless the request may go on."""
+    host = (request.header(b"host") or "").lower()
+    if host not in door.hosts(request.address):
+        raise Refusal(
+            421, "wrong_host", "The Host header does not name this server. Use the URL that it printed."
+        )
+    origin = request.header(b"origin")
+    if origin is not None and origin != f"http://{host}":
+        raise Refusal(403, "wrong_origin", "Only the page of this server may ask this.")
+    if request.header(b"sec-fetch-site") not in {None, "same-origin", "none"} and not request.opens_the_page:
+        raise Refusal(403, "wrong_origin", "Only the page of this server may ask this.")
+    by_header = _bearer(request)
+    if not request.is_open and not door.opens([by_header] if by_header else request.cookies(door.cookie)):
+        raise Refusal(
+            401,
+            "unauthorized",
+            "The token is missing or wrong. Open the URL that the server printed at its start, or send its token "
+            "as 'Authorization: Bearer …'.",
+        )
+    if origin is None and not by_header and (request.socket or request.writes):
+        raise Refusal(
+            403, "wrong_origin", "A request of the page must say its Origin; programs send a bearer token."
+        )
+    if request.writes and _media_type(request) != "application/json":
+        raise Refusal(415, "not_json", "Send JSON: 'Content-Type: application/json'.")
+
+
+def _bearer(request: _RequestInfo) -> str | None:
+    scheme, _, token = (request.header(b"authorization") or "").partition(" ")
+    return token.strip() or None if scheme.lower() == "bearer" else None
+
+
+def _media_type(request: _RequestInfo) -> str:
+    return (request.header(b"content-type") or "").partition(";")[0].strip().lower()
+
+
+async def _whole_body(request: _RequestInfo, receive: Receive, patience: float) -> Receive:
+    """Read the body, at most as much as is allowed, and give it on in one piece. Raises ``Refusal``."""
+    limit = MAX_BODIES.get(request.path, MAX_BODY)
+    too_large = Refusal(413, "too_large", f"The body has more than {limit:,} bytes.")
+    length = request.header(b"content-length") or ""
+    if length.isdecimal() and int(length) > limit:
+        raise too_large
+    body = bytearray()
+    more = True
+    with anyio.move_on_after(patience):
+        while more:
+            message = await receive()
+            if message["type"] != "http.request":
+                raise Refusal(400, "bad_request", "The body ended before it was whole.")
+            body += message.get("body", b"")
+            if len(body) > limit:
+                raise too_large
+            more = message.get("more_body", False)
+    if more:
+        raise Refusal(408, "too_slow", f"The body was not there after {patience:g} seconds.")
+    whole: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
+
+    async def replay() -> Message:
+        return whole.pop() if whole else await receive()
+
+    return replay
+
+
+class _TimedSend:
+    """``send`` with the security headers, and an end to waiting."""
+
+    def __init__(self, send: Send, patience: float) -> None:
+        self._send = send
+        self._patience = patience
+        self.given_up = False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] in {"http.response.start", "websocket.http.response.start"}:
+            headers = list(message.get("headers", []))
+            present = {name.lower() for name, _ in headers}
+            message["headers"] = [*headers, *(pair for pair in SECURITY_HEADERS if pair[0] not in present)]
+        with anyio.move_on_after(self._patience) as scope:
+            await self._send(message)
+        if scope.cancelled_caught:
+            self.given_up = True
+        if self.given_up:
+            raise OSError("the reader takes nothing any more")
+
+
+async def _refuse(scope: Scope, send: Send, refusal: Refusal) -> None:
+    kind = "http"
+    if scope["type"] == "websocket":
+        if "websocket.http.response" not in scope.get("extensions", {}):
+            await send({"type": "websocket.close", "code": 1008, "reason": ""})
+            return
+        kind = "websocket.http"
+    headers, body = refusal.encode()
+    if refusal.status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    await send({"type": f"{kind}.response.start", "status": refusal.status, "headers": headers})
+    await send({"type": f"{kind}.response.body", "body": body, "more_body": False})
+    if scope["type"] == "websocket":
+        # Until the connection is gone uvicorn would log a handshake that was not completed.
+        await anyio.lowlevel.checkpoint()

@@ -1,0 +1,86 @@
+"""The files of the page, and a page about the HTTP interface that needs no other server."""
+
+from __future__ import annotations
+
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from fastapi import APIRouter, FastAPI, Request
+from starlette.responses import HTMLResponse, Response
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
+
+STATIC = Path(__file__).parent / "static"
+
+
+class AssetFiles(StaticFiles):
+    """Static files that a browser asks for again each time, and mostly gets a 304 for."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        response = await super().get_response(path, scope)
+        response.headers["cache-control"] = "no-cache"
+        return response
+
+
+def page_routes(app: FastAPI, folder: Path = STATIC) -> APIRouter:
+    router = APIRouter(include_in_schema=False)
+    files = AssetFiles(directory=folder, check_dir=False)
+    app.mount("/static", files)
+
+    @router.api_route("/", methods=["GET", "HEAD"])
+    async def page(request: Request) -> Response:
+        return await files.get_response("index.html", request.scope)
+
+    @router.api_route("/favicon.ico", methods=["GET", "HEAD"])
+    async def icon(request: Request) -> Response:
+        return await files.get_response("favicon.svg", request.scope)
+
+    @router.get("/docs")
+    async def docs() -> Response:
+        return HTMLResponse(documentation(app.openapi()))
+
+    return router
+
+
+def documentation(openapi: dict[str, Any]) -> str:
+    """The routes of an OpenAPI document as a page without scripts and styles, so that it works under any policy."""
+    info = openapi["info"]
+    routes = [
+        _route(method, path, operation)
+        for path, operations in openapi["paths"].items()
+        for method, operation in operations.items()
+    ]
+    return "\n".join(
+        (
+            '<!doctype html><html lang="en"><head><meta charset="utf-8">',
+            '<meta name="color-scheme" content="light dark">',
+            '<meta name="viewport" content="width=device-width">',
+            f"<title>{escape(info['title'])}: HTTP interface</title></head><body><main>",
+            f"<h1>{escape(info['title'])} {escape(info['version'])}</h1>",
+            f"<p>{escape(info['description'])}</p>",
+            '<p>The whole as <a href="/openapi.json">OpenAPI</a>.</p>',
+            *routes,
+            "</main></body></html>",
+        )
+    )
+
+
+def _route(method: str, path: str, operation: dict[str, Any]) -> str:
+    rows = [
+        f"<dt><code>{escape(each['name'])}</code> ({escape(each['in'])})</dt>"
+        f"<dd>{escape(each.get('description', ''))}</dd>"
+        for each in operation.get("parameters", [])
+    ]
+    for media, content in operation.get("requestBody", {}).get("content", {}).items():
+        kind = content["schema"].get("$ref", "").rpartition("/")[2]
+        rows.append(f"<dt>body</dt><dd>{escape(media)}: <code>{escape(kind)}</code></dd>")
+    rows += [
+        f"<dt>{escape(status)}</dt><dd>{escape(answer['description'])}</dd>"
+        for status, answer in operation["responses"].items()
+    ]
+    return (
+        f"<section><h2><code>{escape(method.upper())} {escape(path)}</code></h2>"
+        f"<p>{escape(operation.get('summary', ''))}. {escape(operation.get('description', ''))}</p>"
+        f"<dl>{''.join(rows)}</dl></section>"
+    )

@@ -1,0 +1,212 @@
+"""A file's folder, held open: what is done to the file happens there, whatever its path leads to by then.
+
+The folder is walked to name by name, each from the handle of the one before. So nobody can put a link in the way between a
+look at the path and the work, and the file that was looked at is the one that is replaced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import stat
+from collections.abc import Generator
+from pathlib import PurePath
+from typing import Final, NamedTuple
+
+from newel.workspace.errors import leads_elsewhere
+from newel.workspace.port import ABSENT
+
+_SEARCH: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+"""To pass through a folder takes no right to list it, where the system knows the difference."""
+
+_LIST: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+_MARK: Final = ".newel-"
+_BESIDE: Final = re.compile(re.escape(_MARK) + r"[0-9a-f]{16}\.tmp")
+
+
+def is_beside(name: str) -> bool:
+    """Whether a name is that of a file that is being written, or of one that a killed process left so."""
+    return name.startswith(_MARK) and _BESIDE.fullmatch(name) is not None
+
+
+def beside_name() -> str:
+    """A name for a file that is being written. Not the file's own: that may already be as long as the system allows."""
+    return f"{_MARK}{os.urandom(8).hex()}.tmp"
+
+
+class FilePlace(NamedTuple):
+    """A name in an open folder. ``resolved``: links are not followed. Methods raise ``OSError``."""
+
+    folder: int
+    name: str
+    path: str
+    resolved: bool
+
+    def stat(self) -> os.stat_result | None:
+        """What has the name, or None if nothing has. Raises ``StaleFile`` of a link that is not followed."""
+        try:
+            found = os.stat(self.name, dir_fd=self.folder, follow_symlinks=not self.resolved)
+        except FileNotFoundError:
+            return None
+        if stat.S_ISLNK(found.st_mode):
+            raise leads_elsewhere(self.path)
+        return found
+
+    @contextlib.contextmanager
+    def open(self) -> Generator[int]:
+        """A descriptor to read from; it never waits for a pipe."""
+        descriptor = os.open(self.name, _READ | (os.O_NOFOLLOW if self.resolved else 0), dir_fd=self.folder)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def digest(self) -> str:
+        """The SHA-256 of the file, ``ABSENT`` for none, and nothing for what is no regular file."""
+        import hashlib
+
+        try:
+            with self.open() as descriptor:
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    return ""
+                with os.fdopen(descriptor, "rb", buffering=0, closefd=False) as file:
+                    return hashlib.file_digest(file, "sha256").hexdigest()
+        except FileNotFoundError:
+            return ABSENT
+
+    def may_write(self) -> bool:
+        """Whether the file itself could be opened for writing."""
+        effective = os.access in os.supports_effective_ids
+        return os.access(self.name, os.W_OK, dir_fd=self.folder, effective_ids=effective)
+
+    def flush(self) -> None:
+        """Make the names in the folder durable, where the file system can."""
+        _flush(self.folder)
+
+
+@contextlib.contextmanager
+def held(path: str, *, resolved: bool, make: bool = False) -> Generator[FilePlace]:
+    """The place that a path names, with its folder open; ``make``: folders that are missing are made. What killed processes
+    left in the folder, of files that they were writing, is removed on this occasion.
+
+    ``resolved``: no link was in the path when it was resolved; where one is now, ``StaleFile`` is raised. Raises ``OSError``.
+    """
+    folder = _walked(path, resolved=resolved, make=make)
+    try:
+        _sweep(folder)
+        yield FilePlace(folder, PurePath(path).name or ".", path, resolved)
+    finally:
+        os.close(folder)
+
+
+def open_nofollow(path: str, flags: int) -> int:
+    """``os.open`` of an absolute path in which no link may be. Raises ``StaleFile`` where one is, and ``OSError``."""
+    folder, name = _walked(path, resolved=True, make=False), PurePath(path).name or "."
+    try:
+        return os.open(name, flags | os.O_NOFOLLOW, dir_fd=folder)
+    except OSError as error:
+        if _is_link(folder, name):
+            raise leads_elsewhere(path) from error
+        raise
+    finally:
+        os.close(folder)
+
+
+def _walked(path: str, *, resolved: bool, make: bool) -> int:
+    parent = PurePath(path).parent
+    here = os.open(parent.anchor or ".", _SEARCH)
+    for name in parent.relative_to(parent.anchor).parts:
+        try:
+            below = _entered(here, name, _SEARCH | (os.O_NOFOLLOW if resolved else 0), make=make)
+        except OSError as error:
+            if resolved and _is_link(here, name):
+                raise leads_elsewhere(path) from error
+            raise
+        finally:
+            os.close(here)
+        here = below
+    return here
+
+
+def _entered(folder: int, name: str, flags: int, *, make: bool) -> int:
+    try:
+        return os.open(name, flags, dir_fd=folder)
+    except FileNotFoundError:
+        if not make:
+            raise
+    with contextlib.suppress(FileExistsError):  # another may be faster
+        os.mkdir(name, dir_fd=folder)
+        _flush(folder)
+    return os.open(name, flags, dir_fd=folder)
+
+
+def _is_link(folder: int, name: str) -> bool:
+    try:
+        return stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
+
+
+def _flush(folder: int) -> None:
+    with contextlib.suppress(OSError):
+        descriptor = os.open(".", _LIST, dir_fd=folder)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+# -- files that are not whole yet ---------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def beside(folder: int, mode: int) -> Generator[tuple[int, str]]:
+    """A new file in a folder, open for writing, and its name, under which nothing is left afterwards.
+
+    It is locked while its process lives and works on it; one that a killed process left is not. Raises ``OSError``.
+    """
+    descriptor, name = _made_beside(folder, mode)
+    try:
+        yield descriptor, name
+    finally:
+        with contextlib.suppress(OSError):  # it has its place by now; or it is swept up later
+            os.unlink(name, dir_fd=folder)
+        os.close(descriptor)
+
+
+def _made_beside(folder: int, mode: int) -> tuple[int, str]:
+    while True:
+        name = beside_name()
+        descriptor = os.open(name, _NEW, mode, dir_fd=folder)
+        with contextlib.suppress(OSError):  # without locks nobody can take it for one that was left, either
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if os.fstat(descriptor).st_nlink:
+            return descriptor, name
+        os.close(descriptor)  # it was swept up before it was locked
+
+
+def _sweep(folder: int) -> None:
+    with contextlib.suppress(OSError):  # a folder that may not be listed
+        listing = os.open(".", _LIST, dir_fd=folder)
+        try:
+            left = [name for name in os.listdir(listing) if is_beside(name)]  # noqa: PTH208 — of an open folder
+        finally:
+            os.close(listing)
+        for name in left:
+            _remove_left(folder, name)
+
+
+def _remove_left(folder: int, name: str) -> None:
+    with contextlib.suppress(OSError):  # it is another user's, or its process lives
+        descriptor = os.open(name, _READ | os.O_NOFOLLOW, dir_fd=folder)
+        try:
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.unlink(name, dir_fd=folder)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,102 @@
+"""What stands at a path itself and is no regular file: links, folders, named pipes. Looked at, made and removed, by handle."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+from newel.agent.errors import StaleFile
+from newel.workspace.disk.dir_fd import FilePlace, beside_name, held
+from newel.workspace.disk.files import failure
+from newel.workspace.errors import not_regular
+from newel.workspace.port import FileNode, kept_mode
+
+_GONE: Final = (FileNotFoundError, NotADirectoryError)
+_ITSELF: Final = getattr(os, "O_PATH", 0) | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def look(path: str) -> FileNode | None:
+    """See ``TrackedWorkspace.look``."""
+    try:
+        mode = kept_mode(Path(path).lstat().st_mode)
+        target = os.fsencode(Path(path).readlink()) if stat.S_ISLNK(mode) else b""
+    except _GONE:
+        return None
+    except OSError as error:
+        raise failure("look at", path, error) from error
+    return FileNode(mode, target)
+
+
+def become(path: str, thing: FileNode | None, expect: FileNode | None) -> None:
+    """See ``TrackedWorkspace.become``."""
+    try:
+        with held(path, resolved=True, make=expect is None) as place:
+            found = _found(place)
+            if found != expect:
+                raise StaleFile(f"{path} is not what it was: it became something else meanwhile.")
+            _turn(place, found, thing)
+            place.flush()
+    except OSError as error:
+        raise failure("remove" if thing is None else "write", path, error) from error
+
+
+def _found(place: FilePlace) -> FileNode | None:
+    try:
+        mode = kept_mode(os.stat(place.name, dir_fd=place.folder, follow_symlinks=False).st_mode)
+    except FileNotFoundError:
+        return None
+    target = os.readlink(os.fsencode(place.name), dir_fd=place.folder) if stat.S_ISLNK(mode) else b""
+    return FileNode(mode, target)
+
+
+def _turn(place: FilePlace, found: FileNode | None, thing: FileNode | None) -> None:
+    if found is not None and thing is not None and stat.S_IFMT(found.mode) == stat.S_IFMT(thing.mode):
+        if stat.S_ISLNK(thing.mode):
+            _link_over(place, thing.target)
+        else:
+            _chmod(place, thing.mode)
+        return
+    if any(each is not None and each.is_file for each in (found, thing)):
+        raise not_regular("write", place.path, "other")  # files are written and removed by their content
+    if found is not None:
+        remove = os.rmdir if stat.S_ISDIR(found.mode) else os.unlink
+        remove(place.name, dir_fd=place.folder)
+    if thing is not None:
+        _make(place, thing)
+
+
+def _make(place: FilePlace, thing: FileNode) -> None:
+    if stat.S_ISLNK(thing.mode):
+        os.symlink(thing.target, os.fsencode(place.name), dir_fd=place.folder)
+        return
+    if stat.S_ISDIR(thing.mode):
+        os.mkdir(place.name, 0o700, dir_fd=place.folder)
+    else:
+        os.mkfifo(place.name, 0o600, dir_fd=place.folder)
+    _chmod(place, thing.mode)
+
+
+def _link_over(place: FilePlace, target: bytes) -> None:
+    """Put a link in the place of another, at once."""
+    beside = beside_name()
+    os.symlink(target, os.fsencode(beside), dir_fd=place.folder)
+    try:
+        os.rename(beside, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
+    except OSError:
+        os.unlink(beside, dir_fd=place.folder)
+        raise
+
+
+def _chmod(place: FilePlace, mode: int) -> None:
+    bits = stat.S_IMODE(mode)
+    if not hasattr(os, "O_PATH"):
+        os.chmod(place.name, bits, dir_fd=place.folder, follow_symlinks=False)
+        return
+    # A descriptor of the thing itself: its name may be a link's by now, and it may be one that cannot be read.
+    descriptor = os.open(place.name, _ITSELF, dir_fd=place.folder)
+    try:
+        Path(f"/proc/self/fd/{descriptor}").chmod(bits)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,246 @@
+"""Files on the local disk: read in pieces, replaced whole."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import sys
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import Final
+
+from newel.agent.errors import StaleFile, WorkspaceError
+from newel.workspace.disk.dir_fd import FilePlace, beside, held, open_nofollow
+from newel.workspace.errors import Doing, cannot, not_regular, stale
+from newel.workspace.port import ABSENT, DirectoryEntry, FileInfo, Kind
+
+BLOCK: Final = 1 << 20
+
+
+def kind_of(mode: int) -> Kind:
+    if stat.S_ISREG(mode):
+        return "file"
+    return "directory" if stat.S_ISDIR(mode) else "other"
+
+
+def failure(doing: Doing, path: str, error: OSError) -> WorkspaceError:
+    """The error in words: what was tried, where, and why it failed."""
+    return cannot(doing, path, error.strerror or str(error))
+
+
+def resolved(root: str, path: str) -> str:
+    """The absolute path of what ``path`` names, links followed; see ``Workspace.resolve``. Raises ``WorkspaceError`` for a
+    link that may not be read.
+    """
+    relative = Path(path)
+    with contextlib.suppress(RuntimeError):  # `~name` of no user is a file's name
+        relative = relative.expanduser()
+    try:
+        return os.path.realpath(Path(root, relative))
+    except OSError as error:  # a link of another's process
+        raise failure("look at", path, error) from error
+
+
+def infos(paths: Sequence[str]) -> list[FileInfo | None]:
+    """``info`` of each; None also for what may not be looked at."""
+    found: list[FileInfo | None] = []
+    for path in paths:
+        try:
+            found.append(info(path))
+        except WorkspaceError:
+            found.append(None)
+    return found
+
+
+def info(path: str) -> FileInfo | None:
+    try:
+        found = Path(path).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise failure("look at", path, error) from error
+    return FileInfo(
+        kind=kind_of(found.st_mode),
+        size=found.st_size,
+        mode=stat.S_IMODE(found.st_mode),
+        modified_ns=found.st_mtime_ns,
+    )
+
+
+def entries(path: str, limit: int, *, nofollow: bool = False) -> list[DirectoryEntry]:
+    found: list[DirectoryEntry] = []
+    try:
+        with _folder(path, nofollow=nofollow) as folder, os.scandir(folder) as names:
+            for _, item in zip(range(limit), names, strict=False):
+                found.append(DirectoryEntry(item.name, _kind(item), item.is_symlink()))
+    except OSError as error:
+        raise failure("list", path, error) from error
+    return sorted(found, key=lambda entry: entry.name)
+
+
+@contextlib.contextmanager
+def _folder(path: str, *, nofollow: bool) -> Generator[str | int]:
+    """What lists a folder: its path, or a descriptor where no link may lead there."""
+    if not nofollow:
+        yield path
+        return
+    descriptor = open_nofollow(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _kind(item: os.DirEntry[str]) -> Kind:
+    try:
+        return "directory" if item.is_dir() else "file" if item.is_file() else "other"
+    except OSError:  # a link that leads to itself
+        return "other"
+
+
+def open_regular(path: str, *, nofollow: bool = False) -> tuple[int, int]:
+    """A descriptor to read from and the file's size; it never waits for a pipe or reads a device. ``nofollow``: see
+    ``Workspace.read_bytes``.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = open_nofollow(path, flags) if nofollow else os.open(path, flags)
+    except OSError as error:
+        raise failure("read", path, error) from error
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
+        os.close(descriptor)
+        raise not_regular("read", path, kind_of(found.st_mode))
+    return descriptor, found.st_size
+
+
+def read_all(descriptor: int, start: int, size: int | None) -> bytes:
+    """At most ``size`` bytes from ``start`` to the real end, which the size of a file need not tell."""
+    if start:
+        os.lseek(descriptor, start, os.SEEK_SET)
+    pieces: list[bytes] = []
+    room = size
+    while room is None or room > 0:
+        piece = os.read(descriptor, BLOCK if room is None else min(room, BLOCK))
+        if not piece:
+            break
+        pieces.append(piece)
+        if room is not None:
+            room -= len(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def replace(
+    path: str, data: bytes, expect: str | None, mode: int | None = None, *, resolved: bool = False
+) -> str:
+    """Put ``data`` in the place of a file, whole or not at all; see ``Workspace.write_bytes``.
+
+    The new content is written beside the file, flushed to the disk, and renamed over it, so that at any
+    moment, after a crash too, either the old or the new content is there. Other hard links to the file
+    keep the old content. A file that may not be written stays: to replace it, the folder's permission would do.
+    ``resolved``: no link is in the path; if one is there by now, nothing is written.
+    """
+    import hashlib
+
+    try:
+        with held(path, resolved=resolved, make=expect in {None, ABSENT}) as place:
+            before = place.stat()
+            if before is not None:
+                _check_writable("write", place, before)
+            # A new file's mode is the umask's matter.
+            with beside(place.folder, 0o600 if before else 0o666) as (descriptor, name):
+                _fill(descriptor, data, mode, place, before)
+                _put(name, place, expect)
+            place.flush()
+    except OSError as error:
+        if expect not in {None, ABSENT} and isinstance(error, FileNotFoundError):  # its folder is gone
+            raise stale(path, ABSENT, str(expect)) from error
+        raise failure("write", path, error) from error
+    return hashlib.sha256(data).hexdigest()
+
+
+def remove(path: str, expect: str | None) -> None:
+    """Remove a file if it is what the caller saw; see ``Workspace.remove``. No link is in the path."""
+    try:
+        with held(path, resolved=True) as place:
+            before = place.stat()
+            if before is not None:
+                _check_writable("remove", place, before)
+            if expect is not None and (found := place.digest()) != expect:
+                raise stale(path, found, expect)
+            os.unlink(place.name, dir_fd=place.folder)
+            place.flush()
+    except OSError as error:
+        if expect is not None and isinstance(error, FileNotFoundError):
+            raise stale(path, ABSENT, expect) from error
+        raise failure("remove", path, error) from error
+
+
+def remove_folder(path: str) -> None:
+    """See ``Workspace.remove_folder``. No link is in the path."""
+    with contextlib.suppress(OSError, StaleFile), held(path, resolved=True) as place:
+        os.rmdir(place.name, dir_fd=place.folder)
+
+
+def _check_writable(doing: Doing, place: FilePlace, before: os.stat_result) -> None:
+    if not stat.S_ISREG(before.st_mode):
+        raise not_regular(doing, place.path, kind_of(before.st_mode))
+    if not place.may_write():
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+def _fill(
+    descriptor: int, data: bytes, mode: int | None, place: FilePlace, before: os.stat_result | None
+) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+    if before is not None:
+        _keep_attributes(descriptor, place)
+        _keep_owner_and_mode(descriptor, before)
+    if mode is not None:
+        os.fchmod(descriptor, mode & 0o777)
+    os.fsync(descriptor)
+
+
+def _keep_attributes(descriptor: int, place: FilePlace) -> None:
+    """Give a file the extended attributes of another, those that can be given: labels, access lists."""
+    if sys.platform != "linux":
+        return
+    with contextlib.suppress(OSError), place.open() as other:  # a file system without them
+        for name in os.listxattr(other):
+            # The system takes a program's capabilities, too, from a file that is written.
+            if name != "security.capability":
+                with contextlib.suppress(OSError):
+                    os.setxattr(descriptor, name, os.getxattr(other, name))
+
+
+def _keep_owner_and_mode(descriptor: int, before: os.stat_result) -> None:
+    now = os.fstat(descriptor)
+    if (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid):
+        # Only root may give a file away; to another group of one's own, anybody.
+        for owner in (before.st_uid, -1):
+            with contextlib.suppress(PermissionError):
+                os.fchown(descriptor, owner, before.st_gid)
+                break
+    # Without set-user-id and set-group-id: the system, too, takes them from a file that is written.
+    os.fchmod(descriptor, stat.S_IMODE(before.st_mode) & 0o777)
+
+
+def _put(name: str, place: FilePlace, expect: str | None) -> None:
+    """Give the file that was made beside it the place, if what is there now is what was expected."""
+    if expect is not None and (found := place.digest()) != expect:
+        raise stale(place.path, found, expect)
+    here = place.folder
+    if expect == ABSENT:
+        try:
+            os.link(name, place.name, src_dir_fd=here, dst_dir_fd=here, follow_symlinks=False)
+        except FileExistsError:
+            raise stale(place.path, "", expect) from None
+        except OSError:
+            pass  # a file system without hard links; the check above has to do
+        else:
+            return
+    os.rename(name, place.name, src_dir_fd=here, dst_dir_fd=here)

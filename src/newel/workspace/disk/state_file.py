@@ -1,0 +1,93 @@
+"""Small files of state: read leniently, and replaced whole while other processes may do the same."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from newel.agent.errors import ConfigError, StaleFile, WorkspaceError
+from newel.storage.own_files import MOST, read_regular
+
+TRIES: Final = 20
+"""How often a change is made again because another process was faster."""
+
+T = TypeVar("T")
+
+
+def load_state(path: Path, kind: type[T], *, most: int | None = MOST) -> T:
+    """The JSON in a file as a struct, or an empty one where it cannot be read: a damaged file decides nothing, nor does one
+    of more than ``most`` bytes.
+    """
+    try:
+        return _decode(read_regular(path, most), kind)
+    except OSError:
+        return kind()
+
+
+def update_state(path: Path, kind: type[T], change: Callable[[T], None], *, most: int | None = MOST) -> None:
+    """Apply ``change`` to the struct in a file and replace the file. Raises ``ConfigError`` if the disk refuses."""
+
+    def changed(before: bytes) -> bytes:
+        state = _decode(before, kind)
+        change(state)
+        return msgspec.json.format(msgspec.json.encode(state)) + b"\n"
+
+    rewrite(path, changed, most=most)
+
+
+def _decode(data: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return kind()
+
+
+def rewrite(
+    path: Path, change: Callable[[bytes], bytes], *, mode: int = 0o600, most: int | None = MOST
+) -> None:
+    """Replace a file's content by what ``change`` makes of it (nothing, where there is no file), at once or not at all.
+
+    ``mode`` is that of a new file. ``change`` is called again if the file became another meanwhile. Raises
+    ``ConfigError``, and what ``change`` raises.
+    """
+    import hashlib
+
+    from newel.workspace.disk.files import replace
+
+    for _ in range(TRIES):
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with _alone(path.parent):
+                before = read_regular(path, most) if path.exists() else b""
+                after = change(before)
+                # An empty file of the right mode first: what replaces a file keeps the mode.
+                os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, mode))
+                replace(str(path), after, hashlib.sha256(before).hexdigest())
+        except StaleFile:
+            continue
+        except OSError as error:
+            raise ConfigError(f"{path} could not be changed: {error.strerror or error}.") from error
+        except WorkspaceError as error:
+            raise ConfigError(f"{path} could not be changed. {error}") from error
+        return
+    raise ConfigError(f"{path} could not be changed: other processes keep writing it. Try again.")
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Generator[None]:
+    """Only one Newel at a time changes files of a folder in this way. The lock is on the folder itself, so that nothing is
+    left lying there; a file system without locks still has the comparison, which an editor's change is caught by, too.
+    """
+    held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)

@@ -1,0 +1,236 @@
+"""A copy of a project's folder to work in, brought up to date before each use.
+
+    mirror = await workspace.mirror(home / "copies")
+    await mirror.update({"src/a.py": content})
+    … work in mirror.root …
+    mirror.close()
+
+It has all files of the project, those that git ignores too, as commands need what was installed there; and, where the project
+is in a git repository, one with the same history whose commits nobody else sees. It is bounded: of a project that is too large
+first what git ignores is left out, and after that there is no copy. It lies on the host that the project is on, and lives as
+long as its process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+
+import msgspec
+
+from newel.agent.errors import ConnectionLost, WorkspaceError
+from newel.workspace.git import copy_repository
+from newel.workspace.mirror.port import Copied, FileContent, LeftOut, MirrorBackend, Signature
+from newel.workspace.snapshots.ignore_rules import MADE_ANEW
+from newel.workspace.snapshots.port import Stopped
+
+
+class MirrorLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """The largest project that is copied; ``size`` is in bytes."""
+
+    files: int = 200_000
+    size: int = 2 << 30
+
+
+class Mirror:
+    """See ``TrackedWorkspace.mirror``. Methods raise ``WorkspaceError``."""
+
+    def __init__(self, disk: MirrorBackend, limits: MirrorLimits, left_out: Iterable[str]) -> None:
+        """``left_out`` are paths relative to the project."""
+        self._disk = disk
+        self._limits = limits
+        self._project = disk.layout.project
+        self._never = LeftOut(frozenset(left_out))
+        self.root = disk.layout.root
+        self._known: dict[str, Signature | None] = {}
+        """What was copied; None for what may have changed since, unseen."""
+        self._ignored: LeftOut | None = None
+        self._has_repository = False
+        self._notices: list[str] = []
+        self._working = threading.Lock()
+        self._has_begun = False
+        self._gone = threading.Event()
+        self.close = weakref.finalize(self, _let_go, disk, self._gone)
+
+    def begin(self) -> None:
+        """Begin to copy, beside everything else; ``update`` waits for it. What goes wrong is said there."""
+        if not self._has_begun:
+            self._has_begun = True
+            self._disk.meanwhile(partial(_begun, weakref.ref(self), self._gone))
+
+    def touched(self, path: str) -> None:
+        """A file of the copy, relative to the root, is no longer what it was made: the next update makes it so again."""
+        self._known[path] = None
+
+    async def update(self, contents: Mapping[str, FileContent | None]) -> None:
+        """Make the copy what the project is by now, but for files that shall have other ``contents`` (None: not be there).
+        One that failed or was cancelled is made up for by the next one.
+        """
+        stop = threading.Event()
+        try:
+            await self._disk.within(partial(self.bring_up, contents, stop.is_set))
+        finally:
+            stop.set()
+
+    def told(self) -> list[str]:
+        """What a person should know of the copy, once."""
+        notices, self._notices = self._notices, []
+        return notices
+
+    def bring_up(self, contents: Mapping[str, FileContent | None], stopped: Callable[[], bool]) -> None:
+        """``update``, for work within the disk's; ends early once ``stopped`` says so."""
+        try:
+            with (
+                self._working,
+                contextlib.suppress(Stopped),
+            ):  # one that was told to stop may not have done so yet
+                self._update_or_give_way(contents, stopped)
+        except ConnectionLost as lost:
+            raise ConnectionLost(
+                f"The connection was lost while the copy of {self._project} was brought up to date. Nothing of the project was "
+                "touched, and nothing was done in the copy. Try it again."
+            ) from lost
+        except OSError as error:
+            raise WorkspaceError(
+                f"Cannot bring the copy of {self._project} up to date in {self.root}: {error.strerror or error}."
+            ) from error
+
+    def _update_or_give_way(
+        self, contents: Mapping[str, FileContent | None], stopped: Callable[[], bool]
+    ) -> None:
+        """Half a copy is no use, and others need the room that it takes."""
+        try:
+            self._update(contents, stopped)
+        except OSError as error:
+            if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+                raise
+            self._forget()
+            with contextlib.suppress(OSError, WorkspaceError):
+                self._disk.empty()
+            raise WorkspaceError(
+                f"There is no room for a copy of {self._project} in {self._disk.layout.place}: {error.strerror}. What was copied is "
+                "removed again, and nothing of the project was touched. Make room there, or approve each call instead (--approve ask)."
+            ) from error
+
+    def _forget(self) -> None:
+        self._known = {}
+        self._has_repository = False
+
+    def _update(self, contents: Mapping[str, FileContent | None], stopped: Callable[[], bool]) -> None:
+        if not self._disk.hold():
+            self._forget()
+        self._make_repository()
+        self._known |= dict.fromkeys(contents)
+        found = self._found(stopped)
+        if stopped():
+            return
+        gone = self._known.keys() - found.keys() - contents.keys()
+        nothing = {path for path, content in contents.items() if content is None}
+        self._disk.remove(sorted(gone | nothing))
+        for path in gone:
+            del self._known[path]
+        self._copy(
+            {
+                path: seen
+                for path, seen in found.items()
+                if path not in contents and self._known.get(path) != seen
+            },
+            stopped,
+        )
+        if not stopped():
+            self._disk.write({path: content for path, content in contents.items() if content is not None})
+
+    def _make_repository(self) -> None:
+        layout = self._disk.layout
+        if layout.top is None or self._has_repository:
+            return
+        if not copy_repository(self._disk, layout.top, layout.copied_top, inside=layout.inside):
+            self._notices.append(
+                "Git could not make a repository of the copy like the project's: do not rely on git in it."
+            )
+        self._has_repository = True
+
+    def _copy(self, files: Mapping[str, Signature], stopped: Callable[[], bool]) -> None:
+        for path, copied in self._disk.copy(files):
+            if copied is Copied.SHUT:
+                self._notices.append(f"The copy lacks {path}, which may not be read.")
+            self._known[path] = None if copied is Copied.UNSURE else files[path]
+            if stopped():
+                return
+
+    def _found(self, stopped: Callable[[], bool]) -> dict[str, Signature]:
+        """The files of the project that are to be copied. Raises ``WorkspaceError`` if they are too many."""
+        found = _FoundCopy(self._limits)
+        found.walk(self._disk.walk(self._left_out()), stopped)
+        if not found.fits and self._ignored is None:
+            self._ignored = self._asked_ignored()
+            found = _FoundCopy(self._limits)
+            found.walk(self._disk.walk(self._left_out()), stopped)
+            if found.fits:
+                some = ", ".join(sorted({*self._ignored.paths, *self._ignored.names})[:5])
+                self._notices.append(
+                    f"The copy lacks what git ignores ({some}), as the project is larger than {self._most()}."
+                )
+        if not found.fits:
+            raise WorkspaceError(
+                f"{self._project} has {found.count:,} files of {found.size >> 20:,} MiB; at most {self._most()} are copied. "
+                "Raise max_copy_files and max_copy_bytes in [review] of config.toml, or approve each call (--approve ask)."
+            )
+        return found.files
+
+    def _most(self) -> str:
+        return f"{self._limits.files:,} files or {self._limits.size >> 20:,} MiB"
+
+    def _left_out(self) -> LeftOut:
+        ignored = self._ignored or LeftOut()
+        return LeftOut(frozenset({*self._never.paths, *ignored.paths}), ignored.names)
+
+    def _asked_ignored(self) -> LeftOut:
+        """What can be made anew, as far as it is a whole folder or file; never all of the project."""
+        answer = None
+        if self._disk.layout.top is not None:
+            words = ("ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z")
+            answer = self._disk.ask_git(self._project, *words)
+        if answer is None:
+            return LeftOut(names=MADE_ANEW)
+        names = (name.rstrip(b"/") for name in answer.split(b"\0")[:-1])
+        return LeftOut(frozenset(os.fsdecode(name) for name in names if name != b"."))
+
+
+class _FoundCopy:
+    """The files of a walk, as long as they are not too many."""
+
+    def __init__(self, limits: MirrorLimits) -> None:
+        self._limits = limits
+        self.files: dict[str, Signature] = {}
+        self.count = 0
+        self.size = 0
+
+    @property
+    def fits(self) -> bool:
+        return self.count <= self._limits.files and self.size <= self._limits.size
+
+    def walk(self, walk: Iterable[tuple[str, Signature]], stopped: Callable[[], bool]) -> None:
+        for path, seen in walk:
+            self.count += 1
+            self.size += seen.size
+            if self.count <= self._limits.files:
+                self.files[path] = seen
+            if stopped():
+                return
+
+
+def _begun(mirror: weakref.ref[Mirror], gone: threading.Event) -> None:
+    with contextlib.suppress(WorkspaceError):
+        if (there := mirror()) is not None:
+            there.bring_up({}, gone.is_set)
+
+
+def _let_go(disk: MirrorBackend, gone: threading.Event) -> None:
+    gone.set()
+    disk.let_go()

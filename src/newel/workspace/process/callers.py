@@ -1,0 +1,88 @@
+"""Whose process is at the other end of a connection to this machine: whether a part of an agent's command, on Linux.
+
+A server's token lies in a file that such a command can read. So where a person decides over a connection, a caller is looked
+at as ``newel keep`` looks at its own parents. Elsewhere than on Linux the system does not tell.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from typing import Final
+
+from newel.workspace.process import process_mark
+
+_TABLES: Final = ("/proc/net/tcp", "/proc/net/tcp6")
+_NONE: Final = "0"
+"""The inode of a socket that its process has closed."""
+
+
+class Callers:
+    """The callers of a port. In a server that itself runs below an agent nobody is refused: all of it is the agent's."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._is_ours = process_mark.rights_above() is None
+
+    def is_agent(self, host: str, port: int) -> bool:
+        """Whether an agent's command is at this other end, or has been and left no trace of itself."""
+        if not self._is_ours:
+            return False
+        sockets = self._sockets(port) or self._sockets(
+            port
+        )  # a table that changes while it is read may leave a row out
+        if sockets is None:
+            return False
+        if not sockets:
+            return _is_loopback(host)  # else it is another machine
+        agents = process_mark.of_agents()
+        return any(_is_held(socket, agents) for socket in sockets)
+
+    def _sockets(self, port: int) -> set[str] | None:
+        """The inodes of the sockets that are connected from ``port`` to ours; None where the system does not tell."""
+        mark = f":{port:04X} "
+        found: set[str] = set()
+        tables = 0
+        for table in _TABLES:
+            try:
+                with open(table, encoding="ascii") as file:  # noqa: PTH123 — as in origins
+                    rows = [line.split() for line in file if mark in line]
+            except (OSError, UnicodeDecodeError):
+                continue
+            tables += 1
+            for row in rows:
+                if len(row) > 9 and row[9] != _NONE and _port(row[1]) == port and _port(row[2]) == self._port:
+                    found.add(row[9])
+        return found if tables else None
+
+
+def _is_held(socket: str, processes: set[int]) -> bool:
+    wanted = f"socket:[{socket}]"
+    for pid in processes:
+        try:
+            with os.scandir(f"/proc/{pid}/fd") as descriptors:
+                if any(_leads_to(each) == wanted for each in descriptors):
+                    return True
+        except OSError:  # it ended, or is another user's
+            continue
+    return False
+
+
+def _leads_to(descriptor: os.DirEntry[str]) -> str:
+    try:
+        return os.readlink(descriptor.path)  # noqa: PTH115 — there are many
+    except OSError:  # it was closed
+        return ""
+
+
+def _port(address: str) -> int:
+    return int(address.rpartition(":")[2], 16)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback

@@ -1,0 +1,115 @@
+"""What a command that the agent runs finds in its environment."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Collection, Mapping
+from typing import Final
+
+SENSITIVE: Final = (
+    "(^|_)(TOKEN|SECRETS?|PASSWD|PASSPHRASE|CREDENTIALS?|APIKEY|MNEMONIC)(_|$)|PASSWORD(_|$)"
+    "|_(KEYS?|PAT|AUTH|PASS|PWD|JWT|COOKIE|AUTH_CONFIG)$|(^|_)KEY_ID$"
+    "|(API|ACCESS|AUTH|PRIVATE|SECRET|SIGNING|ENCRYPTION)_?KEYS?[0-9]*(_|$)|(TOKEN|SECRET|SSHPASS|BINDPW)$"
+)
+"""Is found in the names of secrets, once these are in capitals. An extended regular expression, of POSIX as of Python."""
+
+DROPPED: Final = frozenset(
+    {
+        "BASH_ENV",  # a non-interactive bash would run this file before the command
+        "ENV",  # the same for sh
+        "FORCE_COLOR",
+        "CLICOLOR_FORCE",
+    }
+)
+"""Variables that would have a command run another's file, or colour what nobody sees."""
+
+_OF_THE_AGENT: Final = ("LLM_", "OPENAI_")
+"""How the variables begin by which the agent itself finds its model: addresses with passwords in them, keys."""
+
+UNATTENDED: Final = {
+    "TERM": "dumb",
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+}
+"""Makes programs fit for a run without a terminal."""
+
+
+def is_secret(name: str) -> bool:
+    """Whether a variable of this name holds, by custom, something that opens a door.
+
+    ``OPENAI_API_KEY``, ``GH_TOKEN``, ``AWS_ACCESS_KEY_ID``, ``PGPASSWORD`` do; ``AWS_REGION``,
+    ``SSH_AUTH_SOCK``, ``TOKENIZERS_PARALLELISM``, ``PWD`` do not.
+    """
+    return re.search(SENSITIVE, name.upper()) is not None
+
+
+def is_withheld(name: str) -> bool:
+    """Whether a variable of this name stays with the agent: a secret, or part of its own connection."""
+    return is_secret(name) or name.upper().startswith(_OF_THE_AGENT)
+
+
+def child_env(
+    environ: Mapping[str, str],
+    extra: Mapping[str, str] | None = None,
+    *,
+    keep: Collection[str] = (),
+) -> dict[str, str]:
+    """The environment of a command: ``environ`` without secrets, made fit for a run without a terminal.
+
+    A command is written by a model and its output goes back to one, so that neither may hold the user's
+    keys, nor anything else of the agent's own connection. A password within the value of a variable with
+    another name passes, as in ``HTTPS_PROXY``, ``PIP_INDEX_URL`` or ``DATABASE_URL``: without them no command
+    could reach the network, install a package or run a test. ``keep`` names variables that pass although they
+    look like secrets; ``extra`` is added as it is, last.
+    """
+    kept = {
+        name: value
+        for name, value in environ.items()
+        if name in keep or not (name in DROPPED or is_withheld(name))
+    }
+    return kept | UNATTENDED | dict(extra or {})
+
+
+_BY_UV: Final = frozenset({"UV", "UV_RUN_RECURSION_DEPTH"})
+"""What `uv run` tells the program about itself."""
+
+
+def without_own_python(
+    environ: Mapping[str, str], folder: str, *, prefix: str = sys.prefix, package: str = __file__
+) -> Mapping[str, str]:
+    """``environ`` without Newel's own virtual environment, in which `pip`, `pytest` and `python` would be Newel's.
+
+    It stays where it is the user's: around ``folder`` (the user works on Newel in its checkout), or activated with Newel
+    installed in it. ``prefix`` is the environment that Newel runs in, ``package`` where a module of Newel is.
+    """
+    if prefix == sys.base_prefix:
+        return environ
+    own = os.path.realpath(prefix)
+    holder = os.path.dirname(own)  # noqa: PTH120 — a text, for the watchdog does without pathlib
+    if _is_in(os.path.realpath(folder), holder):
+        return environ
+    source = os.path.realpath(package)
+    is_installed = _is_in(source, own)
+    # uv run activates it; with UV_PROJECT_ENVIRONMENT it may be one that the user's project shares with Newel.
+    by_uv = "UV_RUN_RECURSION_DEPTH" in environ and not (is_installed and "UV_PROJECT_ENVIRONMENT" in environ)
+    of_a_checkout = _is_in(source, holder) and not is_installed
+    is_active = os.path.realpath(environ.get("VIRTUAL_ENV", "/")) == own
+    if is_active and not (by_uv or of_a_checkout):
+        return environ
+    kept = {name: value for name, value in environ.items() if name not in _BY_UV}
+    if is_active:
+        for name in ("VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT", "PYTHONHOME"):
+            kept.pop(name, None)
+    if path := kept.get("PATH"):
+        programs = os.path.join(own, "bin")  # noqa: PTH118 — as above
+        kept["PATH"] = os.pathsep.join(
+            each for each in path.split(os.pathsep) if os.path.realpath(each) != programs
+        )
+    return kept
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)

@@ -1,0 +1,306 @@
+"""What a command prints, in bounded memory: kept for the result, spilled to a file, shown as it comes."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import os
+import stat
+import time
+from itertools import islice
+from pathlib import Path
+from typing import Final, Protocol
+
+from newel.workspace.port import OnOutput, Workspace
+
+PREFIX: Final = "newel-output-"
+SUFFIX: Final = ".txt"
+
+KEPT: Final = 7 * 24 * 60 * 60
+"""Seconds after which the file of a long output is removed, when another one is made."""
+
+TOGETHER: Final = 512 * 1024 * 1024
+"""Bytes that all these files may have; the oldest are removed first."""
+
+ON_HOST: Final = ".newel/outputs"
+"""The folder for such files in the home of a host's user."""
+
+FEW: Final = 50
+"""Such files on a host; none has more than one result."""
+
+LOOKED_THROUGH: Final = 10_000
+"""Names in a folder among which such files are looked for."""
+
+
+class OutputSink(Protocol):
+    """Where a process's output goes: ``stream`` is ``stdout`` or ``stderr``."""
+
+    @property
+    def due(self) -> float:
+        """When ``flush`` has something to do next, on the event loop's clock."""
+        ...
+
+    def add(self, stream: str, chunk: bytes, /) -> None: ...
+
+    async def flush(self, now: float, /, *, final: bool = False) -> None:
+        """Tell the readers what they are to be told by now; ``final`` all that there is."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Capture:
+    """One stream: all of it up to ``limit`` bytes, beyond that its head and its tail of half that each."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.size = 0
+        self._half = limit // 2
+        self._head = bytearray()
+        self._tail = bytearray()
+
+    @property
+    def truncated(self) -> bool:
+        return self.size > self.limit
+
+    def add(self, chunk: bytes) -> None:
+        self.size += len(chunk)
+        room = self.limit - len(self._head) if not self._tail else 0
+        self._head += chunk[:room]
+        self._tail += chunk[room:]
+        if len(self._tail) > 2 * self._half:
+            del self._tail[: -self._half]
+
+    def text(self, where: str) -> str:
+        """The stream as text; ``where`` ends the note that stands in place of what was left out."""
+        if not self.truncated:
+            return self._head.decode(errors="replace")
+        tail = (self._head + self._tail)[-self._half :]
+        # The decoder keeps back a character that the cut went through; the tail's rest of one is skipped.
+        head = codecs.getincrementaldecoder("utf-8")("replace").decode(self._head[: self._half])
+        start = next((index for index in range(min(4, len(tail))) if tail[index] & 0xC0 != 0x80), 0)
+        left_out = self.size - 2 * self._half
+        return f"{head}\n[… {left_out:,} bytes left out here; {where} …]\n{tail[start:].decode(errors='replace')}"
+
+
+class Spill:
+    """Both streams in the order in which they came: in memory until ``open``, then in a file of at most
+    ``cap`` bytes that only its owner can read.
+
+    A disk that is full costs the rest of the file, never the command.
+    """
+
+    def __init__(self, directory: str | None, cap: int) -> None:
+        self.path: str | None = None
+        self._directory = directory
+        self._cap = cap
+        self._written = 0
+        self._early = bytearray()
+        self._file: int | None = None
+        self._problem = ""
+
+    @property
+    def where(self) -> str:
+        """Where to find the whole output, or how much of it, and why no more."""
+        if self.path is None:
+            return f"the whole output could not be kept: {self._problem}"
+        if self._problem:
+            return f"the first {self._written:,} bytes of all output are in {self.path}, then {self._problem}"
+        return f"the whole output is in {self.path}"
+
+    def add(self, chunk: bytes) -> None:
+        if self._file is not None:
+            self._write(chunk)
+        elif not self._problem:
+            self._early += chunk
+
+    def open(self) -> None:
+        """Begin the file with all that came until now. Does nothing the second time."""
+        if self._file is not None or self._problem:
+            return
+        import tempfile
+
+        try:
+            folder = _prepared(self._directory)
+            self._file, self.path = tempfile.mkstemp(prefix=PREFIX, suffix=SUFFIX, dir=folder)
+        except OSError as error:
+            self._problem = error.strerror or str(error)
+        else:
+            self._write(self._early)
+        self._early = bytearray()
+
+    def close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _write(self, chunk: bytes | bytearray) -> None:
+        if self._problem or self._file is None:
+            return
+        rest = memoryview(chunk)[: self._cap - self._written]
+        if len(rest) < len(chunk):
+            self._problem = "the file was full"
+        try:
+            while rest:
+                written = os.write(self._file, rest)
+                self._written += written
+                rest = rest[written:]
+        except OSError as error:
+            self._problem = error.strerror or str(error)
+
+
+def spill_folder() -> str:
+    """The folder for these files where none is given: in that for temporary files, and this user's alone."""
+    import tempfile
+
+    return os.path.join(tempfile.gettempdir(), f"newel-{os.geteuid()}")  # noqa: PTH118 — a text for the system
+
+
+def keep(text: str, directory: str | None = None) -> str:
+    """Put a text into such a file, and return its path. The same text has the same file. Raises ``OSError``."""
+    import hashlib
+    import tempfile
+
+    data = text.encode(errors="replace")
+    folder = _prepared(directory)
+    path = Path(folder) / f"{PREFIX}{hashlib.sha256(data).hexdigest()[:16]}{SUFFIX}"
+    descriptor, name = tempfile.mkstemp(prefix=PREFIX, suffix=SUFFIX, dir=folder)
+    try:
+        with open(descriptor, "wb") as file:  # noqa: PTH123 — a descriptor, not a path
+            file.write(data)
+        Path(name).replace(path)
+    except OSError:
+        Path(name).unlink(missing_ok=True)
+        raise
+    return str(path)
+
+
+async def keep_there(workspace: Workspace, folder: str, text: str) -> str:
+    """The same in a folder of a host. Of such files the ``FEW`` newest stay. Raises ``WorkspaceError``."""
+    import hashlib
+
+    data = text.encode(errors="replace")
+    path = f"{folder}/{PREFIX}{hashlib.sha256(data).hexdigest()[:16]}{SUFFIX}"
+    await workspace.write_bytes(path, data, mode=0o600)
+    own = [f"{folder}/{each.name}" for each in await workspace.list(folder) if each.name.startswith(PREFIX)]
+    if len(own) > FEW:
+        infos = zip(await workspace.stats(own), own, strict=True)
+        for _, old in sorted((info.modified_ns, each) for info, each in infos if info is not None)[:-FEW]:
+            await workspace.remove(old)
+    return path
+
+
+def _prepared(directory: str | None) -> str:
+    """A folder for these files that nobody else can put anything into, with room for one more."""
+    folder = Path(directory or spill_folder())
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = folder.lstat()
+    if directory is None and (not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid()):
+        raise PermissionError(f"{folder} is not this user's folder")
+    if directory is None and found.st_mode & 0o077:
+        folder.chmod(0o700)
+    purge(str(folder))
+    return str(folder)
+
+
+def purge(directory: str) -> None:
+    """Remove the outputs that are more than a week old, and the oldest beyond what all may have together. What cannot be
+    looked at or removed stays, without a word.
+    """
+    found: list[tuple[float, int, str]] = []
+    with contextlib.suppress(OSError), os.scandir(directory) as entries:
+        for entry in islice(entries, LOOKED_THROUGH):
+            if entry.name.startswith(PREFIX) and entry.name.endswith(SUFFIX):
+                with contextlib.suppress(OSError):
+                    info = entry.stat(follow_symlinks=False)
+                    if stat.S_ISREG(info.st_mode) and info.st_uid == os.geteuid():
+                        found.append((info.st_mtime, info.st_size, entry.path))
+    oldest = time.time() - KEPT
+    room = TOGETHER
+    for modified, size, path in sorted(found, reverse=True):
+        room -= size
+        if room < 0 or modified < oldest:
+            with contextlib.suppress(OSError):
+                Path(path).unlink()
+
+
+class Live:
+    """Passes output on while a command runs: at most ten pieces a second of at most 64 KiB each, so that a
+    command that floods its output is neither slowed by its readers nor floods them.
+    """
+
+    interval = 0.1
+    budget = 65_536
+
+    def __init__(self, on_output: OnOutput) -> None:
+        self.due = float("inf")
+        self._on_output = on_output
+        self._last = float("-inf")
+        self._decoders = {
+            name: codecs.getincrementaldecoder("utf-8")("replace") for name in ("stdout", "stderr")
+        }
+        self._pieces: list[str] = []
+        self._room = self.budget
+        self._skipped = 0
+
+    def add(self, stream: str, chunk: bytes) -> None:
+        decoder = self._decoders[stream]
+        if len(chunk) > self._room:
+            self._skipped += len(chunk) - self._room
+            chunk = chunk[: self._room]
+            self._pieces.append(decoder.decode(chunk))
+            decoder.reset()
+        else:
+            self._pieces.append(decoder.decode(chunk))
+        self._room -= len(chunk)
+        self.due = self._last + self.interval
+
+    async def flush(self, now: float, *, final: bool = False) -> None:
+        """Pass on what has gathered; ``final`` also what looked like the beginning of a character."""
+        if final:
+            self._pieces += [decoder.decode(b"", final=True) for decoder in self._decoders.values()]
+        text = "".join(self._pieces)
+        if self._skipped:
+            text += f"\n[… {self._skipped:,} bytes not shown here …]\n"
+        self._pieces.clear()
+        self._room, self._skipped = self.budget, 0
+        self._last, self.due = now, float("inf")
+        if text:
+            await self._on_output(text)
+
+
+class Output:
+    """Everything that a command prints on its way to the result, the file and the screens."""
+
+    def __init__(self, *, limit: int, directory: str | None, cap: int, on_output: OnOutput | None) -> None:
+        self.stdout = Capture(limit)
+        self.stderr = Capture(limit)
+        self.spill = Spill(directory, cap)
+        self.live = Live(on_output) if on_output else None
+
+    def add(self, stream: str, chunk: bytes) -> None:
+        capture = self.stdout if stream == "stdout" else self.stderr
+        capture.add(chunk)
+        self.spill.add(chunk)
+        if capture.truncated:
+            self.spill.open()
+        if self.live:
+            self.live.add(stream, chunk)
+
+    @property
+    def due(self) -> float:
+        return self.live.due if self.live else float("inf")
+
+    async def flush(self, now: float, *, final: bool = False) -> None:
+        if self.live and (final or now >= self.live.due):
+            await self.live.flush(now, final=final)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):  # a network disk may report a full disk only here
+            self.spill.close()
+
+
+def is_spill(folder: str, path: str) -> bool:
+    """Whether a real path is that of a file which holds a long output; ``folder`` is where they lie."""
+    place, _, name = path.rpartition("/")
+    return name.startswith(PREFIX) and name.endswith(SUFFIX) and place == folder

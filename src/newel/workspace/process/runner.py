@@ -1,0 +1,356 @@
+"""Runs one command to its end: no thread and no second task, nothing left alive, memory bounded.
+
+A single selector watches both pipes and the process itself; the event loop watches the selector.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import anyio
+import msgspec
+
+from newel.agent.errors import WorkspaceError
+from newel.workspace.port import Completed, OnOutput
+from newel.workspace.process.output import Output, OutputSink
+from newel.workspace.process.process_tree import ProcessTree
+
+BLOCK: Final = 65_536
+BLOCKS_AT_ONCE: Final = 32
+"""How many blocks of one pipe are read before the event loop gets its turn."""
+
+KILL_GRACE: Final = 2.0
+"""Seconds between TERM and KILL."""
+
+
+LEAVING: Final = 0.05
+"""Seconds that what a command has started gets to end after it, before it counts as left running."""
+
+
+class OutputLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds of one command's output in bytes: of each stream in memory, and of the file for the whole,
+    which is made in ``spill_dir`` (by default the system's folder for temporary files).
+    """
+
+    output: int = 1_000_000
+    spill: int = 64 * 1024 * 1024
+    spill_dir: str | None = None
+
+
+async def run_process(
+    argv: Sequence[str],
+    *,
+    cwd: str,
+    env: Mapping[str, str],
+    limits: OutputLimits,
+    timeout: float | None = None,  # noqa: ASYNC109 — partial output is returned, which cancelling cannot
+    on_output: OnOutput | None = None,
+) -> Completed:
+    """Run a program in a session of its own, without input, until it ends.
+
+    On timeout (seconds) it and all that it started (see ``ProcessTree``) is sent TERM, and KILL to what
+    remains, and the output until then is returned; on cancellation the same happens and the cancellation
+    goes on. Raises ``WorkspaceError`` if the program cannot be started.
+    """
+    output = Output(limit=limits.output, directory=limits.spill_dir, cap=limits.spill, on_output=on_output)
+    return completed(output, await attend(ChildProcess(argv, cwd, env, output), timeout))
+
+
+class ExitInfo(NamedTuple):
+    """How a process ended; as in ``Completed``."""
+
+    exit_code: int
+    duration: int
+    timed_out: bool
+    left_open: bool
+    left_running: Sequence[str] = ()
+
+
+async def attend(child: ChildProcess, timeout: float | None) -> ExitInfo:  # noqa: ASYNC109 — see run_process
+    """See a process to its end, on timeout or cancellation to the one that is made for it."""
+    began = anyio.current_time()
+    try:
+        ended = await child.wait(began + timeout if timeout is not None else float("inf"))
+        if not ended:
+            with anyio.CancelScope(shield=True):
+                await child.stop()
+        left_open = await child.drain_rest()
+        left_running = await child.left_running(stopped=not ended)
+        await child.output.flush(anyio.current_time(), final=True)
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            await child.stop()
+        raise
+    finally:
+        child.close()
+        child.output.close()
+    return ExitInfo(
+        child.exit_code, round((anyio.current_time() - began) * 1000), not ended, left_open, left_running
+    )
+
+
+def completed(output: Output, ending: ExitInfo) -> Completed:
+    return Completed(
+        stdout=output.stdout.text(output.spill.where),
+        stderr=output.stderr.text(output.spill.where),
+        truncated=output.stdout.truncated or output.stderr.truncated,
+        output_file=output.spill.path,
+        whole=output.spill.where if output.spill.path else "",
+        **ending._asdict(),
+    )
+
+
+class ChildProcess:
+    """A process with its pipes. ``ended`` is true once it has been waited for.
+
+    Its standard input is ``given`` and what is sent later, until ``close_input``; with None it is empty.
+    """
+
+    pipe_grace = 0.1
+    """Seconds that the pipes are still read after it is over, if others hold them open."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        cwd: str,
+        env: Mapping[str, str],
+        output: OutputSink,
+        *,
+        given: bytes | None = None,
+    ) -> None:
+        self.output = output
+        self.ended = False
+        self._all = ProcessTree(env)
+        self._unsent = bytearray()
+        self.process, self._input, self._pipes = _spawn(argv, cwd, self._all, with_input=given is not None)
+        try:
+            self._selector = selectors.DefaultSelector()
+            self._exit = exit_descriptor(self.process)
+        except OSError as error:  # no descriptor is left: what nobody can watch must not run
+            with self.process:
+                self.process.kill()
+            for pipe in (*self._pipes.values(), *([] if self._input is None else [self._input])):
+                os.close(pipe)
+            self._all.forget()
+            raise WorkspaceError(
+                f"The command could not be watched and was stopped: {error.strerror}."
+            ) from error
+        self._selector.register(self._exit, selectors.EVENT_READ)
+        for name, pipe in self._pipes.items():
+            os.set_blocking(pipe, False)
+            self._selector.register(pipe, selectors.EVENT_READ, name)
+        if self._input is not None:
+            os.set_blocking(self._input, False)
+        self.send(given or b"")
+
+    @property
+    def exit_code(self) -> int:
+        """As shells count: 128 + N for signal N, also for one that even KILL has not ended yet."""
+        code = self.process.returncode
+        if code is None:
+            return 128 + signal.SIGKILL
+        return code if code >= 0 else 128 - code
+
+    @property
+    def over(self) -> bool:
+        """Whether it has done what it was started for."""
+        return self.ended
+
+    async def wait(self, deadline: float) -> bool:
+        """Read until it is over: True; or until ``deadline``, on the event loop's clock: False."""
+        while not self._drain():
+            now = anyio.current_time()
+            await self.output.flush(now)
+            if now >= deadline:
+                return False
+            with anyio.move_on_at(min(deadline, self.output.due)):
+                await anyio.wait_readable(self._selector)
+        return True
+
+    async def drain_rest(self) -> bool:
+        """Read what the ended process left in its pipes; True if another process still holds them."""
+        await self._read_until(lambda: self.ended and not self._pipes, self.pipe_grace)
+        return bool(self._pipes)
+
+    async def left_running(self, *, stopped: bool) -> Sequence[str]:
+        """What runs on of all that it started, in words. What is just about to end is given a moment to."""
+        until = anyio.current_time() + LEAVING
+        while (left := self._all.left(all_of_them=stopped)) and anyio.current_time() < until:  # noqa: ASYNC110 — nobody tells
+            await anyio.sleep(LEAVING / 5)
+        return left
+
+    async def stop(self) -> None:
+        """End the process and all that it started, and read on until then: a process that waits to write
+        cannot end well.
+        """
+        self._all.signal(signal.SIGTERM)
+        until = anyio.current_time() + KILL_GRACE
+        pause = 0.005
+        while self._lives() and anyio.current_time() < until:
+            await anyio.sleep(pause)
+            pause = min(2 * pause, 0.05)
+        while self._lives() and anyio.current_time() < until + KILL_GRACE:
+            self._all.signal(signal.SIGKILL)
+            await anyio.sleep(0.01)
+
+    def send(self, data: bytes) -> None:
+        """Write to its standard input, now or as soon as it reads. Nothing is written to one that is closed."""
+        if self._input is not None and data:
+            if not self._unsent:
+                self._selector.register(self._input, selectors.EVENT_WRITE, "stdin")
+            self._unsent += data
+
+    def close_input(self) -> None:
+        """The end of its standard input; what it has not read by now it never will."""
+        if self._input is not None:
+            if self._unsent:
+                self._selector.unregister(self._input)
+                self._unsent.clear()
+            os.close(self._input)
+            self._input = None
+
+    def close(self) -> None:
+        self.close_input()
+        for pipe in list(self._pipes.values()):
+            self._close(pipe)
+        self._selector.close()
+        os.close(self._exit)
+        self._all.forget()
+
+    async def _read_until(self, done: Callable[[], bool], seconds: float) -> None:
+        """Read on, and tell nobody, until ``done`` or for so long."""
+        until = anyio.current_time() + seconds
+        self._drain()
+        while not done() and anyio.current_time() < until:
+            with anyio.move_on_at(until):
+                await anyio.wait_readable(self._selector)
+            self._drain()
+
+    def _lives(self) -> bool:
+        self._drain()
+        return not self.ended or self._all.live()
+
+    def _drain(self) -> bool:
+        """Read and write what can be without waiting; True if it is over."""
+        for key, _ in self._selector.select(0):
+            if key.data is None:
+                self._selector.unregister(self._exit)
+                self.process.wait()
+                self.ended = True
+            elif key.data == "stdin":
+                self._write()
+            else:
+                self._read(key.data)
+        return self.over
+
+    def _write(self) -> None:
+        if self._input is None:
+            return
+        try:
+            written = os.write(self._input, memoryview(self._unsent)[:BLOCK])
+        except BlockingIOError:
+            return
+        except OSError:  # it reads no more
+            self.close_input()
+            return
+        del self._unsent[:written]
+        if not self._unsent:
+            self._selector.unregister(self._input)
+
+    def _read(self, name: str) -> None:
+        pipe = self._pipes[name]
+        for _ in range(BLOCKS_AT_ONCE):
+            try:
+                chunk = os.read(pipe, BLOCK)
+            except BlockingIOError:
+                return
+            if not chunk:
+                del self._pipes[name]
+                self._close(pipe)
+                return
+            self.output.add(name, chunk)
+
+    def _close(self, pipe: int) -> None:
+        self._selector.unregister(pipe)
+        os.close(pipe)
+
+
+def _spawn(
+    argv: Sequence[str], cwd: str, descendants: ProcessTree, *, with_input: bool
+) -> tuple[subprocess.Popen[bytes], int | None, dict[str, int]]:
+    """Start it; returns the process and our ends of its input, if it has one, and its outputs.
+
+    The pipes are made here and not by ``Popen``: CPython 3.11.2 loses the ones it has made when there are no
+    descriptors for the rest.
+    """
+    ours: list[int] = []
+    theirs: list[int] = []
+    no_longer_wanted = ours
+    try:
+        for _ in range(2):
+            read, write = os.pipe()
+            ours.append(read)
+            theirs.append(write)
+        if with_input:
+            read, write = os.pipe()
+            ours.append(write)
+            theirs.append(read)
+        else:
+            theirs.append(os.open(os.devnull, os.O_RDONLY))
+        stdout, stderr, stdin = theirs
+        process = descendants.start(argv, cwd=cwd, stdin=stdin, stdout=stdout, stderr=stderr)
+        no_longer_wanted = []
+    except (OSError, ValueError) as error:
+        raise not_started(cwd, error, argv) from error
+    finally:
+        for descriptor in (*no_longer_wanted, *theirs):
+            os.close(descriptor)
+    return process, ours[2] if with_input else None, {"stdout": ours[0], "stderr": ours[1]}
+
+
+def not_started(folder: str, error: OSError | ValueError, argv: Sequence[str]) -> WorkspaceError:
+    """What to raise for a command that the system did not take."""
+    return WorkspaceError(f"The command could not be started in {folder}: {_reason(error, argv)}")
+
+
+def _reason(error: OSError | ValueError, argv: Sequence[str]) -> str:
+    if isinstance(error, OSError) and error.errno == errno.E2BIG:
+        size = max(len(os.fsencode(argument)) for argument in argv)
+        return (
+            f"it is {size:,} bytes long, more than the system takes. "
+            "Put the long part into a file and use that."
+        )
+    if isinstance(error, UnicodeEncodeError):
+        return "it holds half of a surrogate pair, which is no character."
+    if isinstance(error, OSError):
+        return f"{error.strerror} ({error.filename})" if error.filename else str(error.strerror)
+    return f"{error}."
+
+
+def exit_descriptor(process: subprocess.Popen[bytes]) -> int:
+    """A descriptor of ours that becomes readable when the process has ended."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):  # an old kernel, or a container that forbids it
+            return os.pidfd_open(process.pid)
+    return exit_descriptor_by_thread(process)
+
+
+def exit_descriptor_by_thread(process: subprocess.Popen[bytes]) -> int:
+    """The same where the system has no such descriptor: a thread waits and closes the end of a pipe."""
+    reader, writer = os.pipe()
+
+    def wait() -> None:
+        process.wait()
+        os.close(writer)
+
+    threading.Thread(target=wait, name=f"newel-wait-{process.pid}", daemon=True).start()
+    return reader

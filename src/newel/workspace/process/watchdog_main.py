@@ -1,0 +1,42 @@
+"""The watchdog's own process: waits for the end of Newel, then ends what stands in the table.
+
+Its standard input is the pipe that only Newel holds open, its standard output the table. It imports as little as it
+can, so as to be there at once and to cost little beside a Newel that lives for days.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Final
+
+from newel.workspace.process import process_mark
+from newel.workspace.process.process_mark import LINE, ProcessMark
+
+GRACE: Final = 1.0
+"""Seconds between TERM and KILL, and for which KILL is repeated."""
+
+PAUSE: Final = 0.02
+"""Seconds from one look at what is left to the next."""
+
+
+def main() -> None:
+    for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(ignored, signal.SIG_IGN)
+    while os.read(0, 1):
+        pass
+    left = _read_table()
+    process_mark.signal(left, signal.SIGTERM)
+    until = time.monotonic() + GRACE
+    while process_mark.live(left) and time.monotonic() < until:
+        time.sleep(PAUSE)
+    while process_mark.live(left) and time.monotonic() < until + GRACE:
+        process_mark.signal(left, signal.SIGKILL)
+        time.sleep(PAUSE)
+
+
+def _read_table() -> list[ProcessMark]:
+    table = os.pread(1, os.fstat(1).st_size, 0)
+    lines = (table[start : start + LINE] for start in range(0, len(table), LINE))
+    return [ProcessMark.read(line) for line in lines if line.strip()]

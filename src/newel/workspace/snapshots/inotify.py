@@ -1,0 +1,158 @@
+"""Learns from the system which files were touched, so that nobody has to look at all of them. Linux only."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import re
+import select
+import struct
+import sys
+import termios
+from collections import defaultdict
+from pathlib import Path
+from typing import IO, Any, Final
+
+_EVENT: Final = struct.Struct("iIII")
+_SIZE: Final = struct.Struct("i")
+
+_MODIFY, _ATTRIB, _CLOSE_WRITE = 0x2, 0x4, 0x8
+_MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x40, 0x80, 0x100, 0x200
+_DELETE_SELF, _MOVE_SELF, _UNMOUNT, _OVERFLOW, _IGNORED = 0x400, 0x800, 0x2000, 0x4000, 0x8000
+_ONLYDIR = 0x01000000
+_WATCHED: Final = (
+    _MODIFY | _ATTRIB | _CLOSE_WRITE | _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE | _DELETE_SELF | _MOVE_SELF
+)
+
+_MOUNTS: Final = Path("/proc/self/mountinfo")
+_MOST: Final = Path("/proc/sys/fs/inotify/max_user_watches")
+
+LOCAL: Final = frozenset(
+    {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs"}
+)
+"""File systems on which nothing changes unless this kernel does it, with times to a hundredth of a second."""
+
+_BLOCK: Final = 1 << 16
+
+
+class InotifyWatches:
+    """Watches directories with inotify. A *change* is a name in a directory, of whatever kind.
+
+    Its word is good for what this machine's programs did under the names that are watched. ``changes`` answers None
+    whenever that may not be all.
+    """
+
+    def __init__(self, descriptor: int, libc: Any, most: int, mounts: IO[bytes]) -> None:
+        self._descriptor = descriptor
+        self._libc = libc
+        self._most = most
+        self._mounts = mounts
+        self._remounted = False
+        self._news = select.poll()
+        self._news.register(descriptor, select.POLLIN)
+        self._news.register(mounts, select.POLLPRI)  # tells once of what came or went since it was opened
+        self._path_of: dict[int, str] = {}
+        self._watch_of: dict[str, int] = {}
+
+    @classmethod
+    def open(cls, root: str) -> InotifyWatches | None:
+        """None where its word would not be good."""
+        if sys.platform != "linux":
+            return None
+        with contextlib.suppress(OSError, AttributeError, ValueError):
+            most = int(_MOST.read_text()) // 2  # the editor of the user needs some, too
+            libc = ctypes.CDLL(None, use_errno=True)
+            with contextlib.ExitStack() as on_failure:
+                mounts = on_failure.enter_context(_MOUNTS.open("rb"))
+                if not _is_local(root, mounts.read()):
+                    return None
+                descriptor = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+                if descriptor < 0:
+                    return None
+                on_failure.pop_all()
+                return cls(descriptor, libc, most, mounts)
+        return None
+
+    def add(self, path: str, descriptor: int) -> bool:
+        """Watch an open directory from now on, under this name. False if the system takes no more."""
+        if len(self._path_of) >= self._most and path not in self._watch_of:
+            return False
+        name = b"/proc/self/fd/%d" % descriptor
+        watch: int = self._libc.inotify_add_watch(self._descriptor, name, _WATCHED | _ONLYDIR)
+        if watch < 0:
+            return False
+        before = self._watch_of.get(path)
+        if before is not None and before != watch:
+            self.remove(path)  # another directory has that name now
+        # One that was moved here keeps its watch, under its new name.
+        self._path_of[watch] = path
+        self._watch_of[path] = watch
+        return True
+
+    def remove(self, path: str) -> None:
+        watch = self._watch_of.pop(path, None)
+        if watch is not None and self._path_of.get(watch) == path:
+            del self._path_of[watch]
+            self._libc.inotify_rm_watch(self._descriptor, watch)
+
+    def changes(self) -> dict[str, set[str]] | None:
+        """The names that were touched since the last call, by directory; None if all have to be looked at."""
+        found: defaultdict[str, set[str]] = defaultdict(set)
+        known = True
+        waiting = self._waiting()
+        while waiting > 0:  # and not what comes meanwhile, or a busy writer would hold us for ever
+            block = os.read(self._descriptor, _BLOCK)
+            waiting -= len(block)
+            at = 0
+            while at < len(block):
+                watch, mask, _, size = _EVENT.unpack_from(block, at)
+                at += _EVENT.size
+                name = block[at : at + size].rstrip(b"\0")
+                at += size
+                path = self._path_of.get(watch)
+                if mask & _OVERFLOW or (
+                    path == "" and mask & (_DELETE_SELF | _MOVE_SELF | _UNMOUNT | _IGNORED)
+                ):
+                    known = False
+                elif path is not None and name:
+                    found[path].add(os.fsdecode(name))
+        self._hear()
+        return found if known and not self._remounted else None
+
+    def is_quiet(self) -> bool:
+        """Whether ``changes`` would answer that there are none."""
+        return not self._hear() and not self._remounted
+
+    def _hear(self) -> bool:
+        """Whether there is news. That of the mounts is kept, for it is told once only."""
+        news = self._news.poll(0)
+        self._remounted |= any(descriptor == self._mounts.fileno() for descriptor, _ in news)
+        return bool(news)
+
+    def _waiting(self) -> int:
+        """Bytes of events that were not read."""
+        return _SIZE.unpack(fcntl.ioctl(self._descriptor, termios.FIONREAD, bytes(_SIZE.size)))[0]
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+        self._mounts.close()
+
+
+def _is_local(root: str, mounts: bytes) -> bool:
+    """Whether the root, and all that is mounted below it, lies on local file systems."""
+    wanted, here, kind = os.fsencode(root), b"", ""
+    for line in mounts.split(b"\n")[:-1]:
+        fields, _, rest = line.partition(b" - ")
+        place = re.sub(rb"\\([0-7]{3})", lambda octal: bytes([int(octal[1], 8)]), fields.split(b" ")[4])
+        below = rest.split(b" ")[0].decode()
+        if _is_within(place, wanted) and below not in LOCAL:
+            return False
+        if _is_within(wanted, place) and len(place) >= len(here):  # of several on one place the last is seen
+            here, kind = place, below
+    return kind in LOCAL
+
+
+def _is_within(path: bytes, folder: bytes) -> bool:
+    return path == folder or path.startswith(folder.rstrip(b"/") + b"/")

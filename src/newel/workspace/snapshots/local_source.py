@@ -1,0 +1,245 @@
+"""A project's directories and files on this machine, opened step by step so that no link leads out of the project meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from pathlib import Path
+from typing import Final, TypeVar
+
+import anyio.to_thread
+
+from newel.workspace.git import ask_git, top_of
+from newel.workspace.snapshots.ignore_rules import IgnoreRules
+from newel.workspace.snapshots.inotify import InotifyWatches
+from newel.workspace.snapshots.port import Entries, Reading, Touched
+from newel.workspace.snapshots.tree import signature, split
+
+T = TypeVar("T")
+
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+_TRIES: Final = 3
+
+_SLACK_LOCAL: Final = 100_000_000
+SLACK: Final = 2_000_000_000
+"""Nanoseconds: more than the steps in which file systems count time, local ones and all. So old must a file be for its
+times to tell of any later write.
+"""
+
+
+_PASSING: Final = frozenset({errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
+
+
+def again(work: Callable[[], T]) -> T:
+    """The result of ``work``, which is done twice if it fails of what may be gone by then. Raises ``OSError``."""
+    try:
+        return work()
+    except OSError as error:
+        if error.errno not in _PASSING:
+            raise
+        return work()
+
+
+def open_root(root: str) -> int:
+    return os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def open_folder(root: int, path: str) -> int:
+    """A descriptor of the directory ``path`` below the directory ``root``. Raises ``OSError``."""
+    here = os.open(".", _FOLDER, dir_fd=root)
+    for name in path.split("/") if path else ():
+        try:
+            below = os.open(name, _FOLDER, dir_fd=here)
+        finally:
+            os.close(here)
+        here = below
+    return here
+
+
+class LocalSnapshotSource:
+    """A ``SnapshotSource``. ``left_out`` are absolute paths. Without ``watch`` all signatures are compared each time, on Linux too."""
+
+    def __init__(self, root: str, *, left_out: Iterable[str] = (), watch: bool = True) -> None:
+        self.root = os.path.realpath(root)
+        self.left_out = frozenset(os.path.relpath(os.path.realpath(path), self.root) for path in left_out)
+        self.rules = IgnoreRules(self.root, ask_git, top_of)
+        self._may_watch = watch
+        self._watches: InotifyWatches | None = None
+        self._root = -1
+        self._path = ""
+        self._folder = -1
+
+    async def within(self, work: Callable[[], T]) -> T:
+        return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+
+    def stop(self) -> None:
+        """No work waits for anything."""
+
+    # -- where to look ------------------------------------------------------------------------------
+
+    def touched(self, linked: Iterable[str], /, *, everywhere: bool) -> Touched | None:
+        touched = None if everywhere or self._watches is None else self._watches.changes()
+        if touched is None:
+            self._unwatch()
+            self._watches = InotifyWatches.open(self.root) if self._may_watch else None
+            return None
+        for path in linked:
+            folder, name = split(path)
+            touched.setdefault(folder, set()).add(name)
+        return touched
+
+    def is_quiet(self) -> bool:
+        return self._watches is not None and self._watches.is_quiet()
+
+    def forget(self, path: str) -> None:
+        if self._watches is not None:
+            self._watches.remove(path)
+
+    def clock(self) -> int:
+        return 0
+
+    def umask(self) -> int:
+        with contextlib.suppress(OSError):
+            told = re.search(rb"^Umask:\s*([0-7]+)$", Path("/proc/self/status").read_bytes(), re.MULTILINE)
+            if told is not None:
+                return int(told[1], 8)
+        umask = os.umask(0o077)  # another thread could make something meanwhile; it is closed, not open, then
+        os.umask(umask)
+        return umask
+
+    def close(self) -> None:
+        self._unwatch()
+        self._may_watch = False
+
+    def _watch(self, path: str, descriptor: int) -> None:
+        if self._watches is not None and self._may_watch:
+            self._may_watch = self._watches.add(path, descriptor)
+
+    def _unwatch(self) -> None:
+        if self._watches is not None:
+            self._watches.close()
+            self._watches = None
+
+    # -- directories --------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        self._root = open_root(self.root)
+
+    def end(self) -> None:
+        self._leave()
+        if self._root >= 0:
+            os.close(self._root)
+            self._root = -1
+        if not self._may_watch:  # the system takes no more, and some would not do
+            self._unwatch()
+
+    def ahead(self, paths: Iterable[str]) -> None:
+        """Nothing is far away."""
+
+    def entries(self, path: str, names: Collection[str] | None) -> Entries:
+        descriptor = again(lambda: open_folder(self._root, path))
+        try:
+            if names is not None:
+                yield from _some(descriptor, names)
+            else:
+                self._watch(
+                    path, descriptor
+                )  # before it is listed, or what is made meanwhile would be missed
+                yield from _all(descriptor)
+        finally:
+            os.close(descriptor)
+
+    # -- contents -----------------------------------------------------------------------------------
+
+    def read(self, wanted: Iterable[tuple[str, int]], limit: int) -> Iterator[tuple[str, Reading | OSError]]:
+        for path, _ in wanted:
+            try:
+                yield path, again(lambda path=path: self._read(path, limit))
+            except OSError as error:
+                yield path, error
+
+    def _read(self, path: str, limit: int) -> Reading:
+        """Quickest for the files of one directory one after the other. Raises ``OSError``."""
+        slack = SLACK if self._watches is None else _SLACK_LOCAL
+        aged = time.time_ns() - slack
+        folder, name = split(path)
+        if self._folder < 0 or folder != self._path:
+            self._leave()
+            self._folder, self._path = open_folder(self._root, folder), folder
+        try:
+            descriptor = os.open(name, _FILE, dir_fd=self._folder)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            return _target(self._folder, name, aged)
+        try:
+            return _read(descriptor, limit, aged)
+        finally:
+            os.close(descriptor)
+
+    def _leave(self) -> None:
+        if self._folder >= 0:
+            os.close(self._folder)
+            self._folder = -1
+
+
+def _all(descriptor: int) -> Entries:
+    with os.scandir(descriptor) as entries:
+        for entry in entries:
+            try:
+                yield entry.name, entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+
+
+def _some(descriptor: int, names: Iterable[str]) -> Entries:
+    for name in names:
+        try:
+            found = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+        yield name, found
+
+
+def _read(descriptor: int, limit: int, aged: int) -> Reading:
+    found = os.fstat(descriptor)
+    data = b""
+    for _ in range(_TRIES):
+        if not stat.S_ISREG(found.st_mode) or found.st_size > limit:
+            return Reading(None, found, fresh=False)
+        data = _bytes(descriptor, found.st_size, limit)
+        again = os.fstat(descriptor)
+        if signature(again) == signature(found) and len(data) == found.st_size:
+            return Reading(data, found, fresh=found.st_ctime_ns > aged)
+        found = again
+    return Reading(data if len(data) <= limit else None, found, fresh=True)
+
+
+def _target(folder: int, name: str, aged: int) -> Reading:
+    """Where a link leads. Raises ``OSError`` if it is none by now."""
+    target = os.readlink(os.fsencode(name), dir_fd=folder)
+    found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    again_ = os.readlink(os.fsencode(name), dir_fd=folder)
+    if not stat.S_ISLNK(found.st_mode) or again_ != target:
+        return Reading(again_, found, fresh=True)
+    return Reading(target, found, fresh=found.st_ctime_ns > aged)
+
+
+def _bytes(descriptor: int, size: int, limit: int) -> bytes:
+    """To the end, but at most one byte more than ``limit``."""
+    pieces: list[bytes] = []
+    offset = 0
+    while offset <= limit:
+        wanted = min(max(size - offset, 0) + 1, limit + 1 - offset)
+        piece = os.pread(descriptor, wanted, offset)
+        pieces.append(piece)
+        offset += len(piece)
+        if len(piece) < wanted:  # of a regular file: its end
+            break
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)

@@ -1,0 +1,268 @@
+"""A project and its copy on a host: the copy lies in the home of the host's user, and is made there, many files at a request.
+
+Nobody can be told there that a process here has ended, and there are no locks that any system has. So a copy has a lease: a
+file whose time is set anew, as long as its process lives and has a connection. A copy whose lease is old, by the clock of the
+file system that it is on, is removed by whoever makes the next one. One that was removed while its process slept is made again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import posixpath
+import stat
+import threading
+import time
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any, Final, Self, TypeVar
+
+import anyio
+
+from newel.agent.errors import HostUnavailable, WorkspaceError
+from newel.agent.messages import new_id
+from newel.workspace.mirror.port import Copied, FileContent, Layout, LeftOut, Signature
+from newel.workspace.snapshots.local_source import SLACK
+from newel.workspace.ssh import protocol
+from newel.workspace.ssh.mirror.scripts import MirrorScripts
+from newel.workspace.ssh.mirror.walk import MirrorWalk
+from newel.workspace.ssh.port import HostAnswer, RemoteHostPort, quoted
+from newel.workspace.ssh.snapshots.git import HostGit
+from newel.workspace.ssh.snapshots.rooted_shell import RootedShell
+from newel.workspace.ssh.snapshots.scripts import records, sum_of
+from newel.workspace.ssh.thread_bridge import ThreadBridge
+
+T = TypeVar("T")
+Attach = Callable[[Callable[[], Coroutine[Any, Any, object]]], object]
+"""Has work done beside everything else, as long as there is a connection."""
+
+RENEWED: Final = 300.0
+"""Seconds between one sign that a copy is in use and the next."""
+
+STALE: Final = 3_600 * 1_000_000_000
+"""Nanoseconds after which a copy whose lease was not renewed is nobody's: far more than a connection is away for."""
+
+_LOOK: Final = 1.0
+_LAST: Final = 8.0
+"""Seconds: how often is looked whether a copy was let go of, and for how long its removal may hold up the end: longer than a
+request that is cancelled may take to come to its own."""
+
+_BUSY: Final = 60.0
+_PAUSE: Final = 0.1
+"""Seconds: for how long an update that nobody waits for is waited for, and between one look at that and the next."""
+
+_FILES: Final = 2000
+_SIZE: Final = 64 << 20
+_SENT: Final = 4 << 20
+"""Files, bytes to copy, and bytes to send, of one request: others wait for it."""
+
+_NO_ROOM: Final = {"No space left on device": errno.ENOSPC, "Disk quota exceeded": errno.EDQUOT}
+"""What a host says of a full disk, in its words and in ours: what has to be done is the same here and there."""
+
+_FACTS: Final = 256
+"""Bytes that the facts of a file take, at most."""
+
+
+class SshMirrorBackend:
+    """A ``MirrorBackend``. Use ``open``."""
+
+    def __init__(
+        self, host: RemoteHostPort, layout: Layout, asking: ThreadBridge, shell: RootedShell, attach: Attach
+    ) -> None:
+        """For work within ``asking``, whose ``shell`` is that of the project."""
+        self.layout = layout
+        self._host = host
+        self._asking = asking
+        self._attach = attach
+        self._shell = shell
+        self._copy_shell = RootedShell(asking, layout.root)
+        self._git = HostGit(shell, changes=True)
+        self._walk = MirrorWalk(shell)
+        self._words = MirrorScripts(layout, shell.words.looks())
+        self._clock = 0
+        """The time of the host's file system at the beginning of an update, in nanoseconds."""
+        self._unused = threading.Event()
+
+    @classmethod
+    async def open(cls, host: RemoteHostPort, project: str, home: str, attach: Attach) -> Self:
+        """An empty copy of the project in Newel's folder of ``home``, both absolute paths on the host. Raises ``WorkspaceError``."""
+        asking = ThreadBridge(host)
+
+        def make() -> Self:
+            shell = RootedShell(asking, project)
+            copies = os.fsdecode(_checked(shell.change(_folder(f"{home}/.newel/copies"))).data)
+            name = posixpath.basename(project).lstrip(".") or "files"
+            layout = Layout(project, HostGit(shell).top_of(project), f"{copies}/{name}-{new_id()[:8]}")
+            disk = cls(host, layout, asking, shell, attach)
+            disk.hold()
+            disk.sweep()
+            return disk
+
+        try:
+            return await asking.within(make)
+        except HostUnavailable:
+            raise
+        except (OSError, WorkspaceError) as error:
+            reason = f"{error.strerror}." if isinstance(error, OSError) else error
+            raise WorkspaceError(
+                f"Cannot make a copy of {project} in {home}/.newel/copies on the host: {reason} Approve each call instead "
+                "(--approve ask)."
+            ) from error
+
+    async def keep(self, is_up: Callable[[], bool]) -> None:
+        """Until the copy is let go of, show the host now and then that it is in use; then, or when this is cancelled, have it
+        removed. ``is_up``: whether there is a connection, which nothing here is to make.
+        """
+        renewed = anyio.current_time()
+        try:
+            while not self._unused.is_set():
+                await anyio.sleep(_LOOK)  # it may be let go of in any thread
+                if is_up() and anyio.current_time() - renewed >= RENEWED:
+                    renewed = anyio.current_time()
+                    with contextlib.suppress(WorkspaceError):
+                        await self._host.change(self._words.renew())
+        finally:
+            if is_up():
+                with anyio.move_on_after(_LAST, shield=True), contextlib.suppress(WorkspaceError):
+                    await self._host.change(self._words.let_go())
+
+    async def within(self, work: Callable[[], T]) -> T:
+        return await self._asking.within(work)
+
+    def meanwhile(self, work: Callable[[], None]) -> None:
+        self._attach(partial(self._asking.within, work))
+
+    def empty(self) -> None:
+        self._change(self._words.let_go())  # the next one that holds it makes it anew
+
+    def let_go(self) -> None:
+        self._unused.set()
+
+    def hold(self) -> bool:
+        until = time.monotonic() + _BUSY
+        while (said := [facts for facts, _ in records(self._change(self._words.hold()))]) == [b"busy"]:
+            if time.monotonic() > until:
+                raise WorkspaceError(
+                    f"An earlier update of {self.layout.root}, whose connection was lost, does not end on the host. Try it again."
+                )
+            time.sleep(_PAUSE)
+        *made, lease = [b"", *said]
+        self._clock = self._shell.words.seen(lease).st_mtime_ns
+        return b"made" not in made
+
+    def sweep(self) -> None:
+        """Remove the copies that nobody uses."""
+        seen = records(self._change(self._words.leases()))
+        stale = [
+            (posixpath.dirname(os.fsdecode(path)), facts.decode(errors="replace"))
+            for facts, path in seen
+            if self._shell.words.seen(facts).st_mtime_ns < self._clock - STALE
+        ]
+        if stale:
+            self._shell.change(self._words.sweep(stale))
+
+    def walk(self, left_out: LeftOut) -> Iterator[tuple[str, Signature]]:
+        return self._walk.files(left_out)
+
+    def copy(self, files: Mapping[str, Signature]) -> Iterator[tuple[str, Copied]]:
+        for batch in _batches(sorted(files, key=posixpath.split), lambda path: files[path].size, _SIZE):
+            answer = self._change(self._words.copy(batch))
+            shut = {path for facts, path in records(answer) if facts == b"shut"}
+            now = self._looked(batch)
+            for path in batch:
+                if os.fsencode(path) in shut:
+                    yield path, Copied.SHUT
+                    continue
+                is_sure = now.get(path) == files[path] and files[path].changed < self._clock - SLACK
+                yield path, Copied.SURE if is_sure else Copied.UNSURE
+
+    def remove(self, paths: Iterable[str]) -> None:
+        for batch in _batches(paths, lambda _: 0, _SIZE):
+            self._change(self._words.remove(batch))
+
+    def write(self, contents: Mapping[str, FileContent]) -> None:
+        paths = sorted(contents, key=posixpath.split)
+        for batch in _batches(paths, lambda path: len(contents[path].data), _SENT):
+            self._change(self._words.clear(batch))
+            alike = self._alike(batch, contents)
+            others = {path: contents[path] for path in batch if path not in alike}
+            if others:
+                self._put(self._words.given, b"".join(content.data for content in others.values()))
+                self._change(self._words.write(others))
+
+    def ask_git(
+        self, folder: str, *words: str, given: bytes = b"", good: Collection[int] = (0,)
+    ) -> bytes | None:
+        return self._git.ask(folder, *words, given=given, good=good)
+
+    def bytes_of(self, path: str, /) -> bytes | None:
+        answer = self._shell.ask(f"[ -f {quoted(path)} ] && cat -- {quoted(path)}")
+        return answer.data if answer.status == 0 else None
+
+    def put_bytes(self, path: str, data: bytes, /) -> None:
+        self._change(f"mkdir -p -- {quoted(posixpath.dirname(path))} 2>&1")
+        self._put(path, data)
+
+    def _put(self, path: str, data: bytes) -> None:
+        _checked(self._shell.change_in("/", f"cat 2>&1 >{quoted(path)}", data))
+
+    def _change(self, text: str) -> bytes:
+        return _checked(self._shell.change(text)).data
+
+    def _looked(self, paths: list[str]) -> dict[str, Signature]:
+        """How files of the project are now."""
+        words = self._shell.words
+        raw = [os.fsencode(path) for path in paths]
+        answer = self._shell.ask_of(raw, f"{words.looks()}; :", sum(len(path) + _FACTS for path in raw))
+        return {os.fsdecode(path): Signature.of(words.seen(facts)) for facts, path in records(answer)}
+
+    def _alike(self, paths: list[str], contents: Mapping[str, FileContent]) -> set[str]:
+        """Those files of the copy that have these contents already."""
+        words = self._copy_shell.words
+        raw = [os.fsencode(path) for path in paths]
+        text = f"{words.looks()}; {words.sums()}; :"
+        modes: dict[str, int] = {}
+        sums: dict[str, str] = {}
+        for facts, name in records(
+            self._copy_shell.ask_of(raw, text, sum(2 * len(path) + 2 * _FACTS for path in raw))
+        ):
+            path = os.fsdecode(name)
+            if (sum_ := sum_of(facts, name)) is not None:
+                sums[path] = sum_
+            else:
+                modes[path] = words.seen(facts).st_mode
+        return {
+            path
+            for path, (data, mode) in ((path, contents[path]) for path in paths)
+            if modes.get(path) == stat.S_IFREG | mode and sums.get(path) == hashlib.sha256(data).hexdigest()
+        }
+
+
+def _folder(path: str) -> str:
+    """Make a folder that only this user can enter, and print where it really is."""
+    word = quoted(path)
+    return f'(umask 077; mkdir -p -- {word}) 2>&1 && cd -P -- {word} 2>&1 && [ -w . ] && printf %s "$PWD"'
+
+
+def _checked(answer: HostAnswer) -> HostAnswer:
+    if answer.status != 0:
+        reason = protocol.reason(answer)
+        if number := _NO_ROOM.get(reason):
+            raise OSError(number, reason)
+        raise WorkspaceError(f"{reason}.")
+    return answer
+
+
+def _batches(paths: Iterable[str], size_of: Callable[[str], int], most: int) -> Iterator[list[str]]:
+    batch: list[str] = []
+    size = 0
+    for path in paths:
+        size += size_of(path)
+        if batch and (len(batch) >= _FILES or size > most):
+            yield batch
+            batch, size = [], size_of(path)
+        batch.append(path)
+    if batch:
+        yield batch

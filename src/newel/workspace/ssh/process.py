@@ -1,0 +1,339 @@
+"""Runs one program on a host, over a channel of its own, and sees to it that it ends there when it should.
+
+``run.sh`` is the other half. It goes to the host's sh together with the program, its folder and its environment. What it
+holds on to is its standard input: as long as that is open, and a line comes now and then, somebody wants the program.
+Its end, or silence, ends everything that the program has started. What the host prints is framed by a number nobody can
+guess, and only from its end, with the program's exit code, do we know that the program has ended.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shlex
+import signal
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import anyio
+import msgspec
+
+from newel.agent.errors import ConnectionLost, WorkspaceError
+from newel.workspace.port import Completed, OnOutput
+from newel.workspace.process.environment import DROPPED, SENSITIVE, UNATTENDED
+from newel.workspace.process.lineage import new_mark, number_of
+from newel.workspace.process.output import Capture, Output, OutputSink
+from newel.workspace.process.runner import (
+    ChildProcess,
+    ExitInfo,
+    OutputLimits,
+    attend,
+    completed,
+    not_started,
+)
+from newel.workspace.ssh.framing import Framed
+from newel.workspace.ssh.host_text import BOOT, one_line
+
+LEAVE_GRACE: Final = 0.5
+"""Seconds that the connection has to say that nobody holds the outputs, after the program has ended."""
+
+LAST_WORDS: Final = 2_000
+"""Characters of its output that are told of a command whose end is unknown."""
+
+MOST_UNREAD: Final = 1 << 24
+"""Bytes that wait to be passed on. It comes to that only while a program is ended, and nobody is told any more."""
+
+BUSY: Final = 60.0
+"""Seconds for which a command without a timeout waits until the host has a channel for it."""
+
+_REFUSED: Final = b"Session open refused by peer"
+"""What ssh says when the server opens no more sessions on a connection: it has not even seen the command."""
+
+LONGEST: Final = 128 * 1024
+"""Bytes from which on one argument is too long for Linux."""
+
+_NOT_ENTERED: Final = {301: errno.ENOENT, 302: errno.ENOTDIR, 303: errno.EACCES}
+"""What ``run.sh`` says instead of an exit code when it cannot go to the folder."""
+
+GLANCE: Final = 0.1
+"""Seconds between two looks whether a host that is to end a program still answers."""
+
+_NOT_RECEIVED: Final = 304
+_ENDED_FOR_SILENCE: Final = 305
+
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+OnData = Callable[[bytes], Awaitable[None]]
+
+
+class ProcessTimeouts(msgspec.Struct, frozen=True, kw_only=True):
+    """In seconds. A sign of life goes to the host every ``beat``; after ``silence`` without one it ends the program, as
+    it does at once when the connection is closed. ``grace`` lies between TERM and KILL. ``answer`` is how long the order
+    to end, and the word that it is done, may take besides the ending itself.
+    """
+
+    beat: float = 10
+    silence: float = 45
+    grace: float = 2
+    answer: float = 3
+
+
+class Client(msgspec.Struct, frozen=True, kw_only=True):
+    """How a command line gets to a host: ``argv`` is that of ``ssh`` up to and with the host, ``environ`` its
+    environment, ``host`` what the host is called in errors. A command is ``under_way`` within that. ``answers`` is False
+    while the host is known to be silent.
+    """
+
+    argv: Sequence[str]
+    environ: Mapping[str, str]
+    host: str
+    timing: ProcessTimeouts = ProcessTimeouts()
+    under_way: Callable[[], AbstractContextManager[None]] = nullcontext
+    answers: Callable[[], bool] = lambda: True
+
+
+class RemoteExit(msgspec.Struct, frozen=True):
+    """How a program ended whose output was passed on. ``stderr`` is cut in its middle where it was too long."""
+
+    exit_code: int
+    stderr: str
+    timed_out: bool = False
+
+
+async def run_on_host(
+    client: Client,
+    command: str,
+    *,
+    root: str,
+    limits: OutputLimits,
+    timeout: float | None = None,  # noqa: ASYNC109 — part of the result, see the port
+    on_output: OnOutput | None = None,
+    env: Mapping[str, str] | None = None,
+) -> Completed:
+    """Run a shell command in a folder of the host, as the port's ``run`` does.
+
+    Raises ``ConnectionLost`` where nothing is known of its end, and ``WorkspaceError`` if it was not started.
+    """
+    output = Output(limit=limits.output, directory=limits.spill_dir, cap=limits.spill, on_output=on_output)
+    order = _Order(words=[command], by_shell=True, root=root, env=env or {})
+    try:
+        return completed(output, await _run(client, order, output, timeout))
+    except ConnectionLost as lost:
+        said = output.stdout.text("it is lost") + output.stderr.text("it is lost")
+        raise ConnectionLost(
+            f"{lost}\nIt had printed:\n{said[-LAST_WORDS:]}" if said else str(lost)
+        ) from lost
+
+
+async def run_program_on_host(
+    client: Client,
+    argv: Sequence[str],
+    *,
+    on_stdout: OnData,
+    given: bytes = b"",
+    root: str = "",
+    stderr_limit: int = 65_536,
+    timeout: float | None = None,  # noqa: ASYNC109 — as above
+    env: Mapping[str, str] | None = None,
+) -> RemoteExit:
+    """Run a program with ``given`` as its standard input and pass on what it prints as it comes, whole.
+
+    Without a ``root`` it runs in the user's home. While ``on_stdout`` waits, no more is read, and no sign of life is sent:
+    it must not wait for as long as a silence. What it raises ends the program, as a cancellation does. Raises as
+    ``run_on_host`` does.
+    """
+    passed = _PassedOn(on_stdout, stderr_limit)
+    order = _Order(words=argv, by_shell=False, root=root, env=env or {}, given=given)
+    ending = await _run(client, order, passed, timeout)
+    return RemoteExit(ending.exit_code, passed.stderr.text("it is not kept"), ending.timed_out)
+
+
+class _Order(msgspec.Struct, frozen=True, kw_only=True):
+    """What to run: ``words``, or if ``by_shell`` the one that is a shell's command."""
+
+    words: Sequence[str]
+    by_shell: bool
+    root: str
+    env: Mapping[str, str]
+    given: bytes = b""
+
+
+async def _run(client: Client, order: _Order, sink: OutputSink, timeout: float | None) -> ExitInfo:  # noqa: ASYNC109 — as above
+    nonce = os.urandom(16).hex()
+    try:
+        line = one_line(_script(order, nonce, client.timing))
+    except ValueError as error:
+        raise not_started(order.root, error, order.words) from error
+    if max(len(os.fsencode(word)) for word in order.words) >= LONGEST:
+        raise not_started(order.root, _system_error(errno.E2BIG), order.words)
+    until = anyio.current_time() + (BUSY if timeout is None else timeout)
+    pause = 0.05
+    while True:
+        framed = Framed(sink, nonce.encode())
+        left = None if timeout is None else until - anyio.current_time()
+        with client.under_way():
+            ending = await attend(_Channel(client, framed, line + order.given), left)
+        if framed.code is not None:
+            return _checked(client, order, ending._replace(exit_code=framed.code))
+        if _REFUSED not in framed.noise:
+            raise _lost(
+                _how_it_was_lost(client, framed.noise, timeout if ending.timed_out else None),
+                f" What still runs of it is ended there within {client.timing.silence:g} seconds.",
+            )
+        if anyio.current_time() + pause > until:
+            raise WorkspaceError(
+                f"The command was not run: {client.host} has as many sessions as it allows on one connection "
+                "(MaxSessions in its sshd_config). Try again when others have ended."
+            )
+        await anyio.sleep(pause)
+        pause = min(2 * pause, 1)
+
+
+def _checked(client: Client, order: _Order, ending: ExitInfo) -> ExitInfo:
+    """Raises what ``run.sh`` says instead of an exit code."""
+    if ending.exit_code == _ENDED_FOR_SILENCE:
+        raise _lost(
+            f"Newel gave no sign of life for {client.timing.silence:g} seconds, as if it had been suspended, and "
+            f"{client.host} has ended the command."
+        )
+    if reason := _NOT_ENTERED.get(ending.exit_code):
+        raise not_started(order.root, _system_error(reason), order.words)
+    if ending.exit_code == _NOT_RECEIVED:
+        if ending.timed_out:  # before all was there
+            return ending._replace(exit_code=128 + signal.SIGTERM)
+        raise WorkspaceError(f"The folder for temporary files on {client.host} could not take the input.")
+    return ending
+
+
+def _system_error(number: int) -> OSError:
+    return OSError(number, os.strerror(number))
+
+
+class _Channel(ChildProcess):
+    """The client of one program on a host. Over when the host says so, though it be that others hold its outputs."""
+
+    pipe_grace = LEAVE_GRACE
+
+    def __init__(self, client: Client, framed: Framed, given: bytes) -> None:
+        self._framed = framed
+        self._answers = client.answers
+        self._timing = client.timing
+        self._next_beat = anyio.current_time() + self._timing.beat
+        super().__init__([*client.argv, BOOT], "/", client.environ, framed, given=given)
+
+    @property
+    def over(self) -> bool:
+        return self.ended or self._framed.code is not None
+
+    async def wait(self, deadline: float) -> bool:
+        while not await super().wait(min(deadline, self._next_beat)):
+            now = anyio.current_time()
+            if now >= deadline:
+                return False
+            self.send(b"\n")
+            self._next_beat = now + self._timing.beat
+        return True
+
+    async def drain_rest(self) -> bool:
+        left_open = await super().drain_rest()
+        if not self.ended:
+            await super().stop()
+        return left_open
+
+    async def left_running(self, *, stopped: bool) -> Sequence[str]:
+        del stopped
+        return ()  # of the client, nothing; what runs on the host is not known here
+
+    async def stop(self) -> None:
+        """Have the host end the program, and then the client, whether or not the host has said that it is done.
+
+        Its word is worth waiting for: then nothing of the program changes a file any more. A program that does not want to
+        end takes twice the grace, and the host is given as long as ``answer`` besides. Only where it is known to be silent
+        there is nothing to wait for: the order is on its way, and what the client leaves behind ends without it.
+        """
+        self.close_input()
+        until = anyio.current_time() + 2 * self._timing.grace + self._timing.answer
+        while not self.over and self._answers() and anyio.current_time() < until:
+            await self._read_until(lambda: self.over, GLANCE)
+        await super().stop()
+
+
+class _PassedOn:
+    """A sink that passes standard output on and keeps standard error."""
+
+    def __init__(self, on_stdout: OnData, stderr_limit: int) -> None:
+        self.stderr = Capture(stderr_limit)
+        self._on_stdout = on_stdout
+        self._unread = bytearray()
+
+    @property
+    def due(self) -> float:
+        return 0 if self._unread else float("inf")
+
+    def add(self, stream: str, chunk: bytes) -> None:
+        if stream == "stderr":
+            self.stderr.add(chunk)
+        elif len(self._unread) < MOST_UNREAD:
+            self._unread += chunk
+
+    async def flush(self, _now: float, *, final: bool = False) -> None:  # noqa: ARG002 — it always tells all
+        if self._unread:
+            data, self._unread = bytes(self._unread), bytearray()
+            await self._on_stdout(data)
+
+    def close(self) -> None:
+        self._unread.clear()
+
+
+def _script(order: _Order, nonce: str, timing: ProcessTimeouts) -> str:
+    """The text for the host's sh. Raises ``ValueError`` for what cannot be a word of it."""
+    environ = {**UNATTENDED, **order.env}
+    for name in environ:
+        if not _NAME.fullmatch(name):
+            raise WorkspaceError(f"{name!r} cannot be the name of a variable on a host.")
+    dress = "; ".join(f"export {name}={_quoted(value)}" for name, value in environ.items())
+    words = " ".join(map(_quoted, order.words))
+    if order.by_shell:  # --norc: a bash that believes it was started by sshd would read ~/.bashrc
+        words = f'"$@" -c -- {words}'
+        shell = "if command -v bash >/dev/null; then set -- bash --norc; else set -- sh; fi"
+    else:
+        shell = ""
+    mark = new_mark()
+    return f"""
+nonce={nonce} mark={mark} number={number_of(mark)} size={len(order.given)} root={_quoted(order.root)}
+silence={timing.silence:g} grace={round(timing.grace * 20)} sensitive={shlex.quote(SENSITIVE)} dropped="{" ".join(sorted(DROPPED))}"
+dress() {{ {dress}; }}
+{shell}
+set -- {words}
+{_text()}"""
+
+
+@cache
+def _text() -> str:
+    lines = Path(__file__).with_name("run.sh").read_text().splitlines()
+    return "\n".join(line.lstrip() for line in lines if not line.lstrip().startswith("#"))
+
+
+def _quoted(word: str) -> str:
+    if "\0" in word:
+        raise ValueError("embedded null byte")
+    return shlex.quote(word)
+
+
+def _how_it_was_lost(client: Client, noise: bytes, timeout: float | None) -> str:
+    if timeout is not None:
+        return f"The command was to end after {timeout:g} seconds, but {client.host} did not answer any more."
+    if noise:
+        lines = noise.decode(errors="replace").split("\n")
+        return f"The connection to {client.host} failed: {'; '.join(filter(None, map(str.strip, lines)))}."
+    return f"The connection to {client.host} was lost while the command ran."
+
+
+def _lost(happened: str, left: str = "") -> ConnectionLost:
+    return ConnectionLost(
+        f"{happened} Its outcome is unknown, and it was not run again: look first at what it has done.{left}"
+    )

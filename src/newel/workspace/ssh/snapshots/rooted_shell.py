@@ -1,0 +1,82 @@
+"""Asks a host about files below a root."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Iterable
+from functools import cached_property
+
+from newel.agent.errors import WorkspaceError
+from newel.workspace.ssh.port import HostAnswer, quoted
+from newel.workspace.ssh.snapshots.scripts import (
+    CLOCK,
+    NO_FOLDER,
+    SnapshotScripts,
+    means,
+    probe,
+    records,
+    time_of,
+)
+from newel.workspace.ssh.thread_bridge import ThreadBridge
+
+
+class RootedShell:
+    """``root`` is an absolute path on the host. Methods raise what ``asking.ask`` does, ``OSError`` if the root is not
+    there, and ``WorkspaceError``.
+    """
+
+    def __init__(self, asking: ThreadBridge, root: str) -> None:
+        self.ask = asking.ask
+        self._change = asking.change
+        self._root = root
+
+    @cached_property
+    def words(self) -> SnapshotScripts:
+        return SnapshotScripts(means(self._in_root(probe()), self._root))
+
+    def ask_here(self, text: str, most: int, given: bytes = b"") -> bytes:
+        """What sh text prints in the root, at most so many bytes."""
+        return self.words.unpacked(self._in_root(self.words.packed(text, most), given), most)
+
+    def ask_of(self, paths: Iterable[bytes], text: str, most: int) -> bytes:
+        """What sh text prints of paths, which are ``"$@"`` there; several times if they are many."""
+        given = b"".join(b".//" + path + b"\0" for path in paths)
+        return self.ask_here(f"xargs -0 sh -c {quoted(text)} sh", most, given)
+
+    def ahead(self) -> int:
+        """The least by which the host's clock is ahead of ours, in nanoseconds."""
+        [there] = [time_of(facts) for facts, _ in records(self.ask(CLOCK).data)]
+        if there is None:
+            raise WorkspaceError("The host does not tell its time.")
+        return there - time.time_ns()
+
+    def ask_in(self, folder: str, text: str, given: bytes) -> HostAnswer:
+        """Evaluate sh text in a folder, which need not read all that it is given."""
+        return self.ask(_in_folder(folder, text, len(given)), given)
+
+    def change_in(self, folder: str, text: str, given: bytes) -> HostAnswer:
+        """As ``ask_in``, for what changes something."""
+        return self._change(_in_folder(folder, text, len(given)), given)
+
+    def change(self, text: str) -> HostAnswer:
+        """Evaluate sh text that changes something, which may be long and have many lines."""
+        return self.change_in("/", '(eval "$(cat)")', os.fsencode(text))
+
+    def _in_root(self, text: str, given: bytes = b"") -> bytes:
+        answer = self.ask_in(self._root, text, given)
+        if answer.status == NO_FOLDER:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self._root)
+        return answer.data
+
+
+def _in_folder(folder: str, text: str, given: int) -> str:
+    """The text, done in a folder, with that many bytes as its input."""
+    enter = f"cd -P -- {quoted(folder)} 2>/dev/null"
+    if not given:
+        return f"({enter} || exit {NO_FOLDER}; {text})"
+    return (
+        f"({enter} || {{ head -c {given} >/dev/null; exit {NO_FOLDER}; }}; "
+        f"head -c {given} | {{ {text}; s=$?; cat >/dev/null; exit $s; }})"
+    )

@@ -1,0 +1,177 @@
+"""A project's directories and files on a host, for looks at what a command changed there.
+
+One request lists all of them, and is answered with nothing if that is what was listed before: the host compares. Contents
+are hashed there, and only those that are not in the store are brought here, many in one answer. Nothing is written there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import posixpath
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from typing import Final, TypeVar
+
+from newel.agent.errors import WorkspaceError
+from newel.workspace.snapshots.ignore_rules import IgnoreRules
+from newel.workspace.snapshots.port import BlobStore, Entries, Reading, Touched
+from newel.workspace.ssh.port import RemoteHostPort
+from newel.workspace.ssh.shell import AnswerTooLong
+from newel.workspace.ssh.snapshots.contents import Contents
+from newel.workspace.ssh.snapshots.git import HostGit
+from newel.workspace.ssh.snapshots.rooted_shell import RootedShell
+from newel.workspace.ssh.snapshots.scripts import PRUNED, SHUT, TooMuch, is_folder, records
+from newel.workspace.ssh.thread_bridge import ThreadBridge
+
+T = TypeVar("T")
+
+LISTING: Final = 256 << 20
+"""Bytes of a listing: more than a million names."""
+
+
+class SshSnapshotSource:
+    """A ``SnapshotSource``: what is below ``root``, an absolute path on a host without links in it. ``blobs`` is where contents go;
+    ``listing`` is how many bytes a listing may have.
+    """
+
+    def __init__(
+        self,
+        host: RemoteHostPort,
+        root: str,
+        blobs: BlobStore,
+        *,
+        left_out: Iterable[str] = (),
+        listing: int = LISTING,
+    ) -> None:
+        self.root = root
+        self._most = listing
+        # Paths of this machine; but the host may be this machine, and a Newel that works there has its own at the same place.
+        self.left_out: Collection[str] = frozenset(posixpath.relpath(path, root) for path in left_out)
+        self._asking = ThreadBridge(host)
+        self._shell = RootedShell(self._asking, root)
+        git = HostGit(self._shell)
+        self.rules = IgnoreRules(root, git.ask, git.top_of)
+        self._contents = Contents(self._shell, blobs)
+        self._known = ""
+        """The hash of the last listing of all."""
+        self._listed: dict[bytes, list[tuple[bytes, bytes]]] = {}
+        """What was listed and not asked for yet, by directory: names with facts."""
+        self._shut: dict[bytes, int] = {}
+        """Directories that could not be listed, and why: a number of ``errno``."""
+        self._pruned = set(PRUNED)
+        """Names of directories that are listed without what is in them, as nobody has asked for that yet."""
+
+    async def within(self, work: Callable[[], T]) -> T:
+        return await self._asking.within(work)
+
+    def stop(self) -> None:
+        self._asking.stop()
+
+    # -- directories --------------------------------------------------------------------------------
+
+    def touched(self, _linked: Iterable[str], /, *, everywhere: bool) -> Touched | None:
+        """The times of a file tell of a write under whatever name it has."""
+        self.end()  # a look that failed may have left half of a listing
+        if everywhere or not self._known:
+            return None
+        return None if self._list_all(self._known) else {}
+
+    def begin(self) -> None:
+        """What is asked for is fetched then."""
+
+    def ahead(self, paths: Iterable[str]) -> None:
+        missing = [path for path in map(os.fsencode, paths) if path not in self._listed]
+        if missing == [b""]:
+            self._list_all("")
+        elif missing:
+            # What is in there is to be compared, too, from now on.
+            self._pruned.difference_update(path.rpartition(b"/")[2] for path in missing)
+            text = self._shell.words.listing(self._pruned)
+            with self._told():
+                listing = self._shell.ask_of((path or b"." for path in missing), text, self._most)
+            self._list(missing, listing)
+
+    def entries(self, path: str, names: Collection[str] | None) -> Entries:
+        folder = os.fsencode(path)
+        self.ahead([path])
+        listed = self._listed.pop(folder)
+        if number := self._shut.pop(folder, 0):
+            raise OSError(number, os.strerror(number), path)
+        for raw, facts in listed:
+            name = os.fsdecode(raw)
+            if names is None or name in names:
+                yield name, self._shell.words.seen(facts)
+
+    def forget(self, path: str) -> None:
+        """Nothing is kept of a directory."""
+
+    def end(self) -> None:
+        self._listed.clear()
+        self._shut.clear()
+
+    def _list_all(self, known: str) -> bool:
+        """List all that is below the root, unless that is what is known."""
+        with self._told():
+            text = self._shell.words.listing_unless(known, self._pruned)
+            listing = self._shell.ask_here(text, self._most)
+        if listing:
+            self._list([b""], listing)
+            self._known = hashlib.sha256(listing).hexdigest()
+        return bool(listing)
+
+    @contextlib.contextmanager
+    def _told(self) -> Generator[None]:
+        try:
+            yield
+        except (TooMuch, AnswerTooLong) as error:
+            raise WorkspaceError(
+                f"There are too many files below {self.root} to compare them: a list takes more than "
+                f"{self._most >> 20} MiB. Work in a folder further down; what changes there is recorded again."
+            ) from error
+
+    def _list(self, folders: Iterable[bytes], listing: bytes) -> None:
+        listed = self._listed
+        for folder in folders:
+            listed[folder] = []
+        is_whole, failed = False, False
+        for facts, path in records(listing):
+            is_whole = not path
+            if is_whole:
+                failed |= facts != b"? 0"
+                continue
+            path = path.removeprefix(b"./")  # noqa: PLW2901 — as a listing of the root has it
+            folder, _, name = path.rpartition(b"/")
+            listed.setdefault(folder, []).append((name, facts))
+            if is_folder(facts) and name not in self._pruned:
+                listed.setdefault(path, [])
+        if not is_whole:
+            raise WorkspaceError(f"The host's answer about the files in {self.root} broke off.")
+        if failed:
+            self._find_shut()
+
+    def _find_shut(self) -> None:
+        """Whoever cannot look into a directory must not say that it is empty."""
+        most = sum(len(folder) + 16 for folder in self._listed)
+        answer = self._shell.ask_of((folder or b"." for folder in self._listed), SHUT, most)
+        for facts, path in records(answer):
+            self._shut[b"" if path == b"." else path] = errno.EACCES if facts == b"shut" else errno.ENOENT
+
+    # -- the rest -----------------------------------------------------------------------------------
+
+    def read(self, wanted: Iterable[tuple[str, int]], limit: int) -> Iterator[tuple[str, Reading | OSError]]:
+        return self._contents.read(wanted, limit)
+
+    def is_quiet(self) -> bool:
+        """Nobody can tell without asking."""
+        return False
+
+    def umask(self) -> int:
+        return self._shell.words.means.umask
+
+    def clock(self) -> int:
+        return self._shell.ahead()
+
+    def close(self) -> None:
+        """Nothing is watched."""

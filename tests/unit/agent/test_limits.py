@@ -1,0 +1,22 @@
+"""If these fail, whoever reads why a run has ended reads a number that nobody writes so."""
+
+from __future__ import annotations
+
+import pytest
+
+from newel.agent.formatting import plural
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "words"),
+    [
+        (1, "turn", "1 turn"),
+        (12, "turn", "12 turns"),
+        (2_500_000, "token", "2,500,000 tokens"),
+        (0.1 + 0.2, "US dollar", "0.3 US dollars"),
+        (100.0, "US dollar", "100 US dollars"),
+        (0, "tool call", "0 tool calls"),
+    ],
+)
+def test_an_amount_is_written_as_people_do(value: float, unit: str, words: str) -> None:
+    assert plural(value, unit) == words

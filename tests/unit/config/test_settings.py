@@ -1,0 +1,227 @@
+"""Settings come from where the documentation says, and a key never goes to a stranger's server."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from newel.agent.errors import ConfigError
+from newel.config.settings import ON_A_HOST, ONLY_DOTENV, Flags, Settings, load_settings, masked, newel_home
+from newel.config.trust import ServerTrust
+
+
+def load(
+    tmp_path: Path,
+    environ: dict[str, str] | None = None,
+    dotenv: str = "",
+    toml: str = "",
+    flags: Flags | None = None,
+    *,
+    trusted: str = "",
+) -> Settings:
+    """The settings of a folder whose ``.env`` may choose the server ``trusted``."""
+    home, cwd = tmp_path / "home", tmp_path / "project"
+    home.mkdir(exist_ok=True)
+    cwd.mkdir(exist_ok=True)
+    if dotenv:
+        (cwd / ".env").write_text(dotenv)
+    if toml:
+        (home / "config.toml").write_text(toml)
+    if trusted:
+        ServerTrust(home).decide(str(cwd), trusted, trusted=True)
+    return load_settings(flags or Flags(), cwd=cwd, environ={"NEWEL_HOME": str(home), **(environ or {})})
+
+
+def test_nothing_set_means_no_endpoint_and_the_defaults(tmp_path: Path) -> None:
+    settings = load(tmp_path)
+    assert settings.endpoint is None
+    assert (settings.approve, settings.thinking, settings.bash_timeout) == ("auto", "off", 30.0)
+    assert settings.origins == {}
+
+
+def test_the_documented_order_of_places(tmp_path: Path) -> None:
+    toml, dotenv, environ = 'model = "toml"', "LLM_DEFAULT_MODEL=dotenv", {"LLM_DEFAULT_MODEL": "environment"}
+    assert load(tmp_path, toml=toml).model == "toml"
+    assert load(tmp_path, toml=toml, dotenv=dotenv).model == "dotenv"
+    assert load(tmp_path, environ, dotenv, toml).model == "environment"
+    assert load(tmp_path, environ, dotenv, toml, Flags(model="flag")).model == "flag"
+
+
+def test_llm_variables_win_over_openai_ones_as_a_pair(tmp_path: Path) -> None:
+    environ = {
+        "LLM_BASE_URL": "http://llm",
+        "OPENAI_BASE_URL": "http://openai",
+        "OPENAI_API_KEY": "sk-openai",
+    }
+    endpoint = load(tmp_path, environ).endpoint
+    assert endpoint is not None
+    assert (endpoint.base_url, endpoint.api_key) == ("http://llm", None)
+
+
+def test_an_openai_key_alone_means_openai(tmp_path: Path) -> None:
+    endpoint = load(tmp_path, {"OPENAI_API_KEY": "sk-1"}).endpoint
+    assert endpoint is not None
+    assert (endpoint.base_url, endpoint.api_key) == ("https://api.openai.com/v1", "sk-1")
+
+
+@pytest.mark.parametrize(
+    ("environ", "toml"),
+    [
+        ({"LLM_AUTH_TOKEN": "sk-mine"}, ""),
+        ({"OPENAI_API_KEY": "sk-mine"}, ""),
+        ({}, 'api_key = "sk-mine"'),
+    ],
+)
+def test_a_projects_dotenv_can_name_a_server_but_never_gets_the_users_key(
+    tmp_path: Path, environ: dict[str, str], toml: str
+) -> None:
+    endpoint = load(tmp_path, environ, "LLM_BASE_URL=http://evil.example", toml).endpoint
+    assert endpoint is None or endpoint.base_url != "http://evil.example" or endpoint.api_key is None
+
+
+def test_a_key_on_the_command_line_goes_where_the_user_points(tmp_path: Path) -> None:
+    endpoint = load(tmp_path, {"LLM_BASE_URL": "http://llm/"}, flags=Flags(api_key="sk-typed")).endpoint
+    assert endpoint is not None
+    assert (endpoint.base_url, endpoint.api_key) == ("http://llm", "sk-typed")
+
+
+def test_a_typed_address_takes_the_environments_key(tmp_path: Path) -> None:
+    endpoint = load(tmp_path, {"LLM_AUTH_TOKEN": "sk-env"}, flags=Flags(base_url="http://typed")).endpoint
+    assert endpoint is not None
+    assert (endpoint.base_url, endpoint.api_key) == ("http://typed", "sk-env")
+
+
+def test_dotenv_lines_as_people_write_them(tmp_path: Path) -> None:
+    text = "# mine\nexport LLM_BASE_URL='http://a'\nLLM_AUTH_TOKEN=\"k y\"\nLLM_DEFAULT_MODEL=m # note\nPATH=/evil\n"
+    settings = load(tmp_path, dotenv=text, trusted="http://a")
+    assert settings.endpoint is not None
+    assert (settings.endpoint.base_url, settings.endpoint.api_key, settings.model) == ("http://a", "k y", "m")
+
+
+@pytest.mark.parametrize(
+    ("toml", "words"),
+    [
+        ("modle = 'x'", "modle"),
+        ("approve = 'yolo'", "approve"),
+        ("model = ", "config.toml"),
+        ("limits = 3", "limits"),
+        ('[remote.connection]\nport = "x"', r"config\.toml: remote\.connection\.port: Expected"),
+        (
+            '[remote.routines]\nok = {cmd = "df"}\nlogs = {cmd = "logs {name}", variables = ["lines"]}',
+            r"config\.toml: remote\.routines\.logs: the variable lines does not occur.*Correct the file",
+        ),
+        (
+            '[remote.routines]\n"my logs" = {cmd = "df", variables = [3]}',
+            r'config\.toml: remote\.routines\."my logs"\.variables\[0\]: Expected',
+        ),
+        ('[models."a.b"]\ncontext_window = 0', r'config\.toml: models\."a\.b"\.context_window: Expected'),
+    ],
+)
+def test_a_wrong_config_file_is_refused_with_its_name_and_what_is_wrong(
+    tmp_path: Path, toml: str, words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        load(tmp_path, toml=toml)
+
+
+def test_an_address_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="must begin with http"):
+        load(tmp_path, {"LLM_BASE_URL": "localhost:8000"})
+
+
+def test_a_secret_on_the_screen_cannot_be_used() -> None:
+    assert masked("sk-0123456789abcdefghij") == "sk-…ij"
+    assert masked("short") == "set"
+    assert masked(None) == "none"
+
+
+STRANGER = "LLM_BASE_URL=https://stranger.example/v1\nLLM_AUTH_TOKEN=theirs\n"
+
+
+THEIRS = "https://stranger.example/v1"
+
+
+@pytest.mark.parametrize(
+    ("dotenv", "trusted"),
+    [(STRANGER, THEIRS), ("LLM_BASE_URL=ollama://stranger.example", "ollama://stranger.example:11434")],
+)
+def test_a_trusted_server_of_the_projects_dotenv_still_does_not_act_unasked(
+    tmp_path: Path, dotenv: str, trusted: str
+) -> None:
+    """Who lets a server see the project has not let it run whatever it likes, or read outside of the project."""
+    settings = load(tmp_path, dotenv=dotenv, toml='approve = "auto"', trusted=trusted)
+    assert (settings.approve, settings.origins["approve"]) == ("ask", ONLY_DOTENV)
+    assert load(tmp_path, dotenv=dotenv, flags=Flags(approve="auto")).approve == "auto"
+
+
+def test_who_works_on_a_host_is_told_too_that_a_stranger_would_read_it(tmp_path: Path) -> None:
+    there = Flags(host="shop")
+    known = load(tmp_path, dotenv=STRANGER, flags=there, trusted=THEIRS)
+    assert known.origins["approve"] == ONLY_DOTENV
+    toml = '[remote.model]\nname = "phi3"'
+    own = load(tmp_path, dotenv=STRANGER, toml=toml, flags=there)
+    assert (own.approve, own.origins["approve"]) == ("ask", ON_A_HOST)
+
+
+def test_a_server_on_this_machine_or_one_the_user_named_acts_as_the_user_wants(tmp_path: Path) -> None:
+    ollama = "http://127.0.0.1:11434/v1"
+    assert load(tmp_path, dotenv=f"LLM_BASE_URL={ollama}", trusted=ollama).approve == "auto"
+    named = load(tmp_path, dotenv="LLM_BASE_URL=ollama://localhost", trusted="ollama://localhost:11434")
+    assert (named.approve, named.ignored) == ("auto", None)
+    assert load(tmp_path, {"LLM_BASE_URL": "https://mine.example/v1"}, dotenv=STRANGER).approve == "auto"
+
+
+@pytest.mark.parametrize(
+    "toml",
+    [
+        "bash_timeout = -5",
+        "bash_timeout = nan",
+        "[limits]\nmaxTurns = 0",
+        "[limits]\nmaxCost = -1",
+        "[limits]\nmaxtruns = 1",
+        '[models."m"]\ncontext_window = -5',
+    ],
+)
+def test_a_setting_that_cannot_be_meant_is_refused(tmp_path: Path, toml: str) -> None:
+    with pytest.raises(ConfigError, match=r"config\.toml"):
+        load(tmp_path, toml=toml)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "loop", "folder", "huge"])
+def test_what_lies_at_dotenv_cannot_hang_the_start(tmp_path: Path, kind: str) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    dotenv = project / ".env"
+    match kind:
+        case "pipe":
+            os.mkfifo(dotenv)
+        case "device":
+            dotenv.symlink_to("/dev/zero")
+        case "loop":
+            dotenv.symlink_to(dotenv)
+        case "folder":
+            dotenv.mkdir()
+        case _:
+            with dotenv.open("wb") as stream:
+                stream.truncate(2**40)
+    assert load(tmp_path).endpoint is None
+
+
+def test_a_home_that_cannot_be_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="NEWEL_HOME"):
+        newel_home({"NEWEL_HOME": "~nobody-of-that-name/x"})
+    with pytest.raises(ConfigError, match="HOME"):
+        newel_home({"HOME": ""})
+
+
+def test_a_password_in_an_address_is_not_repeated(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load(tmp_path, {"LLM_BASE_URL": "ftp://me:s3cret@host/"})
+    assert "s3cret" not in str(refused.value)
+
+
+def test_an_unknown_setting_is_named_with_its_line_and_what_was_meant(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load(tmp_path, toml='# mine\nmodel = "m"\n\naprove = "ask"\n')
+    assert f"{tmp_path}/home/config.toml:4: " in str(refused.value)
+    assert "`aprove` (did you mean `approve`?)" in str(refused.value)

@@ -1,0 +1,31 @@
+"""If these fail, a server gives its tools other words after the user accepted them, and nobody hears of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from newel.mcp.server_config import ServerConfig
+from newel.mcp.tool_info import ToolInfo
+from newel.mcp.tool_pins import Pins
+
+SERVER = ServerConfig(name="s", origin=Path("/p/.mcp.json"), level="user", command="run")
+
+
+def tools(number: int, says: str) -> list[ToolInfo]:
+    """As much as a server may say of so many tools, one of which says something else."""
+    schema = {"type": "object", "description": "x" * 7_000}
+    found = [ToolInfo(name=f"t{at}", description="x" * 8_000, parameters=schema) for at in range(number)]
+    return [msgspec.structs.replace(found[0], description=says), *found[1:]]
+
+
+def test_a_server_that_says_much_cannot_have_what_was_accepted_forgotten(tmp_path: Path) -> None:
+    """A file that is too long to be read again would make each start the first one, for all servers."""
+    pins = Pins(tmp_path)
+    assert len(pins.unchanged(SERVER, tools(500, "One."))) == 500
+    other = msgspec.structs.replace(SERVER, name="other")
+    assert len(pins.unchanged(other, tools(1, "One."))) == 1
+    for server, number in ((SERVER, 500), (other, 1)):
+        assert len(pins.unchanged(server, tools(number, "Two."))) == number - 1
+        assert list(Pins(tmp_path).changed(server)) == ["t0"]

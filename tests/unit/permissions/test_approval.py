@@ -1,0 +1,206 @@
+"""If these fail, a call changes something that nobody allowed, or a user is asked what they have answered."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, get_args
+
+import pytest
+
+from newel.agent.errors import ToolError
+from newel.agent.messages import ToolCall
+from newel.agent.planned import Planned
+from newel.agent.ports import OnOutput, Policy, ToolResult, ToolSpec, Touch, Verdict
+from newel.permissions.approval import Approval, ApprovalRequest, Preset, policy
+from newel.permissions.secret_paths import SecretPaths
+
+pytestmark = pytest.mark.anyio
+
+
+class Look:
+    """A tool that only reads."""
+
+    spec = ToolSpec("look", "Looks.", {"type": "object"})
+    label = "Look"
+    read_only = True
+
+    def parse(self, arguments: dict[str, Any], /) -> Any:
+        return arguments
+
+    async def serial_key(self, arguments: Any, /) -> str | None:
+        return arguments.get("key")
+
+    async def plan(self, arguments: Any, /) -> Planned:
+        return Planned(partial(self.preview, arguments), partial(self.execute, arguments))
+
+    async def preview(self, arguments: Any) -> str:
+        return f"look {arguments}"
+
+    async def execute(self, arguments: Any, on_output: OnOutput) -> ToolResult:
+        await on_output("looking")
+        return ToolResult(f"seen {arguments}")
+
+
+class Change(Look):
+    """A tool that changes something; without ``what`` it cannot say what it would do."""
+
+    spec = ToolSpec("change", "Changes.", {"type": "object"})
+    label = "Change it"
+    read_only = False
+
+    async def preview(self, arguments: Any) -> str:
+        if "what" not in arguments:
+            raise ToolError("nothing there to change")
+        return f"change {arguments['what']}"
+
+
+class Other(Change):
+    """Changes what nobody reviews."""
+
+    spec = ToolSpec("other", "Changes elsewhere.", {"type": "object"})
+
+
+class Person:
+    """Answers with the given answers in turn and remembers the questions."""
+
+    def __init__(self, *answers: Approval) -> None:
+        self.answers = list(answers)
+        self.asked: list[ApprovalRequest] = []
+
+    async def __call__(self, request: ApprovalRequest) -> Approval:
+        self.asked.append(request)
+        return self.answers.pop(0)
+
+
+async def decide(rules: Policy, tool: Look, **arguments: object) -> Verdict:
+    return await rules.decide(ToolCall("1", tool.spec.name, dict(arguments)), tool, arguments)
+
+
+@pytest.mark.parametrize("preset", get_args(Preset))
+async def test_reading_never_waits_for_an_answer(preset: Preset) -> None:
+    assert (await decide(policy(preset, ask=None, folder="/src"), Look())).allow
+
+
+async def test_auto_lets_everything_run() -> None:
+    assert (await decide(policy("auto", ask=None, folder="/src"), Change(), what="it")).allow
+
+
+async def test_read_only_lets_nothing_change_whoever_could_be_asked() -> None:
+    person = Person()
+    verdict = await decide(policy("read-only", ask=person, folder="/src"), Change(), what="it")
+    assert not verdict.allow
+    assert "read-only" in verdict.reason
+    assert "'change'" in verdict.reason
+    assert person.asked == []
+
+
+@pytest.mark.parametrize("preset", ["ask", "review"])
+async def test_a_person_sees_exactly_what_would_be_done_and_where(preset: Preset) -> None:
+    person = Person(Approval("once"))
+    assert (await decide(policy(preset, ask=person, folder="/src"), Change(), what="it")).allow
+    [request] = person.asked
+    assert (request.label, request.preview, request.folder) == ("Change it", "change it", "/src")
+    assert request.call.arguments == {"what": "it"}
+
+
+async def test_once_is_once_and_always_is_this_very_call() -> None:
+    person = Person(Approval("once"), Approval("always"), Approval("no"), Approval("no"))
+    rules = policy("ask", ask=person, folder="/src")
+    assert (await decide(rules, Change(), what="a", n=1)).allow
+    assert (await decide(rules, Change(), what="a", n=1)).allow
+    assert len(person.asked) == 2
+    assert (await decide(rules, Change(), n=1, what="a")).allow
+    assert len(person.asked) == 2
+    assert not (await decide(rules, Change(), what="a", n=2)).allow
+    assert not (await decide(rules, Change(), what="a", n=True)).allow
+    assert len(person.asked) == 4
+
+
+async def test_always_for_one_policy_is_not_always_for_the_next() -> None:
+    await decide(policy("ask", ask=Person(Approval("always")), folder="/src"), Change(), what="a")
+    assert not (await decide(policy("ask", ask=None, folder="/src"), Change(), what="a")).allow
+
+
+async def test_a_no_reaches_the_model_with_the_users_word() -> None:
+    rules = policy("ask", ask=Person(Approval("no", " use the other file "), Approval("no")), folder="/src")
+    assert (await decide(rules, Change(), what="a")).reason.endswith(
+        "declined this call and said: use the other file"
+    )
+    assert "declined" in (await decide(rules, Change(), what="a")).reason
+
+
+async def test_where_nobody_can_be_asked_the_call_is_denied_with_the_remedy() -> None:
+    verdict = await decide(policy("ask", ask=None, folder="/src"), Change(), what="it")
+    assert not verdict.allow
+    assert "--approve auto" in verdict.reason
+
+
+async def test_a_call_that_cannot_say_what_it_would_do_does_not_run() -> None:
+    """It could succeed a moment later, once an earlier call of the same message has run."""
+    person = Person()
+    verdict = await decide(policy("ask", ask=person, folder="/src"), Change())
+    assert (verdict.allow, verdict.reason) == (False, "Not run: nothing there to change")
+    assert person.asked == []
+
+
+async def test_arguments_that_no_file_could_hold_can_be_decided_on() -> None:
+    rules = policy("ask", ask=Person(Approval("always")), folder="/src")
+    assert (await decide(rules, Change(), what="\ud800")).allow
+    assert (await decide(rules, Change(), what="\ud800")).allow
+
+
+async def test_under_review_what_is_decided_afterwards_runs_and_all_else_is_asked_about() -> None:
+    person = Person(Approval("no"))
+    rules = policy("review", ask=person, folder="/src", reviewed=["change"])
+    assert (await decide(rules, Change(), what="it")).allow
+    assert person.asked == []
+    assert not (await decide(rules, Other(), what="it")).allow
+    assert len(person.asked) == 1
+
+
+async def test_only_review_lets_run_what_is_decided_afterwards() -> None:
+    presets: tuple[Preset, ...] = ("ask", "read-only")
+    for preset in presets:
+        rules = policy(preset, ask=None, folder="/src", reviewed=["change"])
+        assert not (await decide(rules, Change(), what="it")).allow
+
+
+class Opens(Look):
+    """Reads the file that it is told."""
+
+    async def plan(self, arguments: Any, /) -> Planned:
+        touch = Touch(arguments["path"], arguments["named"])
+        return Planned(partial(self.preview, arguments), partial(self.execute, arguments), [touch])
+
+    async def preview(self, arguments: Any) -> str:
+        return arguments["named"]
+
+
+PLACES = SecretPaths("/src", home="/home/ada")
+
+
+@pytest.mark.parametrize("preset", ["ask", "review", "read-only"])
+async def test_a_file_name_cannot_forge_lines_of_the_question(preset: Preset) -> None:
+    person = Person(Approval("no"))
+    rules = policy(preset, ask=person, folder="/src", places=PLACES)
+    named = "x\nREADME.md"
+    assert not (await decide(rules, Opens(), path="/etc/motd", named=named)).allow
+    assert person.asked[0].preview == "x␊README.md → /etc/motd  (outside the project)"
+
+
+async def test_always_for_a_file_that_is_read_is_for_this_file_by_whatever_name() -> None:
+    person = Person(Approval("always"), Approval("no"))
+    rules = policy("ask", ask=person, folder="/src", places=PLACES)
+    assert (await decide(rules, Opens(), path="/etc/motd", named="/etc/motd", offset=1)).allow
+    assert (await decide(rules, Opens(), path="/etc/motd", named="motd", offset=9)).allow
+    assert len(person.asked) == 1
+    assert not (await decide(rules, Opens(), path="/etc/issue", named="/etc/motd", offset=1)).allow
+
+
+@pytest.mark.parametrize("preset", ["ask", "review", "read-only"])
+async def test_nobody_is_asked_about_a_secret_place(preset: Preset) -> None:
+    person = Person()
+    rules = policy(preset, ask=person, folder="/src", places=PLACES)
+    verdict = await decide(rules, Opens(), path="/home/ada/.ssh/config", named="notes")
+    assert "holds secrets" in verdict.reason
+    assert person.asked == []

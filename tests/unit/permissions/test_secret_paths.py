@@ -1,0 +1,175 @@
+"""If these fail, a tool opens a place where secrets lie, or refuses a file of the user's own project."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from newel.agent.errors import ConfigError
+from newel.permissions.rules import parse
+from newel.permissions.secret_paths import SecretPaths
+from newel.permissions.secret_values import PRIVATE, SECRET, VARIABLES, Row
+
+PROJECT = "/home/ada/shop"
+
+
+def places(*rules: str, project: str = PROJECT, home: str = "/home/ada", root: str = "") -> SecretPaths:
+    return SecretPaths(root or project, home=home, project=project, rules=[parse(rule) for rule in rules])
+
+
+def level(path: str, *rules: str, writes: bool = False) -> str:
+    return places(*rules).judge(path, writes=writes).level
+
+
+def paths_of(pattern: str) -> list[str]:
+    """Places that a row of the table is about."""
+    name = pattern.replace("*", "1")
+    if pattern.startswith("~"):
+        return [
+            f"/home/ada{name[1:]}",
+            f"/home/ada{name[1:]}/inside/it",
+            f"/root{name[1:]}",
+            f"/Users/bob{name[1:]}",
+        ]
+    return (
+        [name] if pattern.startswith("/") else [f"/home/ada/{name}", f"{PROJECT}/deep/{name}", f"/srv/{name}"]
+    )
+
+
+@pytest.mark.parametrize("row", SECRET, ids=lambda row: row.pattern)
+@pytest.mark.parametrize("writes", [False, True], ids=["read", "write"])
+def test_every_row_of_the_table_closes_its_places(row: Row, writes: bool) -> None:
+    for path in paths_of(row.pattern):
+        assert places().judge(path, writes=writes).level == "never", path
+
+
+def test_the_table_is_sound() -> None:
+    """Small letters, each row once and with a reason."""
+    patterns = [row.pattern for row in SECRET]
+    assert len(set(patterns)) == len(patterns)
+    assert all(row.pattern == row.pattern.lower() and row.reason for row in SECRET)
+    assert all(row.pattern.replace("_", "").isalpha() for row in VARIABLES)
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        (PROJECT, "free"),
+        (f"{PROJECT}/src/app.py", "free"),
+        (f"{PROJECT}/.env.example", "free"),
+        (f"{PROJECT}/.github/workflows/ci.yml", "free"),
+        (f"{PROJECT}/.newel/prompts/review.md", "free"),
+        (f"{PROJECT}/.npm/x", "free"),
+        (f"{PROJECT}/keyboard.py", "free"),
+        (f"{PROJECT}/id_rsa.pub", "free"),
+        (f"{PROJECT}/.env", "ask"),
+        (f"{PROJECT}/api/.env.local", "ask"),
+        (f"{PROJECT}/server.pem", "ask"),
+        ("/home/ada/shop2/app.py", "ask"),
+        ("/home/ada", "ask"),
+        ("/", "ask"),
+        ("/etc/passwd", "ask"),
+        ("/etc/shadow.d", "ask"),
+        ("/home/ada/.sshfs/x", "ask"),
+        ("/home/ada/.docker/daemon.json", "ask"),
+        ("/proc/self/status", "ask"),
+        ("/proc/17/task/18/environ", "never"),
+        ("/PROC/1/ENVIRON", "never"),
+        ("/home/ada/.SSH/config", "never"),
+        ("/private/etc/master.passwd", "never"),
+    ],
+)
+def test_what_is_where(path: str, expected: str) -> None:
+    assert level(path) == expected
+
+
+@pytest.mark.parametrize(
+    ("rule", "path", "writes", "expected"),
+    [
+        ("read(~/.ssh/known_hosts)", "/home/ada/.ssh/known_hosts", False, "free"),
+        ("read(~/.ssh/known_hosts)", "/home/ada/.ssh/known_hosts", True, "never"),
+        ("read(~/.ssh/known_hosts)", "/home/ada/.ssh/known_hosts2", False, "never"),
+        ("write(~/.ssh/known_hosts)", "/home/ada/.ssh/known_hosts", True, "free"),
+        ("write(~/.ssh/known_hosts)", "/home/ada/.ssh/known_hosts", False, "free"),
+        ("read(~/.ssh/*.pub)", "/home/ada/.ssh/me.pub", False, "free"),
+        ("read(~/.ssh/*.pub)", "/home/ada/.ssh/deep/me.pub", False, "never"),
+        ("read(~/.kube)", "/home/ada/.kube/config", False, "free"),
+        ("read(**/id_rsa)", f"{PROJECT}/fixtures/id_rsa", False, "free"),
+        ("read(**/.env)", f"{PROJECT}/.env", False, "free"),
+        ("read(/usr/include/**)", "/usr/include/stdio.h", False, "free"),
+        ("read(/usr/include/**)", "/usr/included", False, "ask"),
+        ("read(/home/ada/docs)", "/home/ada/docs/a/b", False, "free"),
+        ("read(~/a.b)", "/home/ada/axb", False, "ask"),
+    ],
+)
+def test_a_rule_allows_what_it_names_and_nothing_beside_it(
+    rule: str, path: str, writes: bool, expected: str
+) -> None:
+    assert level(path, rule, writes=writes) == expected
+
+
+@given(st.text(max_size=40))
+def test_what_is_no_rule_is_refused_and_nothing_else_happens(text: str) -> None:
+    try:
+        rule = parse(text)
+    except ConfigError:
+        return
+    assert rule.act in {"read", "write"}
+    assert level("/home/ada/.ssh/id_rsa", text) in {"free", "never"}
+
+
+def test_in_a_home_that_is_the_project_the_secret_places_stay_closed() -> None:
+    home = SecretPaths("/home/ada", home="/home/ada")
+    assert home.judge("/home/ada/.ssh/config").level == "never"
+    assert home.judge("/home/ada/.newel/config.toml").level == "never"
+    assert home.judge("/home/ada/notes.txt").level == "free"
+
+
+def test_the_copy_of_a_review_is_judged_as_the_project_that_it_is_of() -> None:
+    copy = places(root="/home/ada/.newel/copies/shop-1")
+    assert copy.judge("/home/ada/.newel/copies/shop-1/src/app.py").level == "free"
+    assert copy.judge("/home/ada/.newel/copies/shop-1/.env").level == "ask"
+    assert copy.judge("/home/ada/.newel/copies/other/src/app.py").level == "never"
+    assert copy.judge(f"{PROJECT}/src/app.py").level == "free"
+
+
+def test_a_worktree_in_newels_folder_is_the_project_of_who_works_there() -> None:
+    here = SecretPaths("/home/ada/.newel/worktrees/a", home="/home/ada")
+    assert here.judge("/home/ada/.newel/worktrees/a/src/app.py").level == "free"
+    assert here.judge("/home/ada/.newel/worktrees/b/src/app.py").level == "never"
+    assert here.judge("/home/ada/.newel/config.toml").level == "never"
+
+
+def test_places_that_are_links_or_that_a_variable_moved_are_closed_where_they_really_are(
+    tmp_path: Path,
+) -> None:
+    home, vault = tmp_path / "home", tmp_path / "vault"
+    for folder in (home, vault / "ssh", vault / "gnupg", tmp_path / "elsewhere"):
+        folder.mkdir(parents=True)
+    (home / ".ssh").symlink_to(vault / "ssh")
+    environ = {
+        "GNUPGHOME": str(vault / "gnupg"),
+        "KUBECONFIG": f"{vault}/a:{vault}/b",
+        "HISTFILE": "relative",
+    }
+    judge = SecretPaths(
+        str(tmp_path / "project"),
+        home=str(home),
+        newel=str(tmp_path / "elsewhere"),
+        environ=environ,
+        rules=[parse("read(~/.ssh/known_hosts)")],
+    ).judge
+    for closed in ("vault/ssh/work", "vault/gnupg/x", "vault/a", "vault/b", "elsewhere/config.toml"):
+        assert judge(os.path.realpath(tmp_path / closed)).level == "never", closed
+    assert judge(os.path.realpath(vault / "ssh" / "known_hosts")).level == "free"
+    assert judge(os.path.realpath(vault / "other")).level == "ask"
+
+
+def test_the_documentation_has_every_row_of_the_tables() -> None:
+    told = (Path(__file__).parents[3] / "docs" / "permissions.md").read_text()
+    for row in (*SECRET, *PRIVATE, *VARIABLES):
+        assert f"`{row.pattern}`" in told, row.pattern

@@ -1,0 +1,75 @@
+"""A stream of events is read right however the network cuts it up."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from newel.agent.errors import BadResponse
+from newel.providers.http.sse import EventParser, ServerEvent
+
+PIECES = st.sampled_from(
+    [
+        b"data:",
+        b"data: ",
+        b"event: delta",
+        b"id: 7",
+        b": ping",
+        b"x",
+        "é🙂".encode(),
+        b"\xff",
+        b"\n",
+        b"\r",
+        b"\r\n",
+    ]
+)
+STREAMS = st.lists(PIECES, max_size=40).map(b"".join)
+
+
+def read(pieces: list[bytes]) -> list[ServerEvent]:
+    parser = EventParser()
+    events = [event for piece in pieces for event in parser.feed(piece)]
+    return events + parser.close()
+
+
+@given(stream=STREAMS, cuts=st.lists(st.integers(0, 200), max_size=8))
+def test_any_cut_of_the_bytes_gives_the_same_events(stream: bytes, cuts: list[int]) -> None:
+    """Else an answer would depend on how TCP happened to deliver it."""
+    places = [0, *sorted(cuts), len(stream)]
+    pieces = [stream[start:end] for start, end in itertools.pairwise(places)]
+    assert read(pieces) == read([stream]) == read([stream[at : at + 1] for at in range(len(stream))])
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
+def test_every_line_end_and_comment_is_understood(end: bytes) -> None:
+    """Else the answers of some servers and gateways would be empty."""
+    lines = [
+        b": ping",
+        b"",
+        b"event: delta",
+        b"data: one",
+        b"data:two",
+        b"",
+        b"data: {}",
+        b"retry: 3",
+        b"",
+        b"",
+    ]
+    assert read([end.join(lines)]) == [ServerEvent(b"one\ntwo", "delta"), ServerEvent(b"{}")]
+
+
+def test_a_last_event_without_its_empty_line_counts() -> None:
+    """Else the end of an answer would be lost with servers that forget it."""
+    assert read([b"data: a\n\ndata: [DONE]"]) == [ServerEvent(b"a"), ServerEvent(b"[DONE]")]
+
+
+@pytest.mark.parametrize("junk", [b"data: " + b"x" * 999, b"x" * 999, b"data: xxxxxxx\n" * 200])
+def test_an_event_without_end_is_refused(junk: bytes) -> None:
+    """Else a server could fill the memory with one line."""
+    parser = EventParser(max_event=900)
+    pieces = [junk[at : at + 100] for at in range(0, len(junk), 100)]
+    with pytest.raises(BadResponse, match="refused"):
+        [parser.feed(piece) for piece in pieces]

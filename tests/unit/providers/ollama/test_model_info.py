@@ -1,0 +1,66 @@
+"""The context that is asked for holds the conversation, and no more than the host and the model can carry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from newel.agent.errors import ContextOverflow
+from newel.agent.messages import UserMessage
+from newel.agent.ports import Model, ModelRequest
+from newel.providers.ollama.model_info import BYTES_PER_TOKEN, MOST, OUTPUT, Served, full_name, read_served
+
+SIZES = st.integers(1, 500_000)
+
+
+def request(window: int | None = None, max_output: int | None = None) -> ModelRequest:
+    return ModelRequest(Model("m", context_window=window, max_output=max_output), "", [UserMessage("Hi")])
+
+
+@settings(max_examples=80)
+@given(st.lists(SIZES, min_size=1, max_size=5), SIZES | st.none(), SIZES | st.none(), st.integers(0, 200_000))
+def test_a_context_grows_with_the_conversation_up_to_its_limit(
+    bodies: list[int], trained: int | None, window: int | None, loaded: int
+) -> None:
+    served = Served(trained=trained, num_ctx=loaded)
+    limit = served.limit(window)
+    asked = request(window)
+    sizes: list[int] = []
+    for body in bodies:
+        served = served.with_room(body, asked)
+        sizes.append(served.num_ctx)
+        assert served.num_ctx == limit or served.num_ctx >= body // BYTES_PER_TOKEN + OUTPUT
+    assert sizes == sorted(sizes)
+    assert max(sizes) <= limit <= max(window or MOST, loaded)
+    assert trained is None or limit <= trained
+
+
+def test_growing_after_a_refusal_comes_to_an_end() -> None:
+    served, sizes = Served(trained=20_000).with_room(10, request()), [8_192]
+    while change := served.after(ContextOverflow("too long"), request()):
+        served = change[0]
+        sizes.append(served.num_ctx)
+    assert sizes == [8_192, 16_384, 20_000]
+
+
+def test_what_a_server_tells_may_be_anything() -> None:
+    strange: list[dict[str, Any]] = [
+        {},
+        {"model_info": [], "parameters": 3, "capabilities": "tools"},
+        {"capabilities": [1]},
+        {"models": {"name": 1}},
+        {"models": [None, {"name": "m:latest", "context_length": "x"}]},
+    ]
+    for shown in strange:
+        for running in strange:
+            assert read_served(shown, running, "m").num_ctx == 0
+
+
+def test_names_are_compared_with_their_tags() -> None:
+    assert [full_name(name) for name in ("phi3", "qwen3:8b", "hf.co:80/a/b")] == [
+        "phi3:latest",
+        "qwen3:8b",
+        "hf.co:80/a/b:latest",
+    ]

@@ -1,0 +1,80 @@
+"""A server's refusal of one field costs one request, not the server."""
+
+from __future__ import annotations
+
+import pytest
+
+from newel.agent.errors import ContextOverflow, ProviderError, RateLimited, RequestRejected
+from newel.agent.ports import Model, ModelRequest
+from newel.providers.openai.compat import ServerCompat
+
+REQUEST = ModelRequest(Model("m", max_output=100), "", [], thinking="low")
+PLAIN = ModelRequest(Model("m"), "", [])
+
+
+def rejected(words: str) -> ProviderError:
+    return RequestRejected(f"http://h/v1/chat/completions rejected the request (400): {words}", status=400)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("body.stream_options: Extra inputs are not permitted", ServerCompat(stream_options=False)),
+        ("Unrecognized request argument supplied: stream_options", ServerCompat(stream_options=False)),
+        ("Unrecognized request argument supplied: reasoning_effort", ServerCompat(reasoning_effort=False)),
+        ('"llama3" does not support thinking', ServerCompat(reasoning_effort=False)),
+        (
+            "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+            ServerCompat(limit="max_completion_tokens"),
+        ),
+        ("Streaming is not supported for this model", ServerCompat(stream=False)),
+        ("stream: true cannot be used with tools", ServerCompat(stream=False)),
+        (
+            "Missing reasoning_content field in the assistant message",
+            ServerCompat(reasoning_back="reasoning_content"),
+        ),
+        (
+            "The `reasoning_content` in the thinking mode must be passed back",
+            ServerCompat(reasoning_back="reasoning_content"),
+        ),
+    ],
+)
+def test_what_is_refused_by_name_is_left_out(words: str, expected: ServerCompat) -> None:
+    """Else such a server could not be used at all."""
+    change = ServerCompat().after(rejected(words), REQUEST)
+    assert change is not None
+    assert change[0] == expected
+
+
+def test_each_refusal_leads_on_until_nothing_is_left() -> None:
+    """Else a server that refuses everything would be asked for ever."""
+    dialect, steps = ServerCompat(), 0
+    words = rejected("stream_options stream reasoning_effort max_tokens max_completion_tokens unsupported")
+    while change := dialect.after(words, REQUEST):
+        dialect, steps = change[0], steps + 1
+        assert steps < 9
+    assert dialect == ServerCompat(stream=False, stream_options=False, reasoning_effort=False, limit=None)
+
+
+@pytest.mark.parametrize(
+    ("error", "request_"),
+    [
+        (rejected("'messages' is too short"), REQUEST),
+        (rejected("max_tokens must be positive"), PLAIN),
+        (rejected("reasoning_effort is unknown"), PLAIN),
+        (RateLimited("max_tokens per minute", status=429), REQUEST),
+        (RequestRejected("stream not supported for this key", status=401), REQUEST),
+        (ContextOverflow("too long; stream_options", status=400), REQUEST),
+    ],
+)
+def test_other_refusals_are_told(error: ProviderError, request_: ModelRequest) -> None:
+    """Else the true reason would be hidden behind a second failure."""
+    assert ServerCompat().after(error, request_) is None
+
+
+def test_an_output_limit_beyond_the_window_is_dropped() -> None:
+    """Else a small model would be told to compact a conversation that has just begun."""
+    error = ContextOverflow("'max_tokens' is too large; maximum context length is 4096", status=400)
+    change = ServerCompat().after(error, REQUEST)
+    assert change is not None
+    assert change[0] == ServerCompat(limit=None)

@@ -1,0 +1,85 @@
+"""Arguments are read as the model meant them, or the model is asked again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from newel.agent.ports import ToolSpec
+from newel.providers.parsing.json_repair import MAX_MEND, ToolIndex, read_arguments
+from newel.text.json import to_json
+
+WRITE = ToolSpec("write", "Write a file.", {"type": "object"}, aliases=("write_file", "Write"))
+READ = ToolSpec("read", "Read a file.", {"type": "object"}, aliases=("read_file",))
+TOOLS = ToolIndex([WRITE, READ])
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+@given(st.dictionaries(st.text(alphabet=st.characters(codec="utf-8")), JSON, max_size=4))
+def test_what_is_json_is_taken_exactly(arguments: dict[str, Any]) -> None:
+    """Else a file would be written with other bytes than the model gave."""
+    text = to_json(arguments).decode()
+    expected = read_arguments(text, mend=False)
+    assert expected.problem is None
+    assert read_arguments(to_json(text).decode(), mend=False) == expected
+    assert to_json(expected.values).decode() == text
+
+
+@pytest.mark.parametrize("raw", [None, "", "  ", "null", "{}", {}, '"{}"', '"\\"{}\\""'])
+def test_no_arguments_are_an_empty_object(raw: object) -> None:
+    """Else a tool without arguments could not be called on half of the servers."""
+    assert read_arguments(raw, mend=False) == ({}, None)
+
+
+def test_raw_line_breaks_in_strings_are_read_as_they_stand() -> None:
+    """Else the usual slip of small models would cost a request each time, though it means one thing only."""
+    assert read_arguments('{"content": "a\n\tb"}', mend=False) == ({"content": "a\n\tb"}, None)
+
+
+def test_broken_json_is_guessed_only_where_that_is_harmless() -> None:
+    """Else a guess would be written into a file."""
+    broken = '{"file_path": "a.py", "limit": 5'
+    assert TOOLS.call("1", "read", broken).arguments == {"file_path": "a.py", "limit": 5}
+    assert TOOLS.call("1", "read", broken).problem is None
+    refused = TOOLS.call("1", "write_file", broken)
+    assert (refused.name, refused.arguments) == ("write", {})
+    assert refused.problem == (
+        "its arguments are not valid JSON (line 1, column 33: Expecting ',' delimiter). Send the call again."
+    )
+
+
+@pytest.mark.parametrize("name", ["write", "Write", "write_file", " functions.write "])
+def test_a_written_guess_for_a_tool_that_changes_things_does_not_run(name: str) -> None:
+    """Else an alias would lead around the rule."""
+    call = TOOLS.call("1", name, {"content": "x"}, mended=True)
+    assert call.name == "write"
+    assert call.problem == "its JSON was broken. Send the call again with valid JSON."
+
+
+def test_a_call_that_was_cut_off_never_runs() -> None:
+    """Else half a file would replace a whole one."""
+    assert TOOLS.call("1", "read", '{"a": 1}', cut=True).problem == (
+        "it was cut off by the output limit. Send it again in smaller pieces."
+    )
+
+
+@pytest.mark.parametrize("raw", ["[1]", "7", '"text"', [1], 7, True])
+def test_what_is_no_object_is_sent_back(raw: object) -> None:
+    """Else the tool would fail with words that the model cannot mend the call by."""
+    assert read_arguments(raw, mend=False).problem
+
+
+@pytest.mark.parametrize(
+    "junk", ["[" * 200_000, '{"a":' * 50_000, "\\" * 100_000, '{"a": "' + "x" * MAX_MEND, "{" * 100_000]
+)
+def test_junk_is_refused_and_not_followed(junk: str) -> None:
+    """Else a hostile server could hang the agent or end it."""
+    assert read_arguments(junk, mend=True).problem

@@ -1,0 +1,192 @@
+"""Tool calls that weak models write into their text are calls, and nothing else is."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from newel.agent.ports import ToolSpec
+from newel.providers.parsing.json_repair import ToolIndex
+from newel.providers.parsing.text_tool_calls import ToolCallTextFilter, find_calls
+
+READ = ToolSpec(
+    "read",
+    "Read a file.",
+    {"type": "object", "properties": {"file_path": {"type": "string"}, "limit": {"type": "integer"}}},
+    aliases=("read_file", "Read"),
+    argument_aliases={"path": "file_path"},
+)
+BASH = ToolSpec("bash", "Run.", {"type": "object", "properties": {"command": {"type": "string"}}})
+TOOLS = ToolIndex([READ, BASH])
+CALL = '{"name": "read", "arguments": {"file_path": "a.py"}}'
+A_PY = [("read", {"file_path": "a.py"})]
+
+
+def through_gate(pieces: list[str]) -> tuple[str, str]:
+    gate = ToolCallTextFilter(TOOLS)
+    return "".join(gate.feed(piece) for piece in pieces), gate.close()
+
+
+def calls(text: str) -> list[tuple[str, Any]]:
+    """What is found in a text that comes in one piece; it must be the same in single characters."""
+    passed, kept = through_gate([text])
+    assert through_gate(list(text)) == (passed, kept)
+    return [(call.name, call.arguments) for call in find_calls(kept, TOOLS)[1]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        CALL,
+        f"```json\n{CALL}\n```",
+        f"I will read it.\n\n```json\n{CALL}\n```\nThen I go on.",
+        f"```\n[{CALL}]\n```",
+        f"```json\n{CALL}",
+        f"<tool_call>\n{CALL}\n</tool_call>",
+        f"<tool_call>{CALL}",
+        f"Sure.<tool_call>{CALL}</tool_call> Done.",
+        f"```xml\n<tool_call>{CALL}</tool_call>\n```",
+        f"<tools>\n{CALL}\n</tools>",
+        f"<|python_tag|>{CALL}<|eom_id|>",
+        f"<|tool_call|>[{CALL}]<|/tool_call|>",
+        f"[TOOL_CALLS][{CALL}]",
+        '[TOOL_CALLS]read[ARGS]{"file_path": "a.py"}',
+        '<function=read>{"file_path": "a.py"}</function>',
+        "<tool_call>\n<function=read>\n<parameter=file_path>\na.py\n</parameter>\n</function>\n</tool_call>",
+        '<invoke name="read"><parameter name="file_path">a.py</parameter></invoke>',
+        "<tool_call>read\n<arg_key>file_path</arg_key>\n<arg_value>a.py</arg_value>\n</tool_call>",
+        '{"type": "function", "function": {"name": "read", "arguments": {"file_path": "a.py"}}}',
+        '{"tool_calls": [{"function": {"name": "read", "arguments": {"file_path": "a.py"}}}]}',
+        '{"tool": "read", "parameters": {"file_path": "a.py"}}',
+        '{"arguments": {"file_path": "a.py"}, "name": "read"}',
+        '{"name": "read", "file_path": "a.py"}',
+        '{"name": "functions.read", "input": {"file_path": "a.py"}}',
+    ],
+)
+def test_the_usual_ways_to_write_a_call(text: str) -> None:
+    """Else a small local model would never get a tool to run."""
+    found = [(name.removeprefix("functions."), arguments) for name, arguments in calls(text)]
+    assert found in (A_PY, [("read", '{"file_path": "a.py"}')])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"name": "deploy", "arguments": {"host": "x"}}',
+        'For example:\n```json\n{"name": "get_weather", "arguments": {"city": "Rome"}}\n```\nThat is a call.',
+        '<tool_call>{"name": "deploy", "arguments": {}}</tool_call>',
+        "<function=deploy>{}</function>",
+        '```json\n{"name": "my-app", "version": "1.0.0"}\n```',
+        '{"name": "read", "version": 1}',
+        '{"type": "function", "function": {"name": "read", "parameters": {"type": "object", "properties": {}}}}',
+        "Use [brackets] and `read` and {braces}.\n{ not json",
+        "plain words",
+        "",
+    ],
+)
+def test_what_is_no_call_stays_text(text: str) -> None:
+    """Else talking about a tool would run one, or an answer would lose a part."""
+    passed, kept = through_gate([text])
+    assert passed + kept == text
+    assert find_calls(kept, TOOLS) == (kept, [])
+
+
+def test_several_calls_and_the_prose_around_them() -> None:
+    """Else only the first of a model's steps would happen, and its words would be lost."""
+    text = f'First.\n```json\n{CALL}\n```\nthen\n```json\n{{"name": "bash", "arguments": {{"command": "ls"}}}}\n```\nend'
+    passed, kept = through_gate([text])
+    prose, found = find_calls(kept, TOOLS)
+    assert passed + prose == "First.\nthen\n\nend"
+    assert [call.name for call in found] == ["read", "bash"]
+
+
+def test_a_fence_within_an_argument_does_not_end_the_call() -> None:
+    """Else a model could not write a Markdown file with code in it."""
+    content = "# Title\n```python\nprint()\n```\n"
+    call = json.dumps({"name": "bash", "arguments": {"command": content}})
+    assert calls(f"```json\n{call}\n```") == [("bash", {"command": content})]
+
+
+def test_values_are_typed_by_the_schema() -> None:
+    """Else numbers written in tags would be refused, and texts that look like numbers be changed."""
+    text = "<function=read><parameter=file_path>7</parameter><parameter=limit>5</parameter></function>"
+    assert calls(text) == [("read", {"file_path": "7", "limit": 5})]
+
+
+def test_broken_json_is_marked_as_guessed() -> None:
+    """Else a guess at a command would be run as if the model had said it."""
+    _, found = find_calls('{"name": "bash", "arguments": {"command": "echo "hi""}}', TOOLS)
+    assert [(call.name, call.mended) for call in found] == [("bash", True)]
+
+
+def test_text_flows_while_no_call_is_near() -> None:
+    """Else nothing would be seen of an answer until it is over."""
+    gate = ToolCallTextFilter(TOOLS)
+    assert (
+        gate.feed('Code:\n```json\n{"name": "my-app"') + gate.feed(", more")
+        == 'Code:\n```json\n{"name": "my-app", more'
+    )
+    assert gate.feed("\n```json\n") == "\n"
+    assert gate.feed("{") == ""
+    assert gate.feed("}") == "```json\n{}"
+
+
+FRAGMENTS = [
+    "```",
+    "json",
+    "\n",
+    "{",
+    "[",
+    '"name"',
+    ":",
+    ' "read"',
+    ' "x"',
+    "}",
+    "<tool_call>",
+    "<",
+    "tool",
+    " ",
+    "`",
+    "]",
+]
+
+
+@given(st.lists(st.sampled_from(FRAGMENTS), max_size=30).map("".join))
+def test_the_gate_loses_nothing_and_does_not_depend_on_the_cut(text: str) -> None:
+    """Else what a user reads would depend on the network."""
+    passed, kept = through_gate([text])
+    assert passed + kept == text
+    assert through_gate(list(text)) == (passed, kept)
+    find_calls(kept, TOOLS)
+
+
+JUNK = [
+    "<tool_call>",
+    "<tool_call ",
+    "[TOOL_CALLS]",
+    '{"name": "read", ',
+    '{"name": "read"}\n',
+    "```\n",
+    "<function=read>",
+    "<function=",
+    "<parameter=",
+    '<invoke name="',
+    "<arg_key>",
+    "[",
+    "`",
+    "<",
+]
+
+
+@pytest.mark.parametrize("junk", JUNK)
+def test_junk_of_a_megabyte_does_not_stop_the_program(junk: str) -> None:
+    """Else a hostile server could hang the agent: this must end well within the test's time limit."""
+    text = junk * (1_000_000 // len(junk))
+    for start in ("", "<tool_call>", "<function=read>"):
+        passed, kept = through_gate([start + text])
+        find_calls(kept, TOOLS)
+        assert len(passed) + len(kept) == len(start + text)

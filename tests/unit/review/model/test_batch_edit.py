@@ -1,0 +1,81 @@
+"""If these fail, a proposal of thousands of hunks says another thing than the same edits made one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from newel.review.model.batch_edit import Piece, edit_each
+from newel.review.model.decisions import reject
+from newel.review.model.edits import NewId, edit
+from newel.review.model.file_lines import lines_of
+from newel.review.model.file_review import FileReview, Layer, Lines, ReviewError, buffer
+from tests.properties import examples
+
+LINE = st.sampled_from(["a\n", "b\n", "c\r\n", "\n", "\u2028x\n"])
+LINES = st.lists(LINE, max_size=3).map(tuple)
+TEXT = st.tuples(st.lists(LINE, min_size=8, max_size=24), st.sampled_from(["", "end"])).map(
+    lambda each: "".join(each[0]) + each[1]
+)
+EDIT = st.tuples(st.integers(0, 24), st.integers(0, 3), LINES, st.sampled_from(["agent", "user", "rejected"]))
+GAPS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), LINES), min_size=2, max_size=12)
+
+
+def begun(text: str, edits: list[tuple[int, int, Lines, str]]) -> FileReview:
+    """A review with hunks of both hands in it, and some that are rejected."""
+    review, ids = FileReview(path="f", base=lines_of(text.encode())), count(1)
+    for start, size, lines, hand in edits:
+        layer = Layer(origin="user" if hand == "user" else "agent", lines=lines, run="before")
+        try:
+            review = edit(review, start + 1, start + 1 + size, layer, lambda: f"h_{next(ids)}")
+            if hand == "rejected" and review.hunks:
+                review = reject(review, review.hunks[-1].id)
+        except ReviewError:
+            continue
+    return review
+
+
+def outcome(make: Callable[..., FileReview], review: FileReview, pieces: list[Piece]) -> FileReview | None:
+    """None for a refusal."""
+    ids = count(1)
+    try:
+        return make(review, pieces, lambda: f"n_{next(ids)}", few=1)
+    except ReviewError:
+        return None
+
+
+def one_by_one(review: FileReview, pieces: list[Piece], new_id: NewId, few: int) -> FileReview:
+    for start, end, layer in reversed(pieces):
+        review = edit(review, start, end, layer, new_id)
+    return review
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(TEXT, st.lists(EDIT, max_size=6), GAPS)
+def test_many_edits_at_once_are_the_same_edits_one_by_one(
+    text: str, edits: list[tuple[int, int, Lines, str]], gaps: list[tuple[int, int, Lines]]
+) -> None:
+    review = begun(text, edits)
+    pieces: list[Piece] = []
+    at = 1
+    for gap, size, lines in gaps:
+        start, end = at + gap, at + gap + size
+        if end > len(buffer(review)):
+            break
+        pieces.append((start, end, Layer(origin="agent", lines=lines, run="now")))
+        at = end + (size == 0)
+    assert outcome(edit_each, review, pieces) == outcome(one_by_one, review, pieces)
+
+
+def test_ten_thousand_hunks_are_made_in_a_moment() -> None:
+    base = lines_of("".join(f"{number}\n\n" for number in range(10_000)).encode())
+    layer = Layer(origin="agent", lines=("new\n",), run="now")
+    pieces = [(number, number + 1, layer) for number in range(1, 20_001, 2)]
+    ids = count(1)
+    made = edit_each(FileReview(path="f", base=base), pieces, lambda: f"h_{next(ids)}")
+    assert [(hunk.id, hunk.a, hunk.b) for hunk in made.hunks] == [
+        (f"h_{10_001 - number}", 2 * number - 1, 2 * number) for number in range(1, 10_001)
+    ]

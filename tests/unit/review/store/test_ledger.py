@@ -1,0 +1,188 @@
+"""If these fail, a decision that was acknowledged is lost, or one window decides over what another has changed."""
+
+from __future__ import annotations
+
+import multiprocessing
+import zlib
+from itertools import count
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from newel.review.model.decisions import accept, reject
+from newel.review.model.edits import edit
+from newel.review.model.file_lines import lines_of
+from newel.review.model.file_review import FileReview, Layer, StaleRevision, UnknownHunk, buffer
+from newel.review.model.history import NothingToUndo
+from newel.review.model.rebase import rebased
+from newel.review.store.ledger import (
+    Checkpoint,
+    FileVersion,
+    Ledger,
+    LedgerError,
+    PlannedWrite,
+    SaveIntent,
+)
+from newel.review.store.schema import FILE, LEDGER, MIGRATIONS
+from newel.storage.sqlite import Format, connect
+
+TEXT = lines_of(b"one\ntwo\nthree\n")
+
+
+def proposed(review: FileReview) -> FileReview:
+    ids = count(review.rev)
+    return edit(review, 2, 3, Layer(origin="agent", lines=("zwei\n",), run="r"), lambda: f"h_{next(ids)}")
+
+
+def begun(ledger: Ledger, path: str = "f") -> FileReview:
+    ledger.change(path, "rebase", lambda now: rebased(now, TEXT))
+    return ledger.change(path, "propose", proposed, run="r").review
+
+
+def test_what_was_decided_is_there_for_the_next_process(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path) as ledger:
+        review = begun(ledger)
+        after = ledger.change(
+            "f", "accept", lambda now: accept(now, review.hunks[0].id), rev=review.rev
+        ).review
+    with Ledger.open(tmp_path) as ledger:
+        assert ledger.get("f") == after
+        assert [entry.kind for entry in ledger.entries(path="f")] == ["rebase", "propose", "accept"]
+        assert [entry.kind for entry in ledger.entries(run="r")] == ["propose"]
+        assert ledger.paths() == ["f"]
+
+
+def test_a_decision_on_what_has_changed_since_is_refused(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path) as mine, Ledger.open(tmp_path) as yours:
+        review = begun(mine)
+        hunk = review.hunks[0].id
+        yours.change("f", "accept", lambda now: accept(now, hunk), rev=review.rev)
+        with pytest.raises(StaleRevision):
+            mine.change("f", "reject", lambda now: reject(now, hunk), rev=review.rev)
+        assert mine.get("f").hunk(hunk).state == "accepted"
+
+
+def test_a_change_that_cannot_be_leaves_no_trace(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path) as ledger:
+        review = begun(ledger)
+        with pytest.raises(UnknownHunk):
+            ledger.change("f", "accept", lambda now: accept(now, "h_99"))
+        assert ledger.get("f") == review
+        assert len(ledger.entries()) == 2
+
+
+def test_undo_and_redo_outlive_the_process(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path) as ledger:
+        review = begun(ledger)
+    with Ledger.open(tmp_path) as ledger:
+        assert buffer(ledger.undo("f").review) == TEXT
+    with Ledger.open(tmp_path) as ledger:
+        assert ledger.redo("f").review.hunks == review.hunks
+        with pytest.raises(NothingToUndo):
+            ledger.redo("f")
+
+
+def _add(folder: Path, number: int) -> None:
+    with Ledger.open(folder) as ledger:
+        for index in range(25):
+            ledger.change(f"f{index % 3}", "rebase", lambda now: rebased(now, (*now.base, f"{number}\n")))
+
+
+def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=_add, args=(tmp_path, number)) for number in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(30)
+        assert process.exitcode == 0
+    with Ledger.open(tmp_path) as ledger:
+        assert sum(len(ledger.get(path).base) for path in ledger.paths()) == 75
+
+
+def test_checkpoints_and_saves_under_way_are_kept() -> None:
+    with Ledger.open(None) as ledger:
+        point = Checkpoint(id="c1", created="2026-01-01T00:00:00.000Z", run="r")
+        ledger.add_checkpoint(point)
+        (blob,) = ledger.put_blobs([b"before"])
+        grown = Checkpoint(
+            id="c1", created=point.created, run="r", files=(FileVersion(path="f", blob=blob, mode=0o644),)
+        )
+        ledger.add_checkpoint(grown)
+        assert ledger.checkpoints() == [grown]
+        assert ledger.blob(blob) == b"before"
+        intent = SaveIntent(
+            id="s1", files=(PlannedWrite(path="f", rev=3, ids=("h_1",), before="a", after="b"),)
+        )
+        ledger.begin_saving(intent)
+        assert ledger.intents() == [intent]
+        ledger.end_saving("s1")
+        assert ledger.intents() == []
+
+
+def begin_and_fail(ledger: Ledger) -> None:
+    with ledger.batch():
+        ledger.change("f", "reject", lambda now: reject(now, now.hunks[0].id))
+        ledger.change("g", "accept", lambda now: accept(now, "h_99"))
+
+
+def test_changes_in_a_batch_are_there_all_or_none(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path) as mine, Ledger.open(tmp_path) as yours:
+        before = begun(mine)
+        with mine.batch():
+            after = mine.change("f", "accept", lambda now: accept(now, now.hunks[0].id)).review
+            mine.change("g", "rebase", lambda now: rebased(now, TEXT))
+            assert yours.paths() == ["f"]
+        assert yours.get("f") == after
+        assert yours.get("g").base == TEXT
+        with pytest.raises(UnknownHunk):
+            begin_and_fail(mine)
+        assert mine.get("f") == yours.get("f") == after != before
+        assert mine.undo("f").review.hunks == before.hunks  # what was given up is not in the journal either
+
+
+def test_what_another_process_has_saved_since_is_what_is_read(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path) as mine, Ledger.open(tmp_path) as yours:
+        begun(mine)
+        yours.change("f", "rebase", lambda now: rebased(now, (*TEXT, "four\n")))
+        assert mine.get("f").base == (*TEXT, "four\n")
+        mine.change("f", "rebase", lambda now: rebased(now, TEXT))
+        assert yours.get("f").base == TEXT
+
+
+def test_a_ledger_of_the_first_format_is_read_as_it_was(tmp_path: Path) -> None:
+    long = lines_of(b"line\n" * 2000)
+    with Ledger.open(tmp_path / "new") as ledger:
+        ledger.change("f", "rebase", lambda now: rebased(now, long))
+        review = ledger.change("f", "propose", proposed, run="r").review
+        entries = ledger.entries()
+    (tmp_path / "old").mkdir()
+    connection = connect(tmp_path / "old" / FILE)
+    Format("ledger", LEDGER.application_id, MIGRATIONS[:1], error=LedgerError, kept="").migrate(
+        connection, ""
+    )
+    base, small = (
+        msgspec.json.encode(review.base),
+        msgspec.json.encode(msgspec.structs.replace(review, base=())),
+    )
+    connection.execute("INSERT INTO blobs VALUES ('hash', ?, ?)", (len(base), zlib.compress(base)))
+    connection.execute("INSERT INTO files VALUES ('f', ?, 'hash', ?)", (review.rev, small))
+    for each in entries:
+        row = (each.path, each.run, msgspec.json.encode(each))
+        connection.execute("INSERT INTO entries (path, run, data) VALUES (?, ?, ?)", row)
+    connection.close()
+    with Ledger.open(tmp_path / "old") as ledger:
+        assert ledger.get("f") == review
+        assert ledger.entries() == entries
+        assert ledger.undo("f").review.hunks == ()
+        with pytest.raises(NothingToUndo):
+            ledger.undo("f")
+
+
+def test_a_ledger_that_cannot_be_used_says_why(tmp_path: Path) -> None:
+    (tmp_path / "ledger.db").write_bytes(b"no database" * 100)
+    with pytest.raises(LedgerError, match="damaged"):
+        Ledger.open(tmp_path)
+    with Ledger.open(None) as ledger, pytest.raises(LedgerError, match="no data"):
+        ledger.blob("0" * 64)

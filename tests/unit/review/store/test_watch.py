@@ -1,0 +1,139 @@
+"""If these fail, a window goes on showing what another window, an agent or another process has changed."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from newel.review.model.file_lines import lines_of
+from newel.review.model.file_review import StaleRevision
+from newel.review.model.rebase import rebased
+from newel.review.store.ledger import Ledger, LedgerError
+from newel.review.store.watch import MOST_PATHS, LedgerWatch, News
+
+
+def write(ledger: Ledger, *paths: str, text: bytes = b"one\n") -> None:
+    for path in paths:
+        ledger.change(path, "rebase", lambda now: rebased(now, lines_of(text)))
+
+
+def write_elsewhere(folder: Path, *paths: str) -> None:
+    """As another process does."""
+    process = multiprocessing.get_context("spawn").Process(target=_write, args=(folder, paths))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+
+
+def _write(folder: Path, paths: tuple[str, ...]) -> None:
+    with Ledger.open(folder) as ledger:
+        write(ledger, *paths)
+
+
+def told(watch: LedgerWatch) -> News:
+    """The next news."""
+    deadline = time.monotonic() + 10
+    while (news := watch.wait()) is None:
+        assert time.monotonic() < deadline, "nothing was told"
+    return news
+
+
+def write_twice(ledger: Ledger) -> None:
+    write(ledger, "a", "b")
+    write(ledger, "a", text=b"two\n")
+
+
+def write_and_fail(ledger: Ledger) -> None:
+    write(ledger, "a")
+    ledger.undo("a", rev=7)
+
+
+def in_thread(work: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("where", ["on the disk", "in memory"])
+def test_what_another_thread_changes_is_told_by_name(tmp_path: Path, where: str) -> None:
+    with Ledger.open(tmp_path if where == "on the disk" else None) as ledger:
+        write(ledger, "known before")
+        watch = LedgerWatch(ledger)
+        thread = in_thread(lambda: write_twice(ledger))
+        thread.join()
+        assert told(watch) == News({"a": 2, "b": 1}, is_foreign=False)
+        assert watch.wait() is None
+        watch.close()
+
+
+def test_what_another_process_changes_is_told_as_such(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path) as ledger:
+        watch = LedgerWatch(ledger)
+        write_elsewhere(tmp_path, "a")
+        assert told(watch) == News({"a": 1}, is_foreign=True)
+        write(ledger, "b")
+        assert told(watch) == News({"b": 1}, is_foreign=False)
+        watch.close()
+
+
+def test_a_batch_is_told_when_it_is_there_to_be_read_and_not_before(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path) as ledger:
+        watch = LedgerWatch(ledger)
+        found: list[tuple[News, bool]] = []
+        done = threading.Event()
+
+        def look() -> None:
+            found.append((told(watch), done.is_set()))
+
+        with ledger.batch():
+            write(ledger, "a")
+            thread = in_thread(look)
+            thread.join(0.2)
+            write(ledger, "b")
+            done.set()
+        thread.join()
+        assert found == [(News({"a": 1, "b": 1}, is_foreign=False), True)]
+        watch.close()
+
+
+def test_what_was_taken_back_is_not_told(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path) as ledger:
+        watch = LedgerWatch(ledger)
+        with pytest.raises(StaleRevision), ledger.batch():
+            write_and_fail(ledger)
+        assert watch.wait() is None
+        watch.close()
+
+
+def test_of_too_many_files_none_is_named(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path) as ledger:
+        watch = LedgerWatch(ledger)
+        with ledger.batch():
+            write(ledger, *map(str, range(MOST_PATHS)))
+        assert len(told(watch).revs) == MOST_PATHS
+        with ledger.batch():
+            write(ledger, *map(str, range(MOST_PATHS + 1)), text=b"two\n")
+        assert told(watch).revs == {}
+        watch.close()
+
+
+def test_what_a_purge_took_away_is_any_file(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path) as ledger:
+        write(ledger, "a")
+        watch = LedgerWatch(ledger)
+        with ledger.writing() as connection:
+            connection.execute("DELETE FROM entries")
+        assert told(watch).revs == {}
+        watch.close()
+
+
+def test_a_watch_on_a_closed_ledger_ends(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path) as ledger:
+        watch = LedgerWatch(ledger)
+    with pytest.raises(LedgerError):
+        watch.wait()

@@ -1,0 +1,118 @@
+"""If these fail, taking a run back leaves empty folders behind, or removes one that was somebody else's."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from newel.review.checkpoints import Checkpoints
+from newel.review.created_folders import clear
+from newel.review.store.ledger import Ledger
+from newel.review.tracking.change_recorder import ChangeRecorder
+from newel.review.tracking.effects import TrackedRun
+from newel.workspace.local import LocalWorkspace
+from tests.unit.review.project import Project
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    (folder / "old").mkdir(parents=True)
+    return folder
+
+
+@pytest.fixture
+async def recorder(root: Path, tmp_path: Path) -> AsyncIterator[ChangeRecorder]:
+    recorder = await ChangeRecorder.open(LocalWorkspace(str(root)), tmp_path / "ledger")
+    yield recorder
+    recorder.close()
+
+
+def folders(root: Path) -> set[str]:
+    return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_dir()}
+
+
+async def undo(recorder: ChangeRecorder) -> None:
+    await recorder.project.carry_out(await recorder.project.undo())
+
+
+async def test_folders_that_a_command_made_go_with_its_files_and_come_back(
+    root: Path, recorder: ChangeRecorder
+) -> None:
+    (root / "mine").mkdir()
+    effect = await recorder.begin(TrackedRun("s"), None)
+    for name in ("new/deep/er", "new/other", "old/inside", "mine"):
+        (root / name).mkdir(parents=True, exist_ok=True)
+        (root / name / "file").write_text("x")
+    await recorder.end(effect)
+    await undo(recorder)
+    assert folders(root) == {"old", "mine"}
+    await undo(recorder)
+    assert (root / "new/deep/er/file").read_text() == "x"
+    await undo(recorder)
+    assert folders(root) == {"old", "mine"}
+
+
+async def test_a_folder_that_holds_anything_stays(root: Path, recorder: ChangeRecorder) -> None:
+    effect = await recorder.begin(TrackedRun("s"), None)
+    for name in ("new/a", "new/b", "linked"):
+        (root / name).mkdir(parents=True)
+        (root / name / "file").write_text("x")
+    await recorder.end(effect)
+    (root / "new/a/mine").symlink_to("nowhere")
+    await undo(recorder)
+    assert folders(root) == {"old", "new", "new/a"}
+
+
+async def test_a_folder_that_was_made_for_a_file_goes_with_it(root: Path, recorder: ChangeRecorder) -> None:
+    effect = await recorder.begin(TrackedRun("s"), "new/deep/file")
+    (root / "new/deep").mkdir(parents=True)
+    (root / "new/deep/file").write_text("x")
+    await recorder.end(effect)
+    await undo(recorder)
+    assert folders(root) == {"old"}
+
+
+async def test_a_file_that_a_run_removed_leaves_its_folder(root: Path, recorder: ChangeRecorder) -> None:
+    """Who removes the last file of a folder that a run made before has not said anything of the folder."""
+    effect = await recorder.begin(TrackedRun("s"), None)
+    (root / "new").mkdir()
+    (root / "new/file").write_text("x")
+    await recorder.end(effect)
+    (root / "old/file").write_text("mine")
+    ledger = recorder.project.ledger
+    project = Project(root, ledger)
+    hunk = await project.propose("old/file", 0, 2, None)
+    await project.saver.save({"old/file": [hunk]})
+    assert folders(root) == {"old", "new"}
+
+
+async def test_folders_of_a_proposal_that_was_kept_go_with_it(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path / "ledger") as ledger:
+        project = Project(tmp_path / "project", ledger)
+        points = Checkpoints(ledger, project.saver)
+        point = await points.begin("r")
+        await points.touch(point.id, "new/deep/file")
+        await project.saver.save({"new/deep/file": [await project.propose("new/deep/file", 0, 0, b"x")]})
+        assert folders(project.folder) == {"new", "new/deep"}
+        reviews = await points.rollback(await points.plan(point.id, "hard_all"))
+        await project.saver.save({review.path: None for review in reviews})
+        assert folders(project.folder) == set()
+
+
+async def test_no_folder_outside_the_project_is_removed_through_a_link(
+    root: Path, recorder: ChangeRecorder, tmp_path: Path
+) -> None:
+    effect = await recorder.begin(TrackedRun("s"), None)
+    (root / "new/deep").mkdir(parents=True)
+    (root / "new/deep/file").write_text("x")
+    await recorder.end(effect)
+    (root / "new").rename(root / "away")
+    (tmp_path / "outside/deep").mkdir(parents=True)
+    (root / "new").symlink_to(tmp_path / "outside")
+    await clear(LocalWorkspace(str(root)), ["new/deep/file"], recorder.project.ledger.checkpoints())
+    assert (tmp_path / "outside/deep").is_dir()

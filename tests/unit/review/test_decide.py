@@ -1,0 +1,232 @@
+"""If these fail, a name decides on another hunk than a person meant, or a file is not what they decided."""
+
+from __future__ import annotations
+
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from newel.review.decide import (
+    PendingReviews,
+    Verdict,
+    chosen,
+    decide,
+    decide_hunks,
+    files_to_decide,
+    kept_hunks,
+    look,
+    patch_of,
+    write,
+)
+from newel.review.model.decisions import Mine
+from newel.review.model.file_review import (
+    FileReview,
+    Hunk,
+    HunkState,
+    Layer,
+    NeedsChoice,
+    Origin,
+    StaleRevision,
+    UnknownHunk,
+)
+from newel.review.project import ProjectReview
+from newel.review.store.ledger import Checkpoint, Ledger
+from newel.workspace.local import LocalWorkspace
+from tests.unit.review.project import Project as Folder
+
+pytestmark = pytest.mark.anyio
+
+
+def hunk(name: str, at: int, *origins: Origin, state: HunkState = "pending", conflict: bool = False) -> Hunk:
+    layers = tuple(
+        Layer(origin=origin, lines=(f"{name} {n}\n",), run="r" if origin == "agent" else "")
+        for n, origin in enumerate(origins or ("agent",))
+    )
+    return Hunk(id=name, a=at, b=at + 1, layers=layers, state=state, conflict=conflict)
+
+
+BASE = ("\x00644\n", *(f"{n}\n" for n in range(20)))
+REVIEW = FileReview(
+    path="a/b.py",
+    base=BASE,
+    hunks=(
+        hunk("h_1waits", 1),
+        hunk("h_2both", 3, "agent", "user"),
+        hunk("h_3mine", 5, "user"),
+        hunk("h_4conflict", 7, conflict=True),
+        hunk("h_5rejected", 9, state="rejected"),
+        hunk("h_6accepted", 11, state="accepted"),
+    ),
+)
+NAMED_LIKE_A_HUNK = FileReview(path="h_1", base=BASE, hunks=(hunk("h_10", 1), hunk("h_100", 3)))
+FOUND = PendingReviews([REVIEW, NAMED_LIKE_A_HUNK], [])
+
+
+def names(found: PendingReviews, words: list[str], verdict: Verdict, mine: Mine | None = None) -> list[str]:
+    choice = chosen(found, words, verdict, mine=mine)
+    return [name for ids in choice.hunks.values() for name in ids]
+
+
+def test_a_file_stands_for_what_waits_in_it_and_no_conflict_is_kept_by_it() -> None:
+    assert names(FOUND, ["a/b.py"], "keep") == ["h_1waits", "h_2both", "h_3mine", "h_6accepted"]
+    left = chosen(FOUND, ["a/b.py"], "keep").left
+    assert [problem.reason.split()[1] for problem in left] == ["h_4conflict"]
+
+
+def test_rejecting_a_file_never_drops_what_the_user_alone_wrote() -> None:
+    assert names(FOUND, ["a/b.py"], "reject", mine="base") == [
+        "h_1waits",
+        "h_2both",
+        "h_4conflict",
+        "h_6accepted",
+    ]
+    with pytest.raises(NeedsChoice):
+        names(FOUND, ["a/b.py"], "reject")
+    with pytest.raises(NeedsChoice):
+        names(FOUND, ["h_3"], "reject")
+    assert names(FOUND, ["h_3"], "reject", mine="base") == ["h_3mine"]
+
+
+@pytest.mark.parametrize("name", ["h_4conflict", "h_5rejected", "h_6accepted"])
+def test_a_hunk_that_is_named_is_kept_whatever_its_state(name: str) -> None:
+    assert names(FOUND, [name], "keep") == [name]
+    assert names(FOUND, [name[:3]], "keep") == [name]
+
+
+def test_a_name_means_the_hunk_then_the_file_then_the_beginning_of_an_id() -> None:
+    assert names(FOUND, ["h_10"], "keep") == ["h_10"]
+    assert names(FOUND, ["h_1"], "keep") == ["h_10", "h_100"]
+    assert names(FOUND, ["./h_1"], "keep") == ["h_10", "h_100"]
+    for unclear in ("h_", "", "h_7", "a", "a/b.pyc", "/a/b.py", "../a/b.py"):
+        with pytest.raises(UnknownHunk):
+            names(FOUND, ["h_10", unclear], "keep")
+
+
+def test_what_was_named_twice_is_decided_once_and_nothing_named_is_nothing() -> None:
+    assert names(FOUND, ["h_10", "h_10", "h_1"], "keep") == ["h_10", "h_100"]
+    assert names(FOUND, [], "keep") == []
+    assert names(FOUND, ["h_5rejected"], "reject") == []
+
+
+async def test_a_verdict_on_a_file_that_others_changed_meanwhile_is_refused(tmp_path: Path) -> None:
+    with Ledger.open(None) as ledger:
+        folder = Folder(tmp_path / "project", ledger)
+        folder.file("f", b"1\n2\n3\n4\n5\n")
+        one = await folder.propose("f", 1, 2, b"one\n")
+        project = ProjectReview(ledger, LocalWorkspace(str(folder.folder)))
+        choice = chosen(await look(project), [one], "keep")
+        await folder.propose("f", 1, 2, b"another\n")
+        with pytest.raises(StaleRevision):
+            await decide(project, choice)
+        assert [hunk.state for hunk in ledger.get("f").hunks] == ["pending"]
+
+
+async def test_a_verdict_that_is_refused_for_one_file_is_put_down_for_none(tmp_path: Path) -> None:
+    """Else the next `newel decide` writes a part of what a person was told had failed."""
+    with Ledger.open(None) as ledger:
+        folder = Folder(tmp_path / "project", ledger)
+        for name in ("e", "f"):
+            folder.file(name, b"1\n2\n3\n4\n5\n")
+            await folder.propose(name, 1, 2, b"one\n")
+        project = ProjectReview(ledger, LocalWorkspace(str(folder.folder)))
+        choice = chosen(await look(project), [], "keep", every=True)
+        await folder.propose("f", 3, 4, b"unseen\n")
+        with pytest.raises(StaleRevision):
+            await decide(project, choice)
+        assert {hunk.state for name in ("e", "f") for hunk in ledger.get(name).hunks} == {"pending"}
+
+
+async def test_what_the_user_typed_after_the_last_look_is_not_written_unseen(tmp_path: Path) -> None:
+    with Ledger.open(None) as ledger:
+        folder = Folder(tmp_path / "project", ledger)
+        path = folder.file("f", b"1\n2\n3\n")
+        one = await folder.propose("f", 1, 2, b"one\n")
+        project = ProjectReview(ledger, LocalWorkspace(str(folder.folder)))
+        reviews = await decide(project, chosen(await look(project), [one], "keep"))
+        await folder.propose("f", 1, 2, b"typed\n", origin="user")
+        written = await write(project, reviews, {"f": [one]})
+        assert [problem.path for problem in written.problems] == ["f"]
+        assert path.read_bytes() == b"1\n2\n3\n"
+
+
+async def test_a_file_that_became_a_folder_is_told_and_hides_no_other_one(tmp_path: Path) -> None:
+    with Ledger.open(None) as ledger:
+        folder = Folder(tmp_path / "project", ledger)
+        folder.file("f", b"1\n").chmod(0o644)
+        folder.file("g", b"1\n")
+        await folder.propose("f", 1, 2, b"one\n")
+        await folder.propose("g", 1, 2, b"one\n")
+        (folder.folder / "f").unlink()
+        (folder.folder / "f").mkdir()
+        project = ProjectReview(ledger, LocalWorkspace(str(folder.folder)))
+        found = await look(project)
+        assert [review.path for review in found.reviews] == ["g"]
+        assert [problem.path for problem in found.problems] == ["f"]
+        choice = chosen(found, ["f", "g"], "keep")
+        assert list(choice.hunks) == ["g"]
+        assert [problem.path for problem in choice.left] == ["f"]
+
+
+async def test_only_runs_of_this_conversation_and_this_prompt_are_told_of(tmp_path: Path) -> None:
+    with Ledger.open(None) as ledger:
+        folder = Folder(tmp_path / "project", ledger)
+        project = ProjectReview(ledger, LocalWorkspace(str(folder.folder)))
+        for name, session in (("mine", "s"), ("decided", "s"), ("other", "elsewhere")):
+            folder.file(name, b"1\n2\n")
+            point = await project.checkpoints.begin(f"run {name}", session=session)
+            await project.checkpoints.touch(point.id, name)
+            await folder.propose(name, 1, 2, b"one\n", run=f"run {name}")
+        review = ledger.get("decided")
+        await decide_hunks(project, review, [review.hunks[0].id], "reject")
+        before = Checkpoint(id="cp", created="2001-01-01T00:00:00.000Z", run="run other", session="s")
+        ledger.add_checkpoint(before)
+        assert files_to_decide(ledger, "s", "2002") == ["mine"]
+        assert files_to_decide(ledger, "s", "9999") == []
+        assert files_to_decide(ledger, "none", "2002") == []
+
+
+Step = tuple[int, Verdict | Literal["later"]]
+KEYS: tuple[Verdict | Literal["later"], ...] = ("keep", "reject", "later")
+VERDICTS = st.lists(st.tuples(st.integers(0, 5), st.sampled_from(KEYS)), max_size=20)
+
+
+@given(VERDICTS)
+@settings(max_examples=40, deadline=None)
+def test_whatever_is_decided_and_however_often_the_file_is_the_base_with_what_was_kept(
+    verdicts: list[Step],
+) -> None:
+    with tempfile.TemporaryDirectory() as where:
+        anyio.run(partial(_decide_and_write, Path(where), verdicts))
+
+
+async def _decide_and_write(where: Path, verdicts: list[Step]) -> None:
+    lines = [f"{n}\r\n".encode() for n in range(18)]
+    with Ledger.open(None) as ledger:
+        folder = Folder(where / "project", ledger)
+        path = folder.file("f", b"".join(lines), mode=0o755)
+        ids = [await folder.propose("f", 3 * n + 1, 3 * n + 2, b"new %d\r\n" % n) for n in range(6)]
+        project = ProjectReview(ledger, LocalWorkspace(str(folder.folder)))
+        last: dict[int, str] = {}
+        for number, verdict in verdicts:
+            last[number] = verdict
+            await decide_hunks(project, ledger.get("f"), [ids[number]], verdict)
+        found = await look(project)
+        patch = patch_of(found.reviews[0], [one for one in found.reviews[0].hunks if one.state == "accepted"])
+        written = await write(project, found.reviews, kept_hunks(found.reviews))
+        kept = [n for n in range(6) if last.get(n) == "keep"]
+        expected = list(lines)
+        for n in kept:
+            expected[3 * n] = b"new %d\r\n" % n
+        assert path.read_bytes() == b"".join(expected)
+        assert path.stat().st_mode & 0o777 == 0o755
+        assert sum(one.applied for one in written.saved) == len(kept)
+        assert patch.count("\n+new") == len(kept)
+        assert not written.problems
+        assert folder.agrees("f")
+        assert [each.name for each in folder.folder.iterdir()] == ["f"]

@@ -1,0 +1,298 @@
+"""If these fail, what an agent did is recorded as somebody else's, or not as it was, and taking it back loses work."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from pathlib import Path
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from newel.agent.messages import new_id
+from newel.review.model.file_lines import lines_of
+from newel.review.model.file_review import FileReview, Lines
+from newel.review.model.rebase import rebased, saved
+from newel.review.model.revert_applied import reverted
+from newel.review.project import hunk_ids, look_back
+from newel.review.tracking.change_recorder import ChangeRecorder, recorded
+from newel.review.tracking.effects import TrackedRun
+from newel.review.tracking.recording_workspace import ledger_folder, title_of
+from newel.review.tracking.write_ahead_log import INDEX
+from newel.workspace.local import LocalWorkspace
+from tests.properties import examples
+
+pytestmark = pytest.mark.anyio
+
+TEXTS = st.one_of(
+    st.none(),
+    st.lists(st.sampled_from(["a\n", "b\n", "c\r\n", "d\n", "\n", "\u2028\n"]), max_size=7).map("".join),
+    st.lists(st.sampled_from(["a\n", "b\n", "c"]), max_size=4).map("\n".join),
+)
+
+
+def made(text: str | None, mode: int = 0o644) -> Lines:
+    return lines_of(None if text is None else text.encode(), mode)
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(start=TEXTS, steps=st.lists(TEXTS, min_size=1, max_size=6))
+def test_all_that_a_run_did_to_a_file_can_be_taken_back_at_once(
+    start: str | None, steps: list[str | None]
+) -> None:
+    """However often it changed the same lines."""
+    review, before = FileReview(path="f"), made(start)
+    for step in steps:
+        review = recorded(review, before=before, after=made(step), run="r")
+        before = made(step)
+        assert review.base == before
+    mine = {one.id for one in review.applied}
+    back = saved(reverted(review, mine, new_id), None)
+    assert back.base == made(start)
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 5), st.integers(0, 99)), max_size=8))
+def test_what_others_wrote_beside_it_stays_when_a_run_is_taken_back(
+    steps: list[tuple[bool, int, int]],
+) -> None:
+    """The run writes in the even lines, others in the odd ones; lines between them belong to nobody."""
+    texts = [f"{number}\n" for number in range(24)]
+    others = list(texts)
+    review = rebased(FileReview(path="f"), made("".join(texts)))
+    for is_run, line, word in steps:
+        before = made("".join(texts))
+        at = line * 4 + (0 if is_run else 2)
+        texts[at] = f"{'run' if is_run else 'other'} {word}\n"
+        if is_run:
+            review = recorded(review, before=before, after=made("".join(texts)), run="r")
+        else:
+            others[at] = texts[at]
+            # Nobody tells the review: the next record finds it.
+    review = rebased(review, made("".join(texts)))
+    mine = {one.id for one in review.applied if one.run == "r"}
+    assert saved(reverted(review, mine, new_id), None).base == made("".join(others))
+
+
+async def opened(project: Path, home: Path) -> ChangeRecorder:
+    workspace = LocalWorkspace(str(project))
+    return await ChangeRecorder.open(workspace, ledger_folder(home, workspace.root), left_out=[str(home)])
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return folder
+
+
+async def test_commands_side_by_side_record_each_change_once(project: Path, tmp_path: Path) -> None:
+    recorder = await opened(project, tmp_path / "home")
+    one, two = TrackedRun("s"), TrackedRun("s")
+    first = await recorder.begin(one, None)
+    (project / "a").write_text("one\n")
+    second = await recorder.begin(two, None)
+    (project / "b").write_text("two\n")
+    await recorder.end(second)
+    (project / "c").write_text("one\n")
+    await recorder.end(first)
+    ledger = recorder.project.ledger
+    assert {entry.path for entry in ledger.entries(run=one.id)} == {"a", "c"}
+    assert {entry.path for entry in ledger.entries(run=two.id)} == {"b"}
+    recorder.close()
+
+
+async def test_a_file_written_while_a_command_runs_is_its_writers_alone(
+    project: Path, tmp_path: Path
+) -> None:
+    recorder = await opened(project, tmp_path / "home")
+    one, two = TrackedRun("s"), TrackedRun("s")
+    command = await recorder.begin(one, None)
+    written = await recorder.begin(two, "a")
+    (project / "a").write_text("two\n")
+    await recorder.end(written)
+    await recorder.end(command)
+    ledger = recorder.project.ledger
+    assert [entry.run for entry in ledger.entries(path="a")] == [two.id]
+    assert one.checkpoint is None
+    recorder.close()
+
+
+async def test_what_another_process_took_back_meanwhile_is_not_the_commands_doing(
+    project: Path, tmp_path: Path
+) -> None:
+    (project / "a").write_text("before\n")
+    recorder = await opened(project, tmp_path / "home")
+    effect = await recorder.begin(TrackedRun("s"), "a")
+    (project / "a").write_text("after\n")
+    await recorder.end(effect)
+    run = TrackedRun("s")
+    command = await recorder.begin(run, None)
+    other = await opened(project, tmp_path / "home")
+    await other.project.carry_out(await other.project.undo())
+    other.close()
+    await recorder.end(command)
+    assert not recorder.project.ledger.entries(run=run.id)
+    assert (project / "a").read_text() == "before\n"
+    recorder.close()
+
+
+@pytest.mark.parametrize("path", [".git/config", "sub/.git/hooks/x"])
+async def test_what_is_gits_own_is_never_recorded(path: str, project: Path, tmp_path: Path) -> None:
+    recorder = await opened(project, tmp_path / "home")
+    effect = await recorder.begin(TrackedRun("s"), path)
+    (project / path).parent.mkdir(parents=True)
+    (project / path).write_text("x")
+    await recorder.end(effect)
+    assert not recorder.project.ledger.paths()
+    assert not recorder.project.ledger.checkpoints()
+    recorder.close()
+
+
+async def test_a_name_that_is_no_text_is_told_and_the_others_are_recorded(
+    project: Path, tmp_path: Path
+) -> None:
+    recorder = await opened(project, tmp_path / "home")
+    effect = await recorder.begin(TrackedRun("s"), None)
+    (project / os.fsdecode(b"\xff")).write_text("x")
+    (project / "a").write_text("x")
+    notices = await recorder.end(effect)
+    assert "no UTF-8" in " ".join(notices)
+    assert recorder.project.ledger.paths() == ["a"]
+    recorder.close()
+
+
+async def test_a_run_that_was_taken_back_leaves_nothing_to_undo_but_that(
+    project: Path, tmp_path: Path
+) -> None:
+    recorder = await opened(project, tmp_path / "home")
+    run = TrackedRun("s", title="words")
+    effect = await recorder.begin(run, "a")
+    (project / "a").write_text("x\n")
+    await recorder.end(effect)
+    everything = recorder.project
+    await everything.carry_out(await everything.undo())
+    assert run.checkpoint is not None
+    assert not hunk_ids(everything.ledger, run.checkpoint)
+    latest, earlier = await look_back(everything, limit=2)
+    assert latest.title == "Undo of words"
+    assert [(file.file_path, file.state) for file in earlier.files] == [("a", "taken back")]
+    recorder.close()
+
+
+def _killed(project: Path, home: Path, path: str | None) -> None:
+    async def main() -> None:
+        recorder = await opened(project, home)
+        early = await recorder.begin(TrackedRun("s"), None)  # a command before, which is recorded
+        (project / "early").write_text("early\n")
+        await recorder.end(early)
+        await recorder.begin(TrackedRun("s", title="killed"), path)
+        (project / "a").write_text("after\n")
+        (project / "new").write_text("new\n")
+        (project / "gone").unlink()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    anyio.run(main)
+
+
+@pytest.mark.parametrize("path", [None, "a"])
+async def test_what_a_killed_process_did_is_recorded_by_the_next(
+    path: str | None, project: Path, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    for name in ("a", "gone", "still"):
+        (project / name).write_text("before\n")
+        os.utime(project / name, (1, 1))
+    await anyio.sleep(0.15)  # files that are newer than the clock can tell are not in the index
+    child = multiprocessing.get_context("spawn").Process(target=_killed, args=(project, home, path))
+    child.start()
+    await anyio.to_thread.run_sync(child.join)
+    assert child.exitcode == -signal.SIGKILL
+    recorder = await opened(project, home)
+    run = (await look_back(recorder.project, limit=1))[0]
+    assert run.title == "killed"
+    changed = {file.file_path for file in run.files}
+    assert changed == ({"a"} if path else {"a", "new", "gone"})
+    await recorder.project.carry_out(await recorder.project.undo())
+    assert (project / "a").read_text() == "before\n"
+    if path is None:
+        assert (project / "gone").read_text() == "before\n"
+        assert not (project / "new").exists()
+    assert (project / "early").read_text() == "early\n"
+    left = {name.suffix for name in ledger_folder(home, str(project)).iterdir()}
+    assert not left & {".running", ".known", ".tmp"}
+    assert (ledger_folder(home, str(project)) / INDEX).exists()
+    recorder.close()
+
+
+def _killed_later(project: Path, home: Path) -> None:
+    async def main() -> None:
+        recorder = await opened(project, home)
+        early = TrackedRun("s", title="early")
+        await recorder.end(await recorder.begin(early, None))
+        # A person, between two commands.
+        (project / "mine").write_text("mine\n")
+        (project / "edited").write_text("edited by me\n")
+        (project / "deleted").unlink()
+        begun = await recorder.begin(early, None)
+        (project / "by a command").write_text("early\n")
+        await recorder.end(begun)
+        await recorder.begin(TrackedRun("s", title="killed"), None)
+        for name in ("mine", "edited", "by a command", "new"):
+            (project / name).write_text("after\n")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    anyio.run(main)
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+async def test_what_a_person_did_between_commands_is_not_taken_back_with_what_a_killed_one_did(
+    project: Path, tmp_path: Path
+) -> None:
+    """Also where all was known to a process before that one."""
+    home = tmp_path / "home"
+    for name in ("edited", "deleted", "deleted earlier"):
+        (project / name).write_text("before\n")
+    first = await opened(project, home)
+    await first.end(await first.begin(TrackedRun("s"), None))
+    first.close()
+    (project / "deleted earlier").unlink()
+    child = multiprocessing.get_context("spawn").Process(target=_killed_later, args=(project, home))
+    child.start()
+    await anyio.to_thread.run_sync(child.join)
+    assert child.exitcode == -signal.SIGKILL
+    recorder = await opened(project, home)
+    run = (await look_back(recorder.project, limit=1))[0]
+    assert {file.file_path for file in run.files} == {"mine", "edited", "by a command", "new"}
+    await recorder.project.carry_out(await recorder.project.undo())
+    assert contents(project) == {"mine": "mine\n", "edited": "edited by me\n", "by a command": "early\n"}
+    recorder.close()
+
+
+async def test_a_file_of_which_nothing_is_known_is_not_taken_for_one_that_a_killed_command_made(
+    project: Path, tmp_path: Path
+) -> None:
+    """Taking that back would delete it."""
+    home = tmp_path / "home"
+    for name in ("a", "gone"):
+        (project / name).write_text("before\n")
+    child = multiprocessing.get_context("spawn").Process(target=_killed, args=(project, home, None))
+    child.start()
+    await anyio.to_thread.run_sync(child.join)
+    [known] = ledger_folder(home, str(project)).glob("*.known")
+    os.truncate(known, 40)
+    recorder = await opened(project, home)
+    files = [file.file_path for run in await look_back(recorder.project, limit=9) for file in run.files]
+    assert files == ["early"]
+    recorder.close()
+
+
+def test_a_title_is_one_line_that_can_be_kept() -> None:
+    assert title_of("do\n\tthis \udcff") == "do this ?"
+    assert len(title_of("word " * 100)) == 80

@@ -1,0 +1,193 @@
+"""If these fail, a process that dies at the wrong moment loses a decision, proposes twice, or applies by half."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+import anyio
+import pytest
+
+from newel.agent.messages import AssistantMessage
+from newel.agent.ports import ModelRequest
+from newel.jobs.engine import JobOutcome
+from newel.providers.scripted import Answer, ScriptedProvider
+from newel.review.model.file_lines import lines_of, text_hash
+from newel.review.model.file_review import Conflict
+from newel.review.model.proposal import propose
+from newel.review.store.ledger import PlannedWrite, SaveIntent
+from newel.review_jobs.journal import JobJournal, event
+from newel.review_jobs.limits import ReviewLimits
+from newel.review_jobs.schemas import RunRequest
+from newel.tools.review import ProposedEdit
+from tests.review_place import Place, calls, hunks, proposes, replace, said_to, says
+
+pytestmark = pytest.mark.anyio
+
+TEXT = "one\ntwo\nthree\n"
+
+
+def at(folder: Path, *script: Answer) -> Place:
+    made = Place(folder, ScriptedProvider(script), ReviewLimits())
+    made.write(a=TEXT, b=TEXT)
+    return made
+
+
+async def test_a_job_that_was_cut_off_goes_on_where_its_journal_ends(tmp_path: Path) -> None:
+    asked = anyio.Event()
+
+    async def never(_: ModelRequest) -> AssistantMessage:
+        asked.set()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    place = at(
+        tmp_path,
+        calls("read_file", file_path="a.md"),
+        never,
+        lambda request: (
+            proposes(replace("a.md", 2, "zwei\n"))
+            if "two" in said_to(request) and "Interrupted" not in said_to(request)
+            else says("It does not know what it read.")
+        ),
+        says("Done."),
+    )
+    async with place.open() as desk:
+        session = await desk.create_session()
+        job = await desk.run(RunRequest(session_id=session.session_id, instruction="Translate"))
+        await asked.wait()
+    async with place.open():
+        view = await place.settled(job.job_id)
+        assert view.status == "awaiting_review"
+        assert (await place.types(view.id)).count("job.started") == 1
+
+
+async def test_a_proposal_that_the_journal_does_not_know_of_is_made_once(tmp_path: Path) -> None:
+    place = at(
+        tmp_path,
+        calls("clarify_user", question="Both?"),
+        proposes({"file_path": "a.md", "operation": "insert", "start_line": 1, "new_text": "zero\n"}),
+        says("Done."),
+    )
+    async with place.open() as desk:
+        view = await place.start()
+        # What a process leaves that dies after the ledger's change and before the journal's.
+        await desk.files.read("a.md")
+        ids = count()
+        edit = ProposedEdit(
+            edit_id="e", file_path="a.md", operation="insert", start_line=1, new_text="zero\n"
+        )
+        make = partial(propose, edits=[edit], run=view.id, new_id=lambda: f"h_{next(ids)}")
+        place.ledger.change("a.md", "propose", make, run=view.id)
+    async with place.open() as desk:
+        assert view.question is not None
+        await desk.clarify(view.id, view.question.question_id, "Yes")
+        view = await place.settled(view.id)
+        assert view.status == "awaiting_review"
+        assert (await desk.file("a.md")).content == f"zero\n{TEXT}"
+
+
+async def test_an_answer_that_was_taken_is_used_by_the_next_process(tmp_path: Path) -> None:
+    place = at(tmp_path, calls("clarify_user", question="Both?"), lambda r: says(f"{'yes' in said_to(r)}"))
+    async with place.open():
+        view = await place.start()
+        assert view.question is not None
+    async with place.open(working=False) as desk:
+        journal = await JobJournal.open(place.engine, view.id, limit=3000)
+        asked = view.question.question_id
+        await journal.annotate(
+            event("clarification.received", question_id=asked, answer="yes", skipped=False)
+        )
+        assert (await desk.job(view.id)).status == "waiting_for_user"
+    async with place.open():
+        assert (await place.settled(view.id)).summary == "True"
+
+
+@pytest.mark.parametrize("written", [False, True])
+async def test_an_application_that_was_cut_off_is_finished_at_the_next_start(
+    tmp_path: Path, *, written: bool
+) -> None:
+    place = at(tmp_path, proposes(replace("a.md", 2, "zwei\n"), replace("b.md", 1, "eins\n")), says("Done."))
+    async with place.open():
+        view = await place.start()
+        shown = hunks(view)
+    async with place.open(working=False):
+        # What a process leaves that dies between the two files of a save.
+        journal = await JobJournal.open(place.engine, view.id, limit=3000)
+        ids = [hunk.hunk_id for hunk in shown.values()]
+        await journal.annotate(event("apply.started", accepted_hunk_ids=ids))
+        if written:
+            saving = [
+                PlannedWrite(
+                    path=path,
+                    rev=place.ledger.get(path).rev,
+                    ids=(shown[f"{path}/0"].hunk_id,),
+                    before=text_hash(lines_of(TEXT.encode())),
+                    after=text_hash(lines_of(after.encode())),
+                )
+                for path, after in (("a.md", "one\nzwei\nthree\n"), ("b.md", "eins\ntwo\nthree\n"))
+            ]
+            place.ledger.begin_saving(SaveIntent(id="i", files=tuple(saving)))
+            place.write(a="one\nzwei\nthree\n")
+    async with place.open() as desk:
+        assert (await desk.job(view.id)).status == "completed"
+        assert (place.read("a.md"), place.read("b.md")) == ("one\nzwei\nthree\n", "eins\ntwo\nthree\n")
+        applied = await desk.apply(view.session_id, view.id, ids)
+        assert [file.applied_hunks for file in applied.applied_files] == [1, 1]
+    async with place.open():
+        assert (await place.types(view.id)).count("apply.completed") == 1
+
+
+async def test_an_application_that_cannot_be_finished_awaits_review_again(tmp_path: Path) -> None:
+    place = at(tmp_path, proposes(replace("a.md", 2, "zwei\n")), says("Done."))
+    async with place.open():
+        view = await place.start()
+    async with place.open(working=False):
+        journal = await JobJournal.open(place.engine, view.id, limit=3000)
+        ids = [hunk.hunk_id for hunk in hunks(view).values()]
+        await journal.annotate(event("apply.started", accepted_hunk_ids=ids))
+        place.write(a="one\n2\nthree\n")
+    async with place.open() as desk:
+        now = await desk.job(view.id)
+        assert now.status == "awaiting_review"
+        assert [hunk.conflict for hunk in hunks(now).values()] == [True]
+        assert place.read("a.md") == "one\n2\nthree\n"
+        assert (await place.types(view.id))[-1] == "conflict.detected"
+
+
+async def test_a_job_that_the_engine_gave_up_has_failed_and_says_why(tmp_path: Path) -> None:
+    place = at(tmp_path)
+    async with place.open(working=False) as desk:
+        session = await desk.create_session()
+        job = await desk.run(RunRequest(session_id=session.session_id, instruction="Translate"))
+        assert (await desk.job(job.job_id)).status == "queued"
+        (lease,) = await place.engine.claim(1, "w")
+        await place.engine.finish(lease, JobOutcome(state="failed", reason="the disk was full"))
+        view = await desk.job(job.job_id)
+        assert (view.status, view.error) == ("failed", "the disk was full")
+    async with place.open() as desk:
+        view = await desk.job(job.job_id)
+        assert (view.status, view.error) == ("failed", "the disk was full")
+
+
+async def test_a_hunk_that_was_applied_and_then_deleted_from_outside_is_not_said_to_be_applied(
+    tmp_path: Path,
+) -> None:
+    made = {"file_path": "c.md", "operation": "insert", "start_line": 1}
+    place = at(
+        tmp_path,
+        proposes({**made, "new_text": "one\n"}),
+        says("Done."),
+        proposes({**made, "new_text": "zero\n"}),
+        says("Done."),
+    )
+    async with place.open() as desk:
+        first = await place.start()
+        second = await place.start()
+        (hunk,) = hunks(second).values()  # both have written in it
+        await desk.apply(first.session_id, first.id, [hunk.hunk_id])
+        (place.root / "c.md").unlink()
+        with pytest.raises(Conflict):
+            await desk.apply(second.session_id, second.id, [hunk.hunk_id])
+        assert (await desk.job(second.id)).status == "awaiting_review"

@@ -1,0 +1,318 @@
+"""If these fail, a review job is lost, goes wrong silently, or acts without its user."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from newel.agent.events import MessageEnd, ToolExecutionStart
+from newel.agent.messages import AssistantMessage, ToolResultMessage
+from newel.agent.ports import ModelRequest
+from newel.providers.scripted import Answer, ScriptedProvider
+from newel.review.model.file_review import Conflict, NeedsChoice, StaleRevision, UnknownHunk
+from newel.review_jobs.errors import QuestionClosed, WrongState
+from newel.review_jobs.event_recorder import JobEventRecorder
+from newel.review_jobs.journal import JobJournal
+from newel.review_jobs.limits import ReviewLimits
+from newel.review_jobs.overlay_workspace import OverlayWorkspace
+from newel.review_jobs.propose import Proposer
+from newel.review_jobs.schemas import ContextRow, Decision, EditRequest, RunRequest, Splice, ToolConfig
+from newel.tools.review import ProposedEdit
+from tests.review_place import Place, calls, hunks, place, proposes, replace, said_to, says
+
+pytestmark = pytest.mark.anyio
+
+TEXT = "".join(f"line {n}\n" for n in range(1, 31))
+
+
+async def test_a_proposal_is_shown_hunk_by_hunk_and_nothing_is_written(tmp_path: Path) -> None:
+    edits = proposes(replace("a.md", 3, "drei\n", edit_id="e_1"), replace("a.md", 20, "zwanzig\n"))
+    async with place(
+        tmp_path, calls("read_file", file_path="a.md"), edits, says("Two lines in German.")
+    ) as at:
+        at.write(a=TEXT)
+        view = await at.start("Translate lines 3 and 20")
+        assert view.status == "awaiting_review"
+        shown = hunks(view)
+        assert "-line 3\n+drei\n" in shown["a.md/0"].patch
+        assert shown["a.md/0"].edit_ids == ("e_1",)
+        assert [hunk.accepted for hunk in shown.values()] == [None, None]
+        assert view.summary == "Two lines in German."
+        assert at.read("a.md") == TEXT
+        assert await at.types(view.id) == [
+            "job.started",
+            "checkpoint.created",
+            "tool.call.requested",
+            "tool.call.completed",
+            "tool.call.requested",
+            "edits.proposed",
+            "tool.call.completed",
+            "agent.message",
+            "diff.generated",
+        ]
+
+
+async def test_only_accepted_hunks_are_written_and_the_same_request_twice_writes_once(tmp_path: Path) -> None:
+    edits = proposes(replace("a.md", 3, "drei\n"), replace("a.md", 20, "zwanzig\n"))
+    async with place(tmp_path, edits, says("Done.")) as at:
+        at.write(a=TEXT)
+        view = await at.start()
+        wanted = [hunks(view)["a.md/1"].hunk_id]
+        first = await at.desk.apply(view.session_id, view.id, wanted)
+        assert at.read("a.md") == TEXT.replace("line 20\n", "zwanzig\n")
+        assert first.status == "completed"
+        (file,) = first.applied_files
+        assert (file.file_path, file.applied_hunks, file.rejected_hunks) == ("a.md", 1, 1)
+        at.write(a="mine\n")
+        assert await at.desk.apply(view.session_id, view.id, wanted) == first
+        assert at.read("a.md") == "mine\n"
+        with pytest.raises(WrongState):
+            await at.desk.apply(view.session_id, view.id, [])
+        assert (await at.desk.job(view.id)).status == "completed"
+
+
+async def test_hunks_that_are_not_there_are_refused_and_nothing_changes(tmp_path: Path) -> None:
+    async with place(tmp_path, proposes(replace("a.md", 3, "drei\n")), says("Done.")) as at:
+        at.write(a=TEXT)
+        view = await at.start()
+        with pytest.raises(UnknownHunk):
+            await at.desk.apply(view.session_id, view.id, ["h_none"])
+        assert at.read("a.md") == TEXT
+        assert (await at.desk.job(view.id)).diff_bundle == view.diff_bundle
+
+
+async def test_a_question_waits_for_its_answer_as_long_as_it_takes(tmp_path: Path) -> None:
+    script = ScriptedProvider(
+        [
+            calls("clarify_user", question="Terse or detailed?"),
+            lambda request: says("terse it is" if "Short, please" in said_to(request) else "no answer came"),
+        ]
+    )
+    at = Place(tmp_path, script, ReviewLimits())
+    async with at.open():
+        view = await at.start()
+        assert view.status == "waiting_for_user"
+        assert view.question is not None
+        assert view.question.question == "Terse or detailed?"
+        question = view.question.question_id
+    async with at.open():  # another process
+        assert (await at.desk.job(view.id)).question == view.question
+        with pytest.raises(QuestionClosed):
+            await at.desk.clarify(view.id, "q_0", "Short, please")
+        await at.desk.clarify(view.id, question, "Short, please")
+        done = await at.settled(view.id)
+        assert (done.status, done.summary, done.question) == ("completed", "terse it is", None)
+        assert "clarification.received" in await at.types(view.id)
+        with pytest.raises(QuestionClosed):
+            await at.desk.clarify(view.id, question, "Long, please")
+
+
+async def test_a_skipped_question_says_so_to_the_model(tmp_path: Path) -> None:
+    script: tuple[Answer, ...] = (
+        calls("clarify_user", question="Which?"),
+        lambda request: says("skipped" if "no_user_answer" in said_to(request) else "?"),
+    )
+    async with place(tmp_path, *script) as at:
+        view = await at.start()
+        assert view.question is not None
+        await at.desk.clarify(view.id, view.question.question_id, None)
+        assert (await at.settled(view.id)).summary == "skipped"
+
+
+async def test_more_questions_than_a_worker_tries_again_are_all_asked(tmp_path: Path) -> None:
+    asked = [calls("clarify_user", question=f"Number {n}?") for n in range(14)]
+    async with place(tmp_path, *asked, says("Enough.")) as at:
+        view = await at.start(tool_config=ToolConfig(max_tool_calls=20))
+        for n in range(14):
+            assert view.question is not None
+            assert view.question.question == f"Number {n}?"
+            await at.desk.clarify(view.id, view.question.question_id, "yes")
+            view = await at.settled(view.id)
+        assert (view.status, view.summary) == ("completed", "Enough.")
+
+
+async def test_a_model_that_never_fits_the_schema_is_given_up_after_five_retries(tmp_path: Path) -> None:
+    wrong = [proposes({"file_path": "a.md", "operation": "paint", "start_line": n + 1}) for n in range(9)]
+    async with place(tmp_path, *wrong) as at:
+        at.write(a=TEXT)
+        view = await at.start()
+        assert view.status == "failed"
+        assert view.error is not None
+        assert "6 times" in view.error
+        assert "operation" in view.error
+        assert (await at.types(view.id)).count("tool.call.completed") == 6
+
+
+async def test_a_model_that_mends_its_edits_goes_on(tmp_path: Path) -> None:
+    wrong = [proposes({"file_path": "a.md", "operation": "paint", "start_line": n + 1}) for n in range(5)]
+    async with place(tmp_path, *wrong, proposes(replace("a.md", 1, "eins\n")), says("Done.")) as at:
+        at.write(a=TEXT)
+        assert (await at.start()).status == "awaiting_review"
+
+
+async def test_a_job_that_used_its_calls_without_a_proposal_has_failed(tmp_path: Path) -> None:
+    reads = [calls("read_file", file_path="a.md", start_line=n + 1) for n in range(4)]
+    async with place(tmp_path, *reads) as at:
+        at.write(a=TEXT)
+        view = await at.start(tool_config=ToolConfig(max_tool_calls=3))
+        assert view.status == "failed"
+        assert "limit of 3 tool calls" in str(view.error)
+
+
+async def test_what_was_proposed_before_a_failure_can_still_be_reviewed(tmp_path: Path) -> None:
+    async with place(tmp_path, proposes(replace("a.md", 1, "eins\n"))) as at:  # then the script is over
+        at.write(a=TEXT)
+        view = await at.start()
+        assert view.status == "awaiting_review"
+        event = (await at.desk.events(view.id)).events[-1]
+        assert "script" in event.data["incomplete"]
+
+
+async def test_a_hunk_with_lines_of_my_own_is_never_dropped_without_asking(tmp_path: Path) -> None:
+    async with place(tmp_path, proposes(replace("a.md", 3, "drei\nund mehr\n")), says("Done.")) as at:
+        at.write(a=TEXT)
+        view = await at.start()
+        file = await at.desk.file("a.md")
+        mine = await at.desk.edit(
+            EditRequest(
+                file_path="a.md",
+                rev=file.rev,
+                splices=[Splice(start_line=4, delete_lines=1, new_text="ich\n")],
+            )
+        )
+        with pytest.raises(NeedsChoice):
+            await at.desk.apply(view.session_id, view.id, [])
+        hunk = mine.hunks[0]
+        assert hunk.mine
+        assert hunk.own_lines == ((4, 4),)
+        with pytest.raises(StaleRevision):
+            await at.desk.decide(
+                Decision(file_path="a.md", rev=file.rev, action="accept", hunk_id=hunk.hunk_id)
+            )
+        peeled = await at.desk.decide(
+            Decision(file_path="a.md", rev=mine.rev, action="reject", hunk_id=hunk.hunk_id, mine="peel")
+        )
+        assert "und mehr\n" in str(peeled.content)
+        assert "ich\n" not in str(peeled.content)
+        await at.desk.apply(view.session_id, view.id, [peeled.hunks[0].hunk_id])
+        assert at.read("a.md") == TEXT.replace("line 3\n", "drei\nund mehr\n")
+
+
+async def test_a_file_that_changed_since_the_review_was_shown_is_a_conflict_and_nothing_is_written(
+    tmp_path: Path,
+) -> None:
+    edits = proposes(
+        replace("a.md", 3, "drei\n"), replace("a.md", 20, "zwanzig\n"), replace("b.md", 1, "eins\n")
+    )
+    script = [edits, says("Done."), says("No change is needed.")]
+    async with place(tmp_path, *script) as at:
+        at.write(a=TEXT, b=TEXT)
+        view = await at.start("Translate")
+        shown = hunks(view)
+        outside = TEXT.replace("line 3\n", "third\n")
+        at.write(a=outside)
+        ids = [hunk.hunk_id for hunk in shown.values()]
+        with pytest.raises(Conflict):
+            await at.desk.apply(view.session_id, view.id, ids)
+        assert (at.read("a.md"), at.read("b.md")) == (outside, TEXT)
+        assert (await at.types(view.id))[-1] == "conflict.detected"
+        now = hunks(await at.desk.job(view.id))
+        assert [hunk.conflict for hunk in now.values()] == [True, False, False]
+        with pytest.raises(StaleRevision):  # that hunk was no conflict when it was shown
+            await at.desk.apply(view.session_id, view.id, ids)
+        with pytest.raises(Conflict):  # it takes a decision on the hunk itself
+            await at.desk.apply(view.session_id, view.id, [hunk.hunk_id for hunk in now.values()])
+        again = await at.settled((await at.desk.rerun(view.id)).job_id)
+        assert again.rerun_of == view.id
+        assert isinstance(at.provider, ScriptedProvider)
+        assert "-line 3\\n+third\\n" in said_to(at.provider.requests[-1])
+        await at.desk.apply(view.session_id, view.id, ids[1:])
+        assert at.read("a.md") == outside.replace("line 20\n", "zwanzig\n")
+        assert at.read("b.md") == TEXT.replace("line 1\n", "eins\n")
+
+
+async def test_a_file_that_changed_since_the_model_read_it_is_read_again(tmp_path: Path) -> None:
+    at = Place(tmp_path, ScriptedProvider([]), ReviewLimits())
+
+    def meanwhile(_: ModelRequest) -> AssistantMessage:
+        at.write(a="new first line\n" + TEXT)
+        return proposes(replace("a.md", 3, "drei\n"))
+
+    at.provider = ScriptedProvider(
+        [
+            calls("read_file", file_path="a.md"),
+            meanwhile,
+            calls("read_file", file_path="a.md"),
+            proposes(replace("a.md", 4, "drei\n")),
+            says("Done."),
+        ]
+    )
+    async with at.open():
+        at.write(a=TEXT)
+        view = await at.start()
+        assert "conflict.detected" in await at.types(view.id)
+        file = await at.desk.file("a.md")
+        assert file.content == "new first line\n" + TEXT.replace("line 3\n", "drei\n")
+
+
+async def test_a_session_remembers_what_was_said_and_what_waits(tmp_path: Path) -> None:
+    row = ContextRow(id="ctx_1", file_path="a.md", start_line=1, end_line=2, content="line 1\nline 2\n")
+    script = (says("It is a list."), proposes(replace("a.md", 1, "eins\n")), says("One line."))
+    async with place(tmp_path, *script) as at:
+        at.write(a=TEXT)
+        first = await at.start("What is it?")
+        assert first.status == "completed"
+        second = await at.start("Change it", first.session_id, context_rows=[row])
+        session = await at.desk.session(first.session_id)
+        assert [entry.text for entry in session.chat] == [
+            "What is it?",
+            "It is a list.",
+            "Change it",
+            "One line.",
+        ]
+        assert session.context_rows == (row,)
+        assert session.last_job_id == second.id
+        assert session.pending_review is not None
+        assert session.pending_review.job_id == second.id
+        assert isinstance(at.provider, ScriptedProvider)
+        told = said_to(at.provider.requests[1])
+        assert "It is a list." in told
+        assert "a.md, lines 1 to 2" in told
+
+
+async def test_a_refusal_for_what_the_files_say_counts_for_its_own_call(tmp_path: Path) -> None:
+    """Results may be said late: then that of a call which the validator refused comes after the outcome of another."""
+    at = Place(tmp_path, ScriptedProvider([]), ReviewLimits(max_schema_retries=2))
+    async with at.open(working=False) as desk:
+        at.write(a=TEXT)
+        session = (await desk.create_session()).session_id
+        started = await desk.run(RunRequest(session_id=session, instruction="Do it"))
+        (lease,) = await at.engine.claim(1, "w")
+        journal = await JobJournal.open(at.engine, started.job_id, limit=100)
+        journal.lease = lease
+        proposer = Proposer(at.bench, journal, OverlayWorkspace(at.bench.workspace, at.ledger))
+        recorder = JobEventRecorder(journal, proposer, at.limits, lambda: None)
+
+        def result(call: str) -> MessageEnd:
+            return MessageEnd(
+                message=ToolResultMessage(
+                    tool_call_id=call, tool_name="propose_edits", output="no", is_error=True
+                )
+            )
+
+        for number in range(2):
+            await recorder(result(f"wrong {number}"))
+        await recorder(ToolExecutionStart(tool_call_id="unfit", tool_name="propose_edits", args={}))
+        edit = ProposedEdit(
+            file_path="a.md",
+            operation="replace",
+            start_line=1,
+            end_line=1,
+            new_text="x\n",
+            expected_hash="f" * 64,
+        )
+        with pytest.raises(Conflict):
+            await proposer.propose([edit])
+        await recorder(result("wrong 2"))
+        assert "3 times" in recorder.failure

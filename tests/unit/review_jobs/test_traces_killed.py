@@ -1,0 +1,67 @@
+"""If it fails, the trace of a job whose process was killed lacks what happened, or tells it twice."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from newel.providers.scripted import ScriptedProvider
+from tests.review_place import says
+from tests.unit.review_jobs.test_traces import same
+from tests.unit.review_jobs.traced_place import TracedPlace
+
+ROOT = Path(__file__).resolve().parents[3]
+WORK = """
+import sys
+from pathlib import Path
+
+import anyio
+
+from newel.review_jobs.schemas import ToolConfig
+from newel.providers.scripted import ScriptedProvider
+from tests.review_place import calls
+from tests.unit.review_jobs.traced_place import TracedPlace
+
+
+async def main():
+    at = TracedPlace(Path(sys.argv[1]), ScriptedProvider(calls("list_files") for _ in range(1000)))
+    async with at.open():
+        if len(sys.argv) > 2:
+            await at.start(tool_config=ToolConfig(max_tool_calls=100))
+        await anyio.sleep_forever()
+
+
+anyio.run(main)
+"""
+
+
+def lines(folder: Path) -> int:
+    """Lines of all traces."""
+    return sum(path.read_bytes().count(b"\n") for path in (folder / "traces").glob("*.jsonl"))
+
+
+@pytest.mark.anyio
+async def test_a_process_killed_again_and_again_leaves_a_trace_of_all_that_happened_once(
+    tmp_path: Path,
+) -> None:
+    for number in range(4):
+        begin = ["begin"] if number == 0 else []
+        async with await anyio.open_process(
+            [sys.executable, "-c", WORK, str(tmp_path), *begin], cwd=ROOT, stdout=None, stderr=None
+        ) as process:
+            with anyio.fail_after(20):
+                while lines(tmp_path) < 20 * (number + 1):  # noqa: ASYNC110 — another process writes it
+                    await anyio.sleep(0.001)
+            process.kill()
+            await process.wait()
+    place = TracedPlace(tmp_path, ScriptedProvider([says("Done after all.")]))
+    async with place.open():
+        (job,) = await place.engine.find(kind="review")
+        view = await place.settled(job.id)
+        assert (view.status, view.summary) == ("completed", "Done after all.")
+        await same(place, job.id)
+        cursors = [each.cursor for each in place.trace(job.id).events]
+        assert cursors == list(range(1, view.cursor + 1))

@@ -1,0 +1,83 @@
+"""If these fail, an answer that streams looks other than the same answer at rest, or loses a part."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from newel.terminal.renderers.markdown_blocks import MarkdownBlocks
+
+LINES = st.sampled_from(
+    [
+        "",
+        "",
+        "Some words",
+        "and more",
+        "# Title",
+        "- item",
+        "  - nested",
+        "  more of it",
+        "1. one",
+        "10) ten",
+        "    indented",
+        "```python",
+        "```",
+        "````",
+        "~~~",
+        "  ```",
+        "> quoted",
+        "| a | b |",
+        "|---|---|",
+        "| 1 | 2 |",
+        "---",
+        "===",
+        "x = 1  # `tick`",
+    ]
+)
+TEXTS = st.lists(LINES, max_size=14).map("\n".join)
+
+
+def cut(text: str, size: int) -> list[str]:
+    blocks = MarkdownBlocks()
+    found: list[str] = []
+    for at in range(0, len(text), size):
+        found += blocks.feed(text[at : at + size])
+    return found + blocks.finish()
+
+
+def structure(text: str) -> list[tuple[str, str, str]]:
+    parser = MarkdownIt().enable("table")
+    return [(token.type, token.tag, token.content) for token in parser.parse(text)]
+
+
+@given(TEXTS, st.integers(1, 20))
+def test_no_character_is_lost_or_moved(text: str, size: int) -> None:
+    assert "".join("".join(cut(text, size)).split()) == "".join(text.split())
+
+
+@given(TEXTS)
+def test_blocks_mean_alone_what_they_mean_together(text: str) -> None:
+    assert [part for block in cut(text, 5) for part in structure(block)] == structure(text)
+
+
+@given(TEXTS, st.integers(1, 20))
+def test_the_pieces_it_arrives_in_change_nothing(text: str, size: int) -> None:
+    assert cut(text, size) == cut(text, max(len(text), 1))
+
+
+def test_paragraphs_headings_and_code_are_finished_as_soon_as_they_can_be() -> None:
+    blocks = MarkdownBlocks()
+    assert blocks.feed("# Plan\nFirst ") == ["# Plan\n"]
+    assert blocks.feed("words\n\nSecond\n") == ["First words\n\n"]
+    assert blocks.feed("```py\nx = 1\n\ny = 2\n") == ["Second\n"]
+    assert blocks.feed("```\n") == ["```py\nx = 1\n\ny = 2\n```\n"]
+    assert blocks.tail == ""
+
+
+def test_long_code_is_previewed_as_code() -> None:
+    blocks = MarkdownBlocks()
+    blocks.feed("```py\n" + "x = 1\n" * 1000)
+    preview = blocks.preview(50)
+    assert preview.startswith("```py\nx = 1\n")
+    assert len(preview) < 60

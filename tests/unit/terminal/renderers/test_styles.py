@@ -1,0 +1,47 @@
+"""If these fail, a line of the screen misleads by its colour, or is broken where it should not be."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.text import Text
+
+from newel.terminal.renderers import styles
+from newel.terminal.renderers.tool_calls import CallOutcome
+
+
+def coloured(line: Text) -> list[str]:
+    """The pieces of a line that have a colour of their own."""
+    assert not line.style
+    return [
+        line.plain[span.start : span.end] for span in line.spans if span.style not in ("bold", styles.DIM)
+    ]
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_only_the_mark_of_a_call_is_coloured(failed: bool) -> None:
+    outcome = CallOutcome("1", "bash", {"command": "ls"}, failed, "3 files", [], 4, "")
+    assert [piece for line in styles.call_lines(outcome, 60) for piece in coloured(line)] == ["● "]
+
+
+def test_only_the_prompt_mark_of_a_user_is_coloured() -> None:
+    assert [piece.strip() for piece in coloured(styles.said_by_user("Hello"))] == [styles.PROMPT]
+
+
+def test_changed_lines_keep_their_full_colour() -> None:
+    diff = "--- a\n+++ b\n@@ -1 +1 @@\n-old\n+new\n"
+    assert [piece for line in styles.diff_block(diff, 60) for piece in coloured(line)] == [
+        f"{styles.MINUS} old",
+        "+ new",
+    ]
+
+
+@given(st.text(alphabet=st.sampled_from("ab 日🙂")), st.integers(4, 20))
+def test_a_wrapped_line_fits_and_loses_no_word(text: str, width: int) -> None:
+    lines = styles.wrapped(text, width)
+    assert max(map(cell_len, lines)) <= width
+    assert "".join(lines).replace(" ", "") == text.replace(" ", "")
+    short = [word for word in text.split() if cell_len(word) <= width]
+    assert all(any(word in line for line in lines) for word in short)

@@ -1,0 +1,48 @@
+"""What a person types becomes what the agent is asked; nothing else may add files to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import anyio
+
+from newel.context.attachable import Attachable
+from newel.context.file_reader import WorkspaceFolder
+from newel.context.prompt_templates import load
+from newel.session.coding_agent import CodingAgent
+from newel.terminal.repl.prompt_input import Prepared, Prompt, prepare
+from newel.workspace.local import LocalWorkspace
+
+
+def prepared_in(folder: Path, prompt: Prompt) -> Prepared:
+    """The prompt for as much of an agent as it needs: a folder and its templates."""
+
+    async def prepared() -> Prepared:
+        workspace = LocalWorkspace(str(folder))
+        templates = await load([WorkspaceFolder(workspace, str(folder / "prompts"))])
+        parts: Any = SimpleNamespace(templates=templates, attachable=Attachable(workspace))
+        return await prepare(cast("CodingAgent", parts), prompt)
+
+    return anyio.run(prepared)
+
+
+def test_a_strangers_template_cannot_attach_the_users_files(tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_text("s3cret")
+    (tmp_path / "mine.txt").write_text("mine")
+    (tmp_path / "prompts").mkdir()
+    (tmp_path / "prompts" / "review.md").write_text("Look at @secret.txt and at $1")
+    prepared = prepared_in(tmp_path, Prompt("/review @mine.txt"))
+    assert [attachment.file_name for attachment in prepared.attachments] == ["mine.txt"]
+    assert prepared.text == "Look at @secret.txt and at mine.txt"
+
+
+def test_piped_text_is_passed_on_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a")
+    prepared = prepared_in(tmp_path, Prompt("what is this", piped="see @a.txt"))
+    assert (prepared.text, prepared.attachments) == ("what is this\n\nsee @a.txt", [])
+
+
+def test_a_path_is_no_command(tmp_path: Path) -> None:
+    assert prepared_in(tmp_path, Prompt("/usr/bin is where?")).text == "/usr/bin is where?"

@@ -1,0 +1,33 @@
+"""If this fails, programs that act on the code of an error no longer recognize it."""
+
+from __future__ import annotations
+
+import pytest
+
+from newel.agent.errors import HostUnavailable, NewelError, StaleFile
+from newel.app.model_resolver import NoModelConfigured, NoModelOnHost
+from newel.jobs.engine import JobCancelled, LeaseLost
+from newel.review.tracking.change_recorder import FileTooLarge
+from newel.review_jobs.errors import NoSuchJob, ReviewServiceError
+from newel.terminal.rpc.requests import InvalidRpcRequest
+from newel.workbench.board import TabServiceError
+
+CODES: dict[type[NewelError], str] = {
+    NewelError: "newel_error",
+    StaleFile: "stale_file",
+    HostUnavailable: "host_gone",
+    NoModelConfigured: "nothing_found",
+    NoModelOnHost: "nothing_there",
+    LeaseLost: "lost",
+    JobCancelled: "cancelled",
+    FileTooLarge: "too_large",
+    ReviewServiceError: "desk_error",
+    NoSuchJob: "no_such_job",
+    InvalidRpcRequest: "bad_request",
+    TabServiceError: "board_error",
+}
+
+
+@pytest.mark.parametrize("error", CODES)
+def test_a_code_outlives_the_name_of_its_class(error: type[NewelError]) -> None:
+    assert error.code == CODES[error]

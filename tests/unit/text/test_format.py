@@ -1,0 +1,117 @@
+"""If these fail, the numbers on every screen are wrong or unreadable."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from newel.agent.messages import Usage
+from newel.terminal.diff_view import DiffChange, changed_lines, changes
+from newel.terminal.renderers.tool_calls import last_lines
+from newel.text.format import count, describe_call, duration, listing, meter, money, one_line, size, some
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "words"),
+    [(4, "4 ms"), (999, "999 ms"), (1_900, "1.9 s"), (59_940, "59.9 s"), (59_960, "1 min 0 s")],
+)
+def test_duration(milliseconds: int, words: str) -> None:
+    assert duration(milliseconds) == words
+
+
+def test_duration_of_hours() -> None:
+    assert duration(7_380_000) == "2 h 3 min"
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(0, "0"), (999, "999"), (3_100, "3.1k"), (128_000, "128k"), (999_960, "1M"), (1_200_000, "1.2M")],
+)
+def test_count(number: int, words: str) -> None:
+    assert count(number) == words
+
+
+def test_money_and_sizes() -> None:
+    assert [money(0), money(0.0001), money(0.004), money(1.2)] == [
+        "$0.000",
+        "under $0.001",
+        "$0.004",
+        "$1.20",
+    ]
+    assert [size(1), size(142), size(1_234), size(5_000_000)] == ["1 byte", "142 bytes", "1.2 KB", "5.0 MB"]
+
+
+def test_the_meter_leaves_out_what_is_not_known() -> None:
+    assert meter(Usage(), None, milliseconds=6_200) == "6.2 s"
+    assert meter(Usage(input=10, output=2), 0.5) == "10 in · 2 out · $0.500"
+    assert meter(Usage(), None) == ""
+    assert (
+        meter(Usage(input=10, output=2), None, context=12, milliseconds=5)
+        == "10 in · 2 out · 12 context · 5 ms"
+    )
+
+
+def test_a_call_is_one_line_however_it_is_written() -> None:
+    assert describe_call("bash", {"command": "a\nb\tc"}) == "bash a↵b c"
+    assert describe_call("bash", {"command": "x" * 500}, 20) == "bash " + "x" * 14 + "…"
+    assert describe_call("search", {"query": 1}) == 'search {"query":1}'
+    assert describe_call("read", {"file_path": 7}) == 'read {"file_path":7}'
+    assert describe_call("odd", {}) == "odd"
+    assert one_line("\n a \n") == "a"
+
+
+def test_a_list_of_names_hangs_its_words_where_they_begin() -> None:
+    rows = [
+        ("/a", "short"),
+        ("/b [NAME]", "words that need more than one line"),
+        ("/long [name WORDS]", "odd"),
+    ]
+    assert listing(rows, 80).split("\n") == [
+        "/a                  short",
+        "/b [NAME]           words that need more than one line",
+        "/long [name WORDS]  odd",
+    ]
+    assert listing(rows, 30).split("\n") == [
+        "/a         short",
+        "/b [NAME]  words that need",
+        "           more than one line",
+        "/long [name WORDS]",
+        "           odd",
+    ]
+
+
+@given(st.lists(st.tuples(st.text("ab/ ", min_size=1), st.text("cd ")), min_size=1), st.integers(1, 60))
+def test_a_list_loses_no_word_at_any_width(rows: list[tuple[str, str]], columns: int) -> None:
+    assert "".join(listing(rows, columns).split()) == "".join(
+        "".join(name + words for name, words in rows).split()
+    )
+
+
+def test_last_lines_are_the_commands_own() -> None:
+    assert last_lines("stdout:\na\n\nb\nstderr:\nc\nexit code: 1") == ["a", "b", "c"]
+    assert last_lines("") == []
+    assert len(last_lines("x" * 9_000)[0]) == 400
+
+
+def test_a_diffs_headers_are_no_changes() -> None:
+    assert changed_lines("--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n") == "+1 \N{MINUS SIGN}1"
+    assert changed_lines("") == ""
+
+
+def test_a_change_that_looks_like_a_header_is_still_a_change() -> None:
+    diff = "--- a\n+++ b\n@@ -4,3 +4,2 @@\n x\n--- old comment\n-y\n+++ i\n\\ No newline at end of file\n"
+    diff += "@@ -20 +19,0 @@\n-z\n"
+    assert list(changes(diff)) == [
+        DiffChange("-", 5, "-- old comment", 0),
+        DiffChange("-", 6, "y", 0),
+        DiffChange("+", 5, "++ i", 0),
+        DiffChange("-", 20, "z", 1),
+    ]
+
+
+def test_of_many_files_the_first_are_named_and_the_others_counted() -> None:
+    assert some(["a", "b"]) == "a, b"
+    assert some([str(number) for number in range(9)]).endswith("7, 8")
+    assert some([str(number) for number in range(1300)]) == "0, 1, 2, 3, 4, 5, 6, 7 and 1,292 more"
+    assert "\x1b" not in some(["\x1b[31m"])

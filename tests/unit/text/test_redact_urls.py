@@ -1,0 +1,83 @@
+"""If these fail, a password in an address stands on a screen, in a log, or in an error that somebody pastes elsewhere."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from newel.agent.errors import ConfigError
+from newel.providers.http.urls import of_ollama, split_base_url
+from newel.text.redact_urls import is_clear, shown_url
+from tests.properties import examples
+
+HOSTS = st.sampled_from(["host", "api.example:8443", "[::1]:80"])
+PATHS = st.sampled_from(["", "/", "/v1", "/v1/models"])
+SECRETS = st.text(st.sampled_from("ab1:/?#@%\\ …&=") | st.characters(codec="utf-8"), max_size=8)
+SCHEMES = st.sampled_from(["http://", "https://", "ollama+https://", "postgres://"])
+
+
+@settings(max_examples=examples(200))
+@given(SCHEMES, SECRETS, SECRETS, HOSTS, PATHS)
+def test_nothing_of_the_credentials_is_shown_whatever_is_in_them(
+    scheme: str, user: str, password: str, host: str, path: str
+) -> None:
+    """What is shown is one of two texts that do not depend on what was hidden."""
+    shown = shown_url(f"{scheme}{user}:{password}@{host}{path}")
+    assert shown in {f"{scheme}…@{host}{path}", f"{scheme}…"}
+
+
+@settings(max_examples=examples(200))
+@given(SCHEMES, SECRETS, HOSTS, PATHS)
+def test_nothing_of_a_query_is_shown_whatever_is_in_it(scheme: str, key: str, host: str, path: str) -> None:
+    assert shown_url(f"{scheme}{host}{path}?key={key}") in {f"{scheme}{host}{path}?…", f"{scheme}…"}
+
+
+@settings(max_examples=examples(200))
+@given(st.sampled_from(["http://", "ollama://"]), SECRETS, SECRETS, HOSTS)
+def test_an_address_is_asked_only_where_it_says_and_a_refusal_shows_no_password(
+    scheme: str, user: str, password: str, host: str
+) -> None:
+    """Else a request, with the key, would go to a host that is the beginning of somebody's name or password."""
+    url = f"{scheme}{user}:{password}@{host}/v1"
+    take = of_ollama if scheme == "ollama://" else split_base_url
+    try:
+        take(url)
+    except ConfigError as error:
+        shown = str(error).partition("' is no ")[0]
+        assert shown in {f"'{scheme}…@{host}/v1", f"'{scheme}…"} or "has a '#' in it" in shown
+    else:
+        assert not set("/?#") & set(user + password)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://host/v1", "https://host/v1"),
+        ("https://me:pw@host:8/v1?team=a", "https://…@host:8/v1?…"),
+        ("https://me:p?w@host/v1", "https://…"),
+        ("https://me:p#w@host/v1", "https://…"),
+        ("https://me:12/w@host/v1", "https://…@host/v1"),
+        ("https://me:p@w@host/v1", "https://…@host/v1"),
+        ("https://host/v1?key=p@w", "https://…"),
+        ("https://host/v1#part", "https://host/v1#…"),
+        ("me:pw@host/v1?key=a", "…@host/v1?…"),
+        ("me:a://pw@host", "…@host"),
+        ("host/v1", "host/v1"),
+        ("", ""),
+    ],
+)
+def test_an_address_is_still_known_by_what_is_shown(url: str, shown: str) -> None:
+    assert shown_url(url) == shown
+
+
+@pytest.mark.parametrize("url", ["http://host/v1", "http://me:pw@host/v1", "http://me:p@w@host/?a=b", "host"])
+def test_an_address_whose_host_is_certain_is_taken(url: str) -> None:
+    assert is_clear(url)
+
+
+def test_who_wrote_a_password_as_it_is_learns_how_to_write_it() -> None:
+    """Else an address that looks right to its writer is refused without a way out."""
+    with pytest.raises(ConfigError, match="write / \\? # @ as %2F %3F %23 %40"):
+        split_base_url("http://me:12/34@host/v1")
+    assert split_base_url("http://me:12%2F34@host/v1") == ("http://me:12%2F34@host/v1", "")

@@ -1,0 +1,165 @@
+"""If these fail, a file or a model can write to the user's clipboard, or show another command than it runs."""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from newel.text.sanitize import SafeStream, reveal, safe
+
+CONTROLS = {chr(code) for code in (*range(0x20), *range(0x7F, 0xA0))} - {"\n", "\t"}
+BIDI = {chr(code) for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+
+HOSTILE = st.lists(
+    st.one_of(
+        st.sampled_from(
+            [
+                "\x1b",
+                "\x1b[",
+                "\x1b]",
+                "\x1bP",
+                "\x1b_",
+                "\x9b",
+                "\x9d",
+                "\x9c",
+                "\x07",
+                "\\",
+                "31m",
+                "8;;",
+                "(B",
+                " ",
+                "/",
+            ]
+        ),
+        st.sampled_from(
+            ["\r", "\n", "\r\n", "\t", "\v", "\u2028", "\u202e", "\ud800", "\x00", "\x7f", "ok", "é"]
+        ),
+        st.text(max_size=3),
+    )
+).map("".join)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain text\n\tindented", "plain text\n\tindented"),
+        ("\x1b[1;31mred\x1b[0m", "red"),
+        ("\x9b2Jcleared", "cleared"),
+        ("up\x1b[2A\x1b[Kdown", "updown"),
+        ("a\x1b]52;c;cm0gLXJmIH4=\x07b", "ab"),
+        ("a\x1b]52;c;cm0gLXJmIH4=\x1b\\b", "ab"),
+        ("\x1b]8;;https://evil.example\x1b\\click\x1b]8;;\x1b\\", "click"),
+        ("a\x1bPq#0;2;0;0;0#0~~\x1b\\b", "ab"),
+        ("a\x1b_Gf=100;AAAA\x1b\\b", "ab"),
+        ("a\x9d0;title\x9cb", "ab"),
+        ("a\x1bktitle\x1b\\b", "ab"),
+        ("a\x1bPtmux;\x1b\x1b]52;c;AAAA\x07\x1b\\b", "ab"),
+        ("a\x1b(0\x1b#8\x1bcb", "ab"),
+        ("unterminated \x1b]52;c;AAAA", "unterminated "),
+        ("unterminated \x1b]52;c;AAAA\nnext line", "unterminated \nnext line"),
+        ("a\x1b[12", "a"),
+        ("a\x1b", "a"),
+        ("one\r\ntwo", "one\ntwo"),
+        ("10 %\r100 %", "10 %\n100 %"),
+        ("a\x0bb\x0cc\x85d\u2028e\u2029f", "a\nb\nc\nd\ne\nf"),
+        ("be\x07ll\x00 ba\x08ck \x7f", "bell back "),
+        ("x = 'user\u202e'", "x = 'user<U+202E>'"),
+        ("lone \ud800 surrogate", "lone \N{REPLACEMENT CHARACTER} surrogate"),
+        ("👩\u200d👩\u200d👧 שלום", "👩\u200d👩\u200d👧 שלום"),
+    ],
+)
+def test_what_a_terminal_would_obey_is_gone_and_the_text_remains(text: str, shown: str) -> None:
+    assert safe(text) == shown
+
+
+def test_one_line_stays_one_line() -> None:
+    assert safe("a\nb\r\nc", keep_newlines=False) == "a↵b↵c"
+
+
+@given(HOSTILE)
+def test_no_control_ever_reaches_the_screen(text: str) -> None:
+    shown = safe(text)
+    assert not (CONTROLS | BIDI) & set(shown)
+    shown.encode()
+    assert "\n" not in safe(text, keep_newlines=False)
+
+
+@given(HOSTILE)
+def test_making_safe_twice_changes_nothing_more(text: str) -> None:
+    assert safe(safe(text)) == safe(text)
+
+
+@given(HOSTILE, st.data())
+def test_a_text_cut_anywhere_shows_the_same_as_the_whole(text: str, data: st.DataObject) -> None:
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
+    stream = SafeStream()
+    pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    shown = "".join(map(stream.feed, pieces)) + stream.finish()
+    assert shown == safe(text)
+
+
+def test_a_sequence_of_any_length_is_not_kept_in_memory() -> None:
+    for beginning, payload, end in (("\x1b]52;c;", "A", "\x07"), ("\x1b[", "1;", "m"), ("\x1b", "(", "B")):
+        stream = SafeStream()
+        assert stream.feed("a" + beginning) == "a"
+        for _ in range(1000):
+            assert stream.feed(payload * 100) == ""
+        assert len(repr(vars(stream))) < 100
+        assert stream.feed(end + "b") + stream.finish() == "b"
+
+
+def test_a_finished_stream_can_be_used_for_the_next_text() -> None:
+    stream = SafeStream()
+    assert stream.feed("a\x1b]0;never ended") + stream.finish() == "a"
+    assert stream.feed("b\r") + stream.finish() == "b\n"
+    assert stream.feed("c") == "c"
+
+
+def test_what_is_approved_is_shown_with_nothing_hidden() -> None:
+    """A command may carry an escape sequence round its worst part: the person who decides must see it."""
+    command = "ls \x1b]0;\nrm -rf ~\x07 # \u202e\u200b\x9b\r"
+    assert reveal(command) == "ls ␛]0;\nrm -rf ~␇ # <U+202E><U+200B><U+009B>␍"
+
+
+BLANK = "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180f\u2800\u3164\ufe00\ufe0f\uffa0\ufffc\U0001d159\U000e0100\U000e01ef"
+"""Signs that Unicode counts as letters, marks or symbols, and that most fonts show as nothing at all."""
+
+
+@pytest.mark.parametrize("character", BLANK)
+def test_a_sign_that_looks_like_nothing_is_written_out(character: str) -> None:
+    note = f"<U+{ord(character):04X}>"
+    assert reveal(f"rm{character}x") == f"rm{note}x"
+    assert reveal(f"é\n{character}") == f"é\n{note}"
+
+
+def test_of_all_spaces_and_controls_only_the_plain_ones_stay_as_they_are() -> None:
+    hidden = {"Cc", "Cf", "Cs", "Zs", "Zl", "Zp"}
+    every = map(chr, range(sys.maxunicode + 1))
+    stay = [char for char in every if unicodedata.category(char) in hidden and reveal(char) == char]
+    assert stay == ["\t", "\n", " "]
+
+
+def test_what_can_be_seen_is_shown_as_it_is() -> None:
+    text = "ls -la | grep 'naïve' > données.txt\n\techo 日本語 שלום नमस्ते 🙂"
+    assert reveal(text) == text
+
+
+@given(HOSTILE)
+def test_revealing_loses_no_visible_character(text: str) -> None:
+    shown = reveal(text)
+    assert not (CONTROLS | BIDI) & set(shown)
+    shown.encode()
+    assert [c for c in text if c.isascii() and c.isprintable()] == [
+        c for c in _without_notes(text, shown) if c.isascii() and c.isprintable()
+    ]
+
+
+def _without_notes(text: str, shown: str) -> str:
+    for character in set(text):
+        if character in BLANK or (character not in "\n\t" and not character.isprintable()):
+            shown = shown.replace(f"<U+{ord(character):04X}>", "")
+    return shown

@@ -1,0 +1,36 @@
+"""If it fails, a request that waits for events answers 500 where the job is gone or the engine cannot work."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from newel.review_jobs.errors import NoSuchJob
+from newel.web.event_stream import until
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def test_what_fails_while_something_is_waited_for_leaves_as_itself() -> None:
+    async def ask() -> None:
+        async with until(anyio.Event().wait):
+            await anyio.lowlevel.checkpoint()
+            raise NoSuchJob("There is no job j; it may have been forgotten.")
+
+    with pytest.raises(NoSuchJob, match="forgotten"):
+        await ask()
+
+
+async def test_the_wait_ends_when_the_server_does() -> None:
+    closing = anyio.Event()
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(closing.wait)
+            closing.set()
+            async with until(closing.wait):
+                await anyio.sleep_forever()

@@ -1,0 +1,101 @@
+"""What a command finds in its environment: no keys, no pager, no question that nobody answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from newel.workspace.local import LocalWorkspace
+from newel.workspace.process.environment import child_env, is_secret
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "OPENAI_API_KEY",
+        "LLM_AUTH_TOKEN",
+        "GH_TOKEN",
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "PGPASSWORD",
+        "MYSQL_PWD",
+        "GITHUB_PAT",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "DJANGO_SECRET_KEY",
+        "openai_api_key",
+        "STRIPE_APIKEY",
+        "NPM_AUTH",
+        "DB_PASS",
+        "TS_AUTHKEY",
+        "npm_config__authToken",
+        "GITHUB_ACCESSTOKEN",
+        "CLIENTSECRET",
+        "PRIVATEKEY",
+        "SSHPASS",
+        "LDAP_BINDPW",
+        "CI_JOB_JWT",
+        "SESSION_COOKIE",
+        "DOCKER_AUTH_CONFIG",
+        "WALLET_MNEMONIC",
+        "GEMINI_API_KEY_2",
+        "OPENAI_API_KEY2",
+        "API_KEY_PROD",
+        "ENCRYPTION_KEY_V2",
+    ],
+)
+def test_keys_do_not_reach_a_command(name: str) -> None:
+    assert is_secret(name)
+    assert name not in child_env({name: "x"})
+    assert child_env({name: "x"}, keep=[name])[name] == "x"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "PATH",
+        "HOME",
+        "PWD",
+        "OLDPWD",
+        "AWS_REGION",
+        "AWS_PROFILE",
+        "SSH_AUTH_SOCK",
+        "TOKENIZERS_PARALLELISM",
+        "HTTPS_PROXY",
+        "PIP_INDEX_URL",
+        "GIT_ASKPASS",
+        "SSH_ASKPASS",
+        "KEYBOARD",
+        "MONKEY",
+        "COOKIECUTTER_CONFIG",
+        "XDG_CONFIG_HOME",
+        "KEY_FILE",
+        "DATABASE_URL",
+    ],
+)
+def test_what_a_build_needs_does(name: str) -> None:
+    assert child_env({name: "x"})[name] == "x"
+
+
+@pytest.mark.parametrize("name", ["LLM_BASE_URL", "OPENAI_BASE_URL", "LLM_DEFAULT_MODEL", "openai_base_url"])
+def test_a_command_learns_nothing_of_the_agent_s_own_connection(name: str) -> None:
+    """An address may hold a name and a password: `http://user:password@host/v1`."""
+    assert name not in child_env({name: "http://user:password@host/v1"})
+    assert child_env({name: "x"}, keep=[name])[name] == "x"
+
+
+def test_nothing_waits_for_a_terminal_and_nothing_is_sourced() -> None:
+    env = child_env(
+        {"BASH_ENV": "/evil", "ENV": "/evil", "FORCE_COLOR": "1", "TERM": "xterm", "PAGER": "less"}
+    )
+    assert env == {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
+    assert child_env({}, {"TERM": "xterm"})["TERM"] == "xterm"
+
+
+@pytest.mark.anyio
+async def test_a_command_sees_that_environment_and_what_is_added(tmp_path: Path) -> None:
+    environ = child_env({"PATH": "/usr/bin:/bin", "MY_API_KEY": "hidden", "PLAIN": "seen"})
+    workspace = LocalWorkspace(str(tmp_path), environ=environ)
+    done = await workspace.run("echo $PLAIN-$MY_API_KEY-$TERM-$MORE", env={"MORE": "added"})
+    assert done.stdout == "seen--dumb-added\n"

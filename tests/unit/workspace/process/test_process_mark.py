@@ -1,0 +1,82 @@
+"""Which processes belong to a command: a mistake here leaves one running, or ends somebody else's."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from newel.workspace.process import process_mark
+from newel.workspace.process.process_mark import LINE, ProcessMark
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only /proc tells")
+
+OURS = ProcessMark("0" * 31 + "1")
+THEIRS = ProcessMark("0" * 31 + "2")
+
+
+@contextmanager
+def running(*marks: str, other: str = "") -> Generator[subprocess.Popen[bytes]]:
+    """A process in a session of its own, with marks in its environment and this in another variable."""
+    environ = {"SOME_RUN": other, "NEWEL_RUN": " ".join(marks)}
+    with subprocess.Popen(["/bin/sleep", "60"], env=environ, start_new_session=True) as process:
+        try:
+            while not Path(f"/proc/{process.pid}/environ").read_bytes():
+                time.sleep(0.001)  # it is told to have begun a moment before the system knows its environment
+            yield process
+        finally:
+            process.kill()
+
+
+def test_a_process_is_known_by_any_of_its_marks() -> None:
+    with running(THEIRS.mark, OURS.mark):
+        assert process_mark.live([OURS])
+        assert process_mark.live([THEIRS])
+    assert not process_mark.live([OURS, THEIRS])
+
+
+def test_a_mark_in_another_variable_is_none() -> None:
+    """An agent that prints its environment into a variable makes no relatives by it."""
+    with running(other=OURS.mark):
+        assert not process_mark.live([OURS])
+
+
+def test_a_process_is_known_by_its_session() -> None:
+    with running() as process:
+        assert process_mark.live([ProcessMark(OURS.mark, process.pid, process_mark.start_time(process.pid))])
+
+
+def test_a_number_that_was_given_to_another_process_is_spared() -> None:
+    with running() as process:
+        recycled = ProcessMark(OURS.mark, process.pid, process_mark.start_time(process.pid) - 1)
+        process_mark.signal([recycled], signal.SIGKILL)
+        assert not process_mark.live([recycled])
+        assert process.poll() is None
+
+
+def test_a_command_that_has_not_started_is_nobody_s() -> None:
+    """Threads of the kernel have the session 0."""
+    assert not process_mark.live([OURS])
+
+
+def test_only_the_commands_that_are_named_are_ended() -> None:
+    with running(OURS.mark) as ours, running(THEIRS.mark) as theirs:
+        process_mark.signal([OURS], signal.SIGTERM)
+        assert ours.wait(5) == -signal.SIGTERM
+        assert theirs.poll() is None
+
+
+@given(st.integers(0, 2**31 - 1), st.integers(0, 10**15))
+def test_a_line_of_the_table_tells_all(session: int, began: int) -> None:
+    origin = ProcessMark(os.urandom(16).hex(), session, began)
+    assert len(origin.line()) == LINE
+    assert ProcessMark.read(origin.line()) == origin

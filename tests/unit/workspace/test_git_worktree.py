@@ -1,0 +1,138 @@
+"""If these fail, agents that work side by side spoil each other's files, or somebody's work is deleted."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import pytest
+
+from newel.workspace.git_worktree import Worktree, WorktreeError, make_worktree
+from newel.workspace.local import LocalWorkspace
+from newel.workspace.ssh.workspace import SshWorkspace
+from newel.workspace.tracked import TrackedWorkspace
+from tests.host_connection import anyio_backend, connection
+from tests.needed import needed
+
+__all__ = ["anyio_backend", "connection"]
+
+pytestmark = pytest.mark.anyio
+
+Open = Callable[[Path], TrackedWorkspace]
+
+
+def git(folder: Path, *words: str) -> str:
+    identity = ["-c", "user.name=A", "-c", "user.email=a@example.com"]
+    return subprocess.run(
+        [needed("git"), *identity, *words], cwd=folder, check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    """A repository with a commit."""
+    folder = tmp_path / "shop"
+    (folder / "src").mkdir(parents=True)
+    (folder / "src" / "a.py").write_text("a = 1\n")
+    git(folder, "init", "-q")
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "First")
+    return folder
+
+
+@pytest.fixture(params=["here", "on a host"])
+def of(request: pytest.FixtureRequest) -> Open:
+    """Opens a project."""
+    if request.param == "here":
+        return lambda folder: LocalWorkspace(str(folder))
+    host = request.getfixturevalue("connection")
+    return lambda folder: SshWorkspace(host, root=str(folder))
+
+
+async def test_an_agent_gets_the_commit_on_a_branch_of_its_own_outside_the_project(
+    of: Open, shop: Path, tmp_path: Path
+) -> None:
+    made = await make_worktree(of(shop), f"{tmp_path}/home/worktrees", "Agent-1")
+    assert made.path == str(tmp_path / "home" / "worktrees" / "shop-Agent-1")
+    assert (made.folder, made.branch) == (of(Path(made.path)).name, "newel/Agent-1")
+    assert (Path(made.path) / "src" / "a.py").read_text() == "a = 1\n"
+    assert git(Path(made.path), "rev-parse", "--abbrev-ref", "HEAD") == "newel/Agent-1"
+    assert made.branch in made.notice
+    assert git(shop, "status", "--porcelain") == ""
+
+
+async def test_the_agent_works_in_the_same_part_of_the_repository(
+    of: Open, shop: Path, tmp_path: Path
+) -> None:
+    made = await make_worktree(of(shop / "src"), f"{tmp_path}/home/worktrees", "x")
+    assert made.folder == of(Path(made.path) / "src").name
+    assert (Path(made.path) / "src" / "a.py").exists()
+
+
+async def test_what_is_not_committed_is_told(of: Open, shop: Path, tmp_path: Path) -> None:
+    (shop / "new.py").touch()
+    (shop / "src" / "a.py").write_text("a = 2\n")
+    made = await make_worktree(of(shop), f"{tmp_path}/home/worktrees", "x")
+    assert "2 changes" in made.notice
+    assert (Path(made.path) / "src" / "a.py").read_text() == "a = 1\n"
+
+
+async def test_two_agents_of_one_name_at_once_get_two_places(of: Open, shop: Path, tmp_path: Path) -> None:
+    made: list[Worktree] = []
+
+    async def one() -> None:
+        made.append(await make_worktree(of(shop), f"{tmp_path}/home/worktrees", "x"))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(one)
+        group.start_soon(one)
+    assert sorted(each.branch for each in made) == ["newel/x", "newel/x-2"]
+
+
+async def test_a_folder_that_is_no_repository_is_refused_with_the_remedy(of: Open, tmp_path: Path) -> None:
+    needed("git")
+    with pytest.raises(WorktreeError, match=r"no git repository.*git init"):
+        await make_worktree(of(tmp_path), f"{tmp_path}/home/worktrees", "x")
+
+
+async def test_a_repository_without_a_commit_is_refused_with_the_remedy(of: Open, tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    with pytest.raises(WorktreeError, match="no commit yet"):
+        await make_worktree(of(tmp_path), f"{tmp_path}/home/worktrees", "x")
+
+
+async def test_the_repositorys_own_hooks_do_not_run(of: Open, shop: Path, tmp_path: Path) -> None:
+    hook = shop / ".git" / "hooks" / "post-checkout"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    hook.chmod(0o755)
+    await make_worktree(of(shop), f"{tmp_path}/home/worktrees", "x")
+    assert not (tmp_path / "ran").exists()
+
+
+async def test_nobody_else_can_look_into_the_worktrees(of: Open, shop: Path, tmp_path: Path) -> None:
+    await make_worktree(of(shop), f"{tmp_path}/home/worktrees", "x")
+    assert (tmp_path / "home" / "worktrees").stat().st_mode & 0o777 == 0o700
+
+
+async def test_where_there_is_no_git_that_is_said(shop: Path, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "sh").symlink_to("/bin/sh")
+    bare = LocalWorkspace(str(shop), environ={"PATH": str(tmp_path / "bin")})
+    with pytest.raises(WorktreeError, match=r"needs git.*not found"):
+        await make_worktree(bare, f"{tmp_path}/home/worktrees", "x")
+
+
+async def test_a_name_of_a_project_is_no_command(of: Open, shop: Path, tmp_path: Path) -> None:
+    odd = tmp_path / "-a; touch x '$(touch y)"
+    shutil.move(shop, odd)
+    made = await make_worktree(of(odd), f"{tmp_path}/home dir/worktrees", "Agent 1; touch z")
+    assert made.path == f"{tmp_path}/home dir/worktrees/{odd.name}-Agent-1-touch-z"
+    assert (
+        git(tmp_path / "home dir" / "worktrees" / f"{odd.name}-Agent-1-touch-z", "log", "--format=%s")
+        == "First"
+    )
+    assert {path.name for path in odd.iterdir()} == {".git", "src"}

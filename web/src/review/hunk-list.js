@@ -1,0 +1,236 @@
+// The list of what waits for a decision, by file. J and K go through it, A and R decide where the focus is.
+
+import { confirm } from "../dialog.js";
+import { fill, h, icon, say, set } from "../dom.js";
+import { plural, revealPath } from "../format.js";
+import { FileRow } from "./sidebar-file.js";
+import { placeWords } from "./sidebar-hunk.js";
+import { counts } from "./review-store.js";
+import { choiceOf } from "./pending-decisions.js";
+import { WaitingCard } from "./pending-decisions-card.js";
+
+const FEW = 40; // hunks of a project that are unfolded by themselves
+const AT_ONCE = 100; // files that are laid out, until more are asked for
+
+export class HunkList {
+  constructor({ api, review, waiting, openFile, origins, announce }) {
+    Object.assign(this, { api, review, waiting, openFile, origins, announce });
+    this.card = new WaitingCard({ waiting });
+    this.rows = new Map(); // by path
+    this.folds = new Map(); // path → whether the user unfolded or folded it
+    this.shown = AT_ONCE;
+    const button = (words, act, props = {}) => h("button", { type: "button", onclick: act, ...props }, words);
+    this.title = h("span", { tabindex: "-1" }, "To review");
+    this.accept = button("Accept all", () => this.#allFiles("accept"));
+    this.reject = button("Reject all", () => this.#allFiles("reject"));
+    this.save = button("Save accepted", () => this.saveAccepted(), { class: "primary", title: "Write what is accepted to the files (Ctrl+S)" });
+    this.problem = h("p", { class: "problem bad-text" });
+    this.note = h("p", { class: "dim" });
+    this.list = h("ul", { class: "files-to-review", "aria-label": "Files to review", onkeydown: (event) => this.#key(event) });
+    this.more = button("", () => {
+      this.shown += AT_ONCE;
+      this.update(this.review.get());
+    }, { class: "quiet", hidden: true });
+    this.el = h("section", { class: "to-review", "aria-label": "To review" },
+      h("div", { class: "section-head" }, this.title, h("span", { class: "row" }, this.accept, this.reject)),
+      this.card.el, this.save, this.problem, this.note, this.list, this.more);
+  }
+
+  /** `state` as in state.js. */
+  update(state) {
+    const { pending, files, problem, isUp, waiting } = state;
+    this.card.update(state);
+    this.files = pending ?? [];
+    const { hunks, files: count, conflicts } = counts(pending);
+    const toSave = this.files.filter((file) => file.accepted > 0);
+    say(this.title, count > 0 ? `To review · ${plural(count, "file")}` : "To review");
+    const isOff = !isUp || this.isBusy;
+    this.accept.hidden = this.reject.hidden = hunks === 0;
+    this.accept.disabled = isOff || hunks - conflicts <= 0;
+    this.reject.disabled = isOff;
+    this.save.hidden = toSave.length === 0;
+    this.save.disabled = isOff;
+    say(this.save, `Save what is accepted in ${plural(toSave.length, "file")}`);
+    const empty = pending === null ? "" : "Nothing waits for a decision.";
+    say(this.note, problem || (count === 0 ? empty : ""));
+    set(this.note, "class", problem ? "bad-text" : "dim");
+    this.#rows(this.files.slice(0, this.shown), files, waiting, { isUp, isBusy: this.isBusy, unfold: hunks <= FEW });
+    this.more.hidden = count <= this.shown;
+    say(this.more, `Show more of ${plural(count, "file")}`);
+  }
+
+  #rows(shown, views, waiting, { isUp, isBusy, unfold }) {
+    const wanted = new Set(shown.map((file) => file.file_path));
+    const hadFocus = this.list.contains(document.activeElement);
+    for (const [path, row] of this.rows) {
+      if (wanted.has(path)) continue;
+      row.destroy();
+      this.rows.delete(path);
+    }
+    for (const [index, file] of shown.entries()) {
+      const path = file.file_path;
+      let row = this.rows.get(path);
+      if (!row) {
+        row = this.#row(path);
+        this.rows.set(path, row);
+        row.fold(this.folds.get(path) ?? unfold);
+      }
+      row.update({ file, view: views[path], waiting: waiting[path], isUp, isBusy });
+      if (this.list.children[index] !== row.el) this.list.insertBefore(row.el, this.list.children[index] ?? null);
+    }
+    if (hadFocus && !this.list.contains(document.activeElement)) (this.#items()[0] ?? this.title).focus();
+  }
+
+  #row(path) {
+    return new FileRow({
+      path, review: this.review, origins: this.origins,
+      actions: {
+        open: (at, hunk) => this.openFile(at, hunk && { hunk: hunk.hunk_id }),
+        decide: (at, hunk, action, mine) => this.#decide(at, hunk, action, mine),
+        takeBack: (at, hunk) => this.waiting.takeBack(at, hunk.hunk_id),
+        all: (file, action) => this.#file(file, action),
+        toggled: (at, isOpen) => {
+          this.folds.set(at, isOpen);
+          this.update(this.review.get());
+        },
+      },
+    });
+  }
+
+  // -- deciding -------------------------------------------------------------------------------------
+
+  /** Resolves to why it could not be done, or "". */
+  async #decide(path, hunk, action, mine) {
+    const { isDone, problem } = await this.waiting.choose(path, [hunk], choiceOf(action, mine), { base: mine === "base" });
+    if (problem) this.review.touch([path]);
+    if (problem || isDone) this.announce(problem || `${DONE[action]} ${revealPath(path)}, ${placeWords(hunk)}.`);
+    return problem;
+  }
+
+  /** All of a file that is undecided and was shown: of conflicts none is accepted, and no lines of the user's own are rejected. */
+  async #file(file, action) {
+    const path = file.file_path;
+    const say = (words) => this.rows.get(path)?.say(words);
+    try {
+      say("");
+      const known = this.review.get().files[path];
+      const { hunks } = known?.hunks ? known : await this.review.take(path, this.api.file(path));
+      const open = hunks.filter((hunk) => hunk.state === "pending" && file.hunk_ids.includes(hunk.seen_id));
+      const some = open.filter((hunk) => !(action === "accept" ? hunk.conflict : hunk.mine));
+      const { isDone, problem } = await this.waiting.choose(path, some, choiceOf(action));
+      if (action === "reject" && open.length > some.length) say(left(open.length - some.length));
+      if (problem) say(problem);
+      if (problem || isDone) this.announce(problem || `${DONE[action]} ${revealPath(path)}.`);
+    } catch (error) {
+      say(error.message);
+      this.announce(error.message);
+    }
+    this.review.touch([path]);
+  }
+
+  /** The same of all files, in one request. */
+  async #allFiles(action) {
+    const { hunks, files, conflicts } = counts(this.files);
+    const sure = action === "accept" || (await confirm({
+      title: "Reject all?",
+      words: `${plural(hunks, "hunk")} in ${plural(files, "file")} would be rejected. Each can be brought back in its file.`,
+      yes: "Reject all",
+    }));
+    if (!sure) return;
+    this.#busy(true);
+    fill(this.problem);
+    try {
+      const done = await this.api.decideAll(action, this.files.filter((file) => file.pending > 0));
+      if (action === "reject") for (const file of done) if (file.left > 0) this.rows.get(file.file_path)?.say(left(file.left));
+      const rest = action === "accept" && conflicts > 0 ? ` ${plural(conflicts, "conflict")} left: decide on each by itself.` : "";
+      this.announce(`${DONE[action]} ${plural(done.length, "file")}.${rest}`);
+    } catch (error) {
+      fill(this.problem, icon("warn"), error.message);
+      this.announce(error.message);
+    }
+    this.#busy(false);
+    this.review.touch();
+  }
+
+  /** Write what is accepted to the files: as the server has it now, what was decided just before too. */
+  async saveAccepted() {
+    if (this.isBusy) return;
+    this.#busy(true);
+    fill(this.problem);
+    try {
+      await this.waiting.settled();
+      const accepted = (await this.api.pending()).files.filter((file) => file.accepted > 0);
+      const files = accepted.map(({ file_path: path, rev }) => ({ path, rev }));
+      if (files.length === 0) return this.announce("Nothing is accepted that is not saved.");
+      const { saved_files: saved } = await this.api.save(files);
+      const hunks = saved.reduce((sum, file) => sum + file.saved_hunks, 0);
+      this.announce(`Saved ${plural(hunks, "hunk")} in ${plural(saved.length, "file")}.`);
+    } catch (error) {
+      const again = error.code === "stale_revision" ? " Look at what changed, and save again." : "";
+      fill(this.problem, icon("warn"), error.message + again);
+      this.announce(error.message);
+    } finally {
+      this.#busy(false);
+      this.review.touch();
+    }
+  }
+
+  #busy(isBusy) {
+    this.isBusy = isBusy;
+    set(this.el, "aria-busy", isBusy);
+    this.update(this.review.get());
+  }
+
+  // -- the keyboard -----------------------------------------------------------------------------------
+
+  #items = () => [...this.list.querySelectorAll("[data-item]")].filter((each) => each.offsetParent !== null);
+
+  #key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const act = { j: () => this.#go(1), k: () => this.#go(-1), a: () => this.#verdict("accept"), r: () => this.#verdict("reject") }[event.key.toLowerCase()];
+    if (!act) return;
+    event.preventDefault();
+    event.stopPropagation();
+    act();
+  }
+
+  /** The thing of the list that the focus is in. */
+  #current() {
+    const element = document.activeElement?.closest(".listed-hunk, .listed-file");
+    return element && this.list.contains(element) ? element : null;
+  }
+
+  #go(by) {
+    const items = this.#items();
+    const index = items.indexOf(this.#current()?.querySelector("[data-item]"));
+    items[Math.max(0, Math.min(items.length - 1, index + by))]?.focus();
+  }
+
+  /** Decide where the focus is, and go on to what is not decided yet. */
+  async #verdict(action) {
+    const row = this.#current()?.row;
+    if (!row) return;
+    if (row instanceof FileRow) {
+      const button = row[action];
+      if (!button.disabled) button.click();
+      return;
+    }
+    const button = row[action];
+    if (button.hidden || button.disabled) return;
+    if (action === "accept" && row.hunk.conflict) {
+      this.announce("A conflict: press Keep the proposal to write it over what the file says now.");
+      button.focus();
+      return;
+    }
+    const items = this.#items();
+    const rest = items.slice(items.indexOf(row.main) + 1).concat(items);
+    const next = rest.find((item) => item !== row.main && item.dataset.item === "hunk" && item.closest(".listed-hunk").row.isOpen);
+    const done = row.decide(action);
+    if (row.choice.hidden) (next ?? row.main).focus();
+    await done;
+  }
+}
+
+const left = (count) => `${plural(count, "hunk")} with lines of yours: say for each what goes.`;
+
+const DONE = { accept: "Accepted", reject: "Rejected", reopen: "Undecided again:" };

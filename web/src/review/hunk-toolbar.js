@@ -1,0 +1,122 @@
+// What stands above each hunk in the editor: its state, its buttons, and the lines that it takes away.
+
+import { WidgetType } from "@codemirror/view";
+import { h, onceClicked, say } from "../dom.js";
+import { cut, plural, reveal } from "../format.js";
+import { KEEP_FILE, keepWords, linesOf, placeOf, stateOf, waitWords } from "./hunk-format.js";
+
+const FOLDED = 3; // lines that are shown of many
+const WIDEST = 2_000; // characters that are shown of a line
+const ROW = 20; // px, about
+const BAR = 34;
+
+/** Whether a hunk is shown in the same way: both as `HunkBar` wants it, or undefined. */
+export const isAlike = (one, other) => one && other && Object.keys(one).every((name) => one[name] === other[name]);
+
+export class HunkBar extends WidgetType {
+  /**
+   * `shown`: {hunk, number, total, isOpen, isBusy, waits, isAsking, isCurrent}; `waits` is what it is to be once there is a
+   * connection, null for nothing. `does`: {decide(hunk, action, mine), takeBack(hunk), fold(hunk), ask(hunk)}.
+   */
+  constructor(shown, does) {
+    super();
+    Object.assign(this, { shown, does });
+  }
+
+  eq(other) {
+    return isAlike(this.shown, other.shown);
+  }
+
+  get lines() {
+    const { hunk } = this.shown;
+    return hunk.state === "rejected" ? linesOf(hunk).added : linesOf(hunk).removed;
+  }
+
+  get count() {
+    if (this.shown.isOpen) return this.lines.length;
+    return this.shown.hunk.state === "rejected" ? 0 : Math.min(this.lines.length, FOLDED);
+  }
+
+  get estimatedHeight() {
+    return BAR + this.count * ROW;
+  }
+
+  ignoreEvent() {
+    return true; // its buttons are its own, and its text can be selected
+  }
+
+  toDOM() {
+    const { hunk, number, total, isBusy, waits, isCurrent } = this.shown;
+    const kind = hunk.state === "rejected" ? "rejected" : hunk.origin === "user" ? "own" : "proposed";
+    return h("div",
+      {
+        class: `inline-hunk hunk-${kind}${hunk.conflict ? " hunk-conflict" : ""}${waits ? " hunk-waits" : ""}`, role: "group", "data-hunk": hunk.hunk_id,
+        "aria-label": `Hunk ${number} of ${total}, ${placeOf(hunk)}`, "aria-current": isCurrent && "true",
+        "aria-busy": isBusy && "true", contenteditable: "false",
+      },
+      h("div", { class: "hunk-bar" },
+        h("span", { class: "hunk-name" }, `${number}/${total}`),
+        h("span", { class: "hunk-state" }, waits ? waitWords(waits) : isBusy ? "…" : stateOf(hunk)),
+        h("span", { class: "spacer" }),
+        this.#buttons()),
+      this.#text());
+  }
+
+  #buttons() {
+    const { hunk, isAsking, waits } = this.shown;
+    if (waits) return this.#button("Take back", "takeBack");
+    if (hunk.state === "rejected") return [this.#foldRejected(), this.#button("Bring back", "reopen")];
+    if (isAsking) {
+      const drop = hunk.origin === "agent" && this.#button("Drop only my lines", "reject", "peel");
+      return [drop, this.#button("Back to the file", "reject", "base"), this.#button("Cancel", "cancel")];
+    }
+    if (hunk.state === "accepted") return this.#button("Undo accept", "reopen");
+    const yes = hunk.conflict ? keepWords(hunk) : "Accept";
+    const no = hunk.conflict ? KEEP_FILE : "Reject";
+    return [
+      (hunk.origin === "agent" || hunk.conflict) && this.#button(yes, "accept"),
+      this.#button(hunk.origin === "user" && !hunk.conflict ? "Drop" : no, "reject"),
+    ];
+  }
+
+  #button(words, action, mine = null) {
+    const { hunk, number, total, isBusy } = this.shown;
+    const run = { takeBack: () => this.does.takeBack(hunk), cancel: () => this.does.ask(null) }[action];
+    return h("button", {
+      type: "button", class: `hunk-${action}`, disabled: isBusy,
+      "aria-label": `${words} hunk ${number} of ${total}, ${placeOf(hunk)}`,
+      onclick: onceClicked(run ?? (() => this.does.decide(hunk, action, mine))),
+    }, words);
+  }
+
+  #foldRejected() {
+    const { hunk, number, total, isOpen } = this.shown;
+    const { added, removed } = linesOf(hunk);
+    if (added.length === 0) return h("span", { class: "dim" }, `kept ${plural(removed.length, "line")}`);
+    const words = isOpen ? "Hide" : `Show ${plural(added.length, "line")}`;
+    return this.#fold(words, `${words} of rejected hunk ${number} of ${total}`);
+  }
+
+  #fold(words, label) {
+    const { hunk, isOpen } = this.shown;
+    return h("button", {
+      type: "button", class: "quiet", "aria-label": label, "aria-expanded": String(isOpen), onclick: () => this.does.fold(hunk),
+    }, words);
+  }
+
+  #text() {
+    const { hunk, number, total, isOpen } = this.shown;
+    if (this.lines.length === 0) return null;
+    const line = (text) => {
+      const row = h(hunk.state === "rejected" ? "span" : "del", { class: "hunk-line" });
+      say(row, reveal(cut(text, WIDEST)) || " ");
+      return row;
+    };
+    const more = this.lines.length - FOLDED;
+    const words = isOpen ? "Fewer lines" : `… ${more} more ${more === 1 ? "line" : "lines"}`;
+    return [
+      this.count > 0 && h("div", { class: "hunk-text" }, ...this.lines.slice(0, this.count).map(line)),
+      more > 0 && hunk.state !== "rejected" && this.#fold(words, `${words} that hunk ${number} of ${total} takes away`),
+    ];
+  }
+}

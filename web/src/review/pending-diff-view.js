@@ -1,0 +1,315 @@
+// Everything that waits in the project, file by file, each hunk to be accepted or rejected. However many there are, only
+// those in sight are in the page, and only files in sight are read.
+
+import { fill, h, icon, onceClicked, say, set } from "../dom.js";
+import { plural, reveal, revealPath } from "../format.js";
+import { KEEP_FILE, keepWords, waitWords } from "./hunk-format.js";
+import { parsePatch } from "./patch.js";
+import { hunksView } from "./patch-view.js";
+import { firstHunk, nextHunk, pendingRows, totals } from "./pending-list-rows.js";
+import { choiceOf } from "./pending-decisions.js";
+import { changeWords, wholeHunkWords } from "./change-labels.js";
+import { Windowed } from "./virtual-list.js";
+
+const FIRST = 30; // lines of a hunk that are shown at once
+const HELD = 40; // files that are kept up to date at once
+const KEYS = { j: 1, k: -1 };
+
+export class PendingDiff {
+  constructor({ api, review, waiting, openFile, origins, announce }) {
+    Object.assign(this, { api, review, decisions: waiting, openFile, origins, announce });
+    this.views = new Map(); // path → {rev, hunks}
+    this.held = new Map(); // path → what lets it go; the latest last
+    this.notes = new Map(); // by row: words, or {choose} where the user's own lines are at stake
+    this.folded = new Set();
+    this.at = null;
+    this.rows = [];
+    this.window = new Windowed({ draw: (row) => this.#row(row), dress: (el, row) => this.#dress(el, row), props: { role: "list", "aria-label": "Hunks to review" } });
+    this.sum = h("p", { class: "dim", role: "status" }, "Reading…");
+    this.save = h("button", { type: "button", class: "primary", hidden: true, onclick: () => this.#save() }, "Save accepted");
+    this.title = h("h2", { tabindex: "-1" }, "Everything that waits");
+    this.note = h("p", { class: "warn-text", role: "status", hidden: true });
+    this.el = h("section", { class: "panel waiting-list", "aria-label": "Everything that waits", onkeydown: (event) => this.#key(event) },
+      h("div", { class: "pending-head" }, this.title, this.sum, h("span", { class: "spacer" }), this.save),
+      this.note, this.window.el);
+  }
+
+  load() {
+    this.stop = this.review.subscribe((state) => this.#take(state));
+    this.review.touch([]);
+    this.#take(this.review.get());
+  }
+
+  shown() {
+    this.window.render();
+  }
+
+  hidden() {}
+
+  focus() {
+    const key = this.rows.some((row) => row.key === this.at) ? this.at : firstHunk(this.rows);
+    if (key) this.#go(key);
+    else this.title.focus(); // until it is known
+  }
+
+  destroy() {
+    this.stop?.();
+    for (const release of this.held.values()) release();
+    this.window.destroy();
+  }
+
+  // -- what is known --------------------------------------------------------------------------------
+
+  #take(state) {
+    this.pending = state.pending;
+    this.isUp = state.isUp;
+    this.waiting = state.isUp ? {} : state.waiting;
+    const waits = new Map((state.pending ?? []).map((file) => [file.file_path, file]));
+    for (const path of this.views.keys()) if (!waits.has(path)) this.views.delete(path);
+    for (const path of waits.keys()) {
+      const view = state.files[path];
+      if (view && this.views.get(path)?.rev !== view.rev) this.views.set(path, { rev: view.rev, hunks: view.hunks });
+    }
+    for (const [path, release] of this.held) {
+      if (waits.has(path)) continue;
+      this.held.delete(path);
+      release();
+    }
+    this.#draw();
+  }
+
+  /** Keep a file up to date while it is in sight, and a while longer. */
+  #hold(path) {
+    const known = this.held.get(path);
+    this.held.delete(path);
+    this.held.set(path, known ?? this.review.hold(path));
+    if (this.held.size <= HELD) return;
+    const [oldest, release] = this.held.entries().next().value;
+    this.held.delete(oldest);
+    release();
+  }
+
+  #draw() {
+    this.rows = pendingRows(this);
+    const { files, pending, accepted, conflicts } = totals(this.pending);
+    const parts = [
+      `${plural(pending, "hunk")} to decide in ${plural(files, "file")}`,
+      conflicts > 0 && plural(conflicts, "conflict"),
+      accepted > 0 && `${accepted.toLocaleString("en")} accepted, not saved`,
+    ];
+    if (this.pending) say(this.sum, files ? parts.filter(Boolean).join(" · ") : "Nothing waits. What an agent proposes comes here.");
+    this.save.hidden = accepted === 0;
+    this.save.disabled = !this.isUp;
+    set(this.window.list, "role", this.rows.length ? "list" : "group");
+    this.window.set(this.rows.map((row) => ({ ...row, stamp: `${row.stamp} ${this.isUp}` })));
+    if (document.activeElement === this.title) this.focus();
+  }
+
+  // -- what is shown --------------------------------------------------------------------------------
+
+  #row(row) {
+    if (row.kind === "file") return this.#fileRow(row);
+    if (row.kind === "hunk") return this.#hunkRow(row);
+    this.#hold(row.file.file_path);
+    return h("div", { class: "pending-unknown dim", role: "listitem" }, "Reading…");
+  }
+
+  /** Which hunk the keys are about. */
+  #dress(el, { key, kind }) {
+    if (kind !== "hunk") return;
+    set(el, "tabindex", key === this.at ? "0" : "-1");
+    set(el, "aria-current", key === this.at ? "true" : null);
+  }
+
+  #fileRow({ file, isFolded, note }) {
+    const path = file.file_path;
+    if (!isFolded) this.#hold(path);
+    const name = revealPath(path);
+    const act = (words, onclick) => h("button", { type: "button", "aria-label": `${words} in ${name}`, onclick }, words);
+    const from = h("span", { class: "origins" });
+    this.origins.show(from, file.run_ids);
+    const words = changeWords(file);
+    return h("div", { class: "pending-file", role: "listitem" },
+      h("button", { type: "button", class: "quiet pending-fold", "aria-expanded": String(!isFolded), onclick: () => this.#fold(path, !isFolded) },
+        icon(isFolded ? "right" : "down"), h("span", { class: "mono pending-path", title: name }, name)),
+      words && h("span", { class: "badge" }, words),
+      h("span", { class: "dim" }, countOf(file)), from,
+      note && h("span", { class: "warn-text" }, note),
+      h("span", { class: "spacer" }),
+      h("button", { type: "button", class: "quiet", "aria-label": `Open ${name}`, onclick: () => this.openFile(path) }, "Open"),
+      file.pending > file.conflicts && act("Accept all", () => this.#acceptAll(path)));
+  }
+
+  /** A move: one row for two files, whose content stays what it was. */
+  #moveRow({ key, file, from, note }) {
+    for (const each of [from, file]) this.#hold(each.file_path);
+    const [old, path] = [from, file].map((each) => revealPath(each.file_path));
+    const isAccepted = file.accepted > 0;
+    const button = (words, choice, props = {}) =>
+      h("button", { type: "button", "aria-label": `${words}: ${old} to ${path}`, onclick: onceClicked(() => this.#move(key, [from, file], choice)), ...props }, words);
+    return h("div", {
+      class: "pending-hunk pending-move", role: "listitem", "data-key": key, "aria-label": `${old} moved to ${path}, unchanged`,
+      onfocus: () => this.at !== key && this.#mark(key),
+    },
+    h("div", { class: "pending-actions" },
+      h("span", { class: "mono pending-path" }, `${old} → ${path}`),
+      h("span", { class: "badge" }, "moved, unchanged"),
+      h("span", { class: "dim" }, this.origins.wordsOf({ run_ids: file.run_ids }, file)),
+      isAccepted && h("span", { class: "badge completed" }, icon("check"), "Accepted, not saved"),
+      h("span", { class: "spacer" }),
+      h("button", { type: "button", class: "quiet", "aria-label": `Open ${path}`, onclick: () => this.openFile(file.file_path) }, "Open"),
+      isAccepted ? button("Undo accept", "pending") : [
+        button("Accept", "accepted", { "aria-keyshortcuts": "A" }), button("Reject", "rejected", { "aria-keyshortcuts": "R" }),
+      ]),
+    typeof note === "string" && h("p", { class: "warn-text" }, note));
+  }
+
+  async #move(key, files, choice) {
+    const next = choice === "pending" ? null : this.#after(key);
+    const hadFocus = this.el.contains(document.activeElement);
+    this.#say(key, null);
+    const decided = await Promise.all(files.map(async ({ file_path: path, hunk_ids: ids }) => {
+      const hunks = (this.views.get(path) ?? (await this.api.file(path))).hunks.filter((hunk) => ids.includes(hunk.hunk_id));
+      return this.decisions.choose(path, hunks, choice);
+    }));
+    const problem = decided.find((each) => each.problem)?.problem;
+    if (problem) this.#refused(problem, key, files[0].file_path);
+    else this.announce({ accepted: "Accepted", rejected: "Rejected", pending: "To be decided again" }[choice]);
+    if (!problem && hadFocus && next) this.#go(next);
+  }
+
+  #hunkRow({ key, file, from, hunk, place, count, note, waits }) {
+    if (from) return this.#moveRow({ key, file, from, note });
+    const path = file.file_path;
+    this.#hold(path);
+    const isAll = count === 1 && hunk.kind === "lines" && file.change !== "modified";
+    const lines = hunk.kind !== "lines" ? "the whole file" : isAll ? reveal(file.about) || { created: "a new file", deleted: "the whole file goes" }[file.change] : hunk.start_line >= hunk.end_line ? `line ${hunk.start_line}` : `lines ${hunk.start_line}–${hunk.end_line}`;
+    const label = `Hunk ${place} of ${count} in ${revealPath(path)}, ${lines}`;
+    const [patch] = parsePatch(hunk.patch);
+    return h("div", {
+      class: `pending-hunk${hunk.conflict ? " is-conflict" : ""}${hunk.origin === "user" ? " is-own" : ""}`, role: "listitem", "data-key": key, "aria-label": label,
+      onfocus: () => this.at !== key && this.#mark(key),
+    },
+    h("div", { class: "pending-actions" },
+      h("span", { class: "dim" }, lines),
+      hunk.origin === "user" && h("span", { class: "badge" }, "yours"),
+      h("span", { class: "dim" }, this.origins.wordsOf(hunk, file)),
+      hunk.conflict && h("span", { class: "badge waiting" }, icon("warn"), "Conflict: its lines changed on the disk"),
+      hunk.state === "accepted" && h("span", { class: "badge completed" }, icon("check"), "Accepted, not saved"),
+      waits && h("span", { class: "badge waiting" }, waitWords(waits)),
+      h("span", { class: "spacer" }), ...this.#buttons(path, hunk, key, note, waits)),
+    typeof note === "string" && h("p", { class: "warn-text" }, note),
+    patch ? hunksView(patch.hunks, { heads: false, first: FIRST, label: `Changes of hunk ${place} in ${revealPath(path)}` })
+      : h("p", { class: "dim note" }, wholeHunkWords(hunk, file)));
+  }
+
+  #buttons(path, hunk, key, note, waits) {
+    const button = (words, run, props = {}) => h("button", { type: "button", onclick: onceClicked(run), ...props }, words);
+    if (waits) return [button("Take back", () => this.decisions.takeBack(path, hunk.hunk_id))];
+    const decide = (action, mine = null) => () => this.#decide(path, action, { key, hunk, mine });
+    if (note?.choose) {
+      return [
+        h("span", {}, "You wrote in it. Reject"),
+        button("only my lines", decide("reject", "peel")), button("all of it", decide("reject", "base")),
+        button("Cancel", () => this.#say(key, null)),
+      ];
+    }
+    if (hunk.state === "accepted") return [button("Undo accept", decide("reopen"))];
+    const keys = { "aria-keyshortcuts": "R" };
+    if (hunk.conflict) return [button(keepWords(hunk), decide("accept")), button(KEEP_FILE, decide("reject", hunk.mine ? "base" : null), keys)];
+    if (hunk.origin === "user") return [button("Drop", decide("reject", "base"), keys)];
+    return [button("Accept", decide("accept"), { "aria-keyshortcuts": "A" }), button("Reject", decide("reject"), keys)];
+  }
+
+  // -- what is done ---------------------------------------------------------------------------------
+
+  #fold(path, isFolded) {
+    if (isFolded) this.folded.add(path);
+    else this.folded.delete(path);
+    this.#draw();
+    this.window.reveal(`file/${path}`)?.querySelector("button").focus();
+  }
+
+  #mark(key) {
+    this.at = key;
+    this.window.render();
+  }
+
+  #go(key) {
+    this.#mark(key);
+    this.window.reveal(key)?.focus({ preventScroll: true });
+  }
+
+  #say(key, note) {
+    if (note) this.notes.set(key, note);
+    else this.notes.delete(key);
+    this.#draw();
+  }
+
+  async #decide(path, action, { key, hunk, mine = null }) {
+    if (action === "reject" && hunk.mine && !mine) return this.#say(key, { choose: true });
+    const next = action === "accept" || action === "reject" ? this.#after(key) : null;
+    const hadFocus = this.el.contains(document.activeElement);
+    this.#say(key, null);
+    if (hadFocus && next && !this.isUp) this.#go(next);
+    const { isDone, problem } = await this.decisions.choose(path, [hunk], choiceOf(action, mine), { base: mine === "base" });
+    if (isDone) this.announce({ accept: "Accepted", reject: "Rejected", reopen: "To be decided again" }[action]);
+    if (isDone && hadFocus && next && this.isUp) this.#go(next);
+    if (problem) this.#refused(problem, key, path);
+  }
+
+  async #acceptAll(path) {
+    const hunks = this.views.get(path)?.hunks.filter((hunk) => hunk.state === "pending" && !hunk.conflict) ?? [];
+    const { isDone, problem } = await this.decisions.choose(path, hunks, "accepted");
+    if (isDone) this.announce(`All of ${revealPath(path)} accepted`);
+    if (problem) this.#refused(problem, `file/${path}`, path);
+  }
+
+  /** The hunk that is looked at when the one of `key` is decided. */
+  #after(key) {
+    const next = nextHunk(this.rows, key, 1);
+    return next === key ? nextHunk(this.rows, key, -1) : next;
+  }
+
+  #refused(words, key, path) {
+    this.review.touch([path]);
+    this.announce(words);
+    this.#say(key, words);
+  }
+
+  async #save() {
+    this.save.disabled = true;
+    this.note.hidden = true;
+    try {
+      await this.decisions.settled();
+      const accepted = (await this.api.pending()).files.filter((file) => file.accepted > 0);
+      const files = accepted.map(({ file_path: path, rev }) => ({ path, rev }));
+      const { saved_files: saved } = await this.api.save(files);
+      this.announce(`${plural(saved.length, "file")} saved.`);
+    } catch (error) {
+      this.note.hidden = false;
+      say(this.note, `Not saved: ${error.message}`);
+    } finally {
+      this.review.touch();
+      this.save.disabled = !this.isUp;
+    }
+  }
+
+  #key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.shiftKey || event.target.matches("input, textarea")) return;
+    const key = event.key.toLowerCase();
+    const row = this.rows.find((each) => each.key === this.at && each.kind === "hunk");
+    if (KEYS[key]) {
+      const next = nextHunk(this.rows, this.at, KEYS[key]);
+      if (next) this.#go(next);
+    } else if (row && (key === "a" || key === "r")) {
+      this.window.reveal(row.key).querySelector(`[aria-keyshortcuts="${key.toUpperCase()}"]:enabled`)?.click();
+    } else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+}
+
+const countOf = ({ pending, accepted, conflicts }) => [
+  pending > 0 && plural(pending, "hunk"), conflicts > 0 && plural(conflicts, "conflict"), accepted > 0 && `${accepted} accepted`,
+].filter(Boolean).join(" · ");

@@ -1,0 +1,81 @@
+// Everything that waits, as rows: a head for each file, below it its hunks. Pure functions.
+
+import { changeWords, movesOf } from "./change-labels.js";
+import { isOpen } from "./pending-decisions.js";
+
+const HEAD = 44; // px, until they are measured
+const HUNK = 60;
+const LINE = 20;
+const SHOWN_LINES = 30; // of a hunk at first
+
+const isShown = ({ state }) => state === "pending" || state === "accepted";
+
+const linesOf = (patch) => {
+  let count = 0;
+  for (let at = patch.indexOf("\n"); at >= 0 && count < SHOWN_LINES; at = patch.indexOf("\n", at + 1)) count += 1;
+  return count;
+};
+
+/**
+ * The rows of `pending`, with the hunks of `views` (path → {rev, hunks}) as far as they are known: [{key, stamp, height,
+ * kind: "file" | "hunk" | "unknown", file, hunk}]. `notes` are words about hunks and files, by key; `waiting` the decisions
+ * that wait for a connection, by path.
+ */
+export function pendingRows({ pending, views, notes, folded, waiting = {} }) {
+  const moves = movesOf(pending ?? []);
+  const gone = new Set([...moves.values()].map((file) => file.file_path));
+  return (pending ?? []).flatMap((file) => {
+    const path = file.file_path;
+    if (gone.has(path)) return [];
+    if (moves.has(path)) return [moveRow(file, moves.get(path), notes)];
+    const key = `file/${path}`;
+    const isFolded = folded.has(path);
+    const head = {
+      key, kind: "file", file, height: HEAD, isFolded, note: notes.get(key) ?? "",
+      stamp: JSON.stringify([changeWords(file), file.pending, file.accepted, file.conflicts, file.run_ids, isFolded, notes.get(key)]),
+    };
+    if (isFolded) return [head];
+    const view = views.get(path);
+    if (!view) return [head, { key: `unknown/${path}`, kind: "unknown", file, stamp: "", height: file.hunk_ids.length * (HUNK + 4 * LINE) }];
+    return [head, ...view.hunks.filter(isShown).map((hunk, place, all) => hunkRow(file, hunk, place, all.length, notes, waiting[path]))];
+  });
+}
+
+/** A move is one row and one decision; the keys treat it as a hunk. */
+function moveRow(file, from, notes) {
+  const key = `hunk/${file.file_path}/move`;
+  const note = notes.get(key) ?? null;
+  return { key, kind: "hunk", file, from, note, height: HUNK, stamp: JSON.stringify([file, from, note]) };
+}
+
+function hunkRow(file, hunk, place, count, notes, waiting) {
+  const key = `hunk/${file.file_path}/${hunk.hunk_id}`;
+  const note = notes.get(key) ?? null;
+  const decision = waiting?.get(hunk.hunk_id);
+  const waits = isOpen(decision) ? decision.choice : null;
+  const { state, conflict, mine, patch, start_line: start, end_line: end } = hunk;
+  return {
+    key, kind: "hunk", file, hunk, place: place + 1, count, note, waits, height: HUNK + LINE * linesOf(patch),
+    stamp: JSON.stringify([state, conflict, mine, start, end, place, count, note, waits, patch.length, patch.slice(-200)]),
+  };
+}
+
+/** The key of the hunk at which a person begins; null until it is known, though hunks further down may be known before it. */
+export function firstHunk(rows) {
+  const first = rows.find((row) => row.kind !== "file");
+  return first?.kind === "hunk" ? first.key : null;
+}
+
+/** The key of the hunk `by` rows further (−1: back) from `at`; the first or last where `at` is none. */
+export function nextHunk(rows, at, by) {
+  const hunks = rows.filter((row) => row.kind === "hunk");
+  const place = hunks.findIndex((row) => row.key === at);
+  if (place < 0) return (by > 0 ? hunks[0] : hunks.at(-1))?.key ?? null;
+  return hunks[Math.max(0, Math.min(hunks.length - 1, place + by))].key;
+}
+
+/** "12 hunks in 3 files, 1 of them a conflict; 4 accepted, not saved" as parts. */
+export function totals(pending) {
+  const sum = (name) => (pending ?? []).reduce((all, file) => all + file[name], 0);
+  return { files: pending?.length ?? 0, pending: sum("pending"), accepted: sum("accepted"), conflicts: sum("conflicts") };
+}

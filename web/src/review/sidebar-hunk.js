@@ -1,0 +1,119 @@
+// A hunk in the list: where it is, how it begins, and what can be decided.
+
+import { fill, h, icon, onceClicked, say, set } from "../dom.js";
+import { cut, diffLines, plural, reveal } from "../format.js";
+import { KEEP_FILE, keepWords, waitWords } from "./hunk-format.js";
+import { wholeHunkWords } from "./change-labels.js";
+
+const LINES = 5; // lines of a hunk that are shown
+const WIDTH = 160; // characters of a line
+
+/** The first changed lines of a hunk's patch, and how many more there are: {lines: [{kind, text}], more}. */
+export function beginning(patch) {
+  const all = diffLines(patch).filter(({ kind }) => kind === "add" || kind === "del");
+  const lines = all.slice(0, LINES).map(({ kind, text }) => ({ kind, text: cut(reveal(text.replace(/\r$/, "")), WIDTH) }));
+  return { lines, more: all.length - lines.length };
+}
+
+/** Where a hunk is in the buffer: "line 5", "lines 5–7"; of one that only takes away: "at line 5". */
+export function placeWords({ start_line: first, end_line: last }) {
+  if (last < first) return `at line ${Math.max(first, 1)}`;
+  return first === last ? `line ${first}` : `lines ${first}–${last}`;
+}
+
+const STATES = { pending: "", accepted: "accepted, not saved", rejected: "rejected", applied: "saved" };
+
+export class HunkRow {
+  /** `actions`: open(hunk), takeBack(hunk), decide(hunk, action, mine), which resolves to why that could not be done, or "". */
+  constructor(actions) {
+    this.actions = actions;
+    this.where = h("span", { class: "hunk-where" });
+    this.peek = h("span", { class: "peek mono" });
+    this.main = h("button", { type: "button", class: "hunk-main", "data-item": "hunk", onclick: () => actions.open(this.hunk) }, this.where, this.peek);
+    const button = (words, act) => h("button", { type: "button", onclick: onceClicked(act) }, words);
+    this.accept = button("Accept", () => this.decide("accept"));
+    this.reject = button("Reject", () => this.decide("reject"));
+    this.reopen = button("Undo accept", () => this.decide("reopen"));
+    this.back = button("Take back", () => actions.takeBack(this.hunk));
+    this.note = h("p", { class: "hunk-note", hidden: true });
+    this.peel = button("Drop only my lines", () => this.decide("reject", "peel"));
+    this.choice = h("div", { class: "row", role: "group", "aria-label": "What goes", hidden: true }, h("span", {}, "It holds lines of yours."),
+      this.peel, button("Back to the file", () => this.decide("reject", "base")), button("Cancel", () => this.#ask(false)));
+    this.el = h("li", { class: "listed-hunk" }, this.main,
+      h("div", { class: "row" }, this.accept, this.reject, this.reopen, this.back), this.choice, this.note);
+    this.el.row = this;
+    this.problem = ""; // why the last decision was not made
+  }
+
+  get isOpen() {
+    return this.state === "pending" && !this.waits;
+  }
+
+  /**
+   * `wanted` is what it is to be by a decision that is on its way, null for none: shown at once, or with the words that it waits
+   * for a connection. `from` are words on where it comes from, "" for none.
+   */
+  update({ hunk, file, wanted, isUp, from }) {
+    const { conflict, mine, origin } = hunk;
+    const isBusy = isUp && wanted !== null;
+    const waits = isUp ? null : wanted;
+    const state = isUp && wanted in STATES ? wanted : hunk.state;
+    for (const each of [this.accept, this.reject, this.reopen]) each.disabled = isBusy;
+    set(this.el, "aria-busy", isBusy);
+    if (hunk === this.hunk && from === this.from && waits === this.waits && state === this.state) return;
+    if (this.state !== state) this.choice.hidden = true;
+    Object.assign(this, { hunk, from, waits, state });
+    const words = [
+      hunk.kind === "lines" && placeWords(hunk), conflict && "conflict", hunk.oversized_hunk && "large",
+      origin === "user" ? "yours" : mine && "edited by you", STATES[state], waits && waitWords(waits), from,
+    ];
+    say(this.where, words.filter(Boolean).join(" · "));
+    set(this.el, "data-state", state);
+    set(this.el, "data-origin", origin);
+    set(this.el, "data-waits", waits);
+    set(this.el, "data-conflict", conflict);
+    const { lines, more } = beginning(hunk.patch);
+    fill(this.peek,
+      lines.length === 0 && h("span", { class: "same" }, wholeHunkWords(hunk, file)),
+      ...lines.map(({ kind, text }) => h("span", { class: kind }, text)),
+      more > 0 && h("span", { class: "same" }, `… ${plural(more, "more line")}`));
+    const isOwn = origin === "user";
+    this.back.hidden = waits === null;
+    this.accept.hidden = waits !== null || state !== "pending" || (isOwn && !conflict);
+    this.reject.hidden = waits !== null || (state !== "pending" && state !== "accepted");
+    this.reopen.hidden = waits !== null || (state !== "rejected" && (state !== "accepted" || isOwn));
+    this.peel.hidden = isOwn;
+    say(this.accept, conflict ? keepWords(hunk) : "Accept");
+    say(this.reject, conflict ? KEEP_FILE : isOwn ? "Drop" : "Reject");
+    say(this.reopen, state === "rejected" ? "Bring back" : "Undo accept");
+    this.#note(this.problem);
+  }
+
+  /** Resolves to whether it was done. */
+  async decide(action, mine = null) {
+    if (action === "reject" && this.hunk.mine && mine === null) {
+      this.#ask(true);
+      return false;
+    }
+    this.problem = "";
+    this.problem = await this.actions.decide(this.hunk, action, mine);
+    this.#note(this.problem);
+    if (!this.problem) this.choice.hidden = true;
+    return !this.problem;
+  }
+
+  /** Ask what goes of a hunk that has lines of the user's own; or do not ask any more. */
+  #ask(isAsking) {
+    this.choice.hidden = !isAsking;
+    const to = isAsking ? this.choice.querySelector("button:not([hidden])") : this.main;
+    to.focus();
+  }
+
+  /** Why the last decision was not made, or else what is to be known before one is. */
+  #note(problem) {
+    const { conflict } = this.hunk;
+    const words = problem || (conflict && this.state === "pending" ? `The file changed here. ${keepWords(this.hunk)} writes this over what the file says now.` : "");
+    this.note.hidden = words === "";
+    fill(this.note, icon("warn"), h("span", {}, words));
+  }
+}

@@ -1,0 +1,160 @@
+// A tool call: one line, that unfolds in place to its whole input and its output.
+
+import { copyButton, fill, h, icon, say, set } from "./dom.js";
+import { diffView } from "./diff.js";
+import { callLine, duration, hasFailed, outcome, plain, reveal, said } from "./format.js";
+import { keptHere } from "./local-storage.js";
+import { elapsed } from "./elapsed-timer.js";
+
+const SHOWN = 40_000; // characters of a text that are laid out at once
+const REMEMBERED = 200; // unfolded calls
+const AT_BOTTOM = 24; // px
+
+const unfolded = new Set(keptHere.get("unfolded") ?? []);
+
+function remember(id, open) {
+  unfolded.delete(id);
+  if (open) unfolded.add(id);
+  keptHere.set("unfolded", [...unfolded].slice(-REMEMBERED));
+}
+
+export class ToolLine {
+  constructor() {
+    this.mark = h("span", { class: "mark", "aria-hidden": "true" });
+    this.words = h("span", { class: "call-words" });
+    this.how = h("span", { class: "sr-only" });
+    this.aside = h("span", { class: "aside" });
+    this.head = h(
+      "button",
+      { type: "button", class: "call-head", "aria-expanded": "false", onclick: () => this.#toggle() },
+      this.mark, this.words, this.how, this.aside, icon("right"),
+    );
+    this.body = h("div", { class: "call-body", hidden: true });
+    this.el = h("div", { class: "call" }, this.head, this.body);
+    this.call = null;
+    this.state = null;
+  }
+
+  /** `part`: {id, name, arguments} or, while it is being written, {name, text}; `state` as in talk.js, or undefined. */
+  update(part, state) {
+    if (part === this.call && state === this.state) return;
+    const isNew = part.id && part.id !== this.call?.id;
+    this.call = part;
+    this.state = state;
+    say(this.words, part.id ? callLine(part.name, part.arguments) : callLine(part.name, partial(part.text)));
+    const how = !part.id ? "writing" : phase(state);
+    set(this.el, "data-phase", how);
+    say(this.how, SAID[how]);
+    this.#aside(how);
+    if (isNew && unfolded.has(part.id)) this.#open(true);
+    else if (!this.body.hidden) this.#body();
+  }
+
+  #aside(how) {
+    if (how === "running") fill(this.aside, this.state.since ? elapsed(this.state.since) : "running");
+    else if (!this.state?.result) say(this.aside, "");
+    else {
+      const { result } = this.state;
+      const words = [outcome(this.call.name, result), result.duration && duration(result.duration)];
+      say(this.aside, words.filter(Boolean).join(" · "));
+    }
+  }
+
+  #toggle() {
+    const open = this.body.hidden;
+    this.#open(open);
+    if (this.call?.id) remember(this.call.id, open);
+  }
+
+  #open(open) {
+    this.body.hidden = !open;
+    set(this.head, "aria-expanded", open);
+    if (open) this.#body();
+    else this.body.replaceChildren();
+    this.shown = null;
+  }
+
+  #body() {
+    const { result } = this.state ?? {};
+    if (this.state?.working && this.output && this.shown === this.call) {
+      this.#stream(this.state.output);
+      return;
+    }
+    this.shown = this.call;
+    this.output = null;
+    const { diff } = result?.details ?? {};
+    const whole = [this.#input(), result ? resultView(this.call.name, result) : this.#running()];
+    if (typeof diff !== "string" || !diff) fill(this.body, ...whole);
+    else fill(this.body, diffView(diff), h("details", {}, h("summary", {}, "Input and output"), ...whole));
+  }
+
+  #input() {
+    const { name, arguments: args } = this.call;
+    if (!args) return section("Input", reveal(this.call.text ?? ""));
+    const only = Object.keys(args).length === 1 && Object.values(args)[0];
+    const text = typeof only === "string" ? only : JSON.stringify(args, null, 2);
+    const problem = this.call.problem && h("p", { class: "warn-text" }, this.call.problem);
+    return [section(name === "bash" && only ? "Command" : "Input", reveal(text)), problem];
+  }
+
+  #running() {
+    this.output = h("pre", { class: "output", tabindex: "0", "aria-label": "Output so far" });
+    this.#stream(this.state?.output ?? "");
+    return h("div", { class: "section" }, h("div", { class: "section-head" }, "Output so far"), this.output);
+  }
+
+  #stream(text) {
+    const { scrollHeight, scrollTop, clientHeight } = this.output;
+    const follows = scrollHeight - scrollTop - clientHeight < AT_BOTTOM;
+    say(this.output, plain(text) || "No output yet.");
+    if (follows) this.output.scrollTop = this.output.scrollHeight;
+  }
+}
+
+const SAID = {
+  writing: "being written",
+  waiting: "not run yet",
+  running: "running",
+  failed: "failed",
+  done: "done",
+};
+
+function phase(state) {
+  if (state?.working) return "running";
+  if (!state?.result) return "waiting";
+  return hasFailed(state.result) ? "failed" : "done";
+}
+
+/** The arguments of a call that is not whole yet, as far as they can be read. */
+function partial(text) {
+  const pairs = [...text.matchAll(/"(\w+)"\s*:\s*"((?:[^"\\]|\\.)*)/g)].slice(0, 4);
+  return Object.fromEntries(pairs.map(([, key, value]) => [key, value.replace(/\\n/g, "\n").replace(/\\(.)/g, "$1")]));
+}
+
+const resultView = (name, result) => [
+  section("Output", plain(said(name, result.output))),
+  ...result.images.map(imageView),
+];
+
+const IMAGE = /^image\/(?:png|jpeg|gif|webp)$/;
+
+export const imageView = ({ data, mimeType }) =>
+  IMAGE.test(mimeType)
+    ? h("img", { class: "picture", src: `data:${mimeType};base64,${data}`, alt: `Image, ${mimeType}` })
+    : h("p", { class: "dim" }, `An image of a kind that is not shown: ${plain(mimeType)}`);
+
+/** A named text: long ones are shown in part, with a button for all of it. */
+export function section(name, text) {
+  const pre = h("pre", { class: "output", tabindex: "0", "aria-label": name }, text.slice(0, SHOWN) || "(empty)");
+  const more = text.length > SHOWN &&
+    h("button", {
+      type: "button",
+      class: "quiet",
+      onclick: (event) => {
+        pre.textContent = text;
+        event.currentTarget.remove();
+      },
+    }, `Show all ${text.length.toLocaleString("en")} characters`);
+  const head = h("div", { class: "section-head" }, h("span", {}, name), copyButton(() => text, `Copy ${name.toLowerCase()}`));
+  return h("div", { class: "section" }, head, pre, more);
+}

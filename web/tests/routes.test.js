@@ -1,0 +1,37 @@
+// If these fail, an address leads to another file than the one that it was made for.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { compareId, fileId, foldersOf, hashOf, idOf, placeOf, requestId, titleOf } from "../src/review/routes.js";
+
+const PATHS = ["a.py", "src/deep/b.js", "with space/ü#?%.txt", "a/compare/b", "pending", "😀"];
+
+test("an address leads back to what it was made of", () => {
+  for (const path of PATHS) {
+    for (const id of [fileId(path), compareId("cp_1", path), "pending", "checkpoints", "requests", requestId("job_1")]) {
+      assert.equal(idOf(hashOf(id)), id);
+      assert.equal(new URL(hashOf(id), "http://127.0.0.1/").hash, hashOf(id));
+    }
+    assert.deepEqual(placeOf(fileId(path)), { kind: "file", path });
+    assert.deepEqual(placeOf(compareId("cp_1", path)), { kind: "compare", checkpoint: "cp_1", path });
+  }
+});
+
+test("what names no place is none", () => {
+  for (const hash of ["", "#", "#/", "#/tab/1", "#/file", "#/file/", "#/compare/cp_1", "#/%ff", "#token=x", "#/nothing", "#/request/", "#/request/a/b"]) {
+    assert.equal(idOf(hash), null, hash);
+  }
+});
+
+test("a place is called by its file", () => {
+  assert.equal(titleOf(fileId("src/a.py")), "a.py");
+  assert.equal(titleOf("pending"), "Everything that waits");
+});
+
+test("files of one name are told apart by as much of their folders as that takes", () => {
+  const folders = foldersOf(["a/x/__init__.py", "b/x/__init__.py", "b/y/__init__.py", "__init__.py", "a/main.py"]);
+  assert.deepEqual(Object.fromEntries(folders), {
+    "a/x/__init__.py": "a/x", "b/x/__init__.py": "b/x", "b/y/__init__.py": "y", "__init__.py": "./", "a/main.py": "",
+  });
+});

@@ -1,0 +1,189 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { addEvent, addHistory, addSoFar, cutBefore, emptyTalk, fromSnapshot } from "../src/transcript.js";
+
+const user = (id, content, at = "") => ({ role: "user", id, content, timestamp: at });
+const assistant = (id, text, more = {}) => ({ role: "assistant", id, content: [{ type: "text", text }], ...more });
+const delta = (messageId, given, type = "text_delta") => ({
+  type: "message_update", messageId, assistantMessageEvent: { type, delta: given },
+});
+
+/** The talk after events, each [seq, event], of run "r". */
+const after = (talk, ...events) => events.reduce((each, [seq, event]) => addEvent(each, "r", seq, event), talk);
+
+test("an answer that is written piece by piece reads as the whole one", () => {
+  const growing = after(
+    emptyTalk(),
+    [1, { type: "message_end", message: user("u", "hello") }],
+    [1, { type: "message_start", message: { role: "assistant", id: "a", content: [] } }],
+    [1, delta("a", "I think.", "thinking_delta")],
+    [1, delta("a", "Hel")],
+    [1, delta("a", "lo.")],
+  );
+  assert.deepEqual(growing.live.parts, [{ type: "thinking", text: "I think." }, { type: "text", text: "Hello." }]);
+  const done = after(growing, [2, { type: "message_end", message: assistant("a", "Hello.") }]);
+  assert.equal(done.live, null);
+  assert.deepEqual(done.entries.map((entry) => entry.id), ["u", "a"]);
+});
+
+test("a lasting event that comes twice is shown once, whatever is between", () => {
+  const said = [1, { type: "message_end", message: user("u", "hello") }];
+  const notice = [2, { type: "notice", level: "info", message: "A worktree was made.", timestamp: "1" }];
+  const once = after(emptyTalk(), said, notice);
+  assert.deepEqual(after(once, said, notice), once);
+});
+
+test("pieces of a message that is not being read are no message", () => {
+  assert.equal(after(emptyTalk(), [0, delta("gone", "x")]).live, null);
+});
+
+test("a request that is made again begins its answer anew", () => {
+  const talk = after(
+    emptyTalk(),
+    [0, { type: "message_start", message: { role: "assistant", id: "a", content: [] } }],
+    [0, delta("a", "half of")],
+    [1, { type: "retry", attempt: 1, maxAttempts: 3, delay: 2, reason: "Overloaded.", timestamp: "2" }],
+    [1, delta("a", "all")],
+  );
+  assert.deepEqual(talk.live.parts, [{ type: "text", text: "all" }]);
+  assert.equal(talk.entries[0].kind, "retry");
+});
+
+test("a tool's output streams, and its result replaces it", () => {
+  const start = { type: "tool_execution_start", toolCallId: "c", toolName: "bash", args: {}, timestamp: "1" };
+  const running = after(
+    emptyTalk(),
+    [1, start],
+    [1, { type: "tool_execution_update", toolCallId: "c", delta: "line 1\n" }],
+    [1, { type: "tool_execution_update", toolCallId: "c", delta: "line 2\n" }],
+  );
+  assert.deepEqual([running.calls.c.working, running.calls.c.output], [true, "line 1\nline 2\n"]);
+  const end = { type: "tool_execution_end", toolCallId: "c", toolName: "bash", result: "all", isError: false, duration: 7 };
+  const message = { role: "toolResult", id: "t", toolCallId: "c", toolName: "bash", output: "all", isError: false, duration: 7 };
+  const done = after(running, [2, end], [3, { type: "message_end", message }]);
+  assert.equal(done.calls.c.working, false);
+  assert.deepEqual([done.calls.c.result.output, done.calls.c.result.duration], ["all", 7]);
+  assert.deepEqual(done.entries, []);
+  assert.equal(fromSnapshot({ messages: [message] }).calls.c.result.duration, 7);
+});
+
+test("the output of a running tool takes bounded memory", () => {
+  let talk = emptyTalk();
+  for (let count = 0; count < 30; count += 1) {
+    talk = after(talk, [0, { type: "tool_execution_update", toolCallId: "c", delta: "x".repeat(10_000) }]);
+  }
+  assert.ok(talk.calls.c.output.length <= 64 * 1024);
+});
+
+test("calls that are being written are told apart by their index", () => {
+  const piece = (index, given) => ({
+    type: "message_update", messageId: "a", assistantMessageEvent: { type: "toolcall_delta", index, ...given },
+  });
+  const { live } = after(
+    emptyTalk(),
+    [0, { type: "message_start", message: { role: "assistant", id: "a", content: [] } }],
+    [0, piece(0, { name: "read" })],
+    [0, piece(1, { name: "bash", delta: "{" })],
+    [0, piece(0, { delta: '{"file' })],
+  );
+  assert.deepEqual(live.parts.map((part) => [part.name, part.text]), [["read", '{"file'], ["bash", "{"]]);
+});
+
+test("who comes late gets what was missed, and it replaces what was there", () => {
+  const talk = addSoFar(emptyTalk(), { message: assistant("a", "so far"), outputs: { c: "line" } });
+  assert.deepEqual(talk.live.parts, [{ type: "text", text: "so far" }]);
+  assert.deepEqual([talk.calls.c.working, talk.calls.c.output], [true, "line"]);
+  assert.equal(addSoFar(talk, {}).live, null);
+});
+
+test("why a run ended is said once", () => {
+  const failed = assistant("a", "", { stopReason: "error", errorMessage: "Refused." });
+  const error = after(
+    emptyTalk(),
+    [1, { type: "message_end", message: failed }],
+    [2, { type: "error", code: "provider_error", message: "Refused." }],
+    [3, { type: "agent_end", reason: "error", message: "Refused." }],
+  );
+  assert.deepEqual(error.entries.map((entry) => entry.kind), ["assistant"]);
+  const stopped = after(
+    emptyTalk(),
+    [1, { type: "message_end", message: assistant("a", "half", { stopReason: "aborted" }) }],
+    [2, { type: "agent_end", reason: "aborted", message: "Stopped." }],
+  );
+  assert.deepEqual(stopped.entries.map((entry) => entry.kind), ["assistant"]);
+  const graceful = after(emptyTalk(), [1, { type: "agent_end", reason: "stopped", message: "Stopped before the next request." }]);
+  assert.equal(graceful.entries[0].text, "Stopped before the next request.");
+});
+
+test("an acceptance command's end is told where its beginning was", () => {
+  const { entries } = after(
+    emptyTalk(),
+    [1, { type: "acceptance_start", command: "pytest -q", timestamp: "1" }],
+    [2, { type: "acceptance_end", command: "pytest -q", passed: true, output: "12 passed", duration: 5, timestamp: "2" }],
+  );
+  assert.deepEqual(entries.map((entry) => [entry.kind, entry.passed]), [["acceptance", true]]);
+});
+
+test("earlier messages come before, without doubles, and keep their results", () => {
+  const talk = fromSnapshot({ messages: [user("u2", "second")], more: true });
+  const older = [
+    user("u1", "first"),
+    { role: "toolResult", id: "t", toolCallId: "c", toolName: "read", output: "text", isError: false },
+    user("u2", "second"),
+  ];
+  const all = addHistory(talk, older, false);
+  assert.deepEqual(all.entries.map((entry) => entry.id), ["u1", "u2"]);
+  assert.equal(all.calls.c.result.output, "text");
+  assert.equal(all.more, false);
+});
+
+test("a snapshot's fields may all be missing, as defaults are on the wire", () => {
+  assert.deepEqual(fromSnapshot({ messages: [] }), { ...emptyTalk(), ready: true });
+});
+
+test("an edited message takes what followed it out of the conversation", () => {
+  const talk = fromSnapshot({ messages: [user("u1", "a"), user("u2", "b"), user("u3", "c")] });
+  assert.deepEqual(cutBefore(talk, "u2").entries.map((entry) => entry.id), ["u1"]);
+  assert.equal(cutBefore(talk, "none"), talk);
+});
+
+test("what is being done that takes its time is told as that, not as an error", () => {
+  const talk = after(emptyTalk(), [1, { type: "error", code: "progress", message: "Looking at all files." }]);
+  assert.deepEqual(talk.entries.map(({ kind, level, text }) => [kind, level, text]), [["notice", "info", "Looking at all files."]]);
+});
+
+test("what is said stands in the order of the journal, whatever the clock says", () => {
+  const talk = after(
+    emptyTalk(),
+    [1, { type: "message_end", message: user("u1", "first", "1") }],
+    [2, { type: "message_end", message: assistant("a1", "one", { timestamp: "2" }) }],
+    [3, { type: "message_end", message: user("u2", "second", "1.5") }], // sent while the answer was written
+  );
+  assert.deepEqual(talk.entries.map((entry) => entry.id), ["u1", "a1", "u2"]);
+  const read = fromSnapshot({ messages: talk.entries.map((entry) => entry.message) });
+  assert.deepEqual(read.entries.map((entry) => entry.id), ["u1", "a1", "u2"]);
+});
+
+test("what a run told stands where it happened, also when it is read later", () => {
+  const failed = assistant("a", "", { stopReason: "error", errorMessage: "Refused" });
+  const retry = (attempt) => ({ type: "retry", attempt, maxAttempts: 3, delay: 1, reason: "Refused", timestamp: "2" });
+  const events = [
+    [1, { type: "message_end", message: user("u", "hello") }], [2, retry(2)], [3, retry(3)],
+    [4, { type: "message_end", message: failed }], [5, { type: "error", code: "provider_error", message: "Refused" }],
+    [6, { type: "agent_end", reason: "error", message: "Refused" }],
+  ];
+  const seen = after(emptyTalk(), ...events).entries;
+  assert.deepEqual(seen.map((entry) => entry.kind), ["user", "retry", "assistant"]);
+  assert.deepEqual([seen[1].attempt, seen[1].outcome], [3, "failed"]);
+  const told = [retry(2), retry(3)].map((event) => ({ after: "u", event }));
+  told.push(...events.slice(4).map(([, event]) => ({ after: "a", event })));
+  const read = fromSnapshot({ messages: [user("u", "hello"), failed], told });
+  assert.deepEqual(read.entries.map(({ kind, attempt, outcome }) => [kind, attempt, outcome]),
+    seen.map(({ kind, attempt, outcome }) => [kind, attempt, outcome]));
+});
+
+test("a message that a run takes waits no longer", () => {
+  const talk = fromSnapshot({ messages: [], queue: [{ message: user("u1", "a"), held: false }, { message: user("u2", "b"), held: true }] });
+  const taken = after(talk, [1, { type: "message_end", message: user("u1", "a") }]);
+  assert.deepEqual(taken.queue.map((each) => each.message.id), ["u2"]);
+});

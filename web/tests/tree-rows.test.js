@@ -1,0 +1,73 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { firstHunk, nextHunk, pendingRows, totals } from "../src/review/pending-list-rows.js";
+import { foldersOf, rowsOf, step, typed, waiting } from "../src/review/tree-rows.js";
+
+const file = (file_path, fields = {}) => ({ file_path, pending: 1, accepted: 0, conflicts: 0, hunk_ids: ["h"], ...fields });
+const entry = (name, kind = "file") => ({ name, kind });
+const tree = ({ pending = [], open = [], folders }) =>
+  rowsOf({ folders: new Map(Object.entries(folders)), open: new Set(open), waits: waiting(pending) });
+
+const PROJECT = { "": { entries: [entry("b.py"), entry("src", "directory"), entry("a10"), entry("a9")] }, src: { entries: [entry("x.py")] } };
+
+test("folders come first, then names as one counts, and only what is unfolded", () => {
+  assert.deepEqual(tree({ folders: PROJECT }).map((row) => row.path), ["src", "a9", "a10", "b.py"]);
+  const rows = tree({ folders: PROJECT, open: ["src"] });
+  assert.deepEqual(rows.map((row) => [row.path, row.level, row.place, row.size]).slice(0, 3), [
+    ["src", 1, 1, 4], ["src/x.py", 2, 1, 1], ["a9", 1, 2, 4],
+  ]);
+});
+
+test("a file that is only proposed is there, with folders that are not there yet", () => {
+  const rows = tree({ folders: PROJECT, pending: [file("guide/deep/index.md", { base_file_hash: "none" }), file("a9")], open: ["guide", "guide/deep"] });
+  assert.deepEqual(rows.map((row) => row.path).slice(0, 4), ["guide", "guide/deep", "guide/deep/index.md", "src"]);
+  assert.deepEqual(rows.filter((row) => row.isProposed).map((row) => row.path), ["guide/deep/index.md"]);
+});
+
+test("a folder that could not be read, that is empty, or too long says so", () => {
+  const rows = tree({ folders: { "": { entries: [entry("one", "directory"), entry("two", "directory")], more: true }, one: { entries: [], problem: "Gone." }, two: { entries: [] } }, open: ["one", "two"] });
+  assert.deepEqual(rows.map((row) => row.words ?? row.name), ["one", "Gone.", "two", "No file.", "There are more. Find a file by its name."]);
+});
+
+test("what waits is counted for its file and for each folder above", () => {
+  const waits = waiting([file("src/deep/a"), file("src/b")]);
+  assert.deepEqual([...waits.folders], [["src", 2], ["src/deep", 1]]);
+  assert.deepEqual(foldersOf("src/deep/a"), ["src", "src/deep"]);
+});
+
+test("the arrows walk, unfold and fold", () => {
+  const rows = tree({ folders: PROJECT, open: ["src"] }).filter((row) => row.name);
+  assert.deepEqual(step(rows, "src", "ArrowDown"), { to: "src/x.py" });
+  assert.deepEqual(step(rows, "src", "ArrowRight"), { to: "src/x.py" });
+  assert.deepEqual(step(rows, "src", "ArrowLeft"), { close: "src" });
+  assert.deepEqual(step(rows, "src/x.py", "ArrowLeft"), { to: "src" });
+  assert.deepEqual(step(rows, "src", "End"), { to: "b.py" });
+  assert.deepEqual(step(rows, "b.py", "ArrowDown"), { to: "b.py" });
+  assert.equal(step(rows, "b.py", "ArrowRight"), null);
+  assert.equal(typed(rows, "a9", "a"), "a10");
+  assert.equal(typed(rows, "a10", "a1"), "a10");
+  assert.equal(typed(rows, "b.py", "q"), null);
+});
+
+test("of everything that waits the hunks that are decided and saved, or rejected, are not shown", () => {
+  const pending = [file("a", { hunk_ids: ["1", "2", "3"] }), file("b")];
+  const hunk = (hunk_id, state) => ({ hunk_id, state, patch: "@@ -1 +1 @@\n-a\n+b\n" });
+  const views = new Map([["a", { rev: 1, hunks: [hunk("1", "pending"), hunk("2", "rejected"), hunk("3", "accepted")] }]]);
+  const rows = pendingRows({ pending, views, notes: new Map(), folded: new Set() });
+  assert.deepEqual(rows.map((row) => row.key), ["file/a", "hunk/a/1", "hunk/a/3", "file/b", "unknown/b"]);
+  assert.equal(firstHunk(rows), "hunk/a/1");
+  assert.equal(nextHunk(rows, null, 1), "hunk/a/1");
+  assert.equal(nextHunk(rows, "hunk/a/1", 1), "hunk/a/3");
+  assert.equal(nextHunk(rows, "hunk/a/3", 1), "hunk/a/3");
+  assert.deepEqual(pendingRows({ pending, views, notes: new Map(), folded: new Set(["a", "b"]) }).map((row) => row.key), ["file/a", "file/b"]);
+  assert.deepEqual(totals(pending), { files: 2, pending: 2, accepted: 0, conflicts: 0 });
+});
+
+test("the keys begin at the first hunk of all, and wait for it where others are known before it", () => {
+  const pending = [file("a"), file("b")];
+  const views = new Map([["b", { rev: 1, hunks: [{ hunk_id: "1", state: "pending", patch: "@@ -1 +1 @@\n-a\n+b\n" }] }]]);
+  const rows = (...folded) => pendingRows({ pending, views, notes: new Map(), folded: new Set(folded) });
+  assert.equal(firstHunk(rows()), null);
+  assert.equal(firstHunk(rows("a")), "hunk/b/1"); // who folded it does not mean it
+  assert.equal(firstHunk(rows("a", "b")), null);
+});
