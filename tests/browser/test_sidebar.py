@@ -248,7 +248,8 @@ def test_every_state_is_accessible_and_fits(workbench: Make) -> None:
         page.wait_for_timeout(300)
         assert flaws(page) == []
     first, second = hunks(page, "notes.md").nth(0), hunks(page, "notes.md").nth(1)
-    first.get_by_role("button", name="Accept", exact=True).click()
+    with page.expect_response("**/api/agent/decide"):  # the page shows a decision before the server has it
+        first.get_by_role("button", name="Accept", exact=True).click()
     expect(first.locator(".hunk-where")).to_contain_text("accepted")
     # One hunk has lines of the user's own and asks what of it goes, another stands on lines that changed.
     rev = ask(page, "GET", "file?file_path=notes.md")["rev"]
