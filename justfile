@@ -1,27 +1,28 @@
-# Short names for what is done often; each line works without `just` too.
+# Shortcuts for frequent commands; each line also works without `just`.
 
 # the tests
 test *words:
     ./run test {{ words }}
 
-# what main must pass
+# everything main must pass
 ci:
     .ci/run
 
-# speed and memory, with the floors beside them
+# speed and memory, beside their floors
 bench *words:
     ./run python benchmarks/steps.py {{ words }}
 
-# figures of the source: size, function lengths, import cycles, names that mean two things
+# figures of the source: size, function lengths, import cycles, ambiguous names, and the files that three requests enter
 house *words:
     ./run python scripts/house.py {{ words }}
+    ./run python -m tests.walks {{ words }}
 
-# lay out and fix what can be fixed by itself
+# format, and apply automatic fixes
 tidy:
     ./run ruff format
     ./run ruff check --fix
 
-# new versions of everything, as pins
+# update the pinned versions
 pin:
     ./run python scripts/pin.py
 

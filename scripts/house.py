@@ -1,4 +1,4 @@
-"""Print figures of the source: its size, the length of functions, import cycles, and names that mean two things.
+"""Print figures of the source: its size, the length of functions, import cycles, and names with two meanings.
 
 ./run python scripts/house.py           the figures
 ./run python scripts/house.py --list    also the modules, functions and names behind them
@@ -79,7 +79,7 @@ def imports(module: Module, names: set[str]) -> Iterator[str]:
 
 
 def import_cycle(modules: Iterable[Module]) -> list[str]:
-    """The first cycle that is found; empty if there is none."""
+    """The modules of one import cycle; empty if there is none."""
     modules = list(modules)
     names = {module.name for module in modules}
     graph = {
@@ -104,7 +104,7 @@ def functions(modules: Iterable[Module]) -> list[tuple[int, str]]:
 
 
 def repeated(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Names that stand in more than one place, with the places."""
+    """Names with more than one place, and their places."""
     places: defaultdict[str, list[str]] = defaultdict(list)
     for name, place in pairs:
         places[name].append(place)
@@ -115,9 +115,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--list", action="store_true", help="list the modules, functions and names behind the figures"
-    )
+    parser.add_argument("--list", action="store_true", help="also list the modules, functions and names")
     listed = parser.parse_args().list
     everything = sorted(map(read, SOURCES.rglob("*.py")), key=lambda module: module.name)
     modules = [module for module in everything if not module.is_package]
