@@ -188,6 +188,18 @@ def test_of_a_run_some_hunks_are_taken_back_and_what_is_newer_stays(workbench: M
     assert saved(bench)["notes.md"] == newer.replace("# NOTES", "# Notes")
 
 
+def test_hunks_can_be_chosen_before_the_run_is_loaded(workbench: Make) -> None:
+    """Else a quick click on a slow connection leaves the dialog without its list."""
+    _, page, job = begun(workbench)
+    region = unfolded(page)
+    gate = Gate(page, f"**/api/agent/checkpoints/{job['checkpoint_id']}*")
+    region.get_by_role("button", name="Roll back…").first.click()
+    dialog = page.get_by_role("dialog", name="Roll back")
+    dialog.get_by_label("Only some hunks").check()
+    gate.open()
+    expect(dialog.get_by_role("checkbox", name="app.py")).to_be_visible()
+
+
 def test_a_file_is_compared_as_it_was_as_proposed_and_as_it_is_now(workbench: Make) -> None:
     bench, page, _ = begun(workbench)
     region = unfolded(page)

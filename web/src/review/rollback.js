@@ -70,7 +70,7 @@ class Rollback {
   // -- which hunks ----------------------------------------------------------------------------------
 
   #choices() {
-    if (this.mode !== "scoped_selected") return fill(this.hunks);
+    if (this.mode !== "scoped_selected" || !this.checkpoint) return fill(this.hunks); // drawn again once it is loaded
     const all = this.checkpoint.files.flatMap((file) => file.hunks.map((hunk) => ({ ...hunk, path: file.file_path })));
     if (all.length === 0) return fill(this.hunks, h("p", { class: "dim" }, "Nothing of this run is left to be taken back."));
     fill(this.hunks);
