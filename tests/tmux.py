@@ -63,6 +63,11 @@ class Tmux:
             return bool(termios.tcgetattr(tty)[3] & termios.ECHO)
 
     @property
+    def pid(self) -> int:
+        """The number of the command's process."""
+        return int(self._run("display-message", "-p", "#{pane_pid}"))
+
+    @property
     def ended(self) -> bool:
         return self._run("display-message", "-p", "#{pane_dead}").strip() == "1"
 

@@ -134,6 +134,7 @@ def test_no_message_that_waits_is_lost_by_a_double_click_or_with_its_tab_unasked
     page.get_by_role("button", name="Stop", exact=True).click()
     page.get_by_role("button", name="Stop now").click()
     expect(waiting(page)).to_contain_text("not sent")
+    expect(page.locator(".stop:visible")).to_have_count(0)  # the run has ended
     expect(page.get_by_role("alert").filter(has_text="withdrawn")).to_have_count(0)
     page.keyboard.press("Alt+w")
     dialog = page.get_by_role("dialog", name="Close tell me endlessly?")
