@@ -14,6 +14,7 @@ from newel.agent.events import ToolExecutionEnd, ToolExecutionStart, ToolExecuti
 from newel.agent.limits import UsageLimiter
 from newel.agent.messages import INTERRUPTED, AppMessage, ToolCall, ToolResultMessage
 from newel.agent.ports import Emit, PlannedCall, RunConfig, Tool, ToolResult
+from newel.concurrency import task_group
 
 Say = Callable[[AppMessage], Awaitable[None]]
 Part = TypeVar("Part")
@@ -159,12 +160,9 @@ class ToolExecutor:
             async with telling:
                 await say_finished()
 
-        try:
-            async with anyio.create_task_group() as group:
-                for index in range(len(calls)):
-                    group.start_soon(one, index)
-        except ExceptionGroup as failed:
-            raise failed.exceptions[0] from failed
+        async with task_group() as group:
+            for index in range(len(calls)):
+                group.start_soon(one, index)
 
     async def admit(self, call: _PendingCall) -> None:
         """Find the tool and check the arguments; what fails becomes the call's refusal."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from newel.agent.errors import WorkspaceError
-from newel.concurrency import beside
+from newel.concurrency import background_tasks
 from newel.text.format import clause
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ class SshHost:
         return await keep_there(self._open(OutputLimits()), f"{self._connection.facts.home}/{ON_HOST}", text)
 
     def telling(self, tell: Tell) -> AbstractAsyncContextManager[object]:
-        return beside(partial(self._watch, tell))
+        return background_tasks(partial(self._watch, tell))
 
     async def _watch(self, tell: Tell) -> None:
         import anyio

@@ -94,7 +94,7 @@ async def joined_tools(
     import anyio
 
     from newel.agent.events import ErrorEvent
-    from newel.concurrency import beside
+    from newel.concurrency import background_tasks
 
     own = tuple(agent.state.tools)
     told: set[str] = set()
@@ -122,7 +122,7 @@ async def joined_tools(
                 await _wait_for(manager)
                 while news.statistics().current_buffer_used:
                     _say(news.receive_nowait())
-            async with beside(tell):
+            async with background_tasks(tell):
                 yield
 
 

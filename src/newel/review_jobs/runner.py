@@ -26,6 +26,7 @@ from newel.agent.messages import (
     open_calls,
 )
 from newel.agent.ports import AllowAll, Limits, RunConfig
+from newel.concurrency import task_group
 from newel.jobs.engine import EngineError, JobCancelled, JobOutcome, LeaseLost
 from newel.permissions.guarded import GuardedWorkspace
 from newel.review.model.file_lines import text_hash
@@ -149,7 +150,7 @@ class _ReviewJobRun:
                     failed.append(error)
             done.set()
 
-        async with anyio.create_task_group() as tasks:
+        async with task_group() as tasks:
             tasks.start_soon(go)
             try:
                 await done.wait()

@@ -23,7 +23,7 @@ from newel.agent.errors import NewelError
 from newel.agent.events import AgentEnd, AgentEvent, AgentStart, ErrorEvent, MessageEnd, ToolExecutionStart
 from newel.agent.formatting import error_text
 from newel.agent.messages import UserMessage
-from newel.concurrency import beside
+from newel.concurrency import background_tasks
 from newel.review import last_run
 from newel.review.last_run import LastRun
 from newel.review.retries import retried
@@ -278,7 +278,7 @@ class RecordingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
             await anyio.sleep(SOON)
             await self.say(words, code="progress")
 
-        async with beside(tell):
+        async with background_tasks(tell):
             yield
 
     async def _begin(
