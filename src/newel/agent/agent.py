@@ -81,7 +81,7 @@ class AgentState:
         self.error: str | None = None
         self.is_retrying = False
         """Whether a request has failed and nothing has come of the next one yet."""
-        self.partial: MessageAccumulator | None = None
+        self._partial = MessageAccumulator()
 
     @property
     def system_prompt(self) -> str:
@@ -102,7 +102,7 @@ class AgentState:
     @property
     def stream_message(self) -> AssistantMessage | None:
         """The assistant's message as far as it has been written, None when none is."""
-        return self.partial.message() if self.partial else None
+        return self._partial.message()
 
     def fold(self, event: AgentEvent) -> None:
         """Take over what an event changes."""
@@ -110,16 +110,10 @@ class AgentState:
             self.is_retrying = True
         elif isinstance(event, MessageUpdate | MessageEnd):  # no other event says anything about the request
             self.is_retrying = False
+        self._partial.fold(event)
         match event:
-            case MessageStart(message=AssistantMessage() as message):
-                self.partial = MessageAccumulator(message)
-            case MessageUpdate() if self.partial:
-                self.partial.add(event.assistant_message_event)
-            case Retry() if self.partial:
-                self.partial.clear()
             case MessageEnd():
                 self.messages.append(event.message)
-                self.partial = None
             case ToolExecutionStart():
                 self.pending_tool_calls.add(event.tool_call_id)
             case ToolExecutionEnd():
@@ -128,6 +122,12 @@ class AgentState:
                 self.error = event.message
             case _:
                 pass
+
+    def end_run(self) -> None:
+        """Forget what a run left unfinished."""
+        self.is_streaming = self.is_retrying = False
+        self._partial = MessageAccumulator()
+        self.pending_tool_calls.clear()
 
 
 class MessageQueue:
@@ -288,8 +288,8 @@ class Agent:
                 config = msgspec.structs.replace(state.config, tools_now=lambda: state.config.tools)
                 await self.transport.run(tuple(state.messages), prompts, config, watch)
         finally:
-            state.is_streaming, state.is_retrying, state.partial, self._scope = False, False, None, None
-            state.pending_tool_calls.clear()
+            state.end_run()
+            self._scope = None
         return ended
 
     async def queue_message(self, message: AppMessage, mode: Literal["steer", "follow_up"] = "steer") -> None:

@@ -15,6 +15,7 @@ import msgspec
 from newel.agent.errors import ContextOverflow, NewelError
 from newel.agent.events import (
     AgentEnd,
+    AgentEvent,
     AgentStart,
     Delta,
     EndReason,
@@ -136,17 +137,19 @@ class _Run:
     async def request(self) -> AssistantMessage:
         config = self.config
         start = AssistantMessage(content=[], model=config.model.id, provider=config.model.provider)
-        partial = MessageAccumulator(start)
+        partial = MessageAccumulator()
+
+        async def emit(event: AgentEvent) -> None:
+            partial.fold(event)
+            await self.emit(event)
 
         async def on_delta(delta: Delta | Retry) -> None:
-            if isinstance(delta, Retry):
-                partial.clear()
-                await self.emit(delta)
-            else:
-                partial.add(delta)
-                await self.emit(MessageUpdate(message_id=start.id, assistant_message_event=delta))
+            is_retry = isinstance(delta, Retry)
+            await emit(
+                delta if is_retry else MessageUpdate(message_id=start.id, assistant_message_event=delta)
+            )
 
-        await self.emit(MessageStart(message=start))
+        await emit(MessageStart(message=start))
         try:
             answer = await self.provider.complete(
                 ModelRequest(
@@ -160,10 +163,16 @@ class _Run:
             )
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
-                await self.close(partial.message("aborted"))
+                await self.close(
+                    msgspec.structs.replace(start, content=partial.content(), stop_reason="aborted")
+                )
             raise
         except Exception as error:
-            await self.close(partial.message("error", str(error)))
+            await self.close(
+                msgspec.structs.replace(
+                    start, content=partial.content(), stop_reason="error", error_message=str(error)
+                )
+            )
             raise
         return await self.close(
             msgspec.structs.replace(
