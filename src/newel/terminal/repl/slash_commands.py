@@ -154,9 +154,9 @@ async def resume(context: CommandContext, session_id: str) -> None:
 
 
 def _facts(listed: SessionSummary) -> list[str]:
-    from newel.storage.file_lock import owner
+    from newel.session.appender import writer_elsewhere
 
-    elsewhere = owner(listed.path)
+    elsewhere = writer_elsewhere(listed.path)
     return [
         plural(listed.messages, "message"),
         _ago(listed.modified),

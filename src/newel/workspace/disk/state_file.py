@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from newel.agent.errors import ConfigError, StaleFile, WorkspaceError
+from newel.storage.file_lock import lock
 from newel.storage.own_files import MOST, read_regular
 
 TRIES: Final = 20
@@ -87,7 +87,7 @@ def _alone(folder: Path) -> Generator[None]:
     held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with contextlib.suppress(OSError):
-            fcntl.flock(held, fcntl.LOCK_EX)
+            lock(held)
         yield
     finally:
         os.close(held)
