@@ -112,7 +112,7 @@ async def opened(
         stack.callback(agent.session.close)
 
         async def tell(words: str) -> None:
-            await agent.agent.emit(ErrorEvent(code="connection", message=words))
+            await agent.emit(ErrorEvent(code="connection", message=words))
 
         await stack.enter_async_context(ground.telling(tell))
         if mcp_servers.are_named(settings):

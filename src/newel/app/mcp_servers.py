@@ -101,7 +101,7 @@ async def joined_tools(
     send, news = anyio.create_memory_object_stream[str](math.inf)
 
     def join() -> None:
-        agent.agent.set_tools([*own, *manager.tools(elicit)])
+        agent.set_tools([*own, *manager.tools(elicit)])
         for words in manager.notices():
             if words not in told:
                 told.add(words)
@@ -109,7 +109,7 @@ async def joined_tools(
 
     async def tell() -> None:
         async for words in news:
-            await agent.agent.emit(ErrorEvent(code="mcp_tools_changed", message=words))
+            await agent.emit(ErrorEvent(code="mcp_tools_changed", message=words))
 
     manager, problems = tool_servers(
         settings, on_change=join, sample=sampler(settings, provider, agent.state.model)

@@ -155,7 +155,7 @@ class WorkbenchAgentFactory:
         return agent
 
     def prepare(self, agent: CodingAgent, seat: AgentSpec) -> None:
-        agent.agent.set_tools([*self._own_tools[agent], *self.servers.tools(elicit_by(seat.put))])
+        agent.set_tools([*self._own_tools[agent], *self.servers.tools(elicit_by(seat.put))])
 
     def capped(self, contract: Contract) -> Contract:
         limits = self._settings.limits

@@ -336,7 +336,7 @@ class TabService:
                     await self._store.stop(tab, one.tab.run)
             finally:  # also where the disk is full
                 if agent := one.conversation.working:
-                    agent.agent.clear_queue()
+                    agent.clear_queue()
                 one.conversation.stop(now=now)
         self.tell("queue", tab)
 

@@ -90,7 +90,7 @@ async def _doubt(agent: CodingAgent, name: str) -> str:
 async def thinking(context: CommandContext, level: str) -> None:
     for known in get_args(ThinkingLevel):
         if known == level:
-            context.agent.agent.set_thinking_level(known)
+            context.agent.set_thinking_level(known)
     now = context.agent.state.thinking_level
     levels = ", ".join(get_args(ThinkingLevel))
     unknown = f"There is no level {one_line(level, 40)}. " if level not in {"", now} else ""
@@ -298,7 +298,7 @@ async def stop(context: CommandContext, _: str) -> None:
     if not context.agent.state.is_streaming:
         context.say("Nothing is running.")
         return
-    context.agent.agent.stop()
+    context.agent.stop()
     context.say("Stopping before the next request.")
 
 
