@@ -26,7 +26,7 @@ from newel.config.settings import EndpointSettings, Flags, Settings, load_settin
 from newel.providers.http.urls import is_loopback, of_ollama
 from newel.providers.model_server import ModelServer
 from newel.providers.ollama.model_info import full_name
-from newel.storage.own_files import read_regular
+from newel.storage.files import read_regular
 from newel.text.format import plural
 from newel.text.redact_urls import shown_url
 

@@ -15,7 +15,7 @@ import msgspec
 
 from newel.agent.errors import ConfigError, UsageError
 from newel.config.jexida import RemoteSettings, Through
-from newel.storage.own_files import read_regular
+from newel.storage.files import read_regular
 
 FILE: Final = "hosts.toml"
 REMOTE: Final = "remote"

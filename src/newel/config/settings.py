@@ -26,8 +26,6 @@ about hosts alone, says which of them before that, and the command line before a
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_type_hints
@@ -44,12 +42,13 @@ from newel.permissions.rules import Rule, parse
 from newel.providers.http.timeouts import PATIENT, RequestTimeouts
 from newel.providers.http.urls import HTTP, OLLAMA, is_loopback
 from newel.providers.pricing import Rates
+from newel.storage.files import read_regular
 from newel.text.redact_urls import shown_url
 
 Approve = Literal["auto", "ask", "review", "read-only"]
 RendererName = Literal["rich", "console", "json"]
 
-MAX_FILE = 1024 * 1024
+
 OPENAI_URL = "https://api.openai.com/v1"
 ONLY_DOTENV = "a server that only .env names"
 """The origin of ``approve`` where such a server made it ``ask``."""
@@ -425,9 +424,12 @@ def _key_places(
 
 def _read_toml(path: Path) -> tuple[ConfigFile, dict[str, Any]]:
     """The settings of the file, and what it says under ``[remote]``: a default is no wish."""
-    data = _small_file(path)
-    if data is None:
+    try:
+        data = read_regular(path)
+    except FileNotFoundError:
         return ConfigFile(), {}
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
     import msgspec.toml
 
     written: dict[str, Any] = {}
@@ -438,32 +440,12 @@ def _read_toml(path: Path) -> tuple[ConfigFile, dict[str, Any]]:
         raise refused(path, error, written, ConfigFile) from error
 
 
-def _small_file(path: Path) -> bytes | None:
-    """The content of a regular file of at most 1 MiB, None if there is none. A pipe would wait for ever, a device never
-    end: neither is opened, and one that takes the file's place meanwhile is not read.
-    """
-    refused = ConfigError(f"{path} is no file of settings. Move it away to use the defaults.")
-    try:
-        if not path.exists():
-            return None
-        if not path.is_file():
-            raise refused
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-        with os.fdopen(descriptor, "rb") as stream:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE:
-                raise refused
-            return stream.read(MAX_FILE)
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
-
-
 def _read_dotenv(path: Path) -> dict[str, str]:
     """``NAME=value`` lines; ``export``, comments and quotes as shells have them, no expansion."""
     try:
-        text = (_small_file(path) or b"").decode(errors="replace")
-    except ConfigError:
-        return {}  # what lies there is the project's, and no settings
+        text = read_regular(path).decode(errors="replace")
+    except OSError:
+        return {}  # a project may have anything of this name
     known = {name for names in NAMES.values() for name in names}
     values: dict[str, str] = {}
     for line in text.split("\n"):

@@ -25,7 +25,7 @@ from newel.jobs.schema import FILE
 from newel.jobs.sqlite import SqliteEngine, open_engine, open_reader
 from newel.runs.run_events import ContractState, RunEvent, decode
 from newel.storage.file_lock import read_holder
-from newel.storage.own_files import open_regular
+from newel.storage.files import open_regular
 from newel.storage.paths import project_folder
 
 INTERRUPTED = "interrupted"

@@ -17,7 +17,7 @@ from newel.storage.file_lock import (
     unlock,
     write_holder,
 )
-from newel.storage.own_files import open_regular
+from newel.storage.files import open_regular
 from newel.storage.paths import PRIVATE_FILE
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,8 +33,8 @@ from newel.session.format import (
 )
 from newel.session.message_tree import MessageTree
 from newel.session.text import one_line
-from newel.storage.own_files import open_regular
-from newel.storage.paths import PRIVATE_FILE, make_private, project_folder
+from newel.storage.files import open_regular, replace_file
+from newel.storage.paths import make_private, project_folder
 
 Entry = dict[str, Any]
 
@@ -135,19 +134,14 @@ def _metadata(header: Entry, entries: list[Entry], source: Path) -> SessionMetad
 
 
 def _write(path: Path, lines: list[Line]) -> None:
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         make_private(path.parent)
         if path.exists():
             raise SessionError(
-                f"This session was imported before, as {path}. Delete that file to import it anew."
+                f"This session was already imported, as {path}. To import it again, delete that file."
             )
-        beside.touch(mode=PRIVATE_FILE, exist_ok=False)
-        with beside.open("wb") as stream:
-            stream.writelines(encode_line(line) for line in lines)
-        beside.replace(path)
+        replace_file(path, b"".join(map(encode_line, lines)))
     except OSError as error:
-        beside.unlink(missing_ok=True)
         raise SessionError(f"The session cannot be imported to {path}: {error.strerror}.") from error
 
 

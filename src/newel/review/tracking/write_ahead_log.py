@@ -22,7 +22,7 @@ from newel.agent.messages import Wire, new_id
 from newel.review.model.file_lines import content_of
 from newel.review.store.ledger import Ledger
 from newel.storage.file_lock import lock
-from newel.storage.own_files import open_regular, read_regular
+from newel.storage.files import open_regular, read_regular, replace_file
 from newel.workspace.snapshots.index import load
 from newel.workspace.snapshots.tree import FileSnapshot, join, state_of
 
@@ -228,14 +228,8 @@ class WriteAheadLog:
         """Keep for other processes what is not covered."""
         if self._folder is None:
             return
-        beside = self._folder / f".{new_id()}.tmp"
-        try:
-            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(msgspec.json.encode(words))
-            beside.rename(self._folder / _LEFT_OUT)
-        except OSError:  # words that are not kept are no reason to record nothing
-            beside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # words that are not kept are no reason to record nothing
+            replace_file(self._folder / _LEFT_OUT, msgspec.json.encode(words))
 
     def left_out(self) -> list[str]:
         if self._folder is not None:

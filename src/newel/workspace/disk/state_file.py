@@ -12,7 +12,7 @@ import msgspec
 
 from newel.agent.errors import ConfigError, StaleFile, WorkspaceError
 from newel.storage.file_lock import lock
-from newel.storage.own_files import MOST, read_regular
+from newel.storage.files import MOST, read_regular
 
 TRIES: Final = 20
 """How often a change is made again because another process was faster."""

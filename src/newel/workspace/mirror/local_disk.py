@@ -19,7 +19,7 @@ import anyio.to_thread
 from newel.agent.errors import WorkspaceError
 from newel.agent.messages import new_id
 from newel.storage.file_lock import lock
-from newel.storage.own_files import open_regular
+from newel.storage.files import open_regular
 from newel.workspace.git import LocalRepositories, top_of
 from newel.workspace.mirror.port import Copied, FileContent, Layout, LeftOut, Signature
 from newel.workspace.process.environment import child_env
