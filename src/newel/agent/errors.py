@@ -29,7 +29,7 @@ import re
 from typing import ClassVar
 
 
-def sentence(words: str) -> str:
+def as_sentence(words: str) -> str:
     """Words of others as a whole sentence, so that ours can follow: with a full stop, if they have no end of their own."""
     words = words.rstrip().rstrip(",;:-").rstrip()
     return words if not words or words.rstrip("\"'`)]}»”")[-1:] in (*".!?…。",) else f"{words}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from newel.agent.events import EndReason
-from newel.agent.formatting import number, plural
+from newel.agent.formatting import format_number, pluralize
 from newel.agent.messages import (
     AppMessage,
     AssistantMessage,
@@ -76,7 +76,7 @@ class UsageLimiter:
             if limit is not None and used >= limit and not (in_turn and reason == "max_turns"):
                 return (
                     reason,
-                    f"Stopped at the limit of {plural(limit, unit)} for one prompt ({number(used)} used).",
+                    f"Stopped at the limit of {pluralize(limit, unit)} for one prompt ({format_number(used)} used).",
                 )
         return None
 

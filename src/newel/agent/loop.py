@@ -28,7 +28,7 @@ from newel.agent.events import (
     TurnEnd,
     TurnStart,
 )
-from newel.agent.formatting import error_text, plural
+from newel.agent.formatting import describe_error, pluralize
 from newel.agent.limits import UsageLimiter
 from newel.agent.messages import AppMessage, AssistantMessage, open_calls
 from newel.agent.partial_message import MessageAccumulator
@@ -82,7 +82,7 @@ class _Run:
             raise
         except Exception as error:
             code = error.code if isinstance(error, NewelError) else "internal"
-            words = error_text(error)
+            words = describe_error(error)
             await self.emit(ErrorEvent(code=code, message=words))
             await self.end("error", words)
             raise
@@ -92,7 +92,7 @@ class _Run:
         queue = self.config.queue
         while True:
             if queue.stop_requested():
-                ran = plural(self.guard.tool_calls, "tool call")
+                ran = pluralize(self.guard.tool_calls, "tool call")
                 return "stopped", f"Stopped before the next request. {ran} had run."
             if spent := self.guard.spent():
                 return spent

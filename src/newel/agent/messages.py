@@ -187,6 +187,6 @@ def open_calls(messages: list[AppMessage]) -> list[ToolCall]:
     return []
 
 
-def interrupted(call: ToolCall) -> ToolResultMessage:
+def interrupted_result(call: ToolCall) -> ToolResultMessage:
     """The result that stands in for one that was never learned, so that the history stays valid."""
     return ToolResultMessage(tool_call_id=call.id, tool_name=call.name, output=INTERRUPTED, is_error=True)

@@ -13,7 +13,7 @@ import msgspec
 
 from newel.agent.errors import WorkspaceError
 from newel.concurrency import background_tasks
-from newel.text.format import clause
+from newel.text.format import as_clause
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -222,7 +222,7 @@ def _told(state: ConnectionState, away: str, host: str) -> str:
         case "slow", "":
             return f"There is {state.reason} from {host}. Newel waits for it."
         case "lost", "" | "slow":
-            return f"The connection to {host} is lost: {clause(state.reason)}. Newel tries to get it back."
+            return f"The connection to {host} is lost: {as_clause(state.reason)}. Newel tries to get it back."
         case "up", "slow":
             return f"{host} answers again."
         case "up", "lost":

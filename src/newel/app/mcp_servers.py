@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from newel.config.settings import Settings
 from newel.mcp.server_config import files, load_servers
-from newel.text.sanitize import safe
+from newel.text.sanitize import sanitize
 
 if TYPE_CHECKING:
     from newel.agent.messages import AssistantMessage
@@ -143,4 +143,4 @@ def _starting(manager: McpManager) -> str:
 
 
 def _say(words: str) -> None:
-    print(f"newel: {safe(words)}", file=sys.stderr, flush=True)  # noqa: T201 — a person must know
+    print(f"newel: {sanitize(words)}", file=sys.stderr, flush=True)  # noqa: T201 — a person must know

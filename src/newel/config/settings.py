@@ -34,16 +34,16 @@ import msgspec
 
 from newel.agent.errors import ConfigError, UsageError
 from newel.agent.ports import Limits, ThinkingLevel
-from newel.config.errors import refused
+from newel.config.errors import settings_error
 from newel.config.hosts import HostModel, choose_model, host_places
 from newel.config.jexida import RemoteSettings, Through
 from newel.config.trust import IgnoredServer, named_server, trusted_places
-from newel.permissions.rules import Rule, parse
+from newel.permissions.rules import Rule, parse_rule
 from newel.providers.http.timeouts import PATIENT, RequestTimeouts
 from newel.providers.http.urls import HTTP, OLLAMA, is_loopback
 from newel.providers.pricing import Rates
 from newel.storage.files import read_regular
-from newel.text.redact_urls import shown_url
+from newel.text.sanitize import redact_url
 
 Approve = Literal["auto", "ask", "review", "read-only"]
 RendererName = Literal["rich", "console", "json"]
@@ -299,7 +299,7 @@ def load_settings(
 
 def _rules(path: Path, written: list[str]) -> tuple[Rule, ...]:
     try:
-        return tuple(map(parse, written))
+        return tuple(map(parse_rule, written))
     except ConfigError as error:
         raise ConfigError(f"{path}: permissions.allow: {error}") from error
 
@@ -313,7 +313,7 @@ def _limits(flags: Flags, caps: UsageCaps) -> Limits:
     )
 
 
-def known_places(home: Path) -> dict[str, str]:
+def load_host_places(home: Path) -> dict[str, str]:
     """The names that hosts have, each with its place. Raises ``ConfigError``."""
     file, _ = _read_toml(home / "config.toml")
     return host_places(home, file.remote)
@@ -401,7 +401,7 @@ def _endpoint(places: list[tuple[str, Mapping[str, object]]]) -> EndpointSetting
         base_url = str(url).strip().rstrip("/")
         if not base_url.lower().startswith(tuple(f"{scheme}://" for scheme in (*HTTP, *OLLAMA))):
             raise ConfigError(
-                f"The base URL '{shown_url(base_url)}' ({place}) must begin with http://, https:// or ollama://."
+                f"The base URL '{redact_url(base_url)}' ({place}) must begin with http://, https:// or ollama://."
             )
         for key_place, candidates in _key_places(places, place):
             if key := candidates.get("api_key"):
@@ -437,7 +437,7 @@ def _read_toml(path: Path) -> tuple[ConfigFile, dict[str, Any]]:
         written = msgspec.toml.decode(data)
         return msgspec.convert(written, ConfigFile), written.get("remote", {})
     except (msgspec.DecodeError, ValueError) as error:
-        raise refused(path, error, written, ConfigFile) from error
+        raise settings_error(path, error, written, ConfigFile) from error
 
 
 def _read_dotenv(path: Path) -> dict[str, str]:
@@ -461,7 +461,7 @@ def _read_dotenv(path: Path) -> dict[str, str]:
     return values
 
 
-def masked(secret: str | None) -> str:
+def mask_secret(secret: str | None) -> str:
     """A secret fit for a screen: enough to recognise it by, not enough to use it."""
     if not secret:
         return "none"

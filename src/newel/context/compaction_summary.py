@@ -49,7 +49,7 @@ CALL_CHARS = 1_000
 RESULT_CHARS = 1_500
 
 
-def shorten(text: str, limit: int) -> str:
+def cut_middle(text: str, limit: int) -> str:
     """The text, or its beginning and end around a note of what is left out between."""
     if len(text) <= limit:
         return text
@@ -74,38 +74,38 @@ def compose(account: str, messages: Sequence[AppMessage], *, limit: int) -> str:
         f"{words}: {', '.join(files)}" for words, files in (("Changed", changed), ("Read", read)) if files
     ]
     if lists:
-        files = shorten("\n".join(lists), limit)
+        files = cut_middle("\n".join(lists), limit)
         sections.append(f"# Files, from the tool calls\n{files}")
     sections.append(AFTER)
     return "\n\n".join(sections)
 
 
-def question(messages: Sequence[Message], *, before: str, wishes: str, limit: int) -> str:
+def build_question(messages: Sequence[Message], *, before: str, wishes: str, limit: int) -> str:
     """What the model is asked: the conversation in at most about ``limit`` characters, an earlier account
     ``before`` it, and what the user wants the summary to heed.
     """
     parts: list[str] = []
     if before:
         parts.append(
-            f"<summary-of-what-came-before>\n{shorten(before, limit // 4)}\n</summary-of-what-came-before>"
+            f"<summary-of-what-came-before>\n{cut_middle(before, limit // 4)}\n</summary-of-what-came-before>"
         )
     parts.append(f"<conversation>\n{_transcript(messages, limit)}\n</conversation>")
     if before:
         parts.append("Fold the summary of what came before into yours.")
     if wishes:
-        parts.append(f"The user asks of the summary: {shorten(wishes, USER_CHARS)}")
+        parts.append(f"The user asks of the summary: {cut_middle(wishes, USER_CHARS)}")
     parts.append("Write the summary now.")
     return "\n\n".join(parts)
 
 
-def without_a_model(messages: Sequence[Message], *, before: str) -> str:
+def fallback_account(messages: Sequence[Message], *, before: str) -> str:
     """What can be told of a conversation without understanding it."""
-    said = [shorten(message.text, 300) for message in messages if isinstance(message, UserMessage)]
+    said = [cut_middle(message.text, 300) for message in messages if isinstance(message, UserMessage)]
     answers = [
         message.text for message in messages if isinstance(message, AssistantMessage) and message.text.strip()
     ]
     commands = [
-        shorten(command, 300)
+        cut_middle(command, 300)
         for message in messages
         if isinstance(message, AssistantMessage)
         for call in message.tool_calls
@@ -117,13 +117,13 @@ def without_a_model(messages: Sequence[Message], *, before: str) -> str:
     if commands:
         parts.append("Commands that were run, the latest last:\n" + _listed(commands[-10:]))
     if answers:
-        parts.append(f"The agent's last words:\n{shorten(answers[-1], ASSISTANT_CHARS)}")
+        parts.append(f"The agent's last words:\n{cut_middle(answers[-1], ASSISTANT_CHARS)}")
     return "\n\n".join(parts) or "Nothing that can be told in words."
 
 
 def _request(message: UserMessage, limit: int) -> str:
     names = [f"[attached: {attachment.file_name}]" for attachment in message.attachments]
-    return "\n".join([shorten(message.text, limit), *names])
+    return "\n".join([cut_middle(message.text, limit), *names])
 
 
 def _listed(lines: Iterable[str]) -> str:
@@ -172,15 +172,15 @@ def _told(message: Message, limit: int) -> str:
             return f"User: {_request(message, min(USER_CHARS, limit))}"
         case ToolResultMessage():
             words = "failed" if message.is_error else "result"
-            return f"{message.tool_name} {words}: {shorten(message.output, min(RESULT_CHARS, limit))}"
+            return f"{message.tool_name} {words}: {cut_middle(message.output, min(RESULT_CHARS, limit))}"
         case AssistantMessage():
             parts: list[str] = []
             for part in message.content:
                 match part:
                     case TextContent():
-                        parts.append(f"Agent: {shorten(part.text, min(ASSISTANT_CHARS, limit))}")
+                        parts.append(f"Agent: {cut_middle(part.text, min(ASSISTANT_CHARS, limit))}")
                     case ToolCall():
-                        arguments = shorten(str(part.arguments), min(CALL_CHARS, limit))
+                        arguments = cut_middle(str(part.arguments), min(CALL_CHARS, limit))
                         parts.append(f"Agent calls {part.name}: {arguments}")
                     case ThinkingContent():
                         pass

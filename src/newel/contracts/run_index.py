@@ -25,8 +25,7 @@ from newel.jobs.schema import FILE
 from newel.jobs.sqlite import SqliteEngine, open_engine, open_reader
 from newel.runs.run_events import ContractState, RunEvent, decode
 from newel.storage.file_lock import read_holder
-from newel.storage.files import open_regular
-from newel.storage.paths import project_folder
+from newel.storage.files import open_regular, project_folder
 
 INTERRUPTED = "interrupted"
 """The state of a run whose process is gone before its end."""

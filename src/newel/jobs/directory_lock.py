@@ -11,7 +11,7 @@ from pathlib import Path
 
 from newel.jobs.engine import EngineError
 from newel.storage.file_lock import NO_LOCKS, describe_holder, lock, read_holder, write_holder
-from newel.storage.paths import PRIVATE_FILE
+from newel.storage.files import PRIVATE_FILE
 
 LOCK = "owner.lock"
 

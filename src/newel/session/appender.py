@@ -17,8 +17,7 @@ from newel.storage.file_lock import (
     unlock,
     write_holder,
 )
-from newel.storage.files import open_regular
-from newel.storage.paths import PRIVATE_FILE
+from newel.storage.files import PRIVATE_FILE, open_regular
 
 
 class Appender:

@@ -17,7 +17,7 @@ from newel.agent.messages import (
     UserMessage,
 )
 from newel.agent.ports import Emit, Model, RunConfig
-from newel.context.attachable import Attachable
+from newel.context.attachments import Attachable
 from newel.context.compaction import Compactor
 from newel.context.prompt_templates import Template
 from newel.session.manager import SessionManager

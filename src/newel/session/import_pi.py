@@ -20,7 +20,6 @@ from newel.agent.errors import SessionError
 from newel.agent.messages import AppMessage, CustomMessage, new_id, now
 from newel.agent.transform import COMPACTION
 from newel.session import paths
-from newel.session.damage import Damage
 from newel.session.format import (
     MAX_LINE,
     UNREADABLE,
@@ -32,9 +31,9 @@ from newel.session.format import (
     encode_line,
 )
 from newel.session.message_tree import MessageTree
-from newel.session.text import one_line
-from newel.storage.files import open_regular, replace_file
-from newel.storage.paths import make_private, project_folder
+from newel.session.reader import Damage
+from newel.storage.files import make_private, open_regular, project_folder, replace_file
+from newel.text.sanitize import plain_line
 
 Entry = dict[str, Any]
 
@@ -154,12 +153,12 @@ def _lines(entries: list[Entry], damage: Damage) -> Iterator[Line]:
     for entry in entries:
         entry_id = _text(entry, "id")
         if not entry_id or history.get(entry_id):
-            kind = one_line(_text(entry, "type"))
+            kind = plain_line(_text(entry, "type"))
             damage.add(f"an entry of the type {kind!r} has no id of its own, and is left out")
             continue
         parent = _text(entry, "parentId") or None
         if parent is not None and history.get(parent) is None:
-            damage.add(f"entry {one_line(entry_id)}: the entry that it continues is lost; it begins anew")
+            damage.add(f"entry {plain_line(entry_id)}: the entry that it continues is lost; it begins anew")
             parent = None
         if parent != leaf:
             yield BranchLine(parent)
@@ -169,7 +168,7 @@ def _lines(entries: list[Entry], damage: Damage) -> Iterator[Line]:
             history.add(message)
             yield MessageLine(message)
         if entry.get("type") == "session_info":
-            yield NameLine(one_line(_text(entry, "name")))
+            yield NameLine(plain_line(_text(entry, "name")))
 
 
 def _message(entry: Entry) -> AppMessage:

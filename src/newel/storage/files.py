@@ -1,14 +1,16 @@
-"""Newel's own small files: read only if they are regular, and replaced at once."""
+"""Newel's own folders and small files: private, read only if they are regular, and replaced at once."""
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from newel.storage.paths import PRIVATE_FILE
+PRIVATE_FILE: Final = 0o600
+_MAX_NAME: Final = 200
 
 MOST: Final = 1 << 20
 """Bytes."""
@@ -48,3 +50,22 @@ def replace_file(path: Path, data: bytes, *, sync: bool = False) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def project_folder(directory: Path, cwd: str) -> Path:
+    """The folder for the sessions of a project. Two projects may share one: the metadata's ``cwd`` tells
+    their sessions apart.
+    """
+    name = re.sub(r"[/\\:]", "-", cwd.strip("/\\"))
+    raw = os.fsencode(name)
+    if len(raw) > _MAX_NAME:  # file systems take 255 bytes
+        import hashlib
+
+        name = f"{raw[:_MAX_NAME].decode(errors='ignore')}-{hashlib.sha256(raw).hexdigest()[:12]}"
+    return directory / f"--{name}--"
+
+
+def make_private(folder: Path) -> None:
+    """Make the folder, and those above it that are missing, for this user only."""
+    for missing in reversed([level for level in (folder, *folder.parents) if not level.exists()]):
+        missing.mkdir(mode=0o700, exist_ok=True)

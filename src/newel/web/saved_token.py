@@ -14,8 +14,7 @@ import time
 from pathlib import Path
 
 from newel.agent.errors import ConfigError
-from newel.storage.files import replace_file
-from newel.storage.paths import make_private
+from newel.storage.files import make_private, replace_file
 from newel.web.access import is_token
 
 LIFETIME = 30 * 24 * 3600.0

@@ -35,13 +35,13 @@ from newel.agent.messages import (
     Usage,
     UserMessage,
 )
-from newel.agent.planned import Planned
 from newel.agent.ports import (
     Limits,
     Model,
     ModelRequest,
     OnDelta,
     OnOutput,
+    Planned,
     Policy,
     RunConfig,
     Tool,

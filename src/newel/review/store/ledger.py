@@ -37,7 +37,7 @@ from newel.review.store.schema import (
     unpack,
 )
 from newel.storage.file_lock import lock
-from newel.storage.paths import PRIVATE_FILE, make_private
+from newel.storage.files import PRIVATE_FILE, make_private
 from newel.storage.sqlite import connect, make_file, roll_back
 
 LOCK: Final = "ledger.lock"
