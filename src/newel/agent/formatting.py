@@ -14,12 +14,12 @@ def pluralize(value: float, noun: str) -> str:
 
 
 def describe_error(error: Exception) -> str:
-    """What an error says, and of the operating system's only the path and the reason: ``/a/b: No space left on device.``"""
+    """The message of an error; of an ``OSError`` the path and the reason: ``/a/b: No space left on device.``"""
     if not isinstance(error, OSError) or not error.strerror:
         return str(error)
     return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
 
 
 def escape_newlines(name: str) -> str:
-    """A name that is a part of a preview, in which it could else forge further lines."""
+    """A name on one line: with a line break it could forge lines of a preview."""
     return name.replace("\n", "␊")

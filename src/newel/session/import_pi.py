@@ -41,7 +41,7 @@ _OWN = frozenset({"type", "id", "parentId", "timestamp"})
 _ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z", re.ASCII)
 _THINKING_FIELDS = frozenset({"reasoning_content", "reasoning", "reasoning_text"})
 _BRANCH = "A summary of a branch of this conversation that was left:"
-_COMPACTED = "The conversation so far, summed up:"
+_COMPACTED = "Summary of the conversation so far:"
 
 
 class ImportedSession(msgspec.Struct, frozen=True):

@@ -61,11 +61,11 @@ def test_a_place_that_is_not_utf_8_is_refused_and_nothing_is_left(tmp_path: Path
 
 def test_names_given_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
     script = (
-        "import sys, time, pathlib, newel.workspace.disk.state_file; from newel.config.hosts import keep\n"
+        "import sys, time, pathlib, newel.workspace.disk.state_file; from newel.config.hosts import save_host\n"
         "here, name = pathlib.Path(sys.argv[1]), sys.argv[2]\n"
         "(here / name).touch()\n"
         "while not (here / 'go').exists(): time.sleep(0.001)\n"
-        "for number in range(25): keep(here / 'home', f'{name}{number}', 'box')"
+        "for number in range(25): save_host(here / 'home', f'{name}{number}', 'box')"
     )
     writers = [subprocess.Popen([sys.executable, "-c", script, str(tmp_path), name]) for name in "abc"]
     while not all((tmp_path / name).exists() for name in "abc"):

@@ -150,7 +150,7 @@ async def test_a_task_of_a_megabyte_is_cut_and_not_lost() -> None:
     text = compaction.data["summary"]
     assert "Begin. xxx" in text
     assert "xxx End." in text
-    assert "characters left out" in text
+    assert "characters omitted" in text
     assert len(text) < 10_000
     assert len(writer_input(messages)) < 30_000
 
@@ -249,7 +249,7 @@ async def test_one_message_larger_than_the_window_does_not_end_the_run(last: lis
     assert compact.size([*messages, compaction]) < 8_000
     assert answered_calls([*messages, compaction])
     assert len(writer.question) < 20_000
-    assert "left out" in writer.question
+    assert "omitted" in writer.question
 
 
 class SmallServer(Writer):
@@ -297,7 +297,7 @@ async def test_what_is_left_out_of_a_long_transcript_is_the_middle() -> None:
     assert "Add a --dry-run flag." in question
     assert "step 99" in question
     assert "step 20" not in question
-    assert "messages left out" in question
+    assert "messages omitted" in question
 
 
 async def test_images_and_reasoning_count_and_other_scripts_are_not_taken_for_english() -> None:
