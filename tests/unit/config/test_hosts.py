@@ -78,7 +78,7 @@ def test_names_given_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "-x", "a b", "a=b", "é", "x" * 65, "a\nb"])
 def test_a_name_that_could_be_taken_for_something_else_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ConfigError, match="cannot be a name"):
+    with pytest.raises(ConfigError, match="is not a valid name"):
         save_host(tmp_path, name, "box")
     with pytest.raises(ConfigError, match="no host named"):
         save_host(tmp_path, "box", None)

@@ -77,7 +77,7 @@ def test_a_routine_whose_variables_are_wrong_is_left_out_with_its_line(tmp_path:
     quoted, unused = loaded.warnings
     assert quoted == (
         f"{path}, line 3: routines.quoted: {{name}} stands inside quotes, where a value cannot be quoted safely. "
-        "It is left out."
+        "It is ignored."
     )
     assert unused.startswith(f"{path}, line 4: routines.unused: the variable name does not occur")
 
@@ -86,7 +86,7 @@ def test_a_routine_whose_variables_are_wrong_is_left_out_with_its_line(tmp_path:
     ("content", "line", "words"),
     [
         (b'[connection]\nhost = "a', 2, "nterminated|Expected|Illegal"),
-        (b"[connection]\n\nuser = \xff\n", 3, "byte 0xff is no UTF-8 text"),
+        (b"[connection]\n\nuser = \xff\n", 3, "byte 0xff is not UTF-8 text"),
         (b"[model]\n[model]\n", 2, "twice"),
         (b"\n\nrubbish\n", 3, "Expected"),
     ],
