@@ -112,7 +112,7 @@ async def opened(
         stack.callback(agent.session.close)
 
         async def tell(words: str) -> None:
-            await agent.agent.emit(ErrorEvent(code="connection", message=words))
+            await agent.emit(ErrorEvent(code="connection", message=words))
 
         await stack.enter_async_context(ground.telling(tell))
         if mcp_servers.are_named(settings):
@@ -144,7 +144,7 @@ async def build_agent(
     from newel.agent.transform import Transformer
     from newel.app.boundaries import guarded, places_of
     from newel.app.workspace_factory import open_workspaces
-    from newel.context.attachable import Attachable
+    from newel.context.attachments import Attachable
     from newel.context.instructions import describe
     from newel.context.shortening import Shortener
     from newel.session.coding_agent import CodingAgent
@@ -217,7 +217,7 @@ async def _what_is_said(
     """The instructions and templates of the user, who is here, and of the project, which may be elsewhere."""
     from newel.context.file_reader import WorkspaceFolder
     from newel.context.instructions import find_instructions
-    from newel.context.prompt_templates import load
+    from newel.context.prompt_templates import load_templates
     from newel.workspace.local import LocalWorkspace
 
     home = LocalWorkspace("/", environ={})  # Newel's own folder may not be there yet
@@ -225,16 +225,16 @@ async def _what_is_said(
         WorkspaceFolder(home, f"{settings.home}/prompts"),
         WorkspaceFolder(project, f"{project.root}/.newel/prompts"),
     ]
-    return await find_instructions(project, home=WorkspaceFolder(home, str(settings.home))), await load(
-        prompts
-    )
+    return await find_instructions(
+        project, home=WorkspaceFolder(home, str(settings.home))
+    ), await load_templates(prompts)
 
 
 def _policy(settings: Settings, place: AgentContext, judge: SecretPaths, reviewed: list[Tool]) -> Policy:
-    from newel.permissions.approval import policy
+    from newel.permissions.approval import approval_policy
 
     names = [tool.spec.name for tool in reviewed]
-    return policy(settings.approve, ask=place.ask, folder=place.folder, reviewed=names, places=judge)
+    return approval_policy(settings.approve, ask=place.ask, folder=place.folder, reviewed=names, places=judge)
 
 
 def _system_prompt(

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from newel.agent.errors import WorkspaceError
-from newel.concurrency import beside
-from newel.text.format import clause
+from newel.concurrency import background_tasks
+from newel.text.format import as_clause
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -185,7 +185,7 @@ class SshHost:
         return await keep_there(self._open(OutputLimits()), f"{self._connection.facts.home}/{ON_HOST}", text)
 
     def telling(self, tell: Tell) -> AbstractAsyncContextManager[object]:
-        return beside(partial(self._watch, tell))
+        return background_tasks(partial(self._watch, tell))
 
     async def _watch(self, tell: Tell) -> None:
         import anyio
@@ -222,7 +222,7 @@ def _told(state: ConnectionState, away: str, host: str) -> str:
         case "slow", "":
             return f"There is {state.reason} from {host}. Newel waits for it."
         case "lost", "" | "slow":
-            return f"The connection to {host} is lost: {clause(state.reason)}. Newel tries to get it back."
+            return f"The connection to {host} is lost: {as_clause(state.reason)}. Newel tries to get it back."
         case "up", "slow":
             return f"{host} answers again."
         case "up", "lost":

@@ -10,7 +10,7 @@ from newel.providers.ollama.cli import OllamaCli
 from newel.providers.ollama.remote import RemoteOllama
 from newel.providers.retry import Retrying
 from newel.terminal.jexida.protocol import SCHEMA
-from newel.text.format import clause
+from newel.text.format import as_clause
 
 if TYPE_CHECKING:
     from newel.agent.messages import AssistantMessage
@@ -59,7 +59,9 @@ class RemoteModels:
     def words(self) -> str:
         if self._there.way is None:
             return "not asked yet"
-        return f"{self._there.way} ({clause(self._there.reason)})" if self._there.reason else self._there.way
+        return (
+            f"{self._there.way} ({as_clause(self._there.reason)})" if self._there.reason else self._there.way
+        )
 
 
 class ApiModels:

@@ -30,7 +30,7 @@ from newel.session.coding_agent import CodingAgent
 from newel.session.listing import SessionSummary, list_sessions
 from newel.session.manager import SessionManager
 from newel.text.format import one_line
-from newel.text.sanitize import safe
+from newel.text.sanitize import sanitize
 from newel.workspace.git_worktree import Worktree, make_worktree
 from newel.workspace.process.runner import OutputLimits
 
@@ -52,7 +52,7 @@ async def open_crew(
                 raise
             in_use = no_model(settings)
             missing = error.looked if isinstance(error, NoModelConfigured) else str(error)
-            words = f"newel: {safe(str(error))}\nThe page opens all the same: name a server there."
+            words = f"newel: {sanitize(str(error))}\nThe page opens all the same: name a server there."
             print(words, file=sys.stderr)  # noqa: T201 — a person must know
         if in_use.where and not in_use.is_on_host:
             print(f"newel: The model is {one_line(in_use.name)} {in_use.where}.", file=sys.stderr)  # noqa: T201 — nobody chose it
@@ -62,7 +62,7 @@ async def open_crew(
             sample=sampler(settings, CurrentModel(lambda: crew.in_use), in_use.model),
         )
         for problem in problems:
-            print(f"newel: {safe(problem)}", file=sys.stderr)  # noqa: T201 — a person must know
+            print(f"newel: {sanitize(problem)}", file=sys.stderr)  # noqa: T201 — a person must know
         crew = WorkbenchAgentFactory(
             settings, ground, in_use, servers=servers, ephemeral=ephemeral, closing=stack
         )
@@ -155,7 +155,7 @@ class WorkbenchAgentFactory:
         return agent
 
     def prepare(self, agent: CodingAgent, seat: AgentSpec) -> None:
-        agent.agent.set_tools([*self._own_tools[agent], *self.servers.tools(elicit_by(seat.put))])
+        agent.set_tools([*self._own_tools[agent], *self.servers.tools(elicit_by(seat.put))])
 
     def capped(self, contract: Contract) -> Contract:
         limits = self._settings.limits
@@ -185,7 +185,7 @@ class WorkbenchAgentFactory:
     def session_file(self, session: str, folder: str) -> Path | None:
         if self._ephemeral:
             return None
-        return paths.known(self._settings.home / "sessions", folder, session)
+        return paths.find_exact(self._settings.home / "sessions", folder, session)
 
 
 def elicit_by(put: PutQuestion) -> Elicit:

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Literal
 
 from newel.agent.events import AgentEnd, EndReason, MessageEnd, ToolExecutionStart
-from newel.agent.formatting import plural
+from newel.agent.formatting import pluralize
 from newel.agent.messages import (
     AppMessage,
     AssistantMessage,
@@ -113,7 +113,7 @@ class ContractProgress:
         )
         for reason, limit, used, unit in rows:
             if limit is not None and used >= limit:
-                return reason, f"Stopped at the limit of {plural(limit, unit)}. {self.done()}"
+                return reason, f"Stopped at the limit of {pluralize(limit, unit)}. {self.done()}"
         return None
 
     def stuck(self) -> str | None:
@@ -132,7 +132,7 @@ class ContractProgress:
 
     def done(self) -> str:
         """What was done until now, in words."""
-        return f"{plural(self.tool_calls, 'tool call')} had run."
+        return f"{pluralize(self.tool_calls, 'tool call')} had run."
 
     # -- the events -------------------------------------------------------------------------------
 

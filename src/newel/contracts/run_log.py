@@ -20,7 +20,7 @@ from newel.agent.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from newel.config.settings import masked
+from newel.config.settings import mask_secret
 from newel.contracts.acceptance import shorten
 from newel.runs.run_events import AcceptanceEnd, AcceptanceStart, ContractState, Evaluation, Notice, RunEvent
 from newel.session.masking import KEY, SHORTEST_SECRET
@@ -99,8 +99,8 @@ class RunLog:
     def _fit(self, text: str) -> str:
         """Without secrets, inert, and not too long."""
         for secret in self._secrets:
-            text = text.replace(secret, masked(secret))
-        text = re.sub(KEY, lambda found: masked(found[0]), text)
+            text = text.replace(secret, mask_secret(secret))
+        text = re.sub(KEY, lambda found: mask_secret(found[0]), text)
         return inert(shorten(text, HEAD, TAIL))
 
 

@@ -80,18 +80,18 @@ async def carry_out(
         return course.final
     work = _ContractRunner(
         course,
-        inner=agent.agent.transport,
+        inner=agent.transport,
         workspace=agent.works_in,
         provider=provider,
         judge=judge,
         emit=emit,
         log=log,
     )
-    agent.agent.transport = work
+    agent.transport = work
     try:
         end = await agent.answer([])
     finally:
-        agent.agent.transport = work.inner
+        agent.transport = work.inner
     state = _state(end)
     await work.tell(state)
     return state

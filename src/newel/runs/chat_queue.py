@@ -97,7 +97,7 @@ class ChatQueue:
                 await self._engine.cancel(job.id, SAID)
             elif message.id not in self.handed and job.id != recorder.run:
                 self.handed[message.id] = job.id
-                await agent.agent.queue_message(message)
+                await agent.queue_message(message)
 
     async def let_go(self, conversation: ChatSession) -> bool:
         """A run is over: messages that it took along need no run of their own. Whether another run follows by itself."""
@@ -112,7 +112,7 @@ class ChatQueue:
         if job is None or message in conversation.taken:
             return False
         agent = conversation.working
-        if agent is not None and message in self.handed and not agent.agent.unqueue(message):
+        if agent is not None and message in self.handed and not agent.unqueue(message):
             return False  # it is being said just now
         self.handed.pop(message, None)
         return await self._engine.cancel(job.id, WITHDRAWN)

@@ -166,7 +166,7 @@ class ChatSession:
                 self.taken = {entry.message.id for entry in agent.session.get_tree()}
                 yield agent
             finally:
-                agent.agent.clear_queue()
+                agent.clear_queue()
                 agent.release()
         finally:
             self.recorder, self.stop_asked = None, False

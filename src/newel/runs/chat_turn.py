@@ -91,7 +91,7 @@ async def _answer(
     if conversation.stop_asked:
         is_new = message is not None and message.id not in tree
         if is_new and message is not None:
-            await agent.agent.append_message(message)
+            await agent.append_message(message)
         end = AgentEnd(reason="stopped", message=STOPPED if is_new else STOPPED_MIDWAY)
         await record(end)
         return end
@@ -105,5 +105,5 @@ async def _answer(
         conversation.branch(tree[params.before].parent_id)
     end = await agent.answer([message])
     if message.id not in conversation.taken:  # it was stopped sooner
-        await agent.agent.append_message(message)
+        await agent.append_message(message)
     return end

@@ -21,7 +21,7 @@ import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from newel.agent.events import AgentEnd
-from newel.concurrency import ungrouped
+from newel.concurrency import background_tasks
 from newel.jobs.engine import FINAL, Engine, EngineError, Lease
 from newel.runs.live_state import LiveState
 from newel.runs.models import LiveSnapshot
@@ -63,11 +63,8 @@ class EventHub(anyio.AsyncContextManagerMixin):
 
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
-        with ungrouped():
-            async with anyio.create_task_group() as tasks:
-                self._tasks = tasks
-                yield self
-                tasks.cancel_scope.cancel()
+        async with background_tasks() as self._tasks:
+            yield self
 
     def publish(self, run: str, seq: int, event: RunEvent) -> None:
         """Tell the readers. A lasting event comes when it stands in the journal as ``seq``, and none is left out;

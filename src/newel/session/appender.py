@@ -1,4 +1,4 @@
-"""Appending to a session file so that nothing acknowledged is lost."""
+"""Durable appends to a session file."""
 
 from __future__ import annotations
 
@@ -6,18 +6,25 @@ import contextlib
 import os
 from pathlib import Path
 
-from newel.agent.errors import SessionError
+from newel.agent.errors import SessionError, SessionInUse
 from newel.session.reader import BLOCK, StoredSession, not_a_session
-from newel.storage.file_lock import lock, unlock
-from newel.storage.paths import PRIVATE_FILE
+from newel.storage.file_lock import (
+    NO_LOCKS,
+    LockHolder,
+    describe_holder,
+    lock,
+    read_holder,
+    unlock,
+    write_holder,
+)
+from newel.storage.files import PRIVATE_FILE, open_regular
 
 
 class Appender:
-    """A session file, open and locked; whole lines are appended to it.
+    """A session file, open and locked, to which whole lines are appended.
 
-    When ``append`` returns, the kernel has the lines: the death of this process cannot take them back.
-    ``sync`` puts them on the disk. A piece of a line that a crash or a full disk left behind the whole
-    lines is saved beside the file, as ``<file>.torn``, and cut off before the next line is written.
+    When ``append`` returns, the lines survive the death of this process; ``sync`` writes them to the disk. A partial line that
+    a crash or a full disk left at the end is moved to ``<file>.torn`` before the next line is written.
 
     All methods raise ``SessionError``, with the path and the reason.
     """
@@ -32,18 +39,22 @@ class Appender:
         except OSError as error:
             raise SessionError(
                 f"The session file {path} cannot be opened for writing: {error.strerror}. "
-                "Use --ephemeral to go on without saving."
+                "Use --ephemeral to continue without saving."
             ) from error
         try:
-            lock(self._fd, path)
-        except SessionError:
+            lock(self._fd, wait=False)
+        except OSError as error:
             os.close(self._fd)
-            raise
+            if isinstance(error, BlockingIOError):
+                raise SessionInUse(path.name, f"in {describe_holder(_noted_holder(path))}") from error
+            raise SessionError(
+                f"The session {path} cannot be locked: {error.strerror}. {NO_LOCKS}"
+            ) from error
+        with contextlib.suppress(OSError):  # only the message of a refusal depends on it
+            _note_holder(path)
 
     def read(self) -> StoredSession:
-        """Read what the file holds; what is appended goes behind its whole lines. Raises ``SessionError`` for a file that is
-        no session.
-        """
+        """Read the file; later lines are appended after its whole lines. Raises ``SessionError`` if it is not a session."""
         stored = StoredSession(self._path)
         try:
             with open(self._fd, "rb", buffering=BLOCK, closefd=False) as stream:
@@ -63,17 +74,17 @@ class Appender:
             while data:
                 data = data[os.write(self._fd, data) :]
         except OSError as error:
-            with contextlib.suppress(OSError):  # what cannot be cut off now is cut off before the next line
+            with contextlib.suppress(OSError):  # otherwise it is truncated before the next line
                 os.ftruncate(self._fd, self._whole)
             raise SessionError(
                 f"The session could not be saved to {self._path}: {error.strerror}. "
-                "What was saved before is safe; the last message is not in the file."
+                "Earlier messages are saved; the last message is not."
             ) from error
         self._whole += len(lines) + self._unended
         self._unended = False
 
     def sync(self) -> None:
-        """Wait until everything is on the disk."""
+        """Flush everything to the disk."""
         try:
             getattr(os, "fdatasync", os.fsync)(self._fd)  # macOS has no fdatasync
         except OSError as error:
@@ -82,15 +93,17 @@ class Appender:
             ) from error
 
     def close(self) -> None:
-        """Sync, and let others write."""
+        """Sync and unlock."""
         try:
             self.sync()
         finally:
             self.release()
 
     def release(self) -> None:
-        """Let others write."""
-        unlock(self._fd, self._path)
+        """Unlock and close the file."""
+        with contextlib.suppress(OSError):
+            _note(self._path).unlink()
+        unlock(self._fd)
         os.close(self._fd)
 
     def _repair(self) -> None:
@@ -103,7 +116,7 @@ class Appender:
         if state.st_size > self._whole:
             self._save_tail(state.st_size)
             os.ftruncate(self._fd, self._whole)
-        elif state.st_size < self._whole:  # cut by another program: go on behind what is left
+        elif state.st_size < self._whole:  # another program truncated it
             self._whole, self._unended = state.st_size, state.st_size > 0
 
     def _save_tail(self, size: int) -> None:
@@ -113,3 +126,27 @@ class Appender:
         with open(beside, "ab") as torn:  # noqa: PTH123 - the descriptor refuses a planted symlink
             torn.writelines(os.pread(self._fd, min(BLOCK, size - start), start) for start in starts)
             torn.write(b"\n")
+
+
+def writer_elsewhere(path: Path) -> LockHolder | None:
+    """The other process that writes to a session, as far as can be seen without taking its lock."""
+    holder = _noted_holder(path)
+    return holder if holder and holder.pid != os.getpid() and holder.is_running else None
+
+
+def _note(path: Path) -> Path:
+    return path.with_name(path.name + ".lock")
+
+
+def _note_holder(path: Path) -> None:
+    note = os.open(_note(path), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_FILE)
+    write_holder(note)
+    os.close(note)
+
+
+def _noted_holder(path: Path) -> LockHolder | None:
+    try:
+        with open_regular(_note(path)) as note:
+            return read_holder(note.fileno())
+    except OSError:
+        return None

@@ -1,24 +1,22 @@
-"""``CodingAgent``: an agent with tools, a working folder and a session that keeps what was said."""
+"""``CodingAgent``: an agent with tools, a working folder and a session."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any
 
 import msgspec
 
-from newel.agent.agent import Agent, AgentState, AgentTransport, Subscriber
+from newel.agent.agent import Agent, AgentTransport
 from newel.agent.events import AgentEnd, AgentEvent, MessageEnd
 from newel.agent.messages import (
     AppMessage,
     AssistantMessage,
-    Attachment,
     CustomMessage,
     Usage,
     UserMessage,
 )
 from newel.agent.ports import Emit, Model, RunConfig
-from newel.context.attachable import Attachable
+from newel.context.attachments import Attachable
 from newel.context.compaction import Compactor
 from newel.context.prompt_templates import Template
 from newel.session.manager import SessionManager
@@ -26,8 +24,8 @@ from newel.workspace.port import Workspace
 
 
 class SessionTotals(msgspec.Struct, frozen=True):
-    """What a conversation has used: ``cost`` in US dollars, None if no price is known;
-    ``context`` is the size of the last request in tokens.
+    """The usage of a conversation: ``cost`` in US dollars, None if no price is known; ``context`` is the size of the last
+    request in tokens.
     """
 
     usage: Usage
@@ -36,7 +34,7 @@ class SessionTotals(msgspec.Struct, frozen=True):
 
 
 def totals(messages: Sequence[AppMessage]) -> SessionTotals:
-    """What a conversation has used, its compactions included."""
+    """Add up the usage of a conversation, including its compactions."""
     usage, cost, context = Usage(), None, 0
     for message in messages:
         match message:
@@ -53,14 +51,13 @@ def totals(messages: Sequence[AppMessage]) -> SessionTotals:
     return SessionTotals(usage, cost, context)
 
 
-class CodingAgent:
-    """Everything a front end needs: say something, watch, stop, and move between sessions.
+class CodingAgent(Agent):
+    """An ``Agent`` whose conversation is kept in a session; it can move between sessions.
 
-    ``workspace`` is the person's; the tools work in ``works_in``, which is another one where what they change is decided
-    afterwards. ``attachable`` is what the person's prompts may attach. ``open_session`` opens a session by its id, or begins a new one for None. ``approve`` (the preset) and
-    ``instructions`` (which AGENTS.md files are in force, in words) are for the screens to show; so is ``where``, which says
-    where the model is if the name of it does not. ``journal`` is awaited
-    with each event before the session takes it.
+    ``workspace`` is the user's; the tools work in ``works_in``, which differs where changes are decided afterwards.
+    ``attachable`` bounds which files a prompt may attach. ``open_session`` opens a session by its id, or a new one for None.
+    Screens show ``approve`` (the preset), ``instructions`` (the AGENTS.md files in force) and ``where`` (the model's
+    location, where its name does not say it). ``journal`` is awaited with each event before the session gets it.
     """
 
     def __init__(
@@ -94,121 +91,106 @@ class CodingAgent:
         self.instructions = instructions
         self.where = where
         self.run_id = ""
-        """The run that answers belong to, where several are one: a contract that is resumed. Otherwise each is its own."""
+        """The run of all answers, for a contract that is resumed. If empty, each answer is a run of its own."""
         self.secrets: Callable[[], Sequence[str]] = tuple
-        """What an export of the conversation must not hold."""
+        """Returns the values that an export must mask."""
         self.news: Callable[[], Awaitable[UserMessage | None]] | None = None
-        """What the model should know before the next prompt, if anything."""
+        """Returns a message for the model to insert before the next prompt, if any."""
         self._open_session = open_session
         self._journal = journal
-        self.agent = Agent(transport, config, messages=session.get_messages(), record=self._record)
+        super().__init__(transport, config, messages=session.get_messages(), record=self._save_event)
 
     # -- the conversation -------------------------------------------------------------------------
 
     @property
-    def state(self) -> AgentState:
-        return self.agent.state
+    def agent(self) -> Agent:
+        """The agent itself: recording works with any agent that has a session."""
+        return self
 
     def get_messages(self) -> list[AppMessage]:
         return list(self.state.messages)
 
-    def replace_messages(self, messages: Sequence[AppMessage]) -> None:
-        self.agent.replace_messages(messages)
-
-    def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
-        return self.agent.subscribe(subscriber)
-
-    async def prompt(self, text: str, attachments: Sequence[Attachment] = ()) -> AgentEnd:
-        return await self.answer([UserMessage(content=text, attachments=list(attachments))])
-
     async def answer(self, prompts: Sequence[AppMessage]) -> AgentEnd:
         if prompts and self.news is not None and (message := await self.news()):
-            await self.agent.append_message(message)
-        return await self.agent.answer(prompts)
+            await self.append_message(message)
+        return await super().answer(prompts)
 
-    def stop(self) -> None:
-        self.agent.stop()
-
-    def abort(self) -> None:
-        self.agent.abort()
-
-    def set_model(self, name: str) -> None:
-        """Go on with another model of the same server, from the next prompt on."""
-        before, model = self.state.model, self.describe_model(name)
-        self.agent.set_model(model)
+    def set_model(self, model: Model | str) -> None:
+        """Use another model of the same server from the next prompt on; a name is enough."""
+        before = self.state.model
+        if isinstance(model, str):
+            model = self.describe_model(model)
+        super().set_model(model)
         if self.compactor is not None:
             self.compactor.follow(model, before=before)
 
     def window(self) -> int | None:
-        """The size of the model's context in tokens, as far as it is known by now."""
+        """The size of the model's context in tokens, None if unknown."""
         return self.compactor.context_window if self.compactor else self.state.model.context_window
 
     def totals(self) -> SessionTotals:
-        """What the conversation has used so far."""
+        """The usage of the conversation so far."""
         return totals(self.state.messages)
 
     async def compact(self, instructions: str = "") -> bool:
-        """Sum up what lies behind, now; False if there is nothing to sum up."""
+        """Summarize the conversation now; False if there is nothing to summarize."""
         if self.compactor is None:
             return False
         message = await self.compactor.compact_now(self.state.messages, instructions)
         if message is not None:
-            await self.agent.append_message(message)
+            await self.append_message(message)
         return message is not None
 
     # -- sessions ---------------------------------------------------------------------------------
 
     def new_session(self) -> None:
-        """Begin again with nothing said; the session so far stays in its file."""
-        self._switch(self._open_session(None))
+        """Start a new session. The current one stays in its file."""
+        self._switch_session(self._open_session(None))
 
     def resume(self, session_id: str) -> None:
-        """Go on with another session. Raises ``SessionError`` and changes nothing if that fails."""
+        """Resume another session. Raises ``SessionError``, and then changes nothing."""
         if self.session.get_id().startswith(session_id):
             return
-        self._switch(self._open_session(session_id))
+        self._switch_session(self._open_session(session_id))
 
-    def reopen(self, said: Sequence[AppMessage] = (), *, never_begun: Collection[str] = ()) -> None:
-        """Take up the session again, with what others have added to its file meanwhile, and with the messages ``said``
-        that a journal has and the file may lack: those it knows by their id are left out. ``never_begun`` are the calls
-        of which the journal knows that they did not begin.
+    def reopen(self, journaled: Sequence[AppMessage] = (), *, never_begun: Collection[str] = ()) -> None:
+        """Reload the session from its file, to which others may have written, and add the messages of a journal that it lacks.
+        ``never_begun`` are the calls that did not start, according to the journal.
         """
         if self.session.get_file_path() is not None:
             self.session.close()
             self.session = self._open_session(self.session.get_id())
-        for message in said:
-            self._keep(message)
-        self.agent.replace_messages(self.session.get_messages(), never_begun=never_begun)
+        for message in journaled:
+            self._append(message)
+        self.replace_messages(self.session.get_messages(), never_begun=never_begun)
 
     def release(self) -> None:
-        """Let other programs write to the session, until ``reopen``."""
+        """Unlock the session for other programs, until ``reopen``."""
         if self.session.get_file_path() is not None:
             self.session.close()
 
     def branch(self, message_id: str | None) -> None:
-        """Go back to just after a message (None: to the beginning); what followed stays in the file."""
-        self.agent.replace_messages(self.session.branch(message_id))
+        """Continue after an earlier message, or from the start for None. Later messages stay in the file."""
+        self.replace_messages(self.session.branch(message_id))
 
-    def _switch(self, session: SessionManager) -> None:
+    def _switch_session(self, session: SessionManager) -> None:
         try:
-            self.agent.replace_messages(session.get_messages())
+            self.replace_messages(session.get_messages())
         except BaseException:
-            session.close()  # it is locked by us, and nothing else would unlock it
+            session.close()  # else it stays locked
             raise
         self.session.close()
         self.session = session
 
-    async def _record(self, event: AgentEvent) -> None:
+    async def _save_event(self, event: AgentEvent) -> None:
         if self._journal is not None:
             await self._journal(event)
         if isinstance(event, MessageEnd):
-            self._keep(event.message)
+            self._append(event.message)
 
-    def _keep(self, message: AppMessage) -> None:
+    def _append(self, message: AppMessage) -> None:
         if not self.session.is_started():
-            self.session.start_session(self._describe())
+            model = self.state.model
+            config = {"model": model.id, "provider": model.provider, "thinking": self.state.thinking_level}
+            self.session.start_session(config)
         self.session.append_message(message)
-
-    def _describe(self) -> dict[str, Any]:
-        state = self.state
-        return {"model": state.model.id, "provider": state.model.provider, "thinking": state.thinking_level}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 
 import anyio
 import msgspec
@@ -17,6 +17,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from newel.agent.errors import NewelError
 from newel.agent.events import MessageUpdate, ToolExecutionUpdate
+from newel.concurrency import background_tasks
 from newel.runs.models import Snapshot
 from newel.runs.run_events import RunEvent
 from newel.text.json import to_json
@@ -80,10 +81,8 @@ async def serve_socket(
     reviews.
     """
     await websocket.accept()
-    try:
+    with suppress(WebSocketDisconnect):  # raised by a send after the browser has left
         await _Socket(websocket, board).run(about, server, review=review)
-    except* WebSocketDisconnect:
-        pass  # the other end left while something was being said
 
 
 class _Watching:
@@ -150,10 +149,8 @@ class _Socket:
                     notice=about.notice,
                 )
             )
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._tell_changes)
+            async with background_tasks(self._tell_changes) as tasks:
                 await self._read(tasks)
-                tasks.cancel_scope.cancel()
         finally:
             unsubscribe()
 

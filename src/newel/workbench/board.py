@@ -35,8 +35,8 @@ from newel.runs.chat_turn import TURN, TurnParams, answer_turn
 from newel.runs.event_hub import EventHub
 from newel.runs.models import Contract, QueuedMessage, Snapshot, Tab, TabQuestion, TabTotals
 from newel.session.listing import SessionSummary
-from newel.session.text import one_line
 from newel.text.json import to_json
+from newel.text.sanitize import plain_line
 from newel.workbench.open_tab import EventFrame, Frame, SoFarFrame, TabSession, What
 from newel.workbench.tab_store import TabStore
 
@@ -169,7 +169,7 @@ class TabService:
             known = [each for each in await self.sessions() if each.id == session]
             if not known:
                 raise TabServiceError(f"There is no session {session} of this folder.")
-            title = known[0].name or one_line(known[0].first_text, 40) or NEW_CHAT
+            title = known[0].name or plain_line(known[0].first_text, 40) or NEW_CHAT
         for tab in self.tabs:
             if session == tab.session and tab.kind == "chat":
                 return tab
@@ -240,7 +240,7 @@ class TabService:
             params = TurnParams(tab=tab, session=one.tab.session, message=message, before=before)
             run = await self._submit(one, TURN, params, key=key_of(tab, message))
             await one.queue.hand_over(one.conversation)
-        if one.tab.title == NEW_CHAT and (title := one_line(message.text, 40)):
+        if one.tab.title == NEW_CHAT and (title := plain_line(message.text, 40)):
             await self._keep(one, title=title)
         self._queue_changed(one)
         return run
@@ -336,7 +336,7 @@ class TabService:
                     await self._store.stop(tab, one.tab.run)
             finally:  # also where the disk is full
                 if agent := one.conversation.working:
-                    agent.agent.clear_queue()
+                    agent.clear_queue()
                 one.conversation.stop(now=now)
         self.tell("queue", tab)
 

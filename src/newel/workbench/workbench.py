@@ -14,6 +14,7 @@ import anyio
 
 from newel.agent.errors import ConnectionFailed, NewelError
 from newel.agent.ports import Model
+from newel.concurrency import background_tasks
 from newel.jobs.engine import Engine
 from newel.mcp.server_status import ServerStatus
 from newel.runs.chat_session import AgentFactory
@@ -89,19 +90,11 @@ class Workbench(TabService):
         self._desk = await self.open_desk()
         self.handlers |= self._desk.handlers
         self._is_desk_open.set()
-        failures: list[NewelError] = []  # so that they leave this as what they are, and not as a group
-        async with anyio.create_task_group() as tasks:
+        async with background_tasks(self._watch_model) as tasks:
             tasks.start_soon(watch, self._desk, self.tell_reviewed)
-            tasks.start_soon(self._watch_model)
             if self.line is not None:
                 tasks.start_soon(self.line.keep, partial(self.tell, "host"), lambda: bool(self._watchers))
-            try:
-                await super().run(slots=slots)
-            except NewelError as error:
-                failures.append(error)
-            tasks.cancel_scope.cancel()
-        for failure in failures:
-            raise failure
+            await super().run(slots=slots)
 
     @cached_property
     def _is_desk_open(self) -> anyio.Event:

@@ -92,7 +92,7 @@ def test_a_server_that_counts_no_tokens_cannot_be_limited_by_cost(with_model: Ma
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("input_price = 1\n", "input_price and output_price have to be set together"),
+        ("input_price = 1\n", "input_price and output_price must be set together"),
         ("cache_read_price = 1\n", "cache_read_price and cache_write_price need"),
         ("input_price = -1\noutput_price = 1\n", ">= 0"),
     ],

@@ -77,7 +77,7 @@ def test_a_routine_whose_variables_are_wrong_is_left_out_with_its_line(tmp_path:
     quoted, unused = loaded.warnings
     assert quoted == (
         f"{path}, line 3: routines.quoted: {{name}} stands inside quotes, where a value cannot be quoted safely. "
-        "It is left out."
+        "It is ignored."
     )
     assert unused.startswith(f"{path}, line 4: routines.unused: the variable name does not occur")
 
@@ -86,7 +86,7 @@ def test_a_routine_whose_variables_are_wrong_is_left_out_with_its_line(tmp_path:
     ("content", "line", "words"),
     [
         (b'[connection]\nhost = "a', 2, "nterminated|Expected|Illegal"),
-        (b"[connection]\n\nuser = \xff\n", 3, "byte 0xff is no UTF-8 text"),
+        (b"[connection]\n\nuser = \xff\n", 3, "byte 0xff is not UTF-8 text"),
         (b"[model]\n[model]\n", 2, "twice"),
         (b"\n\nrubbish\n", 3, "Expected"),
     ],
@@ -128,7 +128,7 @@ def test_one_slip_costs_one_value_and_never_the_host(tmp_path: Path) -> None:
 def test_what_is_no_file_or_too_long_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "long").write_bytes(b"#" * (1024 * 1024 + 1))
     for path in (tmp_path, tmp_path / "long"):
-        assert "is no file of settings" in load_remote(path).warnings[0]
+        assert "cannot be read: it " in load_remote(path).warnings[0]
 
 
 @settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -16,9 +16,8 @@ from PIL import Image
 
 from newel.agent.errors import WorkspaceError
 from newel.agent.messages import Attachment
-from newel.context.attachable import Attachable
-from newel.context.attachments import MAX_ENTRIES, attachment_from
-from newel.context.mentions import MAX_ATTACHMENTS, Expansion, expand
+from newel.context.attachments import MAX_ENTRIES, Attachable, load_attachment
+from newel.context.mentions import MAX_ATTACHMENTS, Expansion, expand_mentions
 from newel.workspace.local import LocalWorkspace
 
 PNG = base64.b64decode(
@@ -37,11 +36,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 def expanded(text: str, folder: Path) -> Expansion:
-    return anyio.run(expand, text, Attachable(LocalWorkspace(str(folder))))
+    return anyio.run(expand_mentions, text, Attachable(LocalWorkspace(str(folder))))
 
 
 def attached(path: Path) -> Attachment:
-    return anyio.run(attachment_from, LocalWorkspace("/"), str(path))
+    return anyio.run(load_attachment, LocalWorkspace("/"), str(path))
 
 
 def names(text: str, folder: Path) -> list[str]:
@@ -126,7 +125,7 @@ def test_the_listing_of_a_large_folder_is_cut_and_says_so(tmp_path: Path) -> Non
         (tmp_path / f"{number:04}").touch()
     text = attached(tmp_path).extracted_text or ""
     assert text.count("\n") == MAX_ENTRIES + 1
-    assert text.endswith("0499\n[12 further entries are left out.]")
+    assert text.endswith("0499\n[12 more entries are omitted.]")
 
 
 def test_a_name_that_is_no_text_can_be_listed(tmp_path: Path) -> None:
@@ -161,8 +160,8 @@ def test_a_large_text_is_cut_and_says_so(tmp_path: Path) -> None:
     attachment = attached(tmp_path / "log")
     text = attachment.extracted_text or ""
     assert len(text) < 263_000
-    assert "a line of the log\n\n[Cut here: the last" in text
-    assert "of 360,000 bytes are left out" in text
+    assert "a line of the log\n\n[Truncated: the last" in text
+    assert "of 360,000 bytes are omitted" in text
     assert attachment.size == 360_000
 
 
@@ -194,7 +193,7 @@ def test_a_prompt_takes_a_bounded_number_of_files(tmp_path: Path) -> None:
     assert len(result.attachments) == MAX_ATTACHMENTS
     assert f" {MAX_ATTACHMENTS - 1}.md @{MAX_ATTACHMENTS}.md @" in result.text
     [note] = result.notes
-    assert f"{MAX_ATTACHMENTS}.md, and what is named after it, was not attached" in note
+    assert f"{MAX_ATTACHMENTS}.md and the files named after it were not attached" in note
 
 
 @given(
