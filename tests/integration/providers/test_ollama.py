@@ -160,13 +160,10 @@ async def test_a_model_that_can_see_is_shown_images(start: Start) -> None:
 
 async def test_an_answer_is_held_to_a_schema(start: Start) -> None:
     schema = {"type": "object"}
-    server, client = start(
-        [{"trigger": "Hi", "answer": "no", "constrained": "{}"}], schema=schema, keep_alive="9m"
-    )
+    server, client = start([{"trigger": "Hi", "answer": "no", "constrained": "{}"}], schema=schema)
     message, _ = await ask(client, model=PHI3)
     assert message.text == "{}"
     assert server.requests[-1]["format"] == schema
-    assert server.requests[-1]["keep_alive"] == "9m"
 
 
 # -- the context --------------------------------------------------------------------------------------

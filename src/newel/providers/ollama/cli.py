@@ -41,7 +41,6 @@ from newel.providers.errors import is_overflow, quote
 from newel.providers.ollama.model_info import full_name, is_of_the_cloud, missing
 from newel.providers.openai.stream import ResponseAccumulator
 from newel.providers.parsing import text_protocol
-from newel.providers.parsing.json_repair import NEVER_MEND
 from newel.text.json import regex, to_json
 
 SMALLEST = 4_096
@@ -109,7 +108,7 @@ class Shown(NamedTuple):
 
 class OllamaCli:
     """A ``ModelServer`` by ``ollama run`` on the host of ``programs``. ``schema``, a JSON Schema, is what each answer's
-    text must fit; a call of a tool in ``never_mend`` is not run on guessed arguments.
+    text must fit. A request that offers tools is refused: the program has no way to offer them.
 
     Flags that the host's version does not know are left out from then on; a ``Retry`` without delay tells of it.
     Raises ``ModelMissing`` for a model that the host does not have.
@@ -123,14 +122,12 @@ class OllamaCli:
         *,
         name: str = "ollama",
         schema: dict[str, Any] | None = None,
-        never_mend: frozenset[str] = NEVER_MEND,
     ) -> None:
         self.name = name
         self.reason = ""
         """Where else Ollama was looked for and what came of it, in words; empty for nowhere."""
         self._programs = programs
         self._format = to_json(schema).decode() if schema is not None else None
-        self._never_mend = never_mend
         self._shown: dict[str, Shown] = {}
         self._refused: set[str] = set()
 
@@ -138,13 +135,13 @@ class OllamaCli:
         """Ask the model; see ``Provider.complete``."""
         model = request.model.id
         shown = await self._show(model)
+        if request.tools:
+            raise self._no_tools(model)
         prompt = text_protocol.prompt(request).encode("utf-8", "replace")
         tries = 0
         while True:
             flags = self._flags(request, shown)
-            answer = _CliAnswer(
-                ResponseAccumulator(request.tools, self._never_mend), on_delta, thinks="--think=true" in flags
-            )
+            answer = _CliAnswer(ResponseAccumulator(), on_delta, thinks="--think=true" in flags)
             argv = ["sh", "-c", _IF_IT_IS_THERE, "sh", model, *flags]
             ended = await self._run(argv, prompt, answer.take)
             if ended.exit_code == 0:
@@ -258,6 +255,14 @@ class OllamaCli:
                 f"'{model}' runs in Ollama's cloud, and {place} is not signed in to it. Sign in there: ollama signin"
             )
         return message
+
+    def _no_tools(self, model: str) -> RequestRejected:
+        api = (
+            f"Its API was not reached {self.reason}" if self.reason else "Use its API instead: --through auto"
+        )
+        return RequestRejected(
+            f"An agent needs tools, and `ollama run` offers none to '{model}' on {self._programs.place}. {sentence(api)}"
+        )
 
     def _failure(self, ended: ProgramEnded, model: str) -> ProviderError:
         place = self._programs.place

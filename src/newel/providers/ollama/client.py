@@ -29,7 +29,6 @@ from newel.providers.http.urls import is_private
 from newel.providers.ollama.encoder import body, messages_json
 from newel.providers.ollama.model_info import MOST, Served, is_of_the_cloud, missing, read_served
 from newel.providers.openai.stream import ResponseAccumulator
-from newel.providers.parsing.json_repair import NEVER_MEND
 from newel.text.json import as_count, as_dict, as_list, as_str, parse, regex
 
 URL = "http://127.0.0.1:11434"
@@ -54,9 +53,8 @@ class Ollama:
     """A ``ModelServer`` over Ollama's API at ``base_url``, or behind the Unix socket at the path ``socket``.
 
     ``api_key`` is for Ollama's cloud, or a gateway; ``place`` names the server in words; ``timeout`` is in seconds without
-    a byte; ``schema``, a JSON Schema, is what each answer's text must fit; ``keep_alive`` is how long the model stays
-    loaded after a request, as ``"30m"`` or seconds, None for what the server does by itself. A call of a tool in
-    ``never_mend`` is not run on guessed arguments. What a server refuses is left out from then on; a ``Retry`` without delay tells of it.
+    a byte; ``schema``, a JSON Schema, is what each answer's text must fit. What a server
+    refuses is left out from then on; a ``Retry`` without delay reports it.
 
     Raises ``ModelMissing`` for a model that the server does not have: nothing is downloaded unasked.
     """
@@ -73,8 +71,6 @@ class Ollama:
         name: str = "ollama",
         timeout: float = TIMEOUT,
         schema: dict[str, Any] | None = None,
-        keep_alive: str | int | None = None,
-        never_mend: frozenset[str] = NEVER_MEND,
     ) -> None:
         headers = {
             "Accept": "application/x-ndjson",
@@ -88,8 +84,6 @@ class Ollama:
         self.name = name
         self._http = HttpClient(base_url, headers=headers, timeout=timeout, socket=socket, place=place)
         self._schema = schema
-        self._keep_alive = keep_alive
-        self._never_mend = never_mend
         self._served: dict[str, Served] = {}
 
     async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
@@ -179,8 +173,8 @@ class Ollama:
         self, messages: bytes, request: ModelRequest, served: Served, on_delta: OnDelta
     ) -> AssistantMessage:
         endpoint = self._endpoint(PATH, request.model.id)
-        fold = ResponseAccumulator(request.tools, self._never_mend)
-        sent = body(messages, request, served, schema=self._schema, keep_alive=self._keep_alive)
+        fold = ResponseAccumulator(request.tools)
+        sent = body(messages, request, served, schema=self._schema)
         async with self._http.ask("POST", PATH, sent) as reply:
             if not reply.ok:
                 raise await self._refused(reply, endpoint)

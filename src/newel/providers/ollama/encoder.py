@@ -43,7 +43,6 @@ def body(
     served: Served,
     *,
     schema: object = None,
-    keep_alive: object = None,
 ) -> bytes:
     """The JSON of a request; ``messages`` as made above."""
     options: dict[str, Any] = {"num_ctx": served.num_ctx}
@@ -63,8 +62,6 @@ def body(
         fields["tools"] = [wire_tool(tool) for tool in request.tools]
     if schema is not None:
         fields["format"] = schema
-    if keep_alive is not None:
-        fields["keep_alive"] = keep_alive
     return b"".join((to_json(fields)[:-1], b',"messages":', messages, b"}"))
 
 

@@ -1,7 +1,7 @@
-"""A conversation with tools, told in words: for models that take no tools, and for programs that take only a prompt.
+"""Tools and conversations as text: for models without tool calling, and for programs that take only a prompt.
 
-A call stands between tags that ``written`` reads back out of the model's text. Whatever stands inside one of our
-tags cannot close it: tags of these names in it are broken by a backslash.
+A call stands between tags that ``text_tool_calls`` parses out of the model's text. Content cannot close one of our
+tags: a backslash breaks tags of these names in it.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def of_result(message: ToolResultMessage) -> str:
 
 
 def prompt(request: ModelRequest) -> str:
-    """The whole request as one text. A first message stands there as it is."""
-    system = told_of_tools(request.system_prompt, request.tools)
+    """The whole conversation as one text; tools are not offered. A first message is passed on unchanged."""
+    system = request.system_prompt
     match request.messages:
         case [UserMessage() as only]:
             parts = [system, _of_user(only)]
