@@ -24,12 +24,12 @@ from newel.agent.messages import AssistantMessage
 from newel.agent.ports import ModelRequest, OnDelta
 from newel.providers.errors import MAX_BODY, EndpointDescription, classify, read_error, refusal
 from newel.providers.http.client import HttpClient, HttpResponse
-from newel.providers.http.ndjson import NdjsonParser
 from newel.providers.http.urls import is_private
 from newel.providers.ollama.encoder import body, messages_json
 from newel.providers.ollama.model_info import MOST, Served, is_of_the_cloud, missing, read_served
 from newel.providers.openai.stream import ResponseAccumulator
 from newel.text.json import as_count, as_dict, as_list, as_str, parse, regex
+from newel.text.lines import LineSplitter
 
 URL = "http://127.0.0.1:11434"
 PATH = "/api/chat"
@@ -43,6 +43,9 @@ ASIDE = 10.0
 AFTER_DONE = 0.25
 PULLED = "success"
 MAX_ASIDE = 8 * 2**20
+MAX_LINE = 8 * 2**20
+"""Bytes of a short answer, and of one line of a stream."""
+
 _NOT_FOUND = r"not found"
 _NO_MEMORY = r"(?i)more system memory|out of memory"
 _SIGN_IN = b"signin_url"
@@ -233,13 +236,16 @@ def _no_memory(words: str, endpoint: EndpointDescription) -> RequestRejected | N
 
 async def _objects(reply: HttpResponse, endpoint: EndpointDescription) -> AsyncGenerator[dict[str, Any]]:
     """The objects of an answer with status 200, one a line; raises for one that is an error."""
-    lines = NdjsonParser()
+    lines = LineSplitter(MAX_LINE)
     async with aclosing(reply.chunks()) as chunks:
         async for chunk in chunks:
-            for line in lines.feed(chunk):
+            complete = lines.feed(chunk)
+            if lines.overflow:
+                raise BadResponse(f"The server sent a line of more than {MAX_LINE // 2**20} MiB; refused.")
+            for line in filter(bytes.strip, complete):
                 yield _object(line, endpoint)
-    for line in lines.close():
-        yield _object(line, endpoint)
+    if (rest := lines.flush()).strip():
+        yield _object(rest, endpoint)
 
 
 def _object(line: bytes, endpoint: EndpointDescription) -> dict[str, Any]:
