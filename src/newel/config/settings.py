@@ -41,9 +41,9 @@ from newel.config.hosts import HostModel, choose_model, host_places
 from newel.config.jexida import RemoteSettings, Through
 from newel.config.trust import IgnoredServer, named_server, trusted_places
 from newel.permissions.rules import Rule, parse
-from newel.providers.http.timeouts import PATIENT, RequestTimeouts
 from newel.providers.http.urls import HTTP, OLLAMA, is_loopback
 from newel.providers.pricing import Rates
+from newel.providers.retry import DEFAULT_LIMITS, RetryLimits
 from newel.text.redact_urls import shown_url
 
 Approve = Literal["auto", "ask", "review", "read-only"]
@@ -123,9 +123,9 @@ class RetrySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     attempts: Annotated[int, msgspec.Meta(ge=1, le=1_000)] | None = None
     max_wait: Annotated[float, msgspec.Meta(ge=0, le=86_400)] | None = None
 
-    def patience(self, default: RequestTimeouts) -> RequestTimeouts:
+    def patience(self, default: RetryLimits) -> RetryLimits:
         """``default``, where nothing else is said."""
-        return RequestTimeouts(
+        return RetryLimits(
             attempts=self.attempts or default.attempts,
             max_wait=default.max_wait if self.max_wait is None else self.max_wait,
             connections=default.connections,
@@ -228,7 +228,7 @@ class Settings(msgspec.Struct, frozen=True):
     origins: dict[str, str]
     record: bool = True
     max_result: int = 30_000
-    patience: RequestTimeouts = PATIENT
+    patience: RetryLimits = DEFAULT_LIMITS
     review: ReviewSettings = ReviewSettings()
     host: str | None = None
     host_model: HostModel | None = None
@@ -238,7 +238,7 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 def load_settings(
-    flags: Flags, *, cwd: Path, environ: Mapping[str, str], patience: RequestTimeouts = PATIENT
+    flags: Flags, *, cwd: Path, environ: Mapping[str, str], patience: RetryLimits = DEFAULT_LIMITS
 ) -> Settings:
     """Gather the settings; ``patience`` is the default. Raises ``ConfigError`` naming the file, the line or name, and what is wrong."""
     home = newel_home(environ)

@@ -4,7 +4,7 @@ There are two kinds of decision. One is about a project: whether the ``.env`` of
 address*. The other is about this machine: whether a server that was found by its port may be used. Both are the user's;
 no file of a project can make them.
 
-An address is what ``newel.providers.http.urls.address_of`` makes of a base URL; a folder is its real path. If either changes, nothing
+An address is what ``newel.providers.http.urls.server_address`` makes of a base URL; a folder is its real path. If either changes, nothing
 has been decided. A trust file that cannot be read trusts no server.
 """
 
@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from newel.agent.errors import ConfigError
-from newel.providers.http.urls import address_of
+from newel.providers.http.urls import server_address
 from newel.workspace.disk.state_file import load_state, update_state
 
 FILE: Final = "trust.json"
@@ -108,7 +108,7 @@ def named_server(places: Sequence[Place]) -> str | None:
     for _, values in places:
         if base_url := values.get("base_url"):
             try:
-                return address_of(str(base_url))
+                return server_address(str(base_url))
             except ConfigError:
                 return ""
     return None

@@ -41,7 +41,7 @@ def split_base_url(base_url: str) -> tuple[str, str]:
     return url, question + query
 
 
-def of_ollama(base_url: str) -> str | None:
+def ollama_http_url(base_url: str) -> str | None:
     """The HTTP address of a server that is named as one of Ollama's own API, ``ollama://host``; None for any other.
     Raises ``ConfigError`` if nothing can be reached there, without showing a password.
     """
@@ -58,20 +58,20 @@ def of_ollama(base_url: str) -> str | None:
     return url + mark + query
 
 
-def of_chat_completions(base_url: str) -> str:
+def chat_completions_url(base_url: str) -> str:
     """The address before ``/chat/completions``, which Ollama has too, beside its own API."""
-    ollama = of_ollama(base_url)
+    ollama = ollama_http_url(base_url)
     if ollama is None:
         return base_url
     url, mark, query = ollama.partition("?")
     return f"{url}/v1{mark}{query}"
 
 
-def address_of(base_url: str) -> str:
+def server_address(base_url: str) -> str:
     """The server that a base URL names, in the one spelling in which a user decides on it: ASCII throughout, the host as
     DNS has it, without credentials and query. Raises ``ConfigError`` if it names none, without showing a password.
     """
-    ollama = of_ollama(base_url)
+    ollama = ollama_http_url(base_url)
     parts = urlsplit(ollama or split_base_url(base_url)[0])
     host = ascii_host(parts.hostname or "")
     place = (f"[{host}]" if ":" in host else host) + (f":{parts.port}" if parts.port else "")
@@ -81,12 +81,12 @@ def address_of(base_url: str) -> str:
     return f"{scheme}://{place}{quote(parts.path.rstrip('/'), safe=_IN_PATHS)}"
 
 
-def name_of(base_url: str) -> str:
+def server_name(base_url: str) -> str:
     """A server by its host, as sessions name it."""
     return "openai" if (host := _host(base_url)) == "api.openai.com" else host or "unknown"
 
 
-def target_of(url: str) -> httpcore2.URL:
+def request_url(url: str) -> httpcore2.URL:
     """The URL as the connections take it; what is not ASCII is encoded, credentials are left out."""
     import httpcore2
 
@@ -111,7 +111,7 @@ def ascii_host(host: str) -> str:
     return name.decode("ascii")
 
 
-def credentials_of(url: str) -> tuple[bytes, bytes] | None:
+def url_credentials(url: str) -> tuple[bytes, bytes] | None:
     """The name and the password that stand in a URL."""
     parts = urlsplit(url)
     if parts.username is None:
@@ -119,7 +119,7 @@ def credentials_of(url: str) -> tuple[bytes, bytes] | None:
     return unquote(parts.username).encode(), unquote(parts.password or "").encode()
 
 
-def proxy_of(url: str) -> str | None:
+def proxy_url(url: str) -> str | None:
     """The proxy that the environment (or the system) names for a URL. Raises ``ConfigError`` for one that
     cannot be used, without showing it: it may hold a password.
     """

@@ -38,7 +38,7 @@ from newel.agent.events import Retry
 from newel.agent.messages import AssistantMessage
 from newel.agent.ports import ModelRequest, OnDelta
 from newel.providers.errors import is_overflow, quote
-from newel.providers.ollama.model_info import full_name, is_of_the_cloud, missing
+from newel.providers.ollama.model_info import full_name, is_cloud_model, missing
 from newel.providers.openai.stream import ResponseAccumulator
 from newel.providers.parsing import text_protocol
 from newel.text.json import regex, to_json
@@ -162,7 +162,7 @@ class OllamaCli:
 
     async def is_priced(self, model: str) -> bool:
         """Models of one's own cost nothing; of those that Ollama runs elsewhere nothing is known."""
-        return not is_of_the_cloud(model)
+        return not is_cloud_model(model)
 
     async def window(self, model: str) -> int | None:
         """The size of the model's context in tokens: the loaded one's, else that which the server will give at

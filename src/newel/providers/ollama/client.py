@@ -26,7 +26,7 @@ from newel.providers.errors import MAX_BODY, EndpointDescription, classify, read
 from newel.providers.http.client import HttpClient, HttpResponse
 from newel.providers.http.urls import is_private
 from newel.providers.ollama.encoder import body, messages_json
-from newel.providers.ollama.model_info import MOST, Served, is_of_the_cloud, missing, read_served
+from newel.providers.ollama.model_info import MOST, Served, is_cloud_model, missing, read_served
 from newel.providers.openai.stream import ResponseAccumulator
 from newel.text.json import as_count, as_dict, as_list, as_str, parse, regex
 from newel.text.lines import LineSplitter
@@ -122,7 +122,7 @@ class Ollama:
 
     async def is_priced(self, model: str) -> bool:
         """Models of one's own cost nothing; of those that Ollama runs elsewhere nothing is known."""
-        return self._is_own and not is_of_the_cloud(model)
+        return self._is_own and not is_cloud_model(model)
 
     async def window(self, model: str) -> int | None:
         """The size of a model's context in tokens, as far as it will be asked for. Raises ``ProviderError``."""

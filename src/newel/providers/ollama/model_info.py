@@ -43,7 +43,7 @@ _REFUSED = 400
 Think = Literal["level", "switch", "none"]
 
 
-def is_of_the_cloud(model: str) -> bool:
+def is_cloud_model(model: str) -> bool:
     """Whether Ollama has a model run elsewhere: ``gpt-oss:120b-cloud``."""
     return model.endswith(("-cloud", ":cloud"))
 

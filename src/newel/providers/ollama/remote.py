@@ -11,7 +11,7 @@ from newel.agent.ports import ModelRequest, OnDelta
 from newel.providers.http.urls import OLLAMA_PORT
 from newel.providers.ollama.cli import OllamaCli, Programs
 from newel.providers.ollama.client import Ollama
-from newel.providers.ollama.model_info import is_of_the_cloud
+from newel.providers.ollama.model_info import is_cloud_model
 
 Way = Literal["forwarded /api/chat", "ollama run"]
 
@@ -62,7 +62,7 @@ class RemoteOllama:
 
     async def is_priced(self, model: str) -> bool:
         """Models of one's own cost nothing; of those that Ollama runs elsewhere nothing is known."""
-        return not is_of_the_cloud(model)
+        return not is_cloud_model(model)
 
     async def window(self, model: str) -> int | None:
         """The size of a model's context in tokens. Raises ``ProviderError``."""
