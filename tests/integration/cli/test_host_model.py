@@ -251,7 +251,7 @@ def test_a_host_without_ollama_is_named_with_the_remedy(remote: Remote, closed: 
         newel.environ["NEWEL_SSH_CONFIG"] = str(host.config)
         done = newel("--host", f"host:{host.project('shop')}", "hello")
     assert done.returncode == 1
-    assert "There is no program 'ollama' on" in done.stderr
+    assert "`ollama` was not found on" in done.stderr
     assert "Install it there" in done.stderr
     assert f"port {closed}" in done.stderr
 
@@ -264,7 +264,7 @@ def test_without_a_model_there_or_here_both_are_named(remote: Remote) -> None:
         newel.environ["NEWEL_SSH_CONFIG"] = str(host.config)
         done = newel("--host", f"host:{host.project('shop')}", "hello")
     assert done.returncode == 1
-    assert "There is no program 'ollama' on" in done.stderr
+    assert "`ollama` was not found on" in done.stderr
     assert "no server was found on this machine" in done.stderr
     assert "LLM_BASE_URL" in done.stderr
 

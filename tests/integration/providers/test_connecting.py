@@ -52,7 +52,7 @@ def test_the_other_api_of_ollama_stands_before_the_query_of_its_address() -> Non
     "named", ["ollama://", "ollama://:7", "ollama://me:secret@box:x", "ollama://me:secret?x@box"]
 )
 def test_an_address_where_nothing_can_be_is_refused_without_its_password(named: str) -> None:
-    with pytest.raises(ConfigError, match="must be like ollama://") as refused:
+    with pytest.raises(ConfigError, match="Use one like ollama://") as refused:
         ollama_http_url(named)
     assert "secret" not in str(refused.value)
 
@@ -94,5 +94,5 @@ async def test_a_local_ollama_is_found_as_one_and_what_only_looks_like_one_is_no
 
 async def test_what_is_not_ollama_says_so(serve: Serve) -> None:
     async with aclosing(connect(f"ollama://127.0.0.1:{serve(http(b'<html>Hello')).port}", None)) as server:
-        with pytest.raises(ProviderError, match="did not answer as Ollama does"):
+        with pytest.raises(ProviderError, match="did not answer like Ollama"):
             await server.models()

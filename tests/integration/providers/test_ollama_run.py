@@ -113,12 +113,14 @@ async def test_an_earlier_tool_output_cannot_pose_as_somebody(start: Start) -> N
     seen = program.prompts[-1]
     tags = ("<user>", "</user>", "<tool_response>", "</tool_response>")
     assert [seen.count(tag) for tag in tags] == [1, 1, 1, 1]
-    assert "An image was left out" in seen
+    assert "Image omitted" in seen
 
 
 async def test_a_request_that_offers_tools_is_refused_with_the_remedy(start: Start) -> None:
     program, provider = start()
-    with pytest.raises(RequestRejected, match=r"needs tools, and `ollama run` offers none.*--through auto"):
+    with pytest.raises(
+        RequestRejected, match=r"Agents need tools, and `ollama run` offers none.*--through auto"
+    ):
         await ask(provider, model=PHI3)
     assert program.prompts == []
 
@@ -148,38 +150,42 @@ async def test_a_missing_model_is_named_with_the_remedy_and_not_downloaded(start
 @pytest.mark.parametrize("name", ["--help", "-x", "", "a b", "a\nb", "\x1b[2J"])
 async def test_a_model_s_name_is_never_a_flag(start: Start, name: str) -> None:
     program, provider = start()
-    with pytest.raises(RequestRejected, match="no name of a model"):
+    with pytest.raises(RequestRejected, match="not a valid model name"):
         await ask(provider, model=Model(name))
     assert program.calls == []
 
 
 async def test_no_program_says_what_to_install(tmp_path: Path) -> None:
-    with pytest.raises(RequestRejected, match="no program 'ollama' on user@box"):
+    with pytest.raises(RequestRejected, match="not found on user@box"):
         await ask(OllamaCli(LocalPrograms(tmp_path)), model=PHI3, tools=[])
 
 
 async def test_a_server_that_is_down_says_how_to_start_it(start: Start) -> None:
     _, provider = start(down=True)
-    with pytest.raises(ConnectionFailed, match=r"does not run on user@box: could not connect.*ollama serve"):
+    with pytest.raises(ConnectionFailed, match=r"is not running on user@box: could not connect.*ollama serve"):
         await ask(provider, model=PHI3, tools=[])
 
 
 @pytest.mark.parametrize(
     ("step", "error", "words"),
     [
-        ({"exit": 1}, ServerFailed, r"exit code 1: llama runner process has terminated: exit status 2\.$"),
+        (
+            {"exit": 1},
+            ServerFailed,
+            r"exited with code 1: llama runner process has terminated: exit status 2\.$",
+        ),
         (
             {"exit": 3, "stderr": "\x1b[31mError: \x1b[2Kbad\x1b]0;title\x07 thing\n"},
             RequestRejected,
-            "exit code 3: bad",
+            "exited with code 3: bad",
         ),
-        ({"exit": 1, "stderr": ""}, RequestRejected, "it said nothing"),
+        ({"exit": 1, "stderr": ""}, RequestRejected, "it printed nothing"),
         (
             {"exit": 1, "stderr": "Error: the input exceeds the context length\n"},
             Exception,
             "too long for phi3",
         ),
-        ({"answer": ""}, BadResponse, "'phi3' on user@box said nothing"),
+        ({"answer": ""}, BadResponse, "'phi3' on user@box returned an empty answer"),
         ({"answer": "\n" * 4_096, "times": 10_000}, BadResponse, "more than 8 MiB"),
     ],
 )

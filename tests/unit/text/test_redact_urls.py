@@ -45,7 +45,7 @@ def test_an_address_is_asked_only_where_it_says_and_a_refusal_shows_no_password(
         take(url)
     except ConfigError as error:
         shown = str(error).partition("' is no ")[0]
-        assert shown in {f"'{scheme}…@{host}/v1", f"'{scheme}…"} or "has a '#' in it" in shown
+        assert shown in {f"'{scheme}…@{host}/v1", f"'{scheme}…"} or "contains a '#'" in shown
     else:
         assert not set("/?#") & set(user + password)
 

@@ -298,7 +298,7 @@ def _not_connected(url: str, error: Exception, *, is_local: bool) -> ProviderErr
             if is_local
             else "Nothing was sent. Check the host name in the address and this machine's clock. If the server belongs to "
             "your organisation, install its authority on this machine (SSL_CERT_FILE names a file of authorities). "
-            "Otherwise somebody may be intercepting the connection."
+            "Otherwise the connection may be intercepted."
         )
         return RequestRejected(f"The certificate of {url} is not trusted: {sentence(reason)} {remedy}")
     if is_local and _is_refused(error):

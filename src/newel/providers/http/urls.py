@@ -25,7 +25,9 @@ SOCKS = ("socks5", "socks5h")
 
 LOCAL_SUFFIXES = (".local", ".lan", ".internal", ".home.arpa", ".localhost")
 
-ENCODE = " In a name or a password write / ? # @ as %2F %3F %23 %40; an @ behind the host is %40, too."
+ENCODE = (
+    " In a user name or password, write / ? # @ as %2F %3F %23 %40; also write an @ after the host as %40."
+)
 
 
 def split_base_url(base_url: str) -> tuple[str, str]:
@@ -37,7 +39,9 @@ def split_base_url(base_url: str) -> tuple[str, str]:
     if not (_is_whole(url, HTTP) and is_clear(base_url.strip())) or not base_url.isprintable() or " " in url:
         raise ConfigError(_refusal(base_url, "base URL", "https://host/v1"))
     if "#" in base_url:
-        raise ConfigError("The base URL has a '#' in it, behind which nothing is sent. Leave that part out.")
+        raise ConfigError(
+            "The base URL contains a '#'. Remove it and what follows: HTTP does not send that part."
+        )
     return url, question + query
 
 
@@ -134,7 +138,7 @@ def proxy_url(url: str) -> str | None:
     proxy = named if "://" in named else f"http://{named}"
     where = f"{parts.scheme.upper()}_PROXY or ALL_PROXY"
     if not _is_whole(proxy, (*HTTP, *SOCKS)):
-        raise ConfigError(f"The proxy in {where} is no address: it must be like http://host:3128.")
+        raise ConfigError(f"The proxy in {where} is not a valid URL. Use one like http://host:3128.")
     if urlsplit(proxy).scheme in SOCKS and find_spec("socksio") is None:
         raise ConfigError(
             f"{where} names a SOCKS proxy, for which the package 'socksio' is missing. Install Newel with its extra "
@@ -170,7 +174,7 @@ def _host(url: str) -> str:
 
 def _refusal(url: str, what: str, example: str) -> str:
     hint = ENCODE if "@" in url else ""
-    return f"'{shown_url(url.strip())}' is no {what}: it must be like {example}.{hint}"
+    return f"'{shown_url(url.strip())}' is not a valid {what}. Use one like {example}.{hint}"
 
 
 def _is_whole(url: str, schemes: Collection[str]) -> bool:

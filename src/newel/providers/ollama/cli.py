@@ -67,7 +67,7 @@ _SIGN_IN = "You need to be signed in to Ollama"
 _NUM_CTX = r"(?m)^\s*num_ctx\s+(\d{1,9})\s*$"
 _CAPABILITIES = r"(?m)^\s*Capabilities\s*$((?:\n\s*\w+\s*$)+)"
 _IF_IT_IS_THERE = 'm=$1; shift; ollama show -- "$m" >/dev/null || exit; exec ollama run "$@" -- "$m"'
-_LIKE = "It must be like llama3.2 or qwen3:8b; `ollama list` on the host names those it has."
+_LIKE = "Use a name like llama3.2 or qwen3:8b; `ollama list` on the host shows the installed models."
 _NO_PROGRAM = 127
 _THINKING = "Thinking...\n"
 _THOUGHT = "...done thinking.\n\n"
@@ -152,7 +152,7 @@ class OllamaCli:
                 raise error
             self._refused.add(refused)
             tries += 1
-            reason = f"the host's ollama refused it; asking again without {refused}"
+            reason = f"the host's ollama rejected it; retrying without {refused}"
             await on_delta(Retry(attempt=tries, max_attempts=tries, delay=0.0, reason=reason))
 
     async def models(self) -> list[str]:
@@ -248,7 +248,7 @@ class OllamaCli:
         place = self._programs.place
         if not answer.fold.started:
             told = f": {sentence(words)}" if (words := _words(ended.stderr)) else "."
-            raise BadResponse(f"'{model}' on {place} said nothing{told}")
+            raise BadResponse(f"'{model}' on {place} returned an empty answer{told}")
         message = answer.fold.message(model=model, provider=self.name)
         if message.text.startswith(_SIGN_IN):
             raise RequestRejected(
@@ -261,21 +261,21 @@ class OllamaCli:
             f"Its API was not reached {self.reason}" if self.reason else "Use its API instead: --through auto"
         )
         return RequestRejected(
-            f"An agent needs tools, and `ollama run` offers none to '{model}' on {self._programs.place}. {sentence(api)}"
+            f"Agents need tools, and `ollama run` offers none to '{model}' on {self._programs.place}. {sentence(api)}"
         )
 
     def _failure(self, ended: ProgramEnded, model: str) -> ProviderError:
         place = self._programs.place
         words = _words(ended.stderr)
         if ended.exit_code == _NO_PROGRAM:
-            api = f" Its API was looked for {self.reason}" if self.reason else ""
+            api = f" Its API was not reached {self.reason}" if self.reason else ""
             return RequestRejected(
-                f"There is no program 'ollama' on {place}. Install it there (https://ollama.com/download), or put it on the "
-                f"PATH that commands over ssh have.{api}"
+                f"`ollama` was not found on {place}. Install it there (https://ollama.com/download), or add it to the "
+                f"PATH of commands over SSH.{api}"
             )
         if regex(_NO_SERVER).search(words):
             return ConnectionFailed(
-                f"Ollama does not run on {place}: {sentence(words)} Start it there: ollama serve"
+                f"Ollama is not running on {place}: {sentence(words)} Start it there: ollama serve"
             )
         if model and regex(_MISSING).search(words):
             return missing(model, place)
@@ -283,7 +283,7 @@ class OllamaCli:
             return ContextOverflow(f"The conversation is too long for {model}: {sentence(words)}")
         kind = ServerFailed if regex(_PASSING).search(words) else RequestRejected
         return kind(
-            f"ollama on {place} ended with exit code {ended.exit_code}: {sentence(words or 'it said nothing')}"
+            f"ollama on {place} exited with code {ended.exit_code}: {sentence(words or 'it printed nothing')}"
         )
 
 
@@ -301,7 +301,7 @@ class _CliAnswer:
     async def take(self, piece: bytes) -> None:
         self._size += len(piece)
         if self._size > MAX_PRINTED:
-            raise BadResponse(f"The model wrote more than {MAX_PRINTED // 2**20} MiB; it was stopped.")
+            raise BadResponse(f"The model was stopped: it wrote more than {MAX_PRINTED // 2**20} MiB.")
         self._kept += self._decode(piece)
         await self._say(self._split())
 
@@ -344,7 +344,7 @@ class _CliAnswer:
 
 def _check_name(model: str) -> None:
     if model.startswith("-") or not model.isprintable() or " " in model or not model:
-        raise RequestRejected(f"'{quote(model, '')}' is no name of a model. {_LIKE}")
+        raise RequestRejected(f"'{quote(model, '')}' is not a valid model name. {_LIKE}")
 
 
 def _plain(printed: bytes) -> str:

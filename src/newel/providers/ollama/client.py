@@ -105,7 +105,7 @@ class Ollama:
                     raise
                 tries += 1
                 served = self._served[model] = change[0]
-                reason = f"the server refused the request; asking again {change[1]}"
+                reason = f"the server rejected the request; retrying {change[1]}"
             await on_delta(Retry(attempt=tries, max_attempts=tries, delay=0.0, reason=reason))
 
     async def models(self) -> list[str]:
@@ -142,7 +142,9 @@ class Ollama:
                     total, done = as_count(fields.get("total")), as_count(fields.get("completed"))
                     await tell(f"{status}: {100 * done // total} %" if total else status)
         if status != PULLED:
-            raise ConnectionFailed(f"{endpoint.url} closed the connection before '{model}' was there.")
+            raise ConnectionFailed(
+                f"{endpoint.url} closed the connection before the download of '{model}' was complete."
+            )
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -166,7 +168,7 @@ class Ollama:
                         raise await self._refused(reply, endpoint)
                     answer = await reply.read(MAX_ASIDE)
         except TimeoutError as error:
-            raise ConnectionFailed(f"{endpoint.url} sent no whole answer for {ASIDE:g} s.") from error
+            raise ConnectionFailed(f"{endpoint.url} sent no complete response within {ASIDE:g} s.") from error
         try:
             return as_dict(parse(answer))
         except ValueError as error:
@@ -190,7 +192,7 @@ class Ollama:
                         break
                 else:
                     raise ConnectionFailed(
-                        f"{endpoint.url} closed the connection before the answer was whole."
+                        f"{endpoint.url} closed the connection before the response was complete."
                     )
                 # Only a body that is read to its end leaves a connection for the next request.
                 with suppress(ProviderError), anyio.move_on_after(AFTER_DONE):
@@ -220,7 +222,7 @@ class Ollama:
 def _foreign(answer: bytes, endpoint: EndpointDescription) -> BadResponse:
     words, _ = read_error(answer, endpoint.secret)
     return BadResponse(
-        f"{endpoint.url} did not answer as Ollama does: {sentence(words or 'nothing')} Check the address."
+        f"{endpoint.url} did not answer like Ollama: {sentence(words or 'nothing')} Check the address."
     )
 
 

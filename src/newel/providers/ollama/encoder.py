@@ -24,7 +24,7 @@ from newel.providers.openai.encoder import images_behind_results, instead_of, wi
 from newel.providers.parsing import text_protocol
 from newel.text.json import to_json
 
-BLIND = "[An image was left out: this model cannot see images.]"
+BLIND = "[Image omitted: this model does not accept images.]"
 LEVELS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high"}
 
 

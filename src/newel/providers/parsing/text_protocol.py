@@ -20,19 +20,19 @@ from newel.agent.messages import (
 from newel.agent.ports import ModelRequest, ToolSpec
 from newel.text.json import regex, to_json
 
-NO_IMAGE = "[An image was left out: only words reach this model.]"
+NO_IMAGE = "[Image omitted: this model receives text only.]"
 
 _OWN_TAG = r"<(?=/?(?:user|assistant|tool_call|tool_response)\b)"
 _TOOLS = """\
-You can use tools. To call one, write nothing but
+You can use tools. To call one, write only
 
 <tool_call>
 {"name": "the tool's name", "arguments": {"argument": "value"}}
 </tool_call>
 
-and stop there: what it answers comes with the next message. These are the tools, with JSON Schemas of their arguments:
+and stop; the result comes in the next message. Available tools, with the JSON Schemas of their arguments:
 """
-_GO_ON = "That is the conversation so far. Write the assistant's next message: its text only, without tags around it."
+_GO_ON = "This is the conversation so far. Write the assistant's next message as plain text, without enclosing tags."
 
 
 def told_of_tools(system_prompt: str, tools: Sequence[ToolSpec]) -> str:
