@@ -67,7 +67,7 @@ IMPORTED: Final = (
     "newel.providers.openai.chat",
     "newel.providers.pricing",
     "newel.providers.scripted",
-    "newel.providers.windows",
+    "newel.providers.model_server",
     "newel.review.decide",
     "newel.review.tracking.write_ahead_log",
     "newel.review.store.garbage_collection",

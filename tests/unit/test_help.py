@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-from newel.cli import HIDDEN, MODULES
+from newel.cli import MODULES
 from newel.cli.main import agent_parser
 
 
 def test_the_help_names_each_command_and_no_other() -> None:
     listed, _, _ = agent_parser("newel").format_help().partition("\noptions:")
-    assert set(re.findall(r"\bnewel ([a-z][a-z-]*)", listed)) == set(MODULES) - HIDDEN
+    assert set(re.findall(r"\bnewel ([a-z][a-z-]*)", listed)) == set(MODULES)
 
 
 def test_commands_come_before_options() -> None:

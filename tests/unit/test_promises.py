@@ -20,7 +20,7 @@ from newel.agent.messages import (
     UserMessage,
 )
 from newel.app.hosts import SSH_CONFIG
-from newel.cli import HIDDEN, MODULES
+from newel.cli import MODULES
 from newel.cli.main import agent_parser
 from newel.config.settings import NAMES, ConfigFile, Flags, Limits, ModelFacts, load_settings
 from newel.terminal.repl.slash_commands import COMMANDS
@@ -79,7 +79,7 @@ def test_every_command_of_a_conversation_in_the_readme_exists() -> None:
 
 def test_every_command_in_the_readme_exists() -> None:
     told = set(re.findall(r"^\| `newel ([a-z]+)", README, re.MULTILINE))
-    assert told == MODULES.keys() - HIDDEN
+    assert told == MODULES.keys()
 
 
 def test_the_readme_names_every_environment_variable_and_key_of_the_settings() -> None:

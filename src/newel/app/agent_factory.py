@@ -195,7 +195,7 @@ async def build_agent(
 
 def _compactor(in_use: ResolvedModel) -> Compactor:
     from newel.context.compaction import Compactor
-    from newel.providers.windows import find_window
+    from newel.providers.model_server import find_window
 
     window = partial(find_window, in_use.server)
     compactor = Compactor(in_use.provider, in_use.small, context_window=None, find_window=window)

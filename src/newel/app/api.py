@@ -36,7 +36,7 @@ def chat(
     """
     import httpx2
 
-    from newel.providers.http.urls import is_loopback, of_chat_completions, split_base_url
+    from newel.providers.http.urls import chat_completions_url, is_loopback, split_base_url
     from newel.text.sanitize import redact_url
 
     settings = load_settings(Flags(model=model), cwd=Path.cwd(), environ=os.environ)
@@ -53,7 +53,7 @@ def chat(
     if tools:
         payload["tools"] = tools
     key = settings.endpoint.api_key
-    base_url, query = split_base_url(of_chat_completions(settings.endpoint.base_url))
+    base_url, query = split_base_url(chat_completions_url(settings.endpoint.base_url))
     url = f"{base_url}/chat/completions{query}"
     answer = _post(
         url,

@@ -9,7 +9,7 @@ import msgspec
 
 from newel.config.settings import EndpointSettings
 from newel.config.trust import ServerTrust
-from newel.providers.http.urls import of_ollama
+from newel.providers.http.urls import ollama_http_url
 from newel.text.sanitize import escape_line
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _program(server: LocalServer) -> str:
 
 
 def _is_ollama(server: LocalServer) -> bool:
-    return of_ollama(server.base_url) is not None
+    return ollama_http_url(server.base_url) is not None
 
 
 def _unused(server: LocalServer, *, declined: bool) -> str:

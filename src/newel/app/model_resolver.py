@@ -13,8 +13,7 @@ import msgspec
 from newel.agent.errors import ConfigError, ProviderError
 from newel.agent.ports import Model, Provider
 from newel.config.settings import ONLY_DOTENV, EndpointSettings, ModelFacts, Settings
-from newel.providers.factory import connect
-from newel.providers.model_server import ModelServer
+from newel.providers.model_server import ModelServer, connect
 from newel.text.sanitize import redact_url, sanitize
 
 if TYPE_CHECKING:
@@ -153,12 +152,12 @@ async def _of_host(
 
 def _asking(server: ModelServer, settings: Settings) -> Provider:
     """The server, asked again where that is worth it, its answers priced as the settings say."""
-    from newel.providers.pricing import Priced
+    from newel.providers.pricing import PricingProvider
     from newel.providers.retry import Retrying
 
     rates = {name: facts.rates for name, facts in settings.models.items() if facts.rates is not None}
     provider: Provider = Retrying(server, settings.patience)
-    return Priced(provider, rates) if rates else provider
+    return PricingProvider(provider, rates) if rates else provider
 
 
 def server_on(there: HostPrograms, through: Through, port: int) -> RemoteOllama | OllamaCli:

@@ -12,8 +12,8 @@ from newel.agent.messages import AssistantMessage
 from newel.agent.ports import ModelRequest, OnDelta
 from newel.app.model_resolver import ResolvedModel
 from newel.config.settings import Settings
-from newel.providers.factory import connect
 from newel.providers.http.urls import HTTP, OLLAMA, is_loopback
+from newel.providers.model_server import connect
 from newel.text.sanitize import redact_url
 
 UNSET = "No model is set up yet. Choose Set up a model, then try again."

@@ -28,9 +28,8 @@ MODULES = {
     "jexida": "jexida",
     "trust": "trust",
     "mcp": "mcp",
-    "mcp-conformance": "mcp_conformance",
 }
-"""Which module holds a command; its function there is ``command_<name>(arguments) -> exit code``, with ``_`` for ``-``."""
+"""Which module holds a command; its function there is ``command_<name>(arguments) -> exit code``."""
 
 HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     (
@@ -87,11 +86,7 @@ def help_text() -> str:
     return "\n\n".join(groups)
 
 
-HIDDEN = frozenset({"mcp-conformance"})
-"""For a test suite of others, not for people."""
-
-
 def run(name: str, arguments: Sequence[str]) -> int:
     refuse_decision(name, arguments)
     module = import_module(f"newel.cli.{MODULES[name]}")
-    return int(getattr(module, f"command_{name.replace('-', '_')}")(arguments))
+    return int(getattr(module, f"command_{name}")(arguments))

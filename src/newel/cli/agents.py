@@ -28,7 +28,7 @@ from newel.contracts.run_index import (
     list_runs,
     open_spare_engine,
 )
-from newel.providers.http.timeouts import UNATTENDED
+from newel.providers.retry import UNATTENDED_LIMITS
 from newel.runs.models import Contract
 from newel.terminal.renderers.base import text_stdout
 from newel.terminal.renderers.contract import SHORT_ID, ContractScreen, JsonLines, watch
@@ -48,7 +48,7 @@ def command_agent(arguments: Sequence[str]) -> int:
     if bool(given.contract) == bool(given.resume):
         parser.error("give a contract, or --resume with the id of a run")
     settings = load_settings(
-        flags_of(given), cwd=folder(parser, given.cwd), environ=os.environ, patience=UNATTENDED
+        flags_of(given), cwd=folder(parser, given.cwd), environ=os.environ, patience=UNATTENDED_LIMITS
     )
     contract = None if given.resume else _contract(given)
     warn_of_strangers(settings)

@@ -23,7 +23,7 @@ from newel.app.trusting import ignored_words
 from newel.cli.diagnostics import BAD, GOOD, NOTE, Check, Checks
 from newel.cli.parser import Parser
 from newel.config.settings import EndpointSettings, Flags, Settings, load_settings, mask_secret
-from newel.providers.http.urls import is_loopback, of_ollama
+from newel.providers.http.urls import is_loopback, ollama_http_url
 from newel.providers.model_server import ModelServer
 from newel.providers.ollama.model_info import full_name
 from newel.storage.files import read_regular
@@ -156,7 +156,7 @@ async def _answer(settings: Settings, endpoint: EndpointSettings, client: ModelS
     """Whether the model can be asked with the key that is set. Many servers list their models to everybody, so that one token
     is asked for.
     """
-    if of_ollama(endpoint.base_url) and endpoint.api_key is None:
+    if ollama_http_url(endpoint.base_url) and endpoint.api_key is None:
         return Check(NOTE, "answer", "Not tested: Ollama would load the model first, and no key is set.")
     name = await find_model(settings, endpoint, client)
     request = ModelRequest(Model(name, client.name, max_output=1), "", [UserMessage("Hi")])
@@ -185,9 +185,9 @@ async def _own_api(endpoint: EndpointSettings) -> str:
     from newel.providers.discovery import discover
 
     port = urlsplit(endpoint.base_url).port
-    if port is None or of_ollama(endpoint.base_url) or not is_loopback(endpoint.base_url):
+    if port is None or ollama_http_url(endpoint.base_url) or not is_loopback(endpoint.base_url):
         return ""
-    own = [each.base_url for each in await discover(servers=[("", port)]) if of_ollama(each.base_url)]
+    own = [each.base_url for each in await discover(servers=[("", port)]) if ollama_http_url(each.base_url)]
     return (
         f"\nThis is Ollama. With LLM_BASE_URL={own[0]} it is asked for a context that is large enough."
         if own

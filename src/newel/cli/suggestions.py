@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from newel.agent.errors import UsageError
-from newel.cli import HIDDEN, MODULES
+from newel.cli import MODULES
 
 LIKENESS: Final = 0.8
 
@@ -98,7 +98,7 @@ def check_words(words: Sequence[str]) -> None:
         raise UsageError(f"'{first}' is a command, and commands come first: newel {plain} … {as_prompt}")
     if hint := _KNOWN.get(plain):
         raise UsageError(f"There is no command '{first}'. {hint} {as_prompt}")
-    if near := _near(plain, MODULES.keys() - HIDDEN):
+    if near := _near(plain, MODULES):
         raise UsageError(f"There is no command '{first}'. Did you mean `newel {near}`? {as_prompt}")
 
 

@@ -14,7 +14,7 @@ from newel.app.trusting import trust_command
 from newel.cli.parser import Parser
 from newel.config.settings import dotenv_server, newel_home
 from newel.config.trust import IgnoredServer, ServerTrust, TrustDecision, real_folder
-from newel.providers.http.urls import address_of, is_loopback
+from newel.providers.http.urls import is_loopback, server_address
 from newel.text.sanitize import escape_line
 
 DESCRIPTION: Final = """\
@@ -46,7 +46,7 @@ def command_trust(arguments: Sequence[str]) -> int:
         if given.remove or given.decline:
             parser.error("give the ADDRESS")
         return _list(trust, cwd)
-    address = address_of(given.address)
+    address = server_address(given.address)
     if given.remove:
         return _remove(trust, real_folder(cwd), address)
     return _decide(trust, cwd, address, trusted=not given.decline)

@@ -37,9 +37,9 @@ from newel.config.hosts import HostModel, choose_model, host_places
 from newel.config.jexida import RemoteSettings, Through
 from newel.config.trust import IgnoredServer, named_server, trusted_places
 from newel.permissions.rules import Rule, parse_rule
-from newel.providers.http.timeouts import PATIENT, RequestTimeouts
 from newel.providers.http.urls import HTTP, OLLAMA, is_loopback
 from newel.providers.pricing import Rates
+from newel.providers.retry import DEFAULT_LIMITS, RetryLimits
 from newel.storage.files import read_regular
 from newel.text.sanitize import redact_url
 
@@ -118,8 +118,8 @@ class RetrySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     attempts: Annotated[int, msgspec.Meta(ge=1, le=1_000)] | None = None
     max_wait: Annotated[float, msgspec.Meta(ge=0, le=86_400)] | None = None
 
-    def timeouts(self, default: RequestTimeouts) -> RequestTimeouts:
-        return RequestTimeouts(
+    def limits(self, default: RetryLimits) -> RetryLimits:
+        return RetryLimits(
             attempts=self.attempts or default.attempts,
             max_wait=default.max_wait if self.max_wait is None else self.max_wait,
             connections=default.connections,
@@ -222,7 +222,7 @@ class Settings(msgspec.Struct, frozen=True):
     origins: dict[str, str]
     record: bool = True
     max_result: int = 30_000
-    patience: RequestTimeouts = PATIENT
+    patience: RetryLimits = DEFAULT_LIMITS
     review: ReviewSettings = ReviewSettings()
     host: str | None = None
     host_model: HostModel | None = None
@@ -232,7 +232,7 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 def load_settings(
-    flags: Flags, *, cwd: Path, environ: Mapping[str, str], patience: RequestTimeouts = PATIENT
+    flags: Flags, *, cwd: Path, environ: Mapping[str, str], patience: RetryLimits = DEFAULT_LIMITS
 ) -> Settings:
     """Load the settings; ``patience`` holds the default timeouts. Raises ``ConfigError`` with the file, the line or name, and
     the problem.
@@ -284,7 +284,7 @@ def load_settings(
         origins=origins,
         record=file.review.record,
         max_result=file.limits.max_result,
-        patience=file.retry.timeouts(patience),
+        patience=file.retry.limits(patience),
         review=_review_limits(environ, file.review, str(path), origins),
         host=host,
         host_model=host_model,

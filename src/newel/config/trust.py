@@ -3,8 +3,8 @@
 There are two kinds of decision: whether the ``.env`` of *this folder* may choose the server at *this address*, and whether a
 server that was found on a port of this machine may be used. Both are the user's; no file of a project can make them.
 
-An address is what ``newel.providers.http.urls.address_of`` makes of a base URL; a folder is a real path. A decision holds for
-exactly this pair. A trust file that cannot be read trusts no server.
+An address is what ``newel.providers.http.urls.server_address`` makes of a base URL; a folder is its real path. If either changes, nothing
+has been decided. A trust file that cannot be read trusts no server.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from newel.agent.errors import ConfigError
-from newel.providers.http.urls import address_of
+from newel.providers.http.urls import server_address
 from newel.workspace.disk.state_file import load_state, update_state
 
 FILE: Final = "trust.json"
@@ -105,7 +105,7 @@ def named_server(places: Sequence[Place]) -> str | None:
     for _, values in places:
         if base_url := values.get("base_url"):
             try:
-                return address_of(str(base_url))
+                return server_address(str(base_url))
             except ConfigError:
                 return ""
     return None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from newel.text.lines import LineSplitter
+
 if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
 
@@ -22,21 +24,16 @@ class JsonLineFramer:
     """Cuts a stream into lines and counts what is none of MCP. Raises ``TooMuchError``."""
 
     def __init__(self) -> None:
-        self._open = bytearray()
+        self._lines = LineSplitter(MAX_MESSAGE)
         self._junk_lines = 0
         self._junk_bytes = 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The lines that are whole now, without their ends."""
-        if b"\n" not in chunk:
-            self._open += chunk
-            whole: list[bytes] = []
-        else:
-            *whole, rest = (bytes(self._open) + chunk).split(b"\n")
-            self._open = bytearray(rest)
-        if len(self._open) > MAX_MESSAGE or any(len(line) > MAX_MESSAGE for line in whole):
+        lines = self._lines.feed(chunk)
+        if self._lines.overflow:
             raise TooMuchError(f"It sent a message of more than {MAX_MESSAGE // 2**20} MiB.")
-        return whole
+        return lines
 
     def message(self) -> None:
         self._junk_lines = self._junk_bytes = 0

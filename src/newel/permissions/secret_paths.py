@@ -13,8 +13,8 @@ import fnmatch
 import os
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, cached_property
 from typing import Final, Literal, NamedTuple
 
 from newel.permissions.rules import Rule, expression
@@ -71,7 +71,7 @@ class SecretPaths:
             found = Judgement("never", reason)
         elif not _is_within(path, self._project):
             found = Judgement("ask", OUTSIDE)
-        elif reason := _by_name(path, _PRIVATE_NAMES, PRIVATE):
+        elif reason := _by_name(path, PRIVATE):
             found = Judgement("ask", f"a file that often holds secrets: {reason}")
         else:
             return FREE
@@ -122,9 +122,9 @@ class SecretPaths:
                 if reason and not self._is_workplace(folded, home + place):
                     return reason
         folded = folded.removeprefix("/private")
-        if _OF_THE_SYSTEM.match(folded):
+        if _system_places().match(folded):
             return next(row.reason for row in SECRET if row.pattern[0] == "/" and _system(row).match(folded))
-        return _by_name(path, _SECRET_NAMES, SECRET)
+        return _by_name(path, SECRET)
 
     def _is_workplace(self, folded: str, place: str) -> bool:
         """Whether a path is of a worktree in Newel's folder, and the agent works there."""
@@ -205,15 +205,21 @@ def _upwards(path: str) -> Iterator[str]:
         path = path[: path.rfind("/")]
 
 
-def _by_name(path: str, names: re.Pattern[str], table: Iterable[Row]) -> str:
+def _by_name(path: str, table: tuple[Row, ...]) -> str:
     name = posixpath.basename(path).casefold()
-    if names.fullmatch(name) is None or name.endswith(EXAMPLES):
+    if _names(table).fullmatch(name) is None or name.endswith(EXAMPLES):
         return ""
     return next(row.reason for row in table if fnmatch.fnmatchcase(name, row.pattern))
 
 
-def _names(rows: Iterable[Row]) -> re.Pattern[str]:
+@cache  # not at import, which would slow down every start
+def _names(rows: tuple[Row, ...]) -> re.Pattern[str]:
     return re.compile("|".join(fnmatch.translate(row.pattern) for row in rows if "/" not in row.pattern))
+
+
+@cache
+def _system_places() -> re.Pattern[str]:
+    return re.compile("|".join(_system(row).pattern for row in SECRET if row.pattern[0] == "/"))
 
 
 def _system(row: Row) -> re.Pattern[str]:
@@ -221,7 +227,4 @@ def _system(row: Row) -> re.Pattern[str]:
 
 
 _BELOW_HOME: Final = {row.pattern[1:]: row.reason for row in SECRET if row.pattern.startswith("~/")}
-_OF_THE_SYSTEM: Final = re.compile("|".join(_system(row).pattern for row in SECRET if row.pattern[0] == "/"))
-_SECRET_NAMES: Final = _names(SECRET)
-_PRIVATE_NAMES: Final = _names(PRIVATE)
 _OTHER_HOME: Final = re.compile(r"/root(?=/|\Z)|/(?:home|users|var/home)/[^/]+")

@@ -121,7 +121,7 @@ def not_protocol(body: bytes, content_type: str, endpoint: EndpointDescription) 
     words, _ = read_error(body, endpoint.secret)
     kind = content_type.partition(";")[0].strip() or "no content type"
     return BadResponse(
-        f"{endpoint.url} did not answer as a chat completions server does ({kind}): {as_sentence(words or 'nothing')} "
+        f"{endpoint.url} did not answer like a chat completions server ({kind}): {as_sentence(words or 'nothing')} "
         "Check the base URL; most end in /v1."
     )
 

@@ -1,37 +1,71 @@
-"""What the program needs of a model server, whichever API it is asked by."""
+"""Model servers, whichever API they speak: the port, and the client that a server's address selects."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
+from newel.agent.errors import ProviderError
 from newel.agent.ports import Provider
+from newel.providers.http.urls import ollama_http_url, server_name
 
 
 class ModelServer(Provider, Protocol):
-    """A ``Provider`` that can tell of its models."""
+    """A ``Provider`` that lists and describes its models."""
 
     @property
     def name(self) -> str:
-        """The server, as sessions and messages name it."""
+        """The server's name in sessions and messages."""
         ...
 
     @property
     def way(self) -> str | None:
-        """How its models are asked: the path of an API, or a program. None while that is not known."""
+        """The path of the API, or the program, by which models are asked. None while unknown."""
         ...
 
     async def models(self) -> list[str]:
-        """The names of its models, in its order. Raises ``ProviderError``."""
+        """Return the names of its models, in its order. Raises ``ProviderError``."""
         ...
 
     async def window(self, model: str) -> int | None:
-        """The size of a model's context in tokens, None if it is not known. Raises ``ProviderError``."""
+        """Return the size of a model's context in tokens, None if unknown. Raises ``ProviderError``."""
         ...
 
     async def is_priced(self, model: str) -> bool:
-        """Whether it is known what the answers of a model cost, if anything. Never raises."""
+        """Return whether the cost of a model's responses is known, zero included. Never raises."""
         ...
 
     async def aclose(self) -> None:
         """Close the connections. The next request opens new ones."""
         ...
+
+
+def connect(base_url: str, api_key: str | None) -> ModelServer:
+    """Return a client for ``ollama://host`` (``ollama+https://`` with TLS), or for the base URL of chat completions.
+
+    Raises ``ConfigError`` for an invalid address or key.
+    """
+    name = server_name(base_url)
+    if url := ollama_http_url(base_url):
+        from newel.providers.ollama.client import Ollama
+
+        return Ollama(url, api_key=api_key, name=name)
+    from newel.providers.openai.chat import OpenAIChat
+    from newel.providers.pricing import price_list_for
+
+    prices = price_list_for(base_url)
+    return OpenAIChat(
+        base_url=base_url,
+        api_key=api_key,
+        name=name,
+        price=prices,
+        is_listed=prices.knows if prices else None,
+        listed_window=prices.window if prices else None,
+    )
+
+
+async def find_window(server: ModelServer, model: str) -> int | None:
+    """Return the size of a model's context in tokens; None if unknown, or if the server fails to answer."""
+    try:
+        return await server.window(model)
+    except ProviderError:
+        return None

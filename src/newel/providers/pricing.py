@@ -38,7 +38,7 @@ class Rates(NamedTuple):
         return (dollars + usage.output * self.output) / 1_000_000
 
 
-class Priced:
+class PricingProvider:
     """A ``Provider`` whose responses cost what ``rates`` say, by the names of models; those of others what they cost
     by themselves.
     """
@@ -55,7 +55,7 @@ class Priced:
         return msgspec.structs.replace(message, cost=rates.cost(message.usage))
 
 
-def pricer(*, base_url: str) -> PriceList | None:
+def price_list_for(base_url: str) -> PriceList | None:
     """What the responses of one server cost; None for a private server."""
     return None if is_private(base_url) else PriceList(base_url)
 

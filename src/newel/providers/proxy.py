@@ -73,7 +73,7 @@ class ModelProxy:
                 raise refusal(reply.status, reply.headers, await reply.beginning(MAX_BODY), endpoint)
             message = await _read(reply, on_delta)
         if message is None:
-            raise ConnectionFailed(f"{endpoint.url} closed the connection before the answer was whole.")
+            raise ConnectionFailed(f"{endpoint.url} closed the connection before the response was complete.")
         return message
 
     async def aclose(self) -> None:
@@ -112,7 +112,7 @@ def _decode(event: ServerEvent, decoder: msgspec.json.Decoder[T]) -> T:
         return decoder.decode(event.data)
     except msgspec.DecodeError as error:
         raise BadResponse(
-            f"The Newel server sent a '{event.name}' event that cannot be read: {error}."
+            f"The Newel server sent a '{event.name}' event that is invalid: {error}."
         ) from error
 
 

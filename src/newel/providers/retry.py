@@ -1,32 +1,52 @@
-"""Retries what is worth it: failed connections a few times, a server that has too much to do patiently."""
+"""Retries: a few after failed connections, many while a server is overloaded."""
 
 from __future__ import annotations
 
+from typing import Final
+
 import anyio
+import msgspec
 
 from newel.agent.errors import ConnectionFailed, ProviderError, as_sentence
 from newel.agent.events import Retry
 from newel.agent.messages import AssistantMessage
 from newel.agent.ports import ModelRequest, OnDelta, Provider
-from newel.providers.http.timeouts import RequestTimeouts
 
-MAX_BACKOFF = 60.0
-"""Seconds: the longest pause where the server names none."""
+MAX_BACKOFF_S: Final = 60.0
+"""The longest pause if the server names none."""
+
+
+class RetryLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """At most ``attempts`` requests, and pauses of at most ``max_wait`` seconds if the server names them.
+
+    ``connections`` bounds the attempts while no server answers: a wrong address does not improve within minutes.
+    """
+
+    attempts: int = 10
+    max_wait: float = 300.0
+    connections: int = 5
+
+
+DEFAULT_LIMITS: Final = RetryLimits()
+"""While the user waits: about three minutes."""
+
+UNATTENDED_LIMITS: Final = RetryLimits(attempts=30, max_wait=3_600.0, connections=15)
+"""Without a user: about 20 minutes, ten of them without a connection."""
 
 
 class Retrying:
     """A ``Provider`` that repeats the requests of another.
 
-    The pause grows from ``base_delay`` seconds, doubling, with a random part so that many clients do not
-    come back together; where the server names a pause, that one counts, and one of more than ``max_wait`` ends the
-    request at once. A ``Retry`` tells of each: its ``attempt`` is the one that comes next, its ``reason`` ends without a stop.
+    The pause doubles from ``base_delay`` seconds, with jitter. A pause that the server names takes precedence; one
+    longer than ``max_wait`` ends the request at once. A ``Retry`` reports each: its ``attempt`` is the next one, and its
+    ``reason`` has no final stop.
     """
 
     def __init__(
-        self, provider: Provider, patience: RequestTimeouts | None = None, *, base_delay: float = 1.0
+        self, provider: Provider, limits: RetryLimits = DEFAULT_LIMITS, *, base_delay: float = 1.0
     ) -> None:
         self._provider = provider
-        self._patience = patience or RequestTimeouts()
+        self._limits = limits
         self._base_delay = base_delay
 
     async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
@@ -36,40 +56,39 @@ class Retrying:
             try:
                 return await self._provider.complete(request, on_delta)
             except ProviderError as error:
-                most = self._most(error)
-                if not error.retryable or most == 1:
+                max_attempts = self._max_attempts(error)
+                if not error.retryable or max_attempts == 1:
                     raise
-                if attempt >= most:
+                if attempt >= max_attempts:
                     error.args = (f"{as_sentence(str(error))} Gave up after {attempt} attempts.",)
                     raise
-                if (error.retry_after or 0) > self._patience.max_wait:
+                if (error.retry_after or 0) > self._limits.max_wait:
                     error.args = (f"{as_sentence(str(error))} {self._too_long(error.retry_after or 0)}",)
                     raise
-                delay = pause(attempt, self._base_delay, error.retry_after)
+                delay = retry_delay(attempt, self._base_delay, error.retry_after)
                 reason = str(error).rstrip(".")
             attempt += 1
-            await on_delta(Retry(attempt=attempt, max_attempts=most, delay=delay, reason=reason))
+            await on_delta(Retry(attempt=attempt, max_attempts=max_attempts, delay=delay, reason=reason))
             await anyio.sleep(delay)
 
-    def _most(self, error: ProviderError) -> int:
-        """Attempts in all for an error of this kind."""
-        patience = self._patience
+    def _max_attempts(self, error: ProviderError) -> int:
+        limits = self._limits
         if isinstance(error, ConnectionFailed):
-            return min(patience.attempts, patience.connections)
-        return patience.attempts
+            return min(limits.attempts, limits.connections)
+        return limits.attempts
 
-    def _too_long(self, asked: float) -> str:
+    def _too_long(self, retry_after: float) -> str:
         return (
-            f"The server asks to wait {asked:,.0f} seconds, more than the {self._patience.max_wait:,.0f} that are allowed "
-            "([retry] max_wait in config.toml). Try again later."
+            f"The server asks for a pause of {retry_after:,.0f} seconds; [retry] max_wait in config.toml allows "
+            f"{self._limits.max_wait:,.0f}. Try again later."
         )
 
 
-def pause(attempt: int, base_delay: float, asked: float | None) -> float:
-    """Seconds to wait after the failure of ``attempt``; ``asked``: what the server wishes."""
-    if asked is not None:
-        return asked
+def retry_delay(attempt: int, base_delay: float, retry_after: float | None) -> float:
+    """Return the seconds to wait after the failure of ``attempt``; ``retry_after`` is the server's."""
+    if retry_after is not None:
+        return retry_after
     from random import uniform
 
-    longest = min(base_delay * 2 ** min(attempt - 1, 30), MAX_BACKOFF)
+    longest = min(base_delay * 2 ** min(attempt - 1, 30), MAX_BACKOFF_S)
     return round(uniform(longest / 2, longest), 3)  # noqa: S311 — spreads load, guards nothing

@@ -39,13 +39,6 @@ BY_API = [
     {"trigger": words, "tool_calls": [{"function": {"name": name, "arguments": arguments}}]}
     for words, name, arguments in CALLS
 ] + [LAST]
-IN_WORDS = [
-    {
-        "trigger": words,
-        "answer": f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>",
-    }
-    for words, name, arguments in CALLS
-] + [LAST]
 
 
 @pytest.fixture
@@ -86,7 +79,7 @@ def ollama() -> Iterator[OllamaServer]:
 def program(sshd: Sshd) -> Iterator[OllamaProgram]:
     """The host's ``ollama``, for as long as the test takes."""
     before = set(sshd.bin.iterdir()) if sshd.bin.exists() else set[Path]()
-    yield OllamaProgram(sshd.bin, script=IN_WORDS)
+    yield OllamaProgram(sshd.bin)
     for path in set(sshd.bin.iterdir()) - before:
         path.unlink()
 
@@ -122,30 +115,14 @@ def test_the_model_of_a_host_works_there_with_every_tool(
     assert newel.requests == []
 
 
-def test_a_model_that_only_a_program_asks_works_there_with_every_tool_too(
-    remote: Remote, project: Path, program: OllamaProgram
+def test_an_agent_is_told_that_a_model_without_an_api_takes_no_tools(
+    remote: Remote, project: Path, program: OllamaProgram, closed: int
 ) -> None:
-    newel = remote()
-    flags = ("--approve", "auto", "--max-turns", "6", "--through", "run")
-    done = newel("--host", f"host:{project}", *flags, "change it")
-    assert (done.returncode, LAST["answer"] in done.stdout) == (0, True), done.stdout + done.stderr
-    assert is_done(project)
-    assert len(program.prompts) == len(IN_WORDS)
-
-
-def test_a_model_with_a_small_context_always_sees_what_it_is_to_do_and_its_tools(
-    remote: Remote, project: Path, program: OllamaProgram
-) -> None:
-    """The program drops the beginning of what is too long, and does not say so."""
-    program.set(default="Well.")
-    prompts = [f"{word} " * 1_500 for word in ("one", "two", "three")]
-    newel = remote()
-    done = newel("--host", f"host:{project}", "--through", "run", *prompts)
-    assert done.returncode == 0, done.stderr
-    asked = [seen for seen in program.prompts if "three three" in seen]
-    assert asked
-    assert all(seen.startswith("You are Newel") for seen in program.prompts if '"name":"bash"' in seen)
-    assert '"name":"bash"' in asked[-1]
+    done = remote(port=closed)("--host", f"host:{project}", "change it")
+    assert done.returncode == 1
+    assert "`ollama run` offers none" in done.stderr
+    assert f"Its API was not reached on port {closed}" in done.stderr
+    assert program.prompts == []
 
 
 def test_who_asks_once_or_from_a_program_is_told_that_a_model_of_the_host_answers(
@@ -274,7 +251,7 @@ def test_a_host_without_ollama_is_named_with_the_remedy(remote: Remote, closed: 
         newel.environ["NEWEL_SSH_CONFIG"] = str(host.config)
         done = newel("--host", f"host:{host.project('shop')}", "hello")
     assert done.returncode == 1
-    assert "There is no program 'ollama' on" in done.stderr
+    assert "`ollama` was not found on" in done.stderr
     assert "Install it there" in done.stderr
     assert f"port {closed}" in done.stderr
 
@@ -287,7 +264,7 @@ def test_without_a_model_there_or_here_both_are_named(remote: Remote) -> None:
         newel.environ["NEWEL_SSH_CONFIG"] = str(host.config)
         done = newel("--host", f"host:{host.project('shop')}", "hello")
     assert done.returncode == 1
-    assert "There is no program 'ollama' on" in done.stderr
+    assert "`ollama` was not found on" in done.stderr
     assert "no server was found on this machine" in done.stderr
     assert "LLM_BASE_URL" in done.stderr
 

@@ -81,7 +81,7 @@ def test_doctor_of_a_server_that_does_not_run_tells_what_to_do(newel: Newel, oll
     ("url", "words"),
     [
         ("ollama://", "must begin with"),
-        ("ollama://host:x", "no address"),
+        ("ollama://host:x", "not a valid address"),
         ("ollama+http://host", "must begin with"),
     ],
 )

@@ -47,7 +47,10 @@ def test_a_wait_that_is_too_long_is_told_at_once(with_model: Make) -> None:
     assert time.monotonic() - began < 15
     assert ran.returncode == 1
     assert len(newel.requests) == 1
-    assert "asks to wait 7,200 seconds, more than the 90 that are allowed" in ran.stdout + ran.stderr
+    assert (
+        "asks for a pause of 7,200 seconds; [retry] max_wait in config.toml allows 90"
+        in ran.stdout + ran.stderr
+    )
 
 
 def test_an_agent_on_its_own_is_more_patient(with_model: Make) -> None:

@@ -98,5 +98,5 @@ def test_without_anybody_to_ask_a_missing_model_is_told_and_not_downloaded(
     before = len(program.calls)
     said = piped(command(sshd, "--through", "run"), tmp_path, "/model qwen3\n/model two words\n")
     assert "does not have the model 'qwen3'. Get it there: ollama pull qwen3\nphi3 stays in use." in said
-    assert "Error: 'two words' is no name of a model." in said
+    assert "Error: 'two words' is not a valid model name." in said
     assert not [call for call in program.calls[before:] if call["argv"][0] == "pull"]

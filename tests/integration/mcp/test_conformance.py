@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.forked import MODULE
 from tests.nodejs import NODE, SERVERS, packages
 from tests.relayed import relayed
-from tests.support import BIN
 
 RETRIES = "sse-retry"
 REFUSED_BY_THE_SDK = "auth/2025-03-26-oauth-metadata-backcompat"
@@ -19,7 +19,7 @@ REFUSED_BY_THE_SDK = "auth/2025-03-26-oauth-metadata-backcompat"
 
 def suite(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     script = packages(SERVERS) / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
-    with relayed(folder, [str(BIN / "newel"), "mcp-conformance"]) as command:
+    with relayed(folder, [*MODULE, "tests.integration.mcp.conformance_client"]) as command:
         return subprocess.run(
             [NODE, str(script), "client", "--command", " ".join(command), *words],
             cwd=folder,

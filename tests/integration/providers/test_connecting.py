@@ -12,8 +12,8 @@ import pytest
 from newel.agent.errors import ConfigError, ProviderError, RequestRejected
 from newel.agent.ports import Model
 from newel.providers.discovery import LocalServer, discover
-from newel.providers.factory import connect
-from newel.providers.http.urls import of_chat_completions, of_ollama
+from newel.providers.http.urls import chat_completions_url, ollama_http_url
+from newel.providers.model_server import connect
 from tests.integration.providers.raw import Serve, ask, http
 from tests.standins.ollama_server import OllamaServer
 
@@ -41,19 +41,19 @@ def ollama() -> Generator[OllamaServer]:
     ],
 )
 def test_an_address_of_ollama_is_understood_as_people_write_it(named: str, reached: str | None) -> None:
-    assert of_ollama(named) == reached
+    assert ollama_http_url(named) == reached
 
 
 def test_the_other_api_of_ollama_stands_before_the_query_of_its_address() -> None:
-    assert of_chat_completions("ollama://box?team=a") == "http://box:11434/v1?team=a"
+    assert chat_completions_url("ollama://box?team=a") == "http://box:11434/v1?team=a"
 
 
 @pytest.mark.parametrize(
     "named", ["ollama://", "ollama://:7", "ollama://me:secret@box:x", "ollama://me:secret?x@box"]
 )
 def test_an_address_where_nothing_can_be_is_refused_without_its_password(named: str) -> None:
-    with pytest.raises(ConfigError, match="must be like ollama://") as refused:
-        of_ollama(named)
+    with pytest.raises(ConfigError, match="Use one like ollama://") as refused:
+        ollama_http_url(named)
     assert "secret" not in str(refused.value)
 
 
@@ -94,5 +94,5 @@ async def test_a_local_ollama_is_found_as_one_and_what_only_looks_like_one_is_no
 
 async def test_what_is_not_ollama_says_so(serve: Serve) -> None:
     async with aclosing(connect(f"ollama://127.0.0.1:{serve(http(b'<html>Hello')).port}", None)) as server:
-        with pytest.raises(ProviderError, match="did not answer as Ollama does"):
+        with pytest.raises(ProviderError, match="did not answer like Ollama"):
             await server.models()

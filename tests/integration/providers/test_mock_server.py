@@ -10,9 +10,8 @@ from mock_llm_server import serve
 from newel.agent.errors import RateLimited
 from newel.agent.events import Retry, TextDelta, ToolCallDelta
 from newel.agent.messages import Message, ToolResultMessage, UserMessage
-from newel.providers.http.timeouts import RequestTimeouts
 from newel.providers.openai.chat import OpenAIChat
-from newel.providers.retry import Retrying
+from newel.providers.retry import Retrying, RetryLimits
 from tests.integration.providers.raw import ask
 
 pytestmark = pytest.mark.anyio
@@ -101,6 +100,6 @@ async def test_a_rate_limit_that_stays_is_told() -> None:
     async with serve(script({"response": {"content": "x"}, "fault": fault})) as server:
         provider = OpenAIChat(base_url=server.url, api_key="k")
         with pytest.raises(RateLimited):
-            await ask(Retrying(provider, RequestTimeouts(attempts=2)))
+            await ask(Retrying(provider, RetryLimits(attempts=2)))
         assert len(server.requests) == 2
         await provider.aclose()

@@ -91,10 +91,10 @@ async def test_the_whole_request_is_sent_with_the_token(serve: Serve) -> None:
     [
         (sse(event("error", ErrorEvent(code="rate_limited", message="busy"))), RateLimited, "busy"),
         (sse(event("error", ErrorEvent(code="config_error", message="no model"))), ProviderError, "no model"),
-        (sse(event("delta", TextDelta("Ha"))), ConnectionFailed, "before the answer was whole"),
-        (sends(STREAM_HEAD), ConnectionFailed, "before the answer was whole"),
-        (sse(b"event: message\ndata: {}\n\n"), BadResponse, "'message' event that cannot be read"),
-        (http(b"<html>", "200 OK"), ConnectionFailed, "before the answer was whole"),
+        (sse(event("delta", TextDelta("Ha"))), ConnectionFailed, "before the response was complete"),
+        (sends(STREAM_HEAD), ConnectionFailed, "before the response was complete"),
+        (sse(b"event: message\ndata: {}\n\n"), BadResponse, "'message' event that is invalid"),
+        (http(b"<html>", "200 OK"), ConnectionFailed, "before the response was complete"),
         (http(b'{"error": {"message": "unknown token"}}', "401 No"), RequestRejected, "unknown token"),
     ],
 )

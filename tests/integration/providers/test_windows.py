@@ -10,9 +10,9 @@ from typing import Any
 import anyio
 import pytest
 
+from newel.providers.model_server import find_window
 from newel.providers.openai.chat import OpenAIChat
 from newel.providers.pricing import PriceList
-from newel.providers.windows import find_window
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ import pytest
 from newel.agent.errors import ConfigError
 from newel.config.settings import Flags, Settings, load_settings
 from newel.config.trust import ServerTrust
-from newel.providers.http.urls import address_of
+from newel.providers.http.urls import server_address
 
 EVIL = "http://evil.example/v1"
 DOTENV = f"LLM_BASE_URL={EVIL}\nLLM_AUTH_TOKEN=theirs\nLLM_DEFAULT_MODEL=their-model\n"
@@ -201,7 +201,7 @@ def test_a_folder_whose_name_is_no_text_is_refused_in_words(home: Path, tmp_path
 def test_an_address_has_one_spelling_that_hides_nothing(url: str, address: str | None) -> None:
     if address is None:
         with pytest.raises(ConfigError):
-            address_of(url)
+            server_address(url)
     else:
-        assert address_of(url) == address
+        assert server_address(url) == address
         assert address.isascii()

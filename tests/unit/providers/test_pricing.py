@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from newel.agent.messages import AssistantMessage, Usage
-from newel.providers.pricing import PriceList, pricer
+from newel.providers.pricing import PriceList, price_list_for
 
 
 def used(model: str, usage: Usage | None = None) -> AssistantMessage:
@@ -71,8 +71,8 @@ def test_no_usage_is_no_cost() -> None:
 )
 def test_a_server_of_ones_own_is_never_priced(url: str) -> None:
     """Else the first answer of a local model would wait for a price list that cannot know it."""
-    assert pricer(base_url=url) is None
-    assert pricer(base_url="https://api.openai.com/v1") is not None
+    assert price_list_for(base_url=url) is None
+    assert price_list_for(base_url="https://api.openai.com/v1") is not None
 
 
 def test_importing_the_providers_loads_nothing_heavy() -> None:

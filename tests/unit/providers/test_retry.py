@@ -8,8 +8,7 @@ from newel.agent.errors import ConnectionFailed, ProviderError, RateLimited, Req
 from newel.agent.events import Delta, Retry, TextDelta
 from newel.agent.messages import AssistantMessage, TextContent
 from newel.agent.ports import Model, ModelRequest
-from newel.providers.http.timeouts import RequestTimeouts
-from newel.providers.retry import Retrying, pause
+from newel.providers.retry import Retrying, RetryLimits, retry_delay
 from newel.providers.scripted import Answer, ScriptedProvider
 
 REQUEST = ModelRequest(Model("m"), "", [])
@@ -17,14 +16,14 @@ ANSWER = AssistantMessage([TextContent("Hello")])
 
 
 async def ask(
-    script: list[Answer], patience: RequestTimeouts | None = None
+    script: list[Answer], limits: RetryLimits | None = None
 ) -> tuple[AssistantMessage, list[Delta | Retry]]:
     seen: list[Delta | Retry] = []
 
     async def on_delta(delta: Delta | Retry) -> None:
         seen.append(delta)
 
-    provider = Retrying(ScriptedProvider(script), patience or RequestTimeouts(attempts=3), base_delay=0.002)
+    provider = Retrying(ScriptedProvider(script), limits or RetryLimits(attempts=3), base_delay=0.002)
     return await provider.complete(REQUEST, on_delta), seen
 
 
@@ -47,35 +46,35 @@ async def test_the_servers_pause_counts_even_a_long_one() -> None:
     """Else the agent asks before its time is up, and is shut out for longer."""
     _, seen = await ask([RateLimited("slow", retry_after=0.003), ANSWER])
     assert [delta.delay for delta in seen if isinstance(delta, Retry)] == [0.003]
-    assert pause(1, 1.0, asked=150.0) == 150.0
-    assert pause(900, 1.0, asked=None) <= 60.0
+    assert retry_delay(1, 1.0, retry_after=150.0) == 150.0
+    assert retry_delay(900, 1.0, retry_after=None) <= 60.0
 
 
 @pytest.mark.anyio
 async def test_a_pause_beyond_what_is_allowed_ends_the_request_and_is_told() -> None:
     """Else a run sleeps for hours on a server's word, or burns its attempts before the time that the server named."""
     with pytest.raises(
-        RateLimited, match=r"asks to wait 7,200 seconds, more than the 300 .*\[retry\] max_wait"
+        RateLimited, match=r"pause of 7,200 seconds; \[retry\] max_wait in config.toml allows 300"
     ) as error:
-        await ask([RateLimited("quota", retry_after=7_200), ANSWER], RequestTimeouts())
+        await ask([RateLimited("quota", retry_after=7_200), ANSWER], RetryLimits())
     assert str(error.value).startswith("quota. The server")
 
 
 @pytest.mark.anyio
 async def test_an_overloaded_server_is_waited_for_longer_than_one_that_is_not_there() -> None:
-    patience = RequestTimeouts(attempts=8, connections=2)
+    limits = RetryLimits(attempts=8, connections=2)
     busy: list[Answer] = [ServerFailed("busy", retry_after=0.001)] * 7
-    message, _ = await ask([*busy, ANSWER], patience)
+    message, _ = await ask([*busy, ANSWER], limits)
     assert message == ANSWER
     gone: list[Answer] = [ConnectionFailed("gone")] * 7
     with pytest.raises(ConnectionFailed, match=r"gone\. Gave up after 2 attempts\."):
-        await ask([*gone, ANSWER], patience)
+        await ask([*gone, ANSWER], limits)
 
 
 def test_by_default_it_is_waited_for_some_three_minutes() -> None:
     """As long as most overloads take; five tries in eleven seconds ended runs that only had to wait."""
-    patience = RequestTimeouts()
-    waits = [[pause(attempt, 1.0, None) for attempt in range(1, patience.attempts)] for _ in range(200)]
+    limits = RetryLimits()
+    waits = [[retry_delay(attempt, 1.0, None) for attempt in range(1, limits.attempts)] for _ in range(200)]
     assert 150 < sum(map(sum, waits)) / len(waits) < 210
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from newel.agent.errors import ConfigError
-from newel.providers.http.urls import of_ollama, split_base_url
+from newel.providers.http.urls import ollama_http_url, split_base_url
 from newel.text.sanitize import is_clear, redact_url
 from tests.properties import examples
 
@@ -40,12 +40,12 @@ def test_an_address_is_asked_only_where_it_says_and_a_refusal_shows_no_password(
 ) -> None:
     """Else a request, with the key, would go to a host that is the beginning of somebody's name or password."""
     url = f"{scheme}{user}:{password}@{host}/v1"
-    take = of_ollama if scheme == "ollama://" else split_base_url
+    take = ollama_http_url if scheme == "ollama://" else split_base_url
     try:
         take(url)
     except ConfigError as error:
         shown = str(error).partition("' is no ")[0]
-        assert shown in {f"'{scheme}…@{host}/v1", f"'{scheme}…"} or "has a '#' in it" in shown
+        assert shown in {f"'{scheme}…@{host}/v1", f"'{scheme}…"} or "contains a '#'" in shown
     else:
         assert not set("/?#") & set(user + password)
 

@@ -23,11 +23,11 @@ from newel.providers.http.decompression import unpacker
 from newel.providers.http.urls import (
     SOCKS,
     ascii_host,
-    credentials_of,
     is_loopback,
-    proxy_of,
+    proxy_url,
+    request_url,
     split_base_url,
-    target_of,
+    url_credentials,
 )
 from newel.text.json import regex
 from newel.text.sanitize import redact_url
@@ -181,7 +181,7 @@ class HttpClient:
             headers = [
                 (name.encode(), value.encode()) for name, value in (self._headers | _own_headers(url)).items()
             ]
-            self._addressed[path] = _Address(target_of(url), headers, self.shown(path))
+            self._addressed[path] = _Address(request_url(url), headers, self.shown(path))
         return self._addressed[path]
 
     async def aclose(self) -> None:
@@ -210,15 +210,15 @@ def _pool(base_url: str, socket: str | None) -> httpcore2.AsyncConnectionPool:
 
     from newel.providers.http.coalescing_backend import CoalescingBackend
 
-    proxy = None if socket is not None or is_loopback(base_url) else proxy_of(base_url)
+    proxy = None if socket is not None or is_loopback(base_url) else proxy_url(base_url)
     if proxy is None:
         return httpcore2.AsyncConnectionPool(
             uds=socket, keepalive_expiry=KEEP_ALIVE, network_backend=CoalescingBackend()
         )
     kind = httpcore2.AsyncSOCKSProxy if urlsplit(proxy).scheme in SOCKS else httpcore2.AsyncHTTPProxy
     return kind(
-        target_of(proxy),
-        proxy_auth=credentials_of(proxy),
+        request_url(proxy),
+        proxy_auth=url_credentials(proxy),
         keepalive_expiry=KEEP_ALIVE,
         network_backend=CoalescingBackend(),
     )
@@ -234,7 +234,7 @@ def _own_headers(url: str) -> dict[str, str]:
         "Host": place,
         "Accept-Encoding": "gzip, deflate",
     }
-    if credentials := credentials_of(url):
+    if credentials := url_credentials(url):
         headers["Authorization"] = "Basic " + b64encode(b":".join(credentials)).decode()
     return headers
 
@@ -298,7 +298,7 @@ def _not_connected(url: str, error: Exception, *, is_local: bool) -> ProviderErr
             if is_local
             else "Nothing was sent. Check the host name in the address and this machine's clock. If the server belongs to "
             "your organisation, install its authority on this machine (SSL_CERT_FILE names a file of authorities). "
-            "Otherwise somebody may be intercepting the connection."
+            "Otherwise the connection may be intercepted."
         )
         return RequestRejected(f"The certificate of {url} is not trusted: {as_sentence(reason)} {remedy}")
     if is_local and _is_refused(error):

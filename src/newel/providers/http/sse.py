@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from newel.agent.errors import BadResponse
+from newel.text.lines import LineSplitter
 
 MAX_EVENT = 8 * 2**20
 """Bytes of one event, and of one line; no honest server comes near."""
@@ -25,8 +26,7 @@ class EventParser:
 
     def __init__(self, max_event: int = MAX_EVENT) -> None:
         self._max_event = max_event
-        self._line: list[bytes] = []
-        self._line_size = 0
+        self._lines = LineSplitter(max_event)
         self._data: list[bytes] = []
         self._data_size = 0
         self._name = ""
@@ -42,28 +42,16 @@ class EventParser:
         self._after_cr = chunk.endswith(b"\r")
         if b"\r" in chunk:
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        lines = chunk.split(b"\n")
-        rest = lines.pop()
-        if lines and self._line:
-            self._line.append(lines[0])
-            lines[0] = b"".join(self._line)
-            self._line.clear()
-            self._line_size = 0
-        events = self._take(lines)
-        if rest:
-            self._line.append(rest)
-            self._line_size += len(rest)
-            self._check(self._line_size)
-        return events
+        lines = self._lines.feed(chunk)
+        if self._lines.overflow:
+            raise self._too_long()
+        return self._parse(lines)
 
     def close(self) -> list[ServerEvent]:
         """The event that the end of the stream left unfinished, if any."""
-        lines = [b"".join(self._line), b""]
-        self._line.clear()
-        self._line_size = 0
-        return self._take(lines)
+        return self._parse([self._lines.flush(), b""])
 
-    def _take(self, lines: list[bytes]) -> list[ServerEvent]:
+    def _parse(self, lines: list[bytes]) -> list[ServerEvent]:
         events: list[ServerEvent] = []
         for line in lines:
             if not line:
@@ -78,13 +66,11 @@ class EventParser:
             if field == b"data":
                 self._data.append(value)
                 self._data_size += len(value) + 1
-                self._check(self._data_size)
+                if self._data_size > self._max_event:
+                    raise self._too_long()
             elif field == b"event":
                 self._name = value.decode("utf-8", "replace")
         return events
 
-    def _check(self, size: int) -> None:
-        if size > self._max_event:
-            raise BadResponse(
-                f"The server sent an event of more than {self._max_event // 2**20} MiB; refused."
-            )
+    def _too_long(self) -> BadResponse:
+        return BadResponse(f"The server sent an event of more than {self._max_event // 2**20} MiB; refused.")

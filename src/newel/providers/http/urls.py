@@ -25,7 +25,9 @@ SOCKS = ("socks5", "socks5h")
 
 LOCAL_SUFFIXES = (".local", ".lan", ".internal", ".home.arpa", ".localhost")
 
-ENCODE = " In a name or a password write / ? # @ as %2F %3F %23 %40; an @ behind the host is %40, too."
+ENCODE = (
+    " In a user name or password, write / ? # @ as %2F %3F %23 %40; also write an @ after the host as %40."
+)
 
 
 def split_base_url(base_url: str) -> tuple[str, str]:
@@ -37,11 +39,13 @@ def split_base_url(base_url: str) -> tuple[str, str]:
     if not (_is_whole(url, HTTP) and is_clear(base_url.strip())) or not base_url.isprintable() or " " in url:
         raise ConfigError(_refusal(base_url, "base URL", "https://host/v1"))
     if "#" in base_url:
-        raise ConfigError("The base URL has a '#' in it, behind which nothing is sent. Leave that part out.")
+        raise ConfigError(
+            "The base URL contains a '#'. Remove it and what follows: HTTP does not send that part."
+        )
     return url, question + query
 
 
-def of_ollama(base_url: str) -> str | None:
+def ollama_http_url(base_url: str) -> str | None:
     """The HTTP address of a server that is named as one of Ollama's own API, ``ollama://host``; None for any other.
     Raises ``ConfigError`` if nothing can be reached there, without showing a password.
     """
@@ -58,20 +62,20 @@ def of_ollama(base_url: str) -> str | None:
     return url + mark + query
 
 
-def of_chat_completions(base_url: str) -> str:
+def chat_completions_url(base_url: str) -> str:
     """The address before ``/chat/completions``, which Ollama has too, beside its own API."""
-    ollama = of_ollama(base_url)
+    ollama = ollama_http_url(base_url)
     if ollama is None:
         return base_url
     url, mark, query = ollama.partition("?")
     return f"{url}/v1{mark}{query}"
 
 
-def address_of(base_url: str) -> str:
+def server_address(base_url: str) -> str:
     """The server that a base URL names, in the one spelling in which a user decides on it: ASCII throughout, the host as
     DNS has it, without credentials and query. Raises ``ConfigError`` if it names none, without showing a password.
     """
-    ollama = of_ollama(base_url)
+    ollama = ollama_http_url(base_url)
     parts = urlsplit(ollama or split_base_url(base_url)[0])
     host = ascii_host(parts.hostname or "")
     place = (f"[{host}]" if ":" in host else host) + (f":{parts.port}" if parts.port else "")
@@ -81,12 +85,12 @@ def address_of(base_url: str) -> str:
     return f"{scheme}://{place}{quote(parts.path.rstrip('/'), safe=_IN_PATHS)}"
 
 
-def name_of(base_url: str) -> str:
+def server_name(base_url: str) -> str:
     """A server by its host, as sessions name it."""
     return "openai" if (host := _host(base_url)) == "api.openai.com" else host or "unknown"
 
 
-def target_of(url: str) -> httpcore2.URL:
+def request_url(url: str) -> httpcore2.URL:
     """The URL as the connections take it; what is not ASCII is encoded, credentials are left out."""
     import httpcore2
 
@@ -111,7 +115,7 @@ def ascii_host(host: str) -> str:
     return name.decode("ascii")
 
 
-def credentials_of(url: str) -> tuple[bytes, bytes] | None:
+def url_credentials(url: str) -> tuple[bytes, bytes] | None:
     """The name and the password that stand in a URL."""
     parts = urlsplit(url)
     if parts.username is None:
@@ -119,7 +123,7 @@ def credentials_of(url: str) -> tuple[bytes, bytes] | None:
     return unquote(parts.username).encode(), unquote(parts.password or "").encode()
 
 
-def proxy_of(url: str) -> str | None:
+def proxy_url(url: str) -> str | None:
     """The proxy that the environment (or the system) names for a URL. Raises ``ConfigError`` for one that
     cannot be used, without showing it: it may hold a password.
     """
@@ -134,7 +138,7 @@ def proxy_of(url: str) -> str | None:
     proxy = named if "://" in named else f"http://{named}"
     where = f"{parts.scheme.upper()}_PROXY or ALL_PROXY"
     if not _is_whole(proxy, (*HTTP, *SOCKS)):
-        raise ConfigError(f"The proxy in {where} is no address: it must be like http://host:3128.")
+        raise ConfigError(f"The proxy in {where} is not a valid URL. Use one like http://host:3128.")
     if urlsplit(proxy).scheme in SOCKS and find_spec("socksio") is None:
         raise ConfigError(
             f"{where} names a SOCKS proxy, for which the package 'socksio' is missing. Install Newel with its extra "
@@ -170,7 +174,7 @@ def _host(url: str) -> str:
 
 def _refusal(url: str, what: str, example: str) -> str:
     hint = ENCODE if "@" in url else ""
-    return f"'{redact_url(url.strip())}' is no {what}: it must be like {example}.{hint}"
+    return f"'{redact_url(url.strip())}' is not a valid {what}. Use one like {example}.{hint}"
 
 
 def _is_whole(url: str, schemes: Collection[str]) -> bool:

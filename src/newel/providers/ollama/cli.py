@@ -38,10 +38,9 @@ from newel.agent.events import Retry
 from newel.agent.messages import AssistantMessage
 from newel.agent.ports import ModelRequest, OnDelta
 from newel.providers.errors import is_overflow, quote
-from newel.providers.ollama.model_info import full_name, is_of_the_cloud, missing
+from newel.providers.ollama.model_info import full_name, is_cloud_model, missing
 from newel.providers.openai.stream import ResponseAccumulator
 from newel.providers.parsing import text_protocol
-from newel.providers.parsing.json_repair import NEVER_MEND
 from newel.text.json import regex, to_json
 
 SMALLEST = 4_096
@@ -68,7 +67,7 @@ _SIGN_IN = "You need to be signed in to Ollama"
 _NUM_CTX = r"(?m)^\s*num_ctx\s+(\d{1,9})\s*$"
 _CAPABILITIES = r"(?m)^\s*Capabilities\s*$((?:\n\s*\w+\s*$)+)"
 _IF_IT_IS_THERE = 'm=$1; shift; ollama show -- "$m" >/dev/null || exit; exec ollama run "$@" -- "$m"'
-_LIKE = "It must be like llama3.2 or qwen3:8b; `ollama list` on the host names those it has."
+_LIKE = "Use a name like llama3.2 or qwen3:8b; `ollama list` on the host shows the installed models."
 _NO_PROGRAM = 127
 _THINKING = "Thinking...\n"
 _THOUGHT = "...done thinking.\n\n"
@@ -109,7 +108,7 @@ class Shown(NamedTuple):
 
 class OllamaCli:
     """A ``ModelServer`` by ``ollama run`` on the host of ``programs``. ``schema``, a JSON Schema, is what each answer's
-    text must fit; a call of a tool in ``never_mend`` is not run on guessed arguments.
+    text must fit. A request that offers tools is refused: the program has no way to offer them.
 
     Flags that the host's version does not know are left out from then on; a ``Retry`` without delay tells of it.
     Raises ``ModelMissing`` for a model that the host does not have.
@@ -123,14 +122,12 @@ class OllamaCli:
         *,
         name: str = "ollama",
         schema: dict[str, Any] | None = None,
-        never_mend: frozenset[str] = NEVER_MEND,
     ) -> None:
         self.name = name
         self.reason = ""
         """Where else Ollama was looked for and what came of it, in words; empty for nowhere."""
         self._programs = programs
         self._format = to_json(schema).decode() if schema is not None else None
-        self._never_mend = never_mend
         self._shown: dict[str, Shown] = {}
         self._refused: set[str] = set()
 
@@ -138,13 +135,13 @@ class OllamaCli:
         """Ask the model; see ``Provider.complete``."""
         model = request.model.id
         shown = await self._show(model)
+        if request.tools:
+            raise self._no_tools(model)
         prompt = text_protocol.prompt(request).encode("utf-8", "replace")
         tries = 0
         while True:
             flags = self._flags(request, shown)
-            answer = _CliAnswer(
-                ResponseAccumulator(request.tools, self._never_mend), on_delta, thinks="--think=true" in flags
-            )
+            answer = _CliAnswer(ResponseAccumulator(), on_delta, thinks="--think=true" in flags)
             argv = ["sh", "-c", _IF_IT_IS_THERE, "sh", model, *flags]
             ended = await self._run(argv, prompt, answer.take)
             if ended.exit_code == 0:
@@ -155,7 +152,7 @@ class OllamaCli:
                 raise error
             self._refused.add(refused)
             tries += 1
-            reason = f"the host's ollama refused it; asking again without {refused}"
+            reason = f"the host's ollama rejected it; retrying without {refused}"
             await on_delta(Retry(attempt=tries, max_attempts=tries, delay=0.0, reason=reason))
 
     async def models(self) -> list[str]:
@@ -165,7 +162,7 @@ class OllamaCli:
 
     async def is_priced(self, model: str) -> bool:
         """Models of one's own cost nothing; of those that Ollama runs elsewhere nothing is known."""
-        return not is_of_the_cloud(model)
+        return not is_cloud_model(model)
 
     async def window(self, model: str) -> int | None:
         """The size of the model's context in tokens: the loaded one's, else that which the server will give at
@@ -251,7 +248,7 @@ class OllamaCli:
         place = self._programs.place
         if not answer.fold.started:
             told = f": {as_sentence(words)}" if (words := _words(ended.stderr)) else "."
-            raise BadResponse(f"'{model}' on {place} said nothing{told}")
+            raise BadResponse(f"'{model}' on {place} returned an empty answer{told}")
         message = answer.fold.message(model=model, provider=self.name)
         if message.text.startswith(_SIGN_IN):
             raise RequestRejected(
@@ -259,18 +256,26 @@ class OllamaCli:
             )
         return message
 
+    def _no_tools(self, model: str) -> RequestRejected:
+        api = (
+            f"Its API was not reached {self.reason}" if self.reason else "Use its API instead: --through auto"
+        )
+        return RequestRejected(
+            f"Agents need tools, and `ollama run` offers none to '{model}' on {self._programs.place}. {as_sentence(api)}"
+        )
+
     def _failure(self, ended: ProgramEnded, model: str) -> ProviderError:
         place = self._programs.place
         words = _words(ended.stderr)
         if ended.exit_code == _NO_PROGRAM:
-            api = f" Its API was looked for {self.reason}" if self.reason else ""
+            api = f" Its API was not reached {self.reason}" if self.reason else ""
             return RequestRejected(
-                f"There is no program 'ollama' on {place}. Install it there (https://ollama.com/download), or put it on the "
-                f"PATH that commands over ssh have.{api}"
+                f"`ollama` was not found on {place}. Install it there (https://ollama.com/download), or add it to the "
+                f"PATH of commands over SSH.{api}"
             )
         if regex(_NO_SERVER).search(words):
             return ConnectionFailed(
-                f"Ollama does not run on {place}: {as_sentence(words)} Start it there: ollama serve"
+                f"Ollama is not running on {place}: {as_sentence(words)} Start it there: ollama serve"
             )
         if model and regex(_MISSING).search(words):
             return missing(model, place)
@@ -278,7 +283,7 @@ class OllamaCli:
             return ContextOverflow(f"The conversation is too long for {model}: {as_sentence(words)}")
         kind = ServerFailed if regex(_PASSING).search(words) else RequestRejected
         return kind(
-            f"ollama on {place} ended with exit code {ended.exit_code}: {as_sentence(words or 'it said nothing')}"
+            f"ollama on {place} exited with code {ended.exit_code}: {as_sentence(words or 'it printed nothing')}"
         )
 
 
@@ -296,7 +301,7 @@ class _CliAnswer:
     async def take(self, piece: bytes) -> None:
         self._size += len(piece)
         if self._size > MAX_PRINTED:
-            raise BadResponse(f"The model wrote more than {MAX_PRINTED // 2**20} MiB; it was stopped.")
+            raise BadResponse(f"The model was stopped: it wrote more than {MAX_PRINTED // 2**20} MiB.")
         self._kept += self._decode(piece)
         await self._say(self._split())
 
@@ -339,7 +344,7 @@ class _CliAnswer:
 
 def _check_name(model: str) -> None:
     if model.startswith("-") or not model.isprintable() or " " in model or not model:
-        raise RequestRejected(f"'{quote(model, '')}' is no name of a model. {_LIKE}")
+        raise RequestRejected(f"'{quote(model, '')}' is not a valid model name. {_LIKE}")
 
 
 def _plain(printed: bytes) -> str:

@@ -24,13 +24,12 @@ from newel.agent.messages import AssistantMessage
 from newel.agent.ports import ModelRequest, OnDelta
 from newel.providers.errors import MAX_BODY, EndpointDescription, classify, read_error, refusal
 from newel.providers.http.client import HttpClient, HttpResponse
-from newel.providers.http.ndjson import NdjsonParser
 from newel.providers.http.urls import is_private
 from newel.providers.ollama.encoder import body, messages_json
-from newel.providers.ollama.model_info import MOST, Served, is_of_the_cloud, missing, read_served
+from newel.providers.ollama.model_info import MOST, Served, is_cloud_model, missing, read_served
 from newel.providers.openai.stream import ResponseAccumulator
-from newel.providers.parsing.json_repair import NEVER_MEND
 from newel.text.json import as_count, as_dict, as_list, as_str, parse, regex
+from newel.text.lines import LineSplitter
 
 URL = "http://127.0.0.1:11434"
 PATH = "/api/chat"
@@ -44,6 +43,9 @@ ASIDE = 10.0
 AFTER_DONE = 0.25
 PULLED = "success"
 MAX_ASIDE = 8 * 2**20
+MAX_LINE = 8 * 2**20
+"""Bytes of a short answer, and of one line of a stream."""
+
 _NOT_FOUND = r"not found"
 _NO_MEMORY = r"(?i)more system memory|out of memory"
 _SIGN_IN = b"signin_url"
@@ -54,9 +56,8 @@ class Ollama:
     """A ``ModelServer`` over Ollama's API at ``base_url``, or behind the Unix socket at the path ``socket``.
 
     ``api_key`` is for Ollama's cloud, or a gateway; ``place`` names the server in words; ``timeout`` is in seconds without
-    a byte; ``schema``, a JSON Schema, is what each answer's text must fit; ``keep_alive`` is how long the model stays
-    loaded after a request, as ``"30m"`` or seconds, None for what the server does by itself. A call of a tool in
-    ``never_mend`` is not run on guessed arguments. What a server refuses is left out from then on; a ``Retry`` without delay tells of it.
+    a byte; ``schema``, a JSON Schema, is what each answer's text must fit. What a server
+    refuses is left out from then on; a ``Retry`` without delay reports it.
 
     Raises ``ModelMissing`` for a model that the server does not have: nothing is downloaded unasked.
     """
@@ -73,8 +74,6 @@ class Ollama:
         name: str = "ollama",
         timeout: float = TIMEOUT,
         schema: dict[str, Any] | None = None,
-        keep_alive: str | int | None = None,
-        never_mend: frozenset[str] = NEVER_MEND,
     ) -> None:
         headers = {
             "Accept": "application/x-ndjson",
@@ -88,8 +87,6 @@ class Ollama:
         self.name = name
         self._http = HttpClient(base_url, headers=headers, timeout=timeout, socket=socket, place=place)
         self._schema = schema
-        self._keep_alive = keep_alive
-        self._never_mend = never_mend
         self._served: dict[str, Served] = {}
 
     async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
@@ -108,7 +105,7 @@ class Ollama:
                     raise
                 tries += 1
                 served = self._served[model] = change[0]
-                reason = f"the server refused the request; asking again {change[1]}"
+                reason = f"the server rejected the request; retrying {change[1]}"
             await on_delta(Retry(attempt=tries, max_attempts=tries, delay=0.0, reason=reason))
 
     async def models(self) -> list[str]:
@@ -125,7 +122,7 @@ class Ollama:
 
     async def is_priced(self, model: str) -> bool:
         """Models of one's own cost nothing; of those that Ollama runs elsewhere nothing is known."""
-        return self._is_own and not is_of_the_cloud(model)
+        return self._is_own and not is_cloud_model(model)
 
     async def window(self, model: str) -> int | None:
         """The size of a model's context in tokens, as far as it will be asked for. Raises ``ProviderError``."""
@@ -145,7 +142,9 @@ class Ollama:
                     total, done = as_count(fields.get("total")), as_count(fields.get("completed"))
                     await tell(f"{status}: {100 * done // total} %" if total else status)
         if status != PULLED:
-            raise ConnectionFailed(f"{endpoint.url} closed the connection before '{model}' was there.")
+            raise ConnectionFailed(
+                f"{endpoint.url} closed the connection before the download of '{model}' was complete."
+            )
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -169,7 +168,7 @@ class Ollama:
                         raise await self._refused(reply, endpoint)
                     answer = await reply.read(MAX_ASIDE)
         except TimeoutError as error:
-            raise ConnectionFailed(f"{endpoint.url} sent no whole answer for {ASIDE:g} s.") from error
+            raise ConnectionFailed(f"{endpoint.url} sent no complete response within {ASIDE:g} s.") from error
         try:
             return as_dict(parse(answer))
         except ValueError as error:
@@ -179,8 +178,8 @@ class Ollama:
         self, messages: bytes, request: ModelRequest, served: Served, on_delta: OnDelta
     ) -> AssistantMessage:
         endpoint = self._endpoint(PATH, request.model.id)
-        fold = ResponseAccumulator(request.tools, self._never_mend)
-        sent = body(messages, request, served, schema=self._schema, keep_alive=self._keep_alive)
+        fold = ResponseAccumulator(request.tools)
+        sent = body(messages, request, served, schema=self._schema)
         async with self._http.ask("POST", PATH, sent) as reply:
             if not reply.ok:
                 raise await self._refused(reply, endpoint)
@@ -193,7 +192,7 @@ class Ollama:
                         break
                 else:
                     raise ConnectionFailed(
-                        f"{endpoint.url} closed the connection before the answer was whole."
+                        f"{endpoint.url} closed the connection before the response was complete."
                     )
                 # Only a body that is read to its end leaves a connection for the next request.
                 with suppress(ProviderError), anyio.move_on_after(AFTER_DONE):
@@ -223,7 +222,7 @@ class Ollama:
 def _foreign(answer: bytes, endpoint: EndpointDescription) -> BadResponse:
     words, _ = read_error(answer, endpoint.secret)
     return BadResponse(
-        f"{endpoint.url} did not answer as Ollama does: {as_sentence(words or 'nothing')} Check the address."
+        f"{endpoint.url} did not answer like Ollama: {as_sentence(words or 'nothing')} Check the address."
     )
 
 
@@ -239,13 +238,16 @@ def _no_memory(words: str, endpoint: EndpointDescription) -> RequestRejected | N
 
 async def _objects(reply: HttpResponse, endpoint: EndpointDescription) -> AsyncGenerator[dict[str, Any]]:
     """The objects of an answer with status 200, one a line; raises for one that is an error."""
-    lines = NdjsonParser()
+    lines = LineSplitter(MAX_LINE)
     async with aclosing(reply.chunks()) as chunks:
         async for chunk in chunks:
-            for line in lines.feed(chunk):
+            complete = lines.feed(chunk)
+            if lines.overflow:
+                raise BadResponse(f"The server sent a line of more than {MAX_LINE // 2**20} MiB; refused.")
+            for line in filter(bytes.strip, complete):
                 yield _object(line, endpoint)
-    for line in lines.close():
-        yield _object(line, endpoint)
+    if (rest := lines.flush()).strip():
+        yield _object(rest, endpoint)
 
 
 def _object(line: bytes, endpoint: EndpointDescription) -> dict[str, Any]:

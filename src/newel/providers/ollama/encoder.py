@@ -24,7 +24,7 @@ from newel.providers.openai.encoder import images_behind_results, instead_of, wi
 from newel.providers.parsing import text_protocol
 from newel.text.json import to_json
 
-BLIND = "[An image was left out: this model cannot see images.]"
+BLIND = "[Image omitted: this model does not accept images.]"
 LEVELS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high"}
 
 
@@ -43,7 +43,6 @@ def body(
     served: Served,
     *,
     schema: object = None,
-    keep_alive: object = None,
 ) -> bytes:
     """The JSON of a request; ``messages`` as made above."""
     options: dict[str, Any] = {"num_ctx": served.num_ctx}
@@ -63,8 +62,6 @@ def body(
         fields["tools"] = [wire_tool(tool) for tool in request.tools]
     if schema is not None:
         fields["format"] = schema
-    if keep_alive is not None:
-        fields["keep_alive"] = keep_alive
     return b"".join((to_json(fields)[:-1], b',"messages":', messages, b"}"))
 
 

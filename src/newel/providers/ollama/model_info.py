@@ -43,7 +43,7 @@ _REFUSED = 400
 Think = Literal["level", "switch", "none"]
 
 
-def is_of_the_cloud(model: str) -> bool:
+def is_cloud_model(model: str) -> bool:
     """Whether Ollama has a model run elsewhere: ``gpt-oss:120b-cloud``."""
     return model.endswith(("-cloud", ":cloud"))
 
@@ -97,11 +97,11 @@ class Served(msgspec.Struct, frozen=True):
             return None
         said = str(error)
         if self.tools and request.tools and regex(_NO_TOOLS).search(said):
-            return replace(self, tools=False), "with the tools told in words"
+            return replace(self, tools=False), "with the tools described in the prompt"
         if self.think != "none" and regex(_THINK).search(said):
             if self.think == "level" and request.thinking != "off" and not regex(_NO_THINKING).search(said):
-                return replace(self, think="switch"), "without a level of thinking"
-            return replace(self, think="none"), "without a word on thinking"
+                return replace(self, think="switch"), "without a thinking level"
+            return replace(self, think="none"), "without `think`"
         return None
 
     def _grown(self, need: int, request: ModelRequest) -> Served:

@@ -11,8 +11,7 @@ from newel.agent.ports import ModelRequest, OnDelta
 from newel.providers.http.urls import OLLAMA_PORT
 from newel.providers.ollama.cli import OllamaCli, Programs
 from newel.providers.ollama.client import Ollama
-from newel.providers.ollama.model_info import is_of_the_cloud
-from newel.providers.parsing.json_repair import NEVER_MEND
+from newel.providers.ollama.model_info import is_cloud_model
 
 Way = Literal["forwarded /api/chat", "ollama run"]
 
@@ -20,8 +19,8 @@ Way = Literal["forwarded /api/chat", "ollama run"]
 class RemoteOllama:
     """A ``ModelServer``. ``tunnel`` returns the path of a Unix socket that leads to the host's ``port``, and makes the
     tunnel if there is none (any more); where it or the server behind it fails, the program on the host of ``programs``
-    is asked, unless the host itself is not there. ``schema`` and ``never_mend`` are as those of ``Ollama``; so is
-    ``ModelMissing``, which is raised.
+    is asked, unless the host itself is not there. ``schema`` and the ``ModelMissing`` that is raised are
+    those of ``Ollama``.
 
     Which way it is to be is looked up before the first request, and again after a connection has failed.
     """
@@ -34,7 +33,6 @@ class RemoteOllama:
         port: int = OLLAMA_PORT,
         name: str = "ollama",
         schema: dict[str, Any] | None = None,
-        never_mend: frozenset[str] = NEVER_MEND,
     ) -> None:
         self.name = name
         self.way: Way | None = None
@@ -45,8 +43,7 @@ class RemoteOllama:
         self._port = port
         self._place = f"Ollama on {programs.place}"
         self._schema = schema
-        self._never_mend = never_mend
-        self._run = OllamaCli(programs, name=name, schema=schema, never_mend=never_mend)
+        self._run = OllamaCli(programs, name=name, schema=schema)
         self._api: Ollama | None = None
         self._socket = ""
 
@@ -65,7 +62,7 @@ class RemoteOllama:
 
     async def is_priced(self, model: str) -> bool:
         """Models of one's own cost nothing; of those that Ollama runs elsewhere nothing is known."""
-        return not is_of_the_cloud(model)
+        return not is_cloud_model(model)
 
     async def window(self, model: str) -> int | None:
         """The size of a model's context in tokens. Raises ``ProviderError``."""
@@ -107,6 +104,5 @@ class RemoteOllama:
                 place=self._place,
                 name=self.name,
                 schema=self._schema,
-                never_mend=self._never_mend,
             )
         return self._api

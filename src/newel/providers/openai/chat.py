@@ -95,7 +95,7 @@ class OpenAIChat:
                     raise
                 tries += 1
                 self._dialects[request.model.id] = change[0]
-                reason = f"the server refused the request; asking again {change[1]}"
+                reason = f"the server rejected the request; retrying {change[1]}"
                 retry = Retry(attempt=tries, max_attempts=tries, delay=0.0, reason=reason)
             else:
                 return await self._priced(message)
@@ -137,7 +137,7 @@ class OpenAIChat:
         try:
             with anyio.fail_after(self._list_timeout):
                 async with self._http.ask("GET", "/models") as reply:
-                    what = "no whole list"
+                    what = "no complete list"
                     if not reply.ok:
                         raise refusal(reply.status, reply.headers, await reply.beginning(MAX_BODY), endpoint)
                     body = await reply.read(MAX_MODELS)
@@ -284,4 +284,6 @@ class _StreamedResponse:
         return not_protocol(body, self.reply.content_type, self.endpoint)
 
     def broken(self) -> ConnectionFailed:
-        return ConnectionFailed(f"{self.endpoint.url} closed the connection before the answer was whole.")
+        return ConnectionFailed(
+            f"{self.endpoint.url} closed the connection before the response was complete."
+        )

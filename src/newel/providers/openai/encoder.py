@@ -170,8 +170,8 @@ def instead_of(image: ImageContent) -> str:
     """Words in place of an image that servers refuse, which would spoil every request from then on."""
     if image.mime_type not in IMAGE_TYPES:
         kind = image.mime_type[:MAX_SHOWN]
-        return f"[An image of type '{kind}' was left out: it must be {_LISTED}.]"
-    return "" if _is_base64(image.data) else "[An image was left out: its data is not valid base64.]"
+        return f"[Image omitted: its type '{kind}' is not {_LISTED}.]"
+    return "" if _is_base64(image.data) else "[Image omitted: its data is not valid base64.]"
 
 
 def _is_base64(data: str) -> bool:

@@ -103,7 +103,7 @@ class ResponseAccumulator:
     def message(self, *, model: str, provider: str) -> AssistantMessage:
         """The whole message. Raises ``BadResponse`` if there was none."""
         if not self.started:
-            raise BadResponse("The server ended its answer before it began one.")
+            raise BadResponse("The server sent an empty response.")
         calls = bounded(self._written or self._pieces.finish(cut=self._finish == LENGTH))
         content: list[TextContent | ThinkingContent | ToolCall] = []
         for kind, pieces in self._parts:
@@ -129,7 +129,7 @@ class ResponseAccumulator:
         if self._finish:
             return
         if finish in FAILED:
-            raise ServerFailed("The server gave up in the middle of its answer.")
+            raise ServerFailed("The server failed in the middle of its response.")
         self._finish = LENGTH if finish.lower() in LENGTHS else finish
 
     def _take(self, delta: dict[str, Any]) -> list[Delta]:

@@ -1,7 +1,7 @@
-"""A conversation with tools, told in words: for models that take no tools, and for programs that take only a prompt.
+"""Tools and conversations as text: for models without tool calling, and for programs that take only a prompt.
 
-A call stands between tags that ``written`` reads back out of the model's text. Whatever stands inside one of our
-tags cannot close it: tags of these names in it are broken by a backslash.
+A call stands between tags that ``text_tool_calls`` parses out of the model's text. Content cannot close one of our
+tags: a backslash breaks tags of these names in it.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from newel.agent.messages import (
 from newel.agent.ports import ModelRequest, ToolSpec
 from newel.text.json import regex, to_json
 
-NO_IMAGE = "[An image was left out: only words reach this model.]"
+NO_IMAGE = "[Image omitted: this model receives text only.]"
 
 _OWN_TAG = r"<(?=/?(?:user|assistant|tool_call|tool_response)\b)"
 _TOOLS = """\
-You can use tools. To call one, write nothing but
+You can use tools. To call one, write only
 
 <tool_call>
 {"name": "the tool's name", "arguments": {"argument": "value"}}
 </tool_call>
 
-and stop there: what it answers comes with the next message. These are the tools, with JSON Schemas of their arguments:
+and stop; the result comes in the next message. Available tools, with the JSON Schemas of their arguments:
 """
-_GO_ON = "That is the conversation so far. Write the assistant's next message: its text only, without tags around it."
+_GO_ON = "This is the conversation so far. Write the assistant's next message as plain text, without enclosing tags."
 
 
 def told_of_tools(system_prompt: str, tools: Sequence[ToolSpec]) -> str:
@@ -56,8 +56,8 @@ def of_result(message: ToolResultMessage) -> str:
 
 
 def prompt(request: ModelRequest) -> str:
-    """The whole request as one text. A first message stands there as it is."""
-    system = told_of_tools(request.system_prompt, request.tools)
+    """The whole conversation as one text; tools are not offered. A first message is passed on unchanged."""
+    system = request.system_prompt
     match request.messages:
         case [UserMessage() as only]:
             parts = [system, _of_user(only)]

@@ -11,6 +11,8 @@ from collections.abc import Generator
 import anyio
 from anyio.lowlevel import checkpoint
 
+from newel.text.lines import LineSplitter
+
 PIECE = 65_536
 
 _PASTE = re.compile(r"\x1b\[20[01]~")
@@ -31,9 +33,7 @@ class LineReader:
         self.fd = fd
         self.limit = limit
         self._ready: deque[bytes] = deque()
-        self._rest: list[bytes] = []
-        self._size = 0
-        self._too_long = False
+        self._lines = LineSplitter(limit)
         self._ended = False
 
     async def next(self) -> str | None:
@@ -59,7 +59,7 @@ class LineReader:
             import termios
 
             self._ready.clear()
-            self._rest, self._size = [], 0
+            self._lines.flush()
             with contextlib.suppress(termios.error):  # the terminal is gone: the next read tells
                 termios.tcflush(self.fd, termios.TCIFLUSH)
 
@@ -69,9 +69,8 @@ class LineReader:
         """
         if not os.isatty(self.fd):
             return ""
-        typed = b"\n".join([*self._ready, b"".join(self._rest)])
+        typed = b"\n".join([*self._ready, self._lines.flush()])
         self._ready.clear()
-        self._rest, self._size = [], 0
         with _key_by_key(self.fd):
             while not self._ended:
                 with anyio.move_on_after(seconds) as pause:
@@ -83,23 +82,11 @@ class LineReader:
         return typed.decode(errors="replace").replace("\x04", "")
 
     def _take(self, piece: bytes) -> None:
-        *whole, rest = piece.split(b"\n")
-        for end in whole:
-            self._keep(end)
-            self._ready.append(b"".join(self._rest))
-            self._rest, self._size = [], 0
-        self._keep(rest)
+        self._ready += self._lines.feed(piece)
         if not piece:
             self._ended = True
-            if self._rest:
-                self._ready.append(b"".join(self._rest))
-
-    def _keep(self, part: bytes) -> None:
-        # One byte over the limit is enough to know that the line is too long.
-        part = part[: max(self.limit + 1 - self._size, 0)]
-        if part:
-            self._rest.append(part)
-            self._size += len(part)
+            if rest := self._lines.flush():
+                self._ready.append(rest)
 
     async def _read(self) -> bytes:
         try:

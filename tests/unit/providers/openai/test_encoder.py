@@ -105,10 +105,10 @@ def test_images_of_tools_follow_the_last_result() -> None:
         (ImageContent("aGk", "image/png"), "its data is not valid base64"),
         (ImageContent("", "image/png"), "its data is not valid base64"),
         (ImageContent("aGk=\u00e9", "image/png"), "its data is not valid base64"),
-        (ImageContent("aGk=", "text/html"), "An image of type 'text/html' was left out"),
+        (ImageContent("aGk=", "text/html"), "Image omitted: its type 'text/html'"),
         (
             ImageContent("aGk=", "image/png;base64,x" + "y" * 999),
-            "was left out: it must be image/png, image/jpeg",
+            "is not image/png, image/jpeg",
         ),
     ],
 )

@@ -52,5 +52,5 @@ def test_a_first_prompt_reaches_the_model_as_it_is(text: str) -> None:
 
 def test_a_call_as_models_are_asked_to_write_it_is_found() -> None:
     told = told_of_tools("", [BASH]).replace("the tool's name", "bash")
-    _, calls = find_calls(told.partition("These are the tools")[0], ToolIndex([BASH]))
+    _, calls = find_calls(told.partition("Available tools")[0], ToolIndex([BASH]))
     assert [call.name for call in calls] == ["bash"]

@@ -1,16 +1,14 @@
-"""``newel mcp-conformance URL``: Newel as the client under MCP's official conformance suite.
+"""The client under MCP's official conformance suite: ``python -m tests.integration.mcp.conformance_client URL``.
 
-The suite appends the address of its server and names the scenario and what it needs in the environment
+The suite appends the URL of its server. The environment names the scenario and its parameters
 (``MCP_CONFORMANCE_SCENARIO``, ``MCP_CONFORMANCE_CONTEXT``). Each scenario asks for the same: connect, list the tools,
-call each, say yes to whatever is asked. The exit code is 0 if that worked. Not for users, and in no help.
+call each, accept every question. The exit code is 0 if that worked.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -49,18 +47,13 @@ class ConformanceContext(msgspec.Struct, kw_only=True):
     idp_token_endpoint: str = ""
 
 
-def command_mcp_conformance(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="newel mcp-conformance", description="The client under MCP's suite."
-    )
-    parser.add_argument("url", metavar="URL")
-    url: str = parser.parse_args(arguments).url
+def main(url: str) -> int:
     context = msgspec.json.decode(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}", type=ConformanceContext)
     scenario = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
     try:
         anyio.run(_play, url, scenario, context)
     except Exception as error:  # noqa: BLE001 — the suite wants an exit code and reads the words
-        print(f"{scenario}: {sdk.in_words(error)}", file=sys.stderr)
+        sys.stderr.write(f"{scenario}: {sdk.in_words(error)}\n")
         return 1
     return 0
 
@@ -74,7 +67,7 @@ async def _play(url: str, scenario: str, context: ConformanceContext) -> None:
     async with sdk.client(link.streams(), callbacks, lambda: None, legacy=False) as client:
         for tool in await sdk.list_tools(client):
             result = await _call(client, callbacks, tool)
-            print(f"{tool.name}: {result.output}")
+            sys.stdout.write(f"{tool.name}: {result.output}\n")
 
 
 async def _call(client: Client, callbacks: ClientHandlers, tool: ToolInfo) -> ToolResult:
@@ -82,7 +75,7 @@ async def _call(client: Client, callbacks: ClientHandlers, tool: ToolInfo) -> To
         return ElicitAnswer(action="accept", content={})
 
     async def show(piece: str) -> None:
-        print(piece, end="")
+        sys.stdout.write(piece)
 
     async def why_lost() -> str:
         return ""
@@ -244,4 +237,4 @@ async def _cross_app(url: str, storage: Any, context: ConformanceContext) -> htt
 
 
 if __name__ == "__main__":
-    sys.exit(command_mcp_conformance(sys.argv[1:]))
+    sys.exit(main(sys.argv[1]))
