@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 
 from newel.workspace.glob import is_text
-from newel.workspace.snapshots.ignore_rules import MADE_ANEW, AskGit, IgnoreRules
+from newel.workspace.snapshots.ignore_rules import BUILD_DIRS, AskGit, IgnoreRules
 
 
 class GitView:
@@ -19,12 +19,12 @@ class GitView:
 
     def ignored(self, folder: str, names: Sequence[str]) -> set[str]:
         """Those names in a folder ("": the root) that git ignores; without git, what is known to be made anew."""
-        if not MADE_ANEW.isdisjoint(folder.split("/")):
+        if not BUILD_DIRS.isdisjoint(folder.split("/")):
             return set(names)
         rules = IgnoreRules(self._root, self._ask_git, self._top_of)
         repository = self._repository(folder, rules)
         prefix = f"{folder}/" if folder else ""
-        out = rules.left_out((prefix + name, repository) for name in names)
+        out = rules.excluded((prefix + name, repository) for name in names)
         return {path.removeprefix(prefix) for path in out}
 
     def files(self) -> list[str] | None:

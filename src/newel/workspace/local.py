@@ -159,7 +159,7 @@ class LocalWorkspace:
         from newel.workspace.snapshots.local_source import LocalSnapshotSource
         from newel.workspace.snapshots.manager import SnapshotManager
 
-        files = LocalSnapshotSource(self._root, left_out=left_out)
+        files = LocalSnapshotSource(self._root, excluded=left_out)
         return SnapshotManager(files, blobs, limits=limits, index=index)
 
     def _find_shell(self) -> list[str]:

@@ -55,7 +55,7 @@ class LocalMirrorBackend(LocalRepositories):
             raise WorkspaceError(f"Cannot make a copy of {project} in {folder}: {error.strerror}.") from error
         return cls(layout, lock, _keeper_of(place))
 
-    async def within(self, work: Callable[[], T]) -> T:
+    async def run_in_thread(self, work: Callable[[], T]) -> T:
         return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
 
     def meanwhile(self, work: Callable[[], None]) -> None:

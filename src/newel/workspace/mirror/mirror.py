@@ -26,7 +26,7 @@ import msgspec
 from newel.agent.errors import ConnectionLost, WorkspaceError
 from newel.workspace.git import copy_repository
 from newel.workspace.mirror.port import Copied, FileContent, LeftOut, MirrorBackend, Signature
-from newel.workspace.snapshots.ignore_rules import MADE_ANEW
+from newel.workspace.snapshots.ignore_rules import BUILD_DIRS
 from newel.workspace.snapshots.port import Stopped
 
 
@@ -73,7 +73,7 @@ class Mirror:
         """
         stop = threading.Event()
         try:
-            await self._disk.within(partial(self.bring_up, contents, stop.is_set))
+            await self._disk.run_in_thread(partial(self.bring_up, contents, stop.is_set))
         finally:
             stop.set()
 
@@ -197,7 +197,7 @@ class Mirror:
             words = ("ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z")
             answer = self._disk.ask_git(self._project, *words)
         if answer is None:
-            return LeftOut(names=MADE_ANEW)
+            return LeftOut(names=BUILD_DIRS)
         names = (name.rstrip(b"/") for name in answer.split(b"\0")[:-1])
         return LeftOut(frozenset(os.fsdecode(name) for name in names if name != b"."))
 

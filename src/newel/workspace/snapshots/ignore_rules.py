@@ -15,7 +15,7 @@ NEVER: Final = frozenset({".git", ".hg", ".jj", ".svn"})
 """A version control's own store is its own history: to take it back by files would break it."""
 
 
-MADE_ANEW: Final = frozenset(
+BUILD_DIRS: Final = frozenset(
     {
         ".cache",
         ".gradle",
@@ -49,14 +49,14 @@ class AskGit(Protocol):
 
 class IgnoreRules:
     """Asks git about many paths at once. A directory that git cannot be asked about has the rules without git: then it
-    is ``unheard``. ``top_of`` gives the folder of the repository that a folder is in.
+    is ``git_failed``. ``top_of`` gives the folder of the repository that a folder is in.
     """
 
     def __init__(self, root: str, ask_git: AskGit, top_of: Callable[[str], str | None]) -> None:
         self._root = root
         self._ask_git = ask_git
         self._top_of = top_of
-        self.unheard = False
+        self.git_failed = False
         self._tracked: dict[str, list[bytes]] = {}
 
     def repository_of_root(self) -> str | None:
@@ -67,7 +67,7 @@ class IgnoreRules:
         inside = os.path.relpath(self._root, top)
         return None if inside != "." and self._ignored(top, [inside]) else ""
 
-    def left_out(self, paths: Iterable[tuple[str, str | None]]) -> set[str]:
+    def excluded(self, paths: Iterable[tuple[str, str | None]]) -> set[str]:
         """Of paths that exist, each with the repository it lies in (see ``FolderState``), those that are not covered."""
         asked: defaultdict[str | None, list[str]] = defaultdict(list)
         for path, repository in paths:
@@ -76,12 +76,12 @@ class IgnoreRules:
         for repository, some in asked.items():
             found = None if repository is None else self._ask(repository, some)
             if found is None:
-                self.unheard |= repository is not None
-                found = {path for path in some if split(path)[1] in MADE_ANEW}
+                self.git_failed |= repository is not None
+                found = {path for path in some if split(path)[1] in BUILD_DIRS}
             out |= found
         return out
 
-    def forget(self) -> None:
+    def clear_cache(self) -> None:
         """What git tracks may be something else from now on."""
         self._tracked.clear()
 

@@ -194,11 +194,11 @@ class SshWorkspace:
 
     async def ignored(self, folder: str, names: Sequence[str], /) -> set[str]:
         asking, git = self._git()
-        return await asking.within(partial(git.ignored, folder, names))
+        return await asking.run_in_thread(partial(git.ignored, folder, names))
 
     async def files_by_git(self) -> list[str] | None:
         asking, git = self._git()
-        return await asking.within(git.files)
+        return await asking.run_in_thread(git.files)
 
     def snapshots(
         self,
@@ -213,7 +213,7 @@ class SshWorkspace:
         from newel.workspace.ssh.snapshots.source import SshSnapshotSource
 
         own = f"{self.connection.facts.home}/.newel"  # copies of projects lie there
-        files = SshSnapshotSource(self.connection, self._root, blobs, left_out=[own, *left_out])
+        files = SshSnapshotSource(self.connection, self._root, blobs, excluded=[own, *left_out])
         return SnapshotManager(files, blobs, limits=limits, index=index)
 
     def at(self, folder: str, /) -> SshWorkspace:

@@ -101,7 +101,7 @@ class SshMirrorBackend:
             return disk
 
         try:
-            return await asking.within(make)
+            return await asking.run_in_thread(make)
         except HostUnavailable:
             raise
         except (OSError, WorkspaceError) as error:
@@ -128,11 +128,11 @@ class SshMirrorBackend:
                 with anyio.move_on_after(_LAST, shield=True), contextlib.suppress(WorkspaceError):
                     await self._host.change(self._words.let_go())
 
-    async def within(self, work: Callable[[], T]) -> T:
-        return await self._asking.within(work)
+    async def run_in_thread(self, work: Callable[[], T]) -> T:
+        return await self._asking.run_in_thread(work)
 
     def meanwhile(self, work: Callable[[], None]) -> None:
-        self._attach(partial(self._asking.within, work))
+        self._attach(partial(self._asking.run_in_thread, work))
 
     def empty(self) -> None:
         self._change(self._words.let_go())  # the next one that holds it makes it anew

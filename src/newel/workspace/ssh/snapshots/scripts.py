@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from newel.agent.errors import WorkspaceError
-from newel.workspace.snapshots.ignore_rules import MADE_ANEW, NEVER
+from newel.workspace.snapshots.ignore_rules import BUILD_DIRS, NEVER
 from newel.workspace.ssh.port import quoted
 
 ROOT: Final = b"."
-PRUNED: Final = frozenset(os.fsencode(name) for name in NEVER | MADE_ANEW)
+PRUNED: Final = frozenset(os.fsencode(name) for name in NEVER | BUILD_DIRS)
 """Names of directories in which mostly nobody wants to look."""
 
 NO_FOLDER: Final = 66
