@@ -16,7 +16,7 @@ from newel.agent.errors import HostUnavailable, WorkspaceError
 from newel.agent.messages import Attachment
 from newel.context.attachable import Attachable
 from newel.context.attachments import attachment_from
-from newel.workspace.naming import check_path
+from newel.workspace.errors import check_path
 from newel.workspace.port import Kind
 
 MAX_ATTACHMENTS = 32

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 from newel.agent.errors import StaleFile, WorkspaceError
 from newel.workspace.port import ABSENT, Kind
+
+SCHEME: Final = "ssh://"
+"""Begins the name of a workspace on a host."""
 
 Doing = Literal["look at", "list", "read", "write", "remove"]
 
@@ -33,3 +36,15 @@ def leads_elsewhere(path: str) -> StaleFile:
     return StaleFile(
         f"{path} leads elsewhere: a link stands in it that was not there before. Nothing was changed."
     )
+
+
+def check_path(path: str) -> None:
+    """Raises ``WorkspaceError`` for what no file can be called."""
+    if not path:
+        raise WorkspaceError("The path is empty. Name a file.")
+    if "\0" in path:
+        raise WorkspaceError("The path holds a NUL character, which no file name can.")
+    try:
+        path.encode(errors="surrogateescape")
+    except UnicodeEncodeError as error:
+        raise WorkspaceError(f"{path!r} cannot be a file name.") from error

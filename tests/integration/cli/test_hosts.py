@@ -275,7 +275,7 @@ async def test_whoever_waits_for_a_host_is_told_once_that_it_does_not_answer_and
         config = tmp_path / "config"
         config.write_text(sshd.client_config(port=relay.port))
         target = Target("host", path=str(project))
-        async with connected(target, config=str(config), silence=60, slow=0.3) as connection:
+        async with connected(target, config=str(config), lost_after=60, slow_after=0.3) as connection:
             ground = SshHost(connection)
             async with ground.telling(tell), anyio.create_task_group() as tasks:
                 with relay.holding():

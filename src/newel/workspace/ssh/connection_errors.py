@@ -18,12 +18,12 @@ class SshProblem(NamedTuple):
     """``what`` went wrong and what to do: whole sentences. ``passing``: it may be gone at the next try."""
 
     kind: Kind
-    what: str
+    message: str
     remedy: str
-    passing: bool = False
+    is_transient: bool = False
 
     def error(self) -> HostUnreachable:
-        return HostUnreachable(f"{self.what} {self.remedy}", kind=self.kind)
+        return HostUnreachable(f"{self.message} {self.remedy}", kind=self.kind)
 
 
 _TABLE: Final[tuple[tuple[str, SshProblem], ...]] = (
@@ -33,7 +33,7 @@ _TABLE: Final[tuple[tuple[str, SshProblem], ...]] = (
             "host_key_changed",
             "THE HOST KEY OF {host} HAS CHANGED. Someone may be listening in, or the host was set up anew.",
             "Ask who runs the host for its fingerprint. Only if it is the new one, forget the old key "
-            "(`ssh-keygen -R {name}`) and accept the new one with `{by_hand}`.",
+            "(`ssh-keygen -R {name}`) and accept the new one with `{ssh_command}`.",
         ),
     ),
     (
@@ -41,7 +41,7 @@ _TABLE: Final[tuple[tuple[str, SshProblem], ...]] = (
         SshProblem(
             "host_key",
             "The host key of {host} is not known here, so it is not certain who answers.",
-            "Run `{by_hand}` once, compare the fingerprint that it shows with the host's own, and accept it there.",
+            "Run `{ssh_command}` once, compare the fingerprint that it shows with the host's own, and accept it there.",
         ),
     ),
     (
@@ -50,7 +50,7 @@ _TABLE: Final[tuple[tuple[str, SshProblem], ...]] = (
             "name",
             "No host is called {host}.",
             "Check the spelling; aliases are defined in ~/.ssh/config.",
-            passing=True,
+            is_transient=True,
         ),
     ),
     (
@@ -59,7 +59,7 @@ _TABLE: Final[tuple[tuple[str, SshProblem], ...]] = (
             "port",
             "{host} answers, but no SSH server listens on that port.",
             "Check the port (`ssh://user@host:port/path`), and that sshd runs there.",
-            passing=True,
+            is_transient=True,
         ),
     ),
     (
@@ -68,7 +68,7 @@ _TABLE: Final[tuple[tuple[str, SshProblem], ...]] = (
             "network",
             "{host} does not answer.",
             "Check that it is switched on and that this network reaches it; a firewall or a VPN may be in the way.",
-            passing=True,
+            is_transient=True,
         ),
     ),
     (
@@ -93,7 +93,7 @@ _TABLE: Final[tuple[tuple[str, SshProblem], ...]] = (
             "key",
             "{host} does not let {user} in: no key was accepted.{tried}",
             "Newel never asks for a password: put your public key there with `ssh-copy-id`, or unlock it with "
-            "`ssh-add`, until `{by_hand}` works without one.",
+            "`ssh-add`, until `{ssh_command}` works without one.",
         ),
     ),
     (
@@ -122,7 +122,7 @@ _TABLE: Final[tuple[tuple[str, SshProblem], ...]] = (
             "network",
             "{host} closed the connection.",
             "It may be starting, or turn away so many connections at once; its sshd's log says more.",
-            passing=True,
+            is_transient=True,
         ),
     ),
     (
@@ -134,30 +134,33 @@ _TABLE: Final[tuple[tuple[str, SshProblem], ...]] = (
 )
 
 
-def explain(words: str, target: Target, *, keys: Sequence[str] = ()) -> SshProblem:
+def explain(stderr: str, target: Target, *, keys: Sequence[str] = ()) -> SshProblem:
     """What ssh's own ``words`` mean. ``keys`` are the files of the keys that it could have tried."""
-    known_as = re.search(r"ssh-keygen .*-R (\S+)", words)
+    known_as = re.search(r"ssh-keygen .*-R (\S+)", stderr)
     names = {
         "host": target.host,
         "name": known_as[1] if known_as else target.host,
         "user": target.user or "you",
-        "by_hand": target.by_hand,
+        "ssh_command": target.ssh_command,
         "tried": f" Tried: {', '.join(keys)}, and what the agent holds." if keys else "",
-        "words": _tail(words),
+        "words": _last_line(stderr),
     }
     for pattern, problem in _TABLE:
-        if re.search(pattern, words):
+        if re.search(pattern, stderr):
             return problem._replace(
-                what=problem.what.format_map(names),
-                remedy=problem.remedy.format_map(names) + _fingerprint(words),
+                message=problem.message.format_map(names),
+                remedy=problem.remedy.format_map(names) + _fingerprint(stderr),
             )
     said = f": {names['words']}" if names["words"] else "."
     return no_answer(target, f"No shell of {target.host} answered{said}")
 
 
-def no_answer(target: Target, what: str) -> SshProblem:
+def no_answer(target: Target, message: str) -> SshProblem:
     return SshProblem(
-        "shell", what, f"See whether `{target.by_hand} true` works, and whether there is an sh.", passing=True
+        "shell",
+        message,
+        f"See whether `{target.ssh_command} true` works, and whether there is an sh.",
+        is_transient=True,
     )
 
 
@@ -165,12 +168,12 @@ def no_ssh(error: OSError) -> SshProblem:
     return SshProblem("config", f"ssh could not be started: {error.strerror}.", "Install OpenSSH's client.")
 
 
-def _fingerprint(words: str) -> str:
-    found = re.search(r"SHA256:[A-Za-z0-9+/]{43}", words)
+def _fingerprint(stderr: str) -> str:
+    found = re.search(r"SHA256:[A-Za-z0-9+/]{43}", stderr)
     return f" It showed {found[0]}." if found else ""
 
 
-def _tail(words: str) -> str:
+def _last_line(stderr: str) -> str:
     """The last of what was said, on one line, without what a terminal would obey."""
-    line = " ".join(words.split())
+    line = " ".join(stderr.split())
     return "".join(sign for sign in line if sign.isprintable())[-400:]

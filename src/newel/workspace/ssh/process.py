@@ -36,7 +36,7 @@ from newel.workspace.process.runner import (
     not_started,
 )
 from newel.workspace.ssh.framing import Framed
-from newel.workspace.ssh.host_text import BOOT, one_line
+from newel.workspace.ssh.port import RUN_COMMAND, encode_line
 
 LEAVE_GRACE: Final = 0.5
 """Seconds that the connection has to say that nobody holds the outputs, after the program has ended."""
@@ -84,16 +84,16 @@ class ProcessTimeouts(msgspec.Struct, frozen=True, kw_only=True):
 
 class Client(msgspec.Struct, frozen=True, kw_only=True):
     """How a command line gets to a host: ``argv`` is that of ``ssh`` up to and with the host, ``environ`` its
-    environment, ``host`` what the host is called in errors. A command is ``under_way`` within that. ``answers`` is False
-    while the host is known to be silent.
+    environment, ``host`` its name in errors. ``busy`` is entered while a command runs. ``is_responsive`` is False while the
+    host is known to be silent.
     """
 
     argv: Sequence[str]
     environ: Mapping[str, str]
     host: str
     timing: ProcessTimeouts = ProcessTimeouts()
-    under_way: Callable[[], AbstractContextManager[None]] = nullcontext
-    answers: Callable[[], bool] = lambda: True
+    busy: Callable[[], AbstractContextManager[None]] = nullcontext
+    is_responsive: Callable[[], bool] = lambda: True
 
 
 class RemoteExit(msgspec.Struct, frozen=True):
@@ -165,7 +165,7 @@ class _Order(msgspec.Struct, frozen=True, kw_only=True):
 async def _run(client: Client, order: _Order, sink: OutputSink, timeout: float | None) -> ExitInfo:  # noqa: ASYNC109 — as above
     nonce = os.urandom(16).hex()
     try:
-        line = one_line(_script(order, nonce, client.timing))
+        line = encode_line(_script(order, nonce, client.timing))
     except ValueError as error:
         raise not_started(order.root, error, order.words) from error
     if max(len(os.fsencode(word)) for word in order.words) >= LONGEST:
@@ -175,7 +175,7 @@ async def _run(client: Client, order: _Order, sink: OutputSink, timeout: float |
     while True:
         framed = Framed(sink, nonce.encode())
         left = None if timeout is None else until - anyio.current_time()
-        with client.under_way():
+        with client.busy():
             ending = await attend(_Channel(client, framed, line + order.given), left)
         if framed.code is not None:
             return _checked(client, order, ending._replace(exit_code=framed.code))
@@ -220,10 +220,10 @@ class _Channel(ChildProcess):
 
     def __init__(self, client: Client, framed: Framed, given: bytes) -> None:
         self._framed = framed
-        self._answers = client.answers
+        self._is_responsive = client.is_responsive
         self._timing = client.timing
         self._next_beat = anyio.current_time() + self._timing.beat
-        super().__init__([*client.argv, BOOT], "/", client.environ, framed, given=given)
+        super().__init__([*client.argv, RUN_COMMAND], "/", client.environ, framed, given=given)
 
     @property
     def over(self) -> bool:
@@ -257,7 +257,7 @@ class _Channel(ChildProcess):
         """
         self.close_input()
         until = anyio.current_time() + 2 * self._timing.grace + self._timing.answer
-        while not self.over and self._answers() and anyio.current_time() < until:
+        while not self.over and self._is_responsive() and anyio.current_time() < until:
             await self._read_until(lambda: self.over, GLANCE)
         await super().stop()
 

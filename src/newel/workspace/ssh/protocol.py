@@ -6,16 +6,62 @@ import contextlib
 import os
 import re
 import stat
+import time
 from collections.abc import Generator, Sequence
 from typing import Final
+
+import msgspec
 
 from newel.agent.errors import WorkspaceError
 from newel.workspace.disk.files import kind_of
 from newel.workspace.port import DirectoryEntry, FileInfo, FileNode, Kind, kept_mode
+from newel.workspace.ssh.connection_errors import SshProblem
 from newel.workspace.ssh.port import HostAnswer
+from newel.workspace.ssh.target import Target
 
 _KINDS: Final[dict[str, Kind]] = {"d": "directory", "f": "file", "o": "other"}
 _LONGEST_REASON: Final = 4096
+
+
+class HostInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """``root`` and ``home`` are physical paths. ``bash``, ``rg``, ``git``, ``setsid`` are paths of programs, or empty.
+    ``clock_ahead`` is by how many seconds the host's clock is ahead of this machine's, to about one second.
+    """
+
+    system: str = ""
+    user: str = ""
+    home: str = ""
+    root: str = ""
+    bash: str = ""
+    rg: str = ""
+    git: str = ""
+    setsid: str = ""
+    clock_ahead: int = 0
+
+    @classmethod
+    def parse(cls, data: bytes, target: Target) -> HostInfo:
+        """Parse the output of ``newel_facts``. Raises ``HostUnreachable`` for a host that Newel cannot work on."""
+        pairs = [os.fsdecode(each).partition("=") for each in data.split(b"\0")[:-1]]
+        said = {name: value for name, _, value in pairs}
+        missing = [value for name, _, value in pairs if name == "missing"]
+        if missing:
+            raise SshProblem(
+                "shell",
+                f"{target.host} has no {', '.join(missing)}.",
+                "Newel works with what POSIX systems bring along, and with stat and sha256sum (or shasum, sha256, openssl).",
+            ).error()
+        if not said.get("root", "").startswith("/"):
+            reason = said.get("problem", "").rpartition(": ")[2] or "it cannot be entered"
+            raise SshProblem(
+                "path",
+                f"{target.path} on {target.host} is no directory to work in: {reason}.",
+                "Name one that exists there.",
+            ).error()
+        clock = said.get("clock", "")
+        return cls(
+            **{name: said.get(name, "") for name in cls.__struct_fields__ if name != "clock_ahead"},
+            clock_ahead=int(clock) - round(time.time()) if clock.isdecimal() else 0,
+        )
 
 
 @contextlib.contextmanager

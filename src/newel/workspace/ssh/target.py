@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from newel.agent.errors import WorkspaceError
-from newel.workspace.naming import SCHEME
+from newel.workspace.errors import SCHEME
 
 _PORTS: Final = range(1, 65_536)
 _LONGEST: Final = 255
@@ -60,8 +60,8 @@ class Target(msgspec.Struct, frozen=True):
         return cls(host, user, None, path.removeprefix(":") or None)
 
     @property
-    def words(self) -> list[str]:
-        """How ssh is told: options first, then ``--`` and the host, as separate arguments."""
+    def ssh_args(self) -> list[str]:
+        """Arguments for ssh: options first, then ``--`` and the host."""
         return [
             *(["-l", self.user] if self.user else []),
             *(["-p", str(self.port)] if self.port else []),
@@ -80,7 +80,7 @@ class Target(msgspec.Struct, frozen=True):
         return f"{self.user}@{self.host}" if self.user else self.host
 
     @property
-    def by_hand(self) -> str:
+    def ssh_command(self) -> str:
         """What a user types to get there without Newel."""
         port = ["-p", str(self.port)] if self.port else []
         return shlex.join(["ssh", *port, self.login])
@@ -99,8 +99,8 @@ def _in_url(path: str) -> str:
     if not path.startswith("/"):
         path = path.removeprefix("~").removeprefix("/")
         return f"/~/{quote(path.encode(errors='surrogateescape'))}"
-    quoted = quote(path.encode(errors="surrogateescape"))
-    return quoted.replace("/~/", "/%7E/", 1) if quoted.startswith("/~/") else quoted
+    escaped = quote(path.encode(errors="surrogateescape"))
+    return escaped.replace("/~/", "/%7E/", 1) if escaped.startswith("/~/") else escaped
 
 
 def _split(text: str) -> tuple[str | None, str, str]:

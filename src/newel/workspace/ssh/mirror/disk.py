@@ -28,9 +28,8 @@ from newel.workspace.snapshots.local_source import SLACK
 from newel.workspace.ssh import protocol
 from newel.workspace.ssh.mirror.scripts import MirrorScripts
 from newel.workspace.ssh.mirror.walk import MirrorWalk
-from newel.workspace.ssh.port import HostAnswer, RemoteHostPort, quoted
-from newel.workspace.ssh.snapshots.git import HostGit
-from newel.workspace.ssh.snapshots.rooted_shell import RootedShell
+from newel.workspace.ssh.port import HostAnswer, RemoteHostPort, quote
+from newel.workspace.ssh.snapshots.rooted_shell import HostGit, RootedShell
 from newel.workspace.ssh.snapshots.scripts import records, sum_of
 from newel.workspace.ssh.thread_bridge import ThreadBridge
 
@@ -198,15 +197,15 @@ class SshMirrorBackend:
         return self._git.ask(folder, *words, given=given, good=good)
 
     def bytes_of(self, path: str, /) -> bytes | None:
-        answer = self._shell.ask(f"[ -f {quoted(path)} ] && cat -- {quoted(path)}")
+        answer = self._shell.ask(f"[ -f {quote(path)} ] && cat -- {quote(path)}")
         return answer.data if answer.status == 0 else None
 
     def put_bytes(self, path: str, data: bytes, /) -> None:
-        self._change(f"mkdir -p -- {quoted(posixpath.dirname(path))} 2>&1")
+        self._change(f"mkdir -p -- {quote(posixpath.dirname(path))} 2>&1")
         self._put(path, data)
 
     def _put(self, path: str, data: bytes) -> None:
-        _checked(self._shell.change_in("/", f"cat 2>&1 >{quoted(path)}", data))
+        _checked(self._shell.change_in("/", f"cat 2>&1 >{quote(path)}", data))
 
     def _change(self, text: str) -> bytes:
         return _checked(self._shell.change(text)).data
@@ -242,7 +241,7 @@ class SshMirrorBackend:
 
 def _folder(path: str) -> str:
     """Make a folder that only this user can enter, and print where it really is."""
-    word = quoted(path)
+    word = quote(path)
     return f'(umask 077; mkdir -p -- {word}) 2>&1 && cd -P -- {word} 2>&1 && [ -w . ] && printf %s "$PWD"'
 
 

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from newel.agent.errors import WorkspaceError
 from newel.workspace.snapshots.ignore_rules import BUILD_DIRS, NEVER
-from newel.workspace.ssh.port import quoted
+from newel.workspace.ssh.port import quote
 
 ROOT: Final = b"."
 PRUNED: Final = frozenset(os.fsencode(name) for name in NEVER | BUILD_DIRS)
@@ -123,7 +123,7 @@ class HostCapabilities(NamedTuple):
 def probe() -> str:
     """Sh text that tries what there is. See ``means``."""
     tried = (f"{way.named} 2>/dev/null && echo {name} .//" for name, way in FLAVOURS.items())
-    hashes = " ".join(map(quoted, _HASHES))
+    hashes = " ".join(map(quote, _HASHES))
     return (
         f"set -- .//.; {{ {' || '.join(f'{{ {one}; }}' for one in tried)}; }}; "
         f"for s in {hashes}; do case $(printf '' | $s 2>/dev/null) in {_EMPTY}*) "
@@ -206,8 +206,8 @@ class SnapshotScripts(NamedTuple):
 
     def listing(self, pruned: Iterable[bytes], paths: Iterable[bytes] = ()) -> str:
         """All that is below the folders ``"$@"``, but not what is in folders of the names ``pruned``, and of ``paths`` in the root."""
-        tests = [f"-name {quoted(os.fsdecode(name))}" for name in sorted(pruned)]
-        tests += [f"-path {quoted('.//./' + _literal(os.fsdecode(path)))}" for path in sorted(paths)]
+        tests = [f"-name {quote(os.fsdecode(name))}" for name in sorted(pruned)]
+        tests += [f"-path {quote('.//./' + _literal(os.fsdecode(path)))}" for path in sorted(paths)]
         folders = f"-type d {self._way.folders} \\( {' -o '.join(tests)} \\) -prune"
         find = f'find "$@" -mindepth 1 {folders} -o ! -type d {self._way.files} 2>/dev/null'
         return f"{find}; printf '? %s .//\\n' \"$?\""

@@ -20,8 +20,7 @@ from newel.workspace.snapshots.port import BlobStore, Entries, Reading, Touched
 from newel.workspace.ssh.port import RemoteHostPort
 from newel.workspace.ssh.shell import AnswerTooLong
 from newel.workspace.ssh.snapshots.contents import Contents
-from newel.workspace.ssh.snapshots.git import HostGit
-from newel.workspace.ssh.snapshots.rooted_shell import RootedShell
+from newel.workspace.ssh.snapshots.rooted_shell import HostGit, RootedShell
 from newel.workspace.ssh.snapshots.scripts import PRUNED, SHUT, TooMuch, is_folder, records
 from newel.workspace.ssh.thread_bridge import ThreadBridge
 
