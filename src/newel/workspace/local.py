@@ -142,7 +142,8 @@ class LocalWorkspace:
         return Mirror(disk, limits or MirrorLimits(), inside(self._root, [str(folder), *left_out]))
 
     def _git(self) -> GitView:
-        from newel.workspace.snapshots.ignore_rules import GitView, ask_git, top_of
+        from newel.workspace.git import ask_git, top_of
+        from newel.workspace.snapshots.ignore_rules import GitView
 
         return GitView(self._root, ask_git, top_of)
 
