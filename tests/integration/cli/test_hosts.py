@@ -128,9 +128,9 @@ def test_the_hosts_own_secrets_stay_there_and_what_is_outside_the_project_is_ask
     ("place", "words"),
     [
         ("-oProxyCommand=touch${IFS}pwned", "begins with a dash"),
-        ("a;touch pwned", "holds characters that no name has"),
-        ("host:/no/such/folder", "is no directory to work in"),
-        ("nobody.invalid", "No host is called"),
+        ("a;touch pwned", "contains invalid characters"),
+        ("host:/no/such/folder", "Cannot work in /no/such/folder"),
+        ("nobody.invalid", "Cannot resolve the host name"),
     ],
 )
 def test_a_place_where_no_work_is_possible_is_refused_with_the_reason(

@@ -52,7 +52,9 @@ class LocalMirrorBackend(LocalRepositories):
             layout = Layout(project, top_of(project), str(place))
             Path(layout.root).mkdir(parents=True)
         except OSError as error:
-            raise WorkspaceError(f"Cannot make a copy of {project} in {folder}: {error.strerror}.") from error
+            raise WorkspaceError(
+                f"Cannot create a copy of {project} in {folder}: {error.strerror}."
+            ) from error
         return cls(layout, lock, _keeper_of(place))
 
     async def run_in_thread(self, work: Callable[[], T]) -> T:

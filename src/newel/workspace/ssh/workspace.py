@@ -168,7 +168,7 @@ class SshWorkspace:
                 return
             raise self._undone("changed", path) from lost
         if answer.status == Refused.NOT_EXPECTED:
-            raise StaleFile(f"{path} is not what it was: it became something else meanwhile.")
+            raise StaleFile(f"{path} was replaced by something else in the meantime.")
         self._check("remove" if thing is None else "write", path, answer)
 
     async def run(
@@ -250,7 +250,7 @@ class SshWorkspace:
 
     def _undone(self, done: str, path: str) -> WorkspaceError:
         return WorkspaceError(
-            f"The connection to {self.connection.host} was lost meanwhile: {path} was not {done}. Try it again."
+            f"The connection to {self.connection.host} was lost: {path} was not {done}. Try again."
         )
 
     async def _stat_or_none(self, path: str) -> FileInfo | None:

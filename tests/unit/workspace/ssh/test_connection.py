@@ -295,7 +295,7 @@ class TestLost:
                 Target("host"), config=config, reconnect_timeout=0.2, on_state=seen
             ) as workspace:
                 server.stop()
-                with pytest.raises(HostUnreachable, match="no SSH server listens"):
+                with pytest.raises(HostUnreachable, match="no SSH server is listening"):
                     await workspace.stat("/")
                 assert seen.last.name == "failed"
                 server.start()

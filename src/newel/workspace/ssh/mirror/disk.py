@@ -106,7 +106,7 @@ class SshMirrorBackend:
         except (OSError, WorkspaceError) as error:
             reason = f"{error.strerror}." if isinstance(error, OSError) else error
             raise WorkspaceError(
-                f"Cannot make a copy of {project} in {home}/.newel/copies on the host: {reason} Approve each call instead "
+                f"Cannot create a copy of {project} in {home}/.newel/copies on the host: {reason} Approve each call instead "
                 "(--approve ask)."
             ) from error
 
@@ -144,7 +144,7 @@ class SshMirrorBackend:
         while (said := [facts for facts, _ in records(self._change(self._words.hold()))]) == [b"busy"]:
             if time.monotonic() > until:
                 raise WorkspaceError(
-                    f"An earlier update of {self.layout.root}, whose connection was lost, does not end on the host. Try it again."
+                    f"An earlier update of {self.layout.root} is still running on the host after its connection was lost. Try again."
                 )
             time.sleep(_PAUSE)
         *made, lease = [b"", *said]

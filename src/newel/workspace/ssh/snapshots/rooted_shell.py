@@ -50,7 +50,7 @@ class RootedShell:
         """The least by which the host's clock is ahead of ours, in nanoseconds."""
         [there] = [time_of(facts) for facts, _ in records(self.ask(CLOCK).data)]
         if there is None:
-            raise WorkspaceError("The host does not tell its time.")
+            raise WorkspaceError("The host did not report its time.")
         return there - time.time_ns()
 
     def ask_in(self, folder: str, text: str, given: bytes) -> HostAnswer:

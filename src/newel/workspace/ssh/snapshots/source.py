@@ -146,7 +146,7 @@ class SshSnapshotSource:
             if is_folder(facts) and name not in self._pruned:
                 listed.setdefault(path, [])
         if not is_whole:
-            raise WorkspaceError(f"The host's answer about the files in {self.root} broke off.")
+            raise WorkspaceError(f"The host's answer about the files in {self.root} is incomplete.")
         if failed:
             self._find_shut()
 
