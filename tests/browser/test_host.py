@@ -174,7 +174,7 @@ def test_an_agent_with_a_worktree_on_a_host_leaves_the_project_as_it_is(
     page.get_by_role("button", name="Start").click()
     expect(page.locator(".agent-bar .badge")).to_have_text("Completed")
     tree = host.home / ".newel" / "worktrees" / "shop-Agent-1"
-    expect(page.get_by_text(f"Works in a git worktree of its own, {tree}")).to_be_visible()
+    expect(page.get_by_text(f"Works in its own git worktree, {tree}")).to_be_visible()
     assert (tree / "notes.md").read_text() == "".join(sorted(NOTES.splitlines(keepends=True)))
     assert (project / "notes.md").read_bytes() == NOTES.encode()
 
@@ -186,7 +186,7 @@ def test_what_keeps_an_agent_from_a_worktree_on_a_host_is_told(
     open_agent(page, "Put nothing in order")
     page.get_by_label("A git worktree of its own").check()
     page.get_by_role("button", name="Start").click()
-    expect(page.get_by_text(f"{project} is in no git repository")).to_be_visible()
+    expect(page.get_by_text(f"{project} is not in a git repository")).to_be_visible()
     host.stop()
     page.get_by_role("button", name="Start").click()
     expect(page.get_by_text("host cannot be reached now").first).to_be_visible()

@@ -109,6 +109,6 @@ def test_a_copy_that_there_is_no_room_for_leaves_the_room_to_others_and_says_wha
         needed(disk)
     words, *later = alone(sys.executable, "-m", "tests.faults.full_copy_child", tmp_path, disk)
     assert words.startswith(
-        f"There is no room for a copy of {tmp_path}/project in {tmp_path}/home/.newel/copies"
+        f"Not enough space for a copy of {tmp_path}/project in {tmp_path}/home/.newel/copies"
     )
     assert later == ["there is room", "it is whole"]

@@ -83,5 +83,5 @@ async def test_signals_that_cannot_be_handled_are_an_error_in_words(tmp_path: Pa
         CHILD, [str(tmp_path), "listen"], tmp_path / "trace", ["trace=fcntl", "inject=fcntl:error=EIO"]
     )
     assert "INJECTED" in (tmp_path / "trace").read_text()
-    assert "The system does not let Newel handle signals" in ended.stdout
+    assert "Newel cannot handle signals" in ended.stdout
     assert "Traceback" not in ended.stderr

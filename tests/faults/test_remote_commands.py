@@ -141,7 +141,7 @@ async def test_a_command_ends_with_what_led_to_it_and_its_outcome_is_unknown(
         GOES[what](sshd)
         await family.ended()
         await until(lambda: family.errors, "the error")
-    assert re.search("unknown.*not run again.*\nIt had printed:\nbegun\n", str(family.errors[0]))
+    assert re.search("unknown.*not run again.*\nIts output so far:\nbegun\n", str(family.errors[0]))
     assert (project / "runs").read_text() == "ran\n"
 
 
@@ -193,9 +193,9 @@ def test_who_suspends_newel_for_too_long_is_told_that_the_command_was_ended(
             said, _ = newel.communicate(timeout=SECONDS)
         finally:
             newel.kill()
-    assert said.startswith("Newel gave no sign of life for 1 seconds, as if it had been suspended")
+    assert said.startswith("Newel sent no heartbeat for 1 seconds, perhaps because it was suspended")
     assert "Its outcome is unknown, and it was not run again" in said
-    assert said.endswith("It had printed:\nbegun\n\n")
+    assert said.endswith("Its output so far:\nbegun\n\n")
 
 
 async def test_more_commands_than_a_host_takes_at_once_wait_for_each_other() -> None:

@@ -13,7 +13,8 @@ from newel.agent.errors import HostUnreachable, WorkspaceError
 from newel.runs.host_status import HostState
 
 if TYPE_CHECKING:
-    from newel.workspace.ssh.connection import ConnectionState, SshConnection
+    from newel.workspace.ssh.connection import SshConnection
+    from newel.workspace.ssh.supervisor import ConnectionState
 
 PATIENCE: Final = 3.0
 """Seconds for which a person's request waits for a host that went away; what agents do waits longer."""
@@ -46,7 +47,7 @@ class SshHostMonitor:
         return HostState(
             user=target.user or "",
             host=self._connection.host,
-            folder=self._connection.facts.root,
+            folder=self._connection.info.root,
             state="lost" if now.name == "connecting" else now.name,
             reason="" if is_up else now.reason,
             latency=self._latency if is_up else None,
@@ -110,7 +111,7 @@ class SshHostMonitor:
             end()
         if scope.cancelled_caught:
             self._wanted.set()
-            self._connection.hurry()
+            self._connection.retry_now()
             raise HostUnreachable(_words(self.state))
 
 

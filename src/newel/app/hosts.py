@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from newel.app.host_programs import HostPrograms
     from newel.runs.host_status import HostMonitor
     from newel.workspace.process.runner import OutputLimits
-    from newel.workspace.ssh.connection import ConnectionState, SshConnection
+    from newel.workspace.ssh.connection import SshConnection
+    from newel.workspace.ssh.supervisor import ConnectionState
     from newel.workspace.ssh.target import Target
     from newel.workspace.tracked import TrackedWorkspace
 
@@ -156,15 +157,15 @@ class SshHost:
 
     @property
     def home(self) -> str:
-        return self._connection.facts.home
+        return self._connection.info.home
 
     @property
     def system(self) -> str:
-        return f"{self._connection.facts.system}, the host {self._connection.host}, reached over ssh"
+        return f"{self._connection.info.system}, the host {self._connection.host}, reached over ssh"
 
     @property
     def shell(self) -> str:
-        return "bash" if self._connection.facts.bash else "sh"
+        return "bash" if self._connection.info.bash else "sh"
 
     def workspace(self, folder: str, limits: OutputLimits) -> TrackedWorkspace:
         from newel.workspace.ssh.target import Target
@@ -172,17 +173,17 @@ class SshHost:
         here, there = self._connection.target, Target.parse(folder)
         if there != msgspec.structs.replace(here, path=there.path):
             raise WorkspaceError(f"{folder} is not what this is connected to: that is {self.name}.")
-        return self._open(limits).at(there.path or self._connection.facts.root)
+        return self._open(limits).at(there.path or self._connection.info.root)
 
     def worktrees(self, home: Path) -> str:
         del home  # nothing there knows of it
-        return f"{self._connection.facts.home}/.newel/worktrees"
+        return f"{self._connection.info.home}/.newel/worktrees"
 
     async def keep(self, text: str) -> str:
         from newel.workspace.process.output import ON_HOST, keep_there
         from newel.workspace.process.runner import OutputLimits
 
-        return await keep_there(self._open(OutputLimits()), f"{self._connection.facts.home}/{ON_HOST}", text)
+        return await keep_there(self._open(OutputLimits()), f"{self._connection.info.home}/{ON_HOST}", text)
 
     def telling(self, tell: Tell) -> AbstractAsyncContextManager[object]:
         return background_tasks(partial(self._watch, tell))
@@ -190,7 +191,7 @@ class SshHost:
     async def _watch(self, tell: Tell) -> None:
         import anyio
 
-        from newel.workspace.ssh.connection import ConnectionState
+        from newel.workspace.ssh.supervisor import ConnectionState
 
         host = self._connection.host
         send, states = anyio.create_memory_object_stream[ConnectionState](math.inf)

@@ -15,7 +15,8 @@ from newel.concurrency import background_tasks
 from newel.providers.ollama.cli import ProgramEnded
 from newel.review.tracking.recording_workspace import AgentSession, RecorderRegistry, RecordingWorkspace
 from newel.workspace.port import Completed, OnOutput, Workspace
-from newel.workspace.ssh.connection import ConnectionState, SshConnection, connected
+from newel.workspace.ssh.connection import SshConnection, connected
+from newel.workspace.ssh.supervisor import ConnectionState
 from newel.workspace.ssh.target import Target
 from newel.workspace.ssh.workspace import SshWorkspace
 
@@ -54,7 +55,7 @@ class RemoteHost:
 
     @property
     def directory(self) -> str:
-        return self._connection.facts.root if self._connection else self.target.path or ""
+        return self._connection.info.root if self._connection else self.target.path or ""
 
     @property
     def state(self) -> str:
@@ -119,7 +120,7 @@ class RemoteHost:
             await self._wanted.wait()
             try:
                 async with connected(
-                    self.target, config=self._config, patience=PATIENCE, on_state=self._take
+                    self.target, config=self._config, reconnect_timeout=PATIENCE, on_state=self._take
                 ) as self._connection:
                     self._settle(None)
                     await anyio.sleep_forever()

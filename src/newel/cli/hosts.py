@@ -17,7 +17,7 @@ from newel.cli.parser import Parser
 from newel.config.hosts import save_host
 from newel.config.settings import Flags, Settings, load_host_places, load_settings, newel_home
 from newel.text.sanitize import redact_url, sanitize
-from newel.workspace.ssh.host_info import HostInfo
+from newel.workspace.ssh.protocol import HostInfo
 from newel.workspace.ssh.target import FORMS, Target
 
 if TYPE_CHECKING:
@@ -99,11 +99,11 @@ async def _looked_at(settings: Settings) -> AsyncIterator[Check]:
         async with connect_to(target) as connection:
             there = connection.target
             milliseconds = min([await connection.ping() for _ in range(PINGS)]) * 1000
-            user = connection.facts.user or there.user
+            user = connection.info.user or there.user
             yield Check(
                 GOOD, "ssh", f"{user}@{there.host}, port {there.port}, {milliseconds:.1f} ms a request"
             )
-            for finding in _facts(connection.facts):
+            for finding in _facts(connection.info):
                 yield finding
             async for finding in _model(HostPrograms(connection), settings):
                 yield finding

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from newel.agent.errors import HostUnavailable, WorkspaceError
 from newel.agent.messages import Attachment
 from newel.context.attachments import Attachable, load_attachment
-from newel.workspace.naming import check_path
+from newel.workspace.errors import check_path
 from newel.workspace.port import Kind
 
 MAX_ATTACHMENTS = 32

@@ -14,7 +14,7 @@ from newel.review_jobs.overview import Overview
 from newel.review_jobs.schemas import EntryState, FolderEntry, FolderView, FoundFiles, PendingFile
 from newel.workspace.glob import is_text, left_out
 from newel.workspace.port import DirectoryEntry
-from newel.workspace.snapshots.ignore_rules import MADE_ANEW, is_never_covered
+from newel.workspace.snapshots.ignore_rules import BUILD_DIRS, is_never_covered
 from newel.workspace.tracked import TrackedWorkspace
 from newel.workspace.walk import below, walk
 
@@ -97,7 +97,7 @@ class Browser:
         names = await self._workspace.files_by_git()
         if names is None:
             walked = await walk(self._workspace, hidden=True, limit=LOOKED_AT)
-            names = [path for path in walked.files if MADE_ANEW.isdisjoint(path.split("/"))]
+            names = [path for path in walked.files if BUILD_DIRS.isdisjoint(path.split("/"))]
         return sorted({*names[:LOOKED_AT], *(file.file_path for file in waiting)})
 
 

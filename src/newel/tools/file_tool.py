@@ -12,7 +12,7 @@ from newel.agent.errors import WorkspaceError
 from newel.agent.ports import OnOutput, PlannedCall, Preview, ToolResult, Touch
 from newel.tools.base import Parameters, TypedTool
 from newel.tools.tracker import FileTracker
-from newel.workspace.naming import check_path
+from newel.workspace.errors import check_path
 from newel.workspace.port import Workspace
 
 INLINE: Final = 64 * 1024

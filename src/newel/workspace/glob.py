@@ -1,4 +1,4 @@
-"""Patterns of paths, with one meaning wherever files are listed or searched."""
+"""Path patterns, with the same meaning for listing and searching."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ class Glob:
         if len(pattern) > LONGEST:
             raise ValueError(f"a glob has at most {LONGEST} characters")
         if "\0" in pattern or not is_text(pattern):
-            raise ValueError("a glob holds characters that no name has")
+            raise ValueError("a glob contains characters that no file name can have")
         parts = [part for part in pattern.split("/") if part not in {"", "."}]
         if ".." in parts:
-            raise ValueError("a glob cannot lead out of the project with `..`")
+            raise ValueError("a glob must not leave the project with `..`")
         if "/" not in pattern:
             parts.insert(0, _FOLDERS)
         if not parts or pattern.endswith("/"):
             parts.append(_FOLDERS)
         few = list(islice(_alternatives("/".join(parts)), ALTERNATIVES + 1))
         if len(few) > ALTERNATIVES:
-            raise ValueError(f"the braces of a glob may stand for at most {ALTERNATIVES} patterns")
+            raise ValueError(f"the braces of a glob expand to more than {ALTERNATIVES} patterns")
         plain = list(takewhile(_WILD.isdisjoint, parts[:-1]))
         self.base = "/".join(plain)
         """The folder that every path which fits is in; empty for the one where paths begin."""
@@ -139,4 +139,4 @@ def _alternatives(pattern: str) -> Iterator[str]:
             for part in parts:
                 yield from _alternatives(pattern[:opened] + part + pattern[start:])
             return
-    raise ValueError("a `{` of the glob has no `}`")
+    raise ValueError("the glob has a `{` without a `}`")

@@ -12,14 +12,14 @@ import anyio.to_thread
 
 from newel.agent.errors import WorkspaceError
 from newel.workspace.disk import file_kinds, files
-from newel.workspace.naming import check_path
+from newel.workspace.errors import check_path
 from newel.workspace.port import Completed, DirectoryEntry, FileInfo, FileNode, OnOutput
 from newel.workspace.process.environment import child_env, without_own_python
 from newel.workspace.process.runner import OutputLimits, run_process
 
 if TYPE_CHECKING:
-    from newel.workspace.git_view import GitView
     from newel.workspace.mirror.mirror import Mirror, MirrorLimits
+    from newel.workspace.snapshots.ignore_rules import GitView
     from newel.workspace.snapshots.port import BlobStore, SnapshotLimits, Snapshotter
 
 INLINE = files.BLOCK
@@ -143,7 +143,7 @@ class LocalWorkspace:
 
     def _git(self) -> GitView:
         from newel.workspace.git import ask_git, top_of
-        from newel.workspace.git_view import GitView
+        from newel.workspace.snapshots.ignore_rules import GitView
 
         return GitView(self._root, ask_git, top_of)
 
@@ -159,7 +159,7 @@ class LocalWorkspace:
         from newel.workspace.snapshots.local_source import LocalSnapshotSource
         from newel.workspace.snapshots.manager import SnapshotManager
 
-        files = LocalSnapshotSource(self._root, left_out=left_out)
+        files = LocalSnapshotSource(self._root, excluded=left_out)
         return SnapshotManager(files, blobs, limits=limits, index=index)
 
     def _find_shell(self) -> list[str]:

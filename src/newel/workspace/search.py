@@ -120,7 +120,7 @@ class _Wanted:
         if not text.strip():
             raise ValueError("the text to search for is empty")
         if len(text) > LONGEST_TEXT:
-            raise ValueError(f"the text to search for has more than {LONGEST_TEXT} characters")
+            raise ValueError(f"the text to search for is longer than {LONGEST_TEXT} characters")
         if not is_text(text) or not {"\r", "\n", "\0"}.isdisjoint(text):
             raise ValueError("the text to search for must be one line; search for one of its lines")
         small = text == text.lower()

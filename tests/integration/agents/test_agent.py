@@ -161,7 +161,7 @@ def test_a_worktree_without_a_repository_is_refused_before_anything_is_asked(wit
     newel = with_agent(scenario("Make", bash("touch a")))
     done = newel("agent", "Make a file", "--worktree")
     assert done.returncode == 1
-    assert "no git repository" in done.stderr
+    assert "not in a git repository" in done.stderr
     assert newel.requests == []
 
 

@@ -87,5 +87,5 @@ def test_a_worktree_in_no_repository_of_a_host_is_refused_before_anything_is_ask
     (host.home / "plain").mkdir()
     done = newel("agent", "Make a file", "--worktree", "--host", "own:plain")
     assert done.returncode != 0
-    assert f"{host.home}/plain is in no git repository" in done.stderr
+    assert f"{host.home}/plain is not in a git repository" in done.stderr
     assert newel.requests == []

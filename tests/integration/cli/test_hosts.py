@@ -128,9 +128,9 @@ def test_the_hosts_own_secrets_stay_there_and_what_is_outside_the_project_is_ask
     ("place", "words"),
     [
         ("-oProxyCommand=touch${IFS}pwned", "begins with a dash"),
-        ("a;touch pwned", "holds characters that no name has"),
-        ("host:/no/such/folder", "is no directory to work in"),
-        ("nobody.invalid", "No host is called"),
+        ("a;touch pwned", "contains invalid characters"),
+        ("host:/no/such/folder", "Cannot work in /no/such/folder"),
+        ("nobody.invalid", "Cannot resolve the host name"),
     ],
 )
 def test_a_place_where_no_work_is_possible_is_refused_with_the_reason(
@@ -275,7 +275,7 @@ async def test_whoever_waits_for_a_host_is_told_once_that_it_does_not_answer_and
         config = tmp_path / "config"
         config.write_text(sshd.client_config(port=relay.port))
         target = Target("host", path=str(project))
-        async with connected(target, config=str(config), silence=60, slow=0.3) as connection:
+        async with connected(target, config=str(config), lost_after=60, slow_after=0.3) as connection:
             ground = SshHost(connection)
             async with ground.telling(tell), anyio.create_task_group() as tasks:
                 with relay.holding():

@@ -23,7 +23,7 @@ from newel.review.tracking.recording_workspace import RecorderRegistry, Recordin
 from newel.session.coding_agent import CodingAgent
 from newel.session.manager import SessionManager
 from newel.tools import coding_tools
-from newel.workspace.ssh.connection import SLOW
+from newel.workspace.ssh.connection import SLOW_AFTER
 from newel.workspace.ssh.target import Target
 from tests.opened_host import open_host
 from tests.review_place import calls, says
@@ -43,7 +43,7 @@ async def agent_on(
     home: Path,
     script: Sequence[AssistantMessage],
     *,
-    slow: float = SLOW,
+    slow: float = SLOW_AFTER,
 ) -> AsyncGenerator[CodingAgent]:
     """An agent that works in a folder of the host, and what it does is recorded."""
     recorders = RecorderRegistry(home)
@@ -54,7 +54,7 @@ async def agent_on(
     async def list_models() -> list[str]:
         return ["m"]
 
-    async with open_host(Target("own", path=str(root)), config=config, slow=slow) as host:
+    async with open_host(Target("own", path=str(root)), config=config, slow_after=slow) as host:
         workspace = RecordingWorkspace(host, recorders, patience=0.5)
         agent = CodingAgent(
             transport=ProviderTransport(ScriptedProvider(script)),

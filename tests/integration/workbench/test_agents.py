@@ -136,7 +136,7 @@ async def test_a_worktree_without_a_repository_is_refused_before_anything_runs(
     bench = bench_with(contract_scenarios("echo x > made"))
     async with bench.open() as workbench:
         tab = await workbench.open_agent()
-        with pytest.raises(Exception, match="no git repository"):
+        with pytest.raises(Exception, match="not in a git repository"):
             await workbench.start(tab.id, Contract(text="Make it", worktree=True))
         assert workbench.tab(tab.id).status == "ready"
 

@@ -92,7 +92,7 @@ async def test_a_project_says_the_same_from_afar(project: Path, tmp_path: Path, 
 async def test_a_host_that_is_gone_is_told_and_no_rule_of_the_project_is_passed_over(project: Path) -> None:
     with served() as server:
         target = Target("own", path=str(project))
-        async with open_host(target, config=str(server.config), patience=0.2) as far:
+        async with open_host(target, config=str(server.config), reconnect_timeout=0.2) as far:
             server.stop()
             expanded = await expand_mentions(PROMPT, Attachable(far))
             with pytest.raises(HostUnavailable):

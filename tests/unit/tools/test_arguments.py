@@ -107,7 +107,7 @@ def test_our_own_name_counts_where_both_are_given(local_bench: Bench) -> None:
         ("write", {"file_path": "a", "content": 5}, "write: argument `content`: expected `str`, got `int`"),
         ("read", {"file_path": "a", "offset": "many"}, "read: argument `offset`: expected `int"),
         ("read", {"file_path": "a", "nonsense": 1}, "read: unknown argument `nonsense`"),
-        ("read", {"file_path": "a\0b"}, "read: argument `file_path`: The path holds a NUL character"),
+        ("read", {"file_path": "a\0b"}, "read: argument `file_path`: The path contains a NUL character"),
         ("bash", {"command": ""}, "bash: argument `command`: expected `str` of length >= 1"),
         ("bash", {"command": "ls", "workdir": "/"}, "bash: unknown argument `workdir`"),
         ("bash", {"command": "ls", "timeout": -1}, "bash: argument `timeout`: expected `float` >= 0"),

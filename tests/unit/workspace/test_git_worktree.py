@@ -94,13 +94,13 @@ async def test_two_agents_of_one_name_at_once_get_two_places(of: Open, shop: Pat
 
 async def test_a_folder_that_is_no_repository_is_refused_with_the_remedy(of: Open, tmp_path: Path) -> None:
     needed("git")
-    with pytest.raises(WorktreeError, match=r"no git repository.*git init"):
+    with pytest.raises(WorktreeError, match=r"not in a git repository.*git init"):
         await make_worktree(of(tmp_path), f"{tmp_path}/home/worktrees", "x")
 
 
 async def test_a_repository_without_a_commit_is_refused_with_the_remedy(of: Open, tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
-    with pytest.raises(WorktreeError, match="no commit yet"):
+    with pytest.raises(WorktreeError, match="no commits yet"):
         await make_worktree(of(tmp_path), f"{tmp_path}/home/worktrees", "x")
 
 
@@ -122,7 +122,7 @@ async def test_where_there_is_no_git_that_is_said(shop: Path, tmp_path: Path) ->
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "sh").symlink_to("/bin/sh")
     bare = LocalWorkspace(str(shop), environ={"PATH": str(tmp_path / "bin")})
-    with pytest.raises(WorktreeError, match=r"needs git.*not found"):
+    with pytest.raises(WorktreeError, match=r"requires git.*not found"):
         await make_worktree(bare, f"{tmp_path}/home/worktrees", "x")
 
 

@@ -28,7 +28,7 @@ from newel.review.store.ledger import LOCK, Checkpoint, Ledger
 from newel.review.store.schema import FILE, HASH, LEDGER, hashes_in, pack, read_entry, unpack
 from newel.storage.files import read_regular
 from newel.storage.sqlite import connect
-from newel.workspace.snapshots.index import promised
+from newel.workspace.snapshots.index import referenced_blobs
 
 EVERY: Final = 24 * 3600.0
 """Seconds from one purge to the next."""
@@ -295,7 +295,7 @@ class _Purge:
         for path in self._folder.iterdir():
             with contextlib.suppress(FileNotFoundError):  # its process has ended
                 if path.suffix in {".index", ".known"}:
-                    names |= promised(path)
+                    names |= referenced_blobs(path)
                 elif path.suffix == ".running":
                     names |= hashes_in(read_regular(path, None))
         return names

@@ -210,7 +210,7 @@ class ChangeRecorder:
         """Have it outlive this process how the files are. What was found until now is recorded."""
         if self._notes.is_kept:
             with anyio.CancelScope(shield=True):  # what is asked for is not told again
-                known = await self._snapshots.known(whole=self._notes.wants_all)
+                known = await self._snapshots.export_index(whole=self._notes.wants_all)
                 if known:
                     await anyio.to_thread.run_sync(self._notes.know, known)
 
@@ -241,7 +241,7 @@ class ChangeRecorder:
             return
         await self._record(effect, [FileChange(path, effect.before, after)])
         if self._is_taken:
-            self._snapshots.note(path, after)
+            self._snapshots.acknowledge(path, after)
 
     def _put_note(self, effect: TrackedOperation) -> None:
         note = LogRecord(
@@ -270,7 +270,7 @@ class ChangeRecorder:
             await self._record(effect, changes, made)
 
     async def _found_since(self, note: LogRecord, known: KnownFiles) -> list[FileChange]:
-        found = await self._snapshots.touched(note.began_ns)
+        found = await self._snapshots.modified_since(note.began_ns)
         before = await anyio.to_thread.run_sync(states_before, self._ledger, known)
         there = await self._workspace.stats([self._where(path) for path in before])
         # A link may lead nowhere and be there all the same.

@@ -35,7 +35,7 @@ def become(path: str, thing: FileNode | None, expect: FileNode | None) -> None:
         with held(path, resolved=True, make=expect is None) as place:
             found = _found(place)
             if found != expect:
-                raise StaleFile(f"{path} is not what it was: it became something else meanwhile.")
+                raise StaleFile(f"{path} was replaced by something else in the meantime.")
             _turn(place, found, thing)
             place.flush()
     except OSError as error:

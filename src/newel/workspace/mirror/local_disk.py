@@ -52,10 +52,12 @@ class LocalMirrorBackend(LocalRepositories):
             layout = Layout(project, top_of(project), str(place))
             Path(layout.root).mkdir(parents=True)
         except OSError as error:
-            raise WorkspaceError(f"Cannot make a copy of {project} in {folder}: {error.strerror}.") from error
+            raise WorkspaceError(
+                f"Cannot create a copy of {project} in {folder}: {error.strerror}."
+            ) from error
         return cls(layout, held, _keeper_of(place))
 
-    async def within(self, work: Callable[[], T]) -> T:
+    async def run_in_thread(self, work: Callable[[], T]) -> T:
         return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
 
     def meanwhile(self, work: Callable[[], None]) -> None:

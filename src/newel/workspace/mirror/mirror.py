@@ -26,7 +26,7 @@ import msgspec
 from newel.agent.errors import ConnectionLost, WorkspaceError
 from newel.workspace.git import copy_repository
 from newel.workspace.mirror.port import Copied, FileContent, LeftOut, MirrorBackend, Signature
-from newel.workspace.snapshots.ignore_rules import MADE_ANEW
+from newel.workspace.snapshots.ignore_rules import BUILD_DIRS
 from newel.workspace.snapshots.port import Stopped
 
 
@@ -73,7 +73,7 @@ class Mirror:
         """
         stop = threading.Event()
         try:
-            await self._disk.within(partial(self.bring_up, contents, stop.is_set))
+            await self._disk.run_in_thread(partial(self.bring_up, contents, stop.is_set))
         finally:
             stop.set()
 
@@ -92,12 +92,12 @@ class Mirror:
                 self._update_or_give_way(contents, stopped)
         except ConnectionLost as lost:
             raise ConnectionLost(
-                f"The connection was lost while the copy of {self._project} was brought up to date. Nothing of the project was "
-                "touched, and nothing was done in the copy. Try it again."
+                f"The connection was lost while the copy of {self._project} was being updated. The project is unchanged, and "
+                "nothing was run in the copy. Try again."
             ) from lost
         except OSError as error:
             raise WorkspaceError(
-                f"Cannot bring the copy of {self._project} up to date in {self.root}: {error.strerror or error}."
+                f"Cannot update the copy of {self._project} in {self.root}: {error.strerror or error}."
             ) from error
 
     def _update_or_give_way(
@@ -113,8 +113,8 @@ class Mirror:
             with contextlib.suppress(OSError, WorkspaceError):
                 self._disk.empty()
             raise WorkspaceError(
-                f"There is no room for a copy of {self._project} in {self._disk.layout.place}: {error.strerror}. What was copied is "
-                "removed again, and nothing of the project was touched. Make room there, or approve each call instead (--approve ask)."
+                f"Not enough space for a copy of {self._project} in {self._disk.layout.place}: {error.strerror}. The partial copy was "
+                "removed, and the project is unchanged. Free some space, or approve each call instead (--approve ask)."
             ) from error
 
     def _forget(self) -> None:
@@ -150,15 +150,13 @@ class Mirror:
         if layout.top is None or self._has_repository:
             return
         if not copy_repository(self._disk, layout.top, layout.copied_top, inside=layout.inside):
-            self._notices.append(
-                "Git could not make a repository of the copy like the project's: do not rely on git in it."
-            )
+            self._notices.append("Git could not set up the repository in the copy: do not rely on git there.")
         self._has_repository = True
 
     def _copy(self, files: Mapping[str, Signature], stopped: Callable[[], bool]) -> None:
         for path, copied in self._disk.copy(files):
             if copied is Copied.SHUT:
-                self._notices.append(f"The copy lacks {path}, which may not be read.")
+                self._notices.append(f"The copy lacks {path}, which is not readable.")
             self._known[path] = None if copied is Copied.UNSURE else files[path]
             if stopped():
                 return
@@ -174,11 +172,11 @@ class Mirror:
             if found.fits:
                 some = ", ".join(sorted({*self._ignored.paths, *self._ignored.names})[:5])
                 self._notices.append(
-                    f"The copy lacks what git ignores ({some}), as the project is larger than {self._most()}."
+                    f"The copy lacks files that git ignores ({some}), as the project has more than {self._most()}."
                 )
         if not found.fits:
             raise WorkspaceError(
-                f"{self._project} has {found.count:,} files of {found.size >> 20:,} MiB; at most {self._most()} are copied. "
+                f"{self._project} is too large to copy: {found.count:,} files of {found.size >> 20:,} MiB; the limit is {self._most()}. "
                 "Raise max_copy_files and max_copy_bytes in [review] of config.toml, or approve each call (--approve ask)."
             )
         return found.files
@@ -197,7 +195,7 @@ class Mirror:
             words = ("ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z")
             answer = self._disk.ask_git(self._project, *words)
         if answer is None:
-            return LeftOut(names=MADE_ANEW)
+            return LeftOut(names=BUILD_DIRS)
         names = (name.rstrip(b"/") for name in answer.split(b"\0")[:-1])
         return LeftOut(frozenset(os.fsdecode(name) for name in names if name != b"."))
 

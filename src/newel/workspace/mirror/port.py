@@ -91,7 +91,7 @@ class MirrorBackend(Repositories, Protocol):
     @property
     def layout(self) -> Layout: ...
 
-    async def within(self, work: Callable[[], T]) -> T:
+    async def run_in_thread(self, work: Callable[[], T]) -> T:
         """What work returns or raises that is done in a thread. If this is cancelled, the work goes on until it finds out."""
         ...
 

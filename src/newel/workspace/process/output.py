@@ -80,7 +80,7 @@ class Capture:
         head = codecs.getincrementaldecoder("utf-8")("replace").decode(self._head[: self._half])
         start = next((index for index in range(min(4, len(tail))) if tail[index] & 0xC0 != 0x80), 0)
         left_out = self.size - 2 * self._half
-        return f"{head}\n[… {left_out:,} bytes left out here; {where} …]\n{tail[start:].decode(errors='replace')}"
+        return f"{head}\n[… {left_out:,} bytes omitted; {where} …]\n{tail[start:].decode(errors='replace')}"
 
 
 class Spill:
@@ -103,7 +103,7 @@ class Spill:
     def where(self) -> str:
         """Where to find the whole output, or how much of it, and why no more."""
         if self.path is None:
-            return f"the whole output could not be kept: {self._problem}"
+            return f"the whole output could not be saved: {self._problem}"
         if self._problem:
             return f"the first {self._written:,} bytes of all output are in {self.path}, then {self._problem}"
         return f"the whole output is in {self.path}"
@@ -196,7 +196,7 @@ def _prepared(directory: str | None) -> str:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.lstat()
     if directory is None and (not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid()):
-        raise PermissionError(f"{folder} is not this user's folder")
+        raise PermissionError(f"{folder} belongs to another user")
     if directory is None and found.st_mode & 0o077:
         folder.chmod(0o700)
     purge(str(folder))

@@ -142,7 +142,7 @@ class ChildProcess:
                 os.close(pipe)
             self._all.forget()
             raise WorkspaceError(
-                f"The command could not be watched and was stopped: {error.strerror}."
+                f"The command could not be monitored and was stopped: {error.strerror}."
             ) from error
         self._selector.register(self._exit, selectors.EVENT_READ)
         for name, pipe in self._pipes.items():
@@ -325,12 +325,9 @@ def not_started(folder: str, error: OSError | ValueError, argv: Sequence[str]) -
 def _reason(error: OSError | ValueError, argv: Sequence[str]) -> str:
     if isinstance(error, OSError) and error.errno == errno.E2BIG:
         size = max(len(os.fsencode(argument)) for argument in argv)
-        return (
-            f"it is {size:,} bytes long, more than the system takes. "
-            "Put the long part into a file and use that."
-        )
+        return f"it is {size:,} bytes long, more than the system accepts. Put the long part into a file."
     if isinstance(error, UnicodeEncodeError):
-        return "it holds half of a surrogate pair, which is no character."
+        return "it contains an unpaired surrogate, which is not a character."
     if isinstance(error, OSError):
         return f"{error.strerror} ({error.filename})" if error.filename else str(error.strerror)
     return f"{error}."

@@ -21,6 +21,6 @@ def receiver(numbers: Iterable[signal.Signals]) -> Generator[AsyncIterator[signa
             arriving = stack.enter_context(anyio.open_signal_receiver(*numbers))
         except (OSError, RuntimeError) as error:  # asyncio makes the one of the other
             raise WorkspaceError(
-                f"The system does not let Newel handle signals such as Ctrl+C: {error}. Nothing was begun; try again."
+                f"Newel cannot handle signals such as Ctrl+C on this system: {error}. Nothing was started; try again."
             ) from error
         yield arriving

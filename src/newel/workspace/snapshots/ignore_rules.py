@@ -5,17 +5,18 @@ from __future__ import annotations
 import bisect
 import os
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final, Protocol
 
 from newel.workspace.disk.dir_fd import is_beside
+from newel.workspace.glob import is_text
 from newel.workspace.snapshots.tree import split
 
 NEVER: Final = frozenset({".git", ".hg", ".jj", ".svn"})
 """A version control's own store is its own history: to take it back by files would break it."""
 
 
-MADE_ANEW: Final = frozenset(
+BUILD_DIRS: Final = frozenset(
     {
         ".cache",
         ".gradle",
@@ -49,14 +50,14 @@ class AskGit(Protocol):
 
 class IgnoreRules:
     """Asks git about many paths at once. A directory that git cannot be asked about has the rules without git: then it
-    is ``unheard``. ``top_of`` gives the folder of the repository that a folder is in.
+    is ``git_failed``. ``top_of`` gives the folder of the repository that a folder is in.
     """
 
     def __init__(self, root: str, ask_git: AskGit, top_of: Callable[[str], str | None]) -> None:
         self._root = root
         self._ask_git = ask_git
         self._top_of = top_of
-        self.unheard = False
+        self.git_failed = False
         self._tracked: dict[str, list[bytes]] = {}
 
     def repository_of_root(self) -> str | None:
@@ -67,7 +68,7 @@ class IgnoreRules:
         inside = os.path.relpath(self._root, top)
         return None if inside != "." and self._ignored(top, [inside]) else ""
 
-    def left_out(self, paths: Iterable[tuple[str, str | None]]) -> set[str]:
+    def excluded(self, paths: Iterable[tuple[str, str | None]]) -> set[str]:
         """Of paths that exist, each with the repository it lies in (see ``FolderState``), those that are not covered."""
         asked: defaultdict[str | None, list[str]] = defaultdict(list)
         for path, repository in paths:
@@ -76,12 +77,12 @@ class IgnoreRules:
         for repository, some in asked.items():
             found = None if repository is None else self._ask(repository, some)
             if found is None:
-                self.unheard |= repository is not None
-                found = {path for path in some if split(path)[1] in MADE_ANEW}
+                self.git_failed |= repository is not None
+                found = {path for path in some if split(path)[1] in BUILD_DIRS}
             out |= found
         return out
 
-    def forget(self) -> None:
+    def clear_cache(self) -> None:
         """What git tracks may be something else from now on."""
         self._tracked.clear()
 
@@ -112,3 +113,42 @@ class IgnoreRules:
             if at < len(tracked) and (tracked[at] == wanted or tracked[at].startswith(name + b"/")):
                 return True
         return False
+
+
+class GitView:
+    """What ``ask_git`` says in folders whose repository ``top_of`` finds. Methods block."""
+
+    def __init__(self, root: str, ask_git: AskGit, top_of: Callable[[str], str | None]) -> None:
+        self._root = root
+        self._ask_git = ask_git
+        self._top_of = top_of
+
+    def ignored(self, folder: str, names: Sequence[str]) -> set[str]:
+        """Those names in a folder ("": the root) that git ignores; without git, what is known to be made anew."""
+        if not BUILD_DIRS.isdisjoint(folder.split("/")):
+            return set(names)
+        rules = IgnoreRules(self._root, self._ask_git, self._top_of)
+        repository = self._repository(folder, rules)
+        prefix = f"{folder}/" if folder else ""
+        out = rules.excluded((prefix + name, repository) for name in names)
+        return {path.removeprefix(prefix) for path in out}
+
+    def files(self) -> list[str] | None:
+        """The project's files, without those that git ignores; None where there is no git that knows the project."""
+        rules = IgnoreRules(self._root, self._ask_git, self._top_of)
+        if rules.repository_of_root() is None:
+            return None
+        words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate")
+        answer = self._ask_git(self._root, *words)
+        if answer is None:
+            return None
+        names = (os.fsdecode(name) for name in answer.split(b"\0")[:-1])
+        return [name for name in names if is_text(name) and not name.endswith("/")]
+
+    def _repository(self, folder: str, rules: IgnoreRules) -> str | None:
+        """The folder, relative to the root, whose repository a folder is in; None for none that rules here."""
+        if folder and (top := self._top_of(f"{self._root}/{folder}")) is not None:
+            inside = os.path.relpath(top, self._root)
+            if inside != "." and not inside.startswith(".."):
+                return inside
+        return rules.repository_of_root()

@@ -32,13 +32,13 @@ _Packed = dict[bytes, dict[bytes, bytes]]
 """Names may be no UTF-8."""
 
 
-def packed(root: str, tree: FileTree, fresh: set[str]) -> bytes:
-    """A block with the records of all files and folders; those of ``fresh`` ones with a signature that no file has."""
+def pack_all(root: str, tree: FileTree, unsettled: set[str]) -> bytes:
+    """A block with the records of all files and folders; those of ``unsettled`` ones with a signature that no file has."""
     return _block(
         root,
         {
             path: {
-                name: without_times(made) if fresh and join(path, name) in fresh else made
+                name: without_times(made) if unsettled and join(path, name) in unsettled else made
                 for name, made in folder.files.items()
             }
             | {name: folder_record(tree.folders[join(path, name)].mode) for name in folder.folders}
@@ -47,7 +47,7 @@ def packed(root: str, tree: FileTree, fresh: set[str]) -> bytes:
     )
 
 
-def packed_some(root: str, tree: FileTree, paths: Iterable[str]) -> bytes:
+def pack_some(root: str, tree: FileTree, paths: Iterable[str]) -> bytes:
     """A block with the records of some files, to be put behind others."""
     some: Records = {}
     for path in paths:
@@ -59,9 +59,9 @@ def packed_some(root: str, tree: FileTree, paths: Iterable[str]) -> bytes:
     return _block(root, some)
 
 
-def save(index: Path, root: str, tree: FileTree, fresh: set[str]) -> None:
-    """Keep the records for the next process, which is to read the ``fresh`` files again. Raises ``WorkspaceError``."""
-    data = packed(root, tree, fresh)
+def save(index: Path, root: str, tree: FileTree, unsettled: set[str]) -> None:
+    """Keep the records for the next process, which is to read the ``unsettled`` files again. Raises ``WorkspaceError``."""
+    data = pack_all(root, tree, unsettled)
     try:
         replace_file(index, data)
     except OSError as error:
@@ -80,7 +80,7 @@ def load(index: Path, root: str) -> Records | None:
     return None
 
 
-def promised(index: Path) -> set[str]:
+def referenced_blobs(index: Path) -> set[str]:
     """The contents that whoever reads an index takes to be in the store, by their hashes. Raises ``OSError``."""
     return {
         state_of(made).blob

@@ -63,11 +63,11 @@ def open_folder(root: int, path: str) -> int:
 
 
 class LocalSnapshotSource:
-    """A ``SnapshotSource``. ``left_out`` are absolute paths. Without ``watch`` all signatures are compared each time, on Linux too."""
+    """A ``SnapshotSource``. ``excluded`` are absolute paths. Without ``watch`` all signatures are compared each time, on Linux too."""
 
-    def __init__(self, root: str, *, left_out: Iterable[str] = (), watch: bool = True) -> None:
+    def __init__(self, root: str, *, excluded: Iterable[str] = (), watch: bool = True) -> None:
         self.root = os.path.realpath(root)
-        self.left_out = frozenset(os.path.relpath(os.path.realpath(path), self.root) for path in left_out)
+        self.excluded = frozenset(os.path.relpath(os.path.realpath(path), self.root) for path in excluded)
         self.rules = IgnoreRules(self.root, ask_git, top_of)
         self._may_watch = watch
         self._watches: InotifyWatches | None = None
@@ -75,10 +75,10 @@ class LocalSnapshotSource:
         self._path = ""
         self._folder = -1
 
-    async def within(self, work: Callable[[], T]) -> T:
+    async def run_in_thread(self, work: Callable[[], T]) -> T:
         return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
 
-    def stop(self) -> None:
+    def cancel(self) -> None:
         """No work waits for anything."""
 
     # -- where to look ------------------------------------------------------------------------------
@@ -97,11 +97,11 @@ class LocalSnapshotSource:
     def is_quiet(self) -> bool:
         return self._watches is not None and self._watches.is_quiet()
 
-    def forget(self, path: str) -> None:
+    def unwatch(self, path: str) -> None:
         if self._watches is not None:
             self._watches.remove(path)
 
-    def clock(self) -> int:
+    def clock_offset_ns(self) -> int:
         return 0
 
     def umask(self) -> int:
@@ -128,10 +128,10 @@ class LocalSnapshotSource:
 
     # -- directories --------------------------------------------------------------------------------
 
-    def begin(self) -> None:
+    def start(self) -> None:
         self._root = open_root(self.root)
 
-    def end(self) -> None:
+    def finish(self) -> None:
         self._leave()
         if self._root >= 0:
             os.close(self._root)
@@ -139,7 +139,7 @@ class LocalSnapshotSource:
         if not self._may_watch:  # the system takes no more, and some would not do
             self._unwatch()
 
-    def ahead(self, paths: Iterable[str]) -> None:
+    def prefetch(self, paths: Iterable[str]) -> None:
         """Nothing is far away."""
 
     def entries(self, path: str, names: Collection[str] | None) -> Entries:

@@ -1,15 +1,29 @@
-"""What a command changed, whatever it was: the project's files known before it and looked at after it.
+"""Detects which files a command changed: the project is scanned before the command and after it.
 
-    snapshots = Snapshots(LocalFiles(root), ledger, index=folder / "files.index")
+    snapshots = SnapshotManager(LocalSnapshotSource(root), ledger, index=folder / "files.index")
     await snapshots.take()
     await workspace.run(command)
     for file in (await snapshots.changes()).files: …
 
-Every covered file's content is in the store before a command runs, so that it can be restored to the byte without
-anybody's help: git's own objects may be gone when they are needed. A file is read again only if its signature (times,
-size, number, permission bits) is another. On Linux the system says where to look; elsewhere, and on a host, all signatures are
-compared.
-Nothing here writes into the project or into its git repository.
+Before a command runs, the content of every covered file is in the store, so that it can be restored to the byte even if
+Git's own objects are lost. A file is read again only if its signature (times, size, inode, mode) differs. On Linux the
+kernel reports where to look; elsewhere, and on a host, all signatures are compared. Nothing here writes into the project
+or its Git repository.
+
+How much one scan covers depends on the phase:
+
+             a scan completes               a scan starts, or close()
+    NEW ───────────────────────▶ CURRENT ────────────────────────────▶ STALE
+     ▲ │ a scan fails               ▲                                    │ ▲ │ a scan fails
+     └─┘                            └──────────── a scan completes ──────┘ └─┘
+
+    phase      directories that are scanned               excluded files
+    NEW        all; the findings are not new              classified for the first time
+    CURRENT    those that the source reports as touched   as before
+    STALE      all                                        as before
+
+A *recheck* scans all directories and classifies excluded files again, in any phase: after a change of ``.gitignore``,
+and every ``recheck_s`` seconds, for changes that the kernel does not report.
 """
 
 from __future__ import annotations
@@ -17,7 +31,8 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -26,7 +41,7 @@ import anyio
 import anyio.to_thread
 
 from newel.agent.errors import WorkspaceError
-from newel.workspace.snapshots.index import load, packed, packed_some, save
+from newel.workspace.snapshots.index import load, pack_all, pack_some, save
 from newel.workspace.snapshots.port import (
     BlobStore,
     FileChange,
@@ -35,21 +50,26 @@ from newel.workspace.snapshots.port import (
     Stopped,
     WorkspaceChanges,
 )
-from newel.workspace.snapshots.scan import DirectoryVisit, Scan
-from newel.workspace.snapshots.state import ScanState
-from newel.workspace.snapshots.touched import touched
+from newel.workspace.snapshots.scan import DirectoryVisit, Scan, modified_since
+from newel.workspace.snapshots.state import ScanState, TreeUpdate
 from newel.workspace.snapshots.tree import FileSnapshot, FolderState
 
-_EXAMPLES: Final = 5
-_UNHEARD: Final = (
-    "Git does not answer here, so .gitignore is not honoured. Only well-known build folders are left out."
+_MAX_EXAMPLES: Final = 5
+_GIT_FAILED_MESSAGE: Final = (
+    "Git is unavailable, so .gitignore is not honoured. Only well-known build directories are excluded."
 )
 
 
-class SnapshotManager:
-    """Knows the files of a directory, wherever ``source`` has them. One look runs at a time; others wait.
+class _Phase(Enum):
+    NEW = "no scan has completed"
+    CURRENT = "the tree is as the last scan found it"
+    STALE = "the last scan did not complete, or the watches are closed"
 
-    ``blobs`` is where contents go. ``index``, a file beside that store, remembers which file has which content until
+
+class SnapshotManager:
+    """A ``Snapshotter`` of the files that ``source`` provides. Scans run one at a time; others wait.
+
+    ``blobs`` stores contents. ``index``, a file beside that store, records which file has which content for
     the next process; it must be deleted when contents are.
     """
 
@@ -62,185 +82,176 @@ class SnapshotManager:
         index: Path | None = None,
     ) -> None:
         self._source = source
-        self._project = ScanState(source, blobs, limits or SnapshotLimits())
+        self._state = ScanState(source, blobs, limits or SnapshotLimits())
         self._index = index
-        self._kept = 0
-        self._first = True
-        self._whole = True
+        self._indexed_bytes = 0
+        """``ScanState.copied`` when the index was last saved."""
+        self._phase = _Phase.NEW
         self._recheck_at = 0.0
-        self._owed = False
-        self._noted: dict[str, FileSnapshot | None] = {}
-        self._told: set[str] = set()
-        self._turn = anyio.Lock(fast_acquire=True)
-        self._working = threading.Lock()
+        self._is_report_due = False
+        """``changes`` was called and has not returned them yet: until then no scan may absorb a change."""
+        self._acknowledged: dict[str, FileSnapshot | None] = {}
+        # Two locks, as a cancelled caller leaves a thread behind that scans on until it notices.
+        self._caller_lock = anyio.Lock(fast_acquire=True)
+        self._scan_lock = threading.Lock()
 
     @property
     def umask(self) -> int:
         """See ``Snapshotter``."""
-        return self._project.umask
+        return self._state.umask
 
     async def take(self) -> list[str]:
-        """Know all files as they are now; returns what a user should be told. The first time copies them.
-
-        Raises ``WorkspaceError`` if the root is not there, and what the store raises. A call that failed or was
-        cancelled has done no harm: the next one makes up for it.
-        """
-        async with self._turn:
-            if not self._is_quiet(report=self._owed):
-                # A cancelled `changes` is made up for by the next one.
-                await self._in_thread(report=self._owed)
-            return self._notices()
+        """See ``Snapshotter``. The first time copies all files."""
+        async with self._caller_lock:
+            # If `changes` was cancelled, the next call of it returns what it would have.
+            await self._update(report=self._is_report_due)
+            return self._state.notices.drain()
 
     async def changes(self) -> WorkspaceChanges:
-        """What differs from the last ``take`` or ``changes``; from now on that counts as known. Raises as ``take``."""
-        self._owed = True
-        async with self._turn:
-            if not self._is_quiet(report=True):
-                await self._in_thread(report=True)
-            project = self._project
+        """See ``Snapshotter``."""
+        self._is_report_due = True
+        async with self._caller_lock:
+            await self._update(report=True)
+            state = self._state
             files = [
                 FileChange(path, before, after)
-                for path, before in sorted(project.changed.items())
-                if before != (after := project.tree.state(path))
+                for path, before in sorted(state.changed.items())
+                if before != (after := state.tree.state(path))
             ]
-            folders = sorted(path for path in project.new_folders if path in project.tree.folders)
-            self._owed = False
-            project.changed.clear()
-            project.new_folders.clear()
-            return WorkspaceChanges(files, folders, self._notices())
+            folders = sorted(path for path in state.new_folders if path in state.tree.folders)
+            self._is_report_due = False
+            state.changed.clear()
+            state.new_folders.clear()
+            return WorkspaceChanges(files, folders, self._state.notices.drain())
 
-    def note(self, path: str, state: FileSnapshot | None) -> None:
-        """A file, relative to the root, that Newel itself wrote or removed and has accounted for: as long as it is
-        like that, it is no change.
-        """
-        self._noted[path] = state
-
-    async def known(self, *, whole: bool) -> bytes:
+    def acknowledge(self, path: str, state: FileSnapshot | None) -> None:
         """See ``Snapshotter``."""
-        async with self._turn:
-            if not whole and not self._project.tree.news:
+        self._acknowledged[path] = state
+
+    async def export_index(self, *, whole: bool) -> bytes:
+        """See ``Snapshotter``."""
+        async with self._caller_lock:
+            if not whole and not self._state.tree.changed_paths:
                 return b""
-            return await anyio.to_thread.run_sync(self._known, whole)
+            return await anyio.to_thread.run_sync(self._export_index, whole)
 
-    def _known(self, whole: bool) -> bytes:
-        project = self._project
-        with self._working:
-            news, project.tree.news = project.tree.news, set()
-            if whole or news is None:
-                return packed(self._source.root, project.tree, project.fresh)
-            return packed_some(self._source.root, project.tree, news)
+    def _export_index(self, whole: bool) -> bytes:
+        state = self._state
+        with self._scan_lock:
+            changed, state.tree.changed_paths = state.tree.changed_paths, set()
+            if whole or changed is None:
+                return pack_all(self._source.root, state.tree, state.unsettled)
+            return pack_some(self._source.root, state.tree, changed)
 
-    async def touched(self, since_ns: int) -> list[str]:
+    async def modified_since(self, since_ns: int) -> list[str]:
         """See ``Snapshotter``."""
-        async with self._turn:
-            return await self._source.within(partial(self._touched, since_ns))
+        async with self._caller_lock:
+            return await self._source.run_in_thread(partial(self._modified_since, since_ns))
 
-    def _touched(self, since_ns: int) -> list[str]:
-        with self._working:
-            self._project.umask = self._source.umask()
-            return touched(self._source, since_ns)
+    def _modified_since(self, since_ns: int) -> list[str]:
+        with self._scan_lock:
+            self._state.umask = self._source.umask()
+            return modified_since(self._source, since_ns)
 
     def close(self) -> None:
-        """Keep the index, and let the system forget what was watched. Blocks for as long as that takes."""
-        self._source.stop()
-        with self._working:
-            self._save()
+        """Save the index and release the watches. May block while a scan notices that it is to stop."""
+        self._source.cancel()
+        with self._scan_lock:
+            self._save_index()
             self._source.close()
-            self._whole = True
+            if self._phase is _Phase.CURRENT:
+                self._phase = _Phase.STALE
 
-    def _is_quiet(self, *, report: bool) -> bool:
-        """Whether a look would find nothing new, by all that is known without one. Far quicker than a thread."""
-        if not self._working.acquire(blocking=False):
-            return False
-        try:
-            project = self._project
-            return (
-                not (self._first or self._whole or self._noted or self._is_due(report))
-                and not (project.fresh or project.linked or project.rules_changed)
-                and self._source.is_quiet()
-            )
-        finally:
-            self._working.release()
+    # -- scanning -----------------------------------------------------------------------------------
 
-    def _is_due(self, report: bool) -> bool:
-        """Whether it is time to look at everything; after a command only: what it did in a way that nobody is told of is
-        then told as a command's, not lost.
-        """
-        return report and time.monotonic() >= self._recheck_at
-
-    async def _in_thread(self, *, report: bool) -> None:
+    async def _update(self, *, report: bool) -> None:
+        if self._is_up_to_date(report=report):
+            return
         stop = threading.Event()
         try:
-            await self._source.within(partial(self._run, report, stop))
+            await self._source.run_in_thread(partial(self._scan_unless_stopped, report, stop))
         finally:
             stop.set()
 
-    def _run(self, report: bool, stop: threading.Event) -> None:
-        with self._working, contextlib.suppress(Stopped):
-            if not stop.is_set():
-                self._look(report, stop)
-
-    def _look(self, report: bool, stop: threading.Event) -> None:
-        project = self._project
-        noted, self._noted = self._noted, {}
-        everywhere, self._whole = self._whole, True  # unless this look comes to its end
-        again = self._first or self._is_due(report) or project.rules_changed
+    def _is_up_to_date(self, *, report: bool) -> bool:
+        """Whether a scan would find nothing. Much faster than starting a thread for one."""
+        if not self._scan_lock.acquire(blocking=False):
+            return False
         try:
-            visits = self._visits(everywhere=everywhere, again=again)
-            project.rules_changed = False
-            self._source.rules.forget()
-            Scan(project, report=report, again=again, noted=noted, stopped=stop.is_set).run(visits)
-        except BaseException as error:
-            self._noted = noted | self._noted
-            project.rules_changed |= again
-            if isinstance(error, OSError):
-                raise WorkspaceError(
-                    f"Cannot look at the files in {self._source.root}: {error.strerror}."
-                ) from error
-            raise
-        if again:
-            self._recheck_at = time.monotonic() + project.limits.recheck_s
-        self._whole = False
-        if self._source.rules.unheard:
-            project.tell(_UNHEARD)
-        if self._first:
-            self._first = False
-            project.remembered = {}
-            if project.ignored:
-                project.tell(_left_out(sorted(project.ignored)))
-            self._save()
-        project.ignored.clear()
+            state = self._state
+            return (
+                self._phase is _Phase.CURRENT
+                and not (self._acknowledged or self._is_recheck_due(report=report))
+                and not (state.unsettled or state.linked or state.needs_recheck)
+                and self._source.is_quiet()
+            )
+        finally:
+            self._scan_lock.release()
 
-    def _visits(self, *, everywhere: bool, again: bool) -> list[DirectoryVisit]:
-        project, source = self._project, self._source
-        if self._first and not project.tree.folders:
-            project.umask = source.umask()
-            project.tree.folders[""] = FolderState(source.rules.repository_of_root())
-            project.remembered = (load(self._index, source.root) if self._index else None) or {}
-        touched = source.touched(project.linked, everywhere=everywhere)
-        if touched is None or again:
-            return [DirectoryVisit("", None, self._first)]
+    def _is_recheck_due(self, *, report: bool) -> bool:
+        """Only where changes are reported: one that the kernel missed is then credited to the command, not lost."""
+        return report and time.monotonic() >= self._recheck_at
+
+    def _scan_unless_stopped(self, report: bool, stop: threading.Event) -> None:
+        def check_stopped() -> None:
+            if stop.is_set():
+                raise Stopped
+
+        with self._scan_lock, contextlib.suppress(Stopped):
+            check_stopped()
+            self._scan(check_stopped, report=report)
+
+    def _scan(self, check_stopped: Callable[[], None], *, report: bool) -> None:
+        state, source, phase = self._state, self._source, self._phase
+        recheck = phase is _Phase.NEW or state.needs_recheck or self._is_recheck_due(report=report)
+        acknowledged, self._acknowledged = self._acknowledged, {}
+        if phase is _Phase.CURRENT:
+            self._phase = _Phase.STALE
+        try:
+            visits = self._plan(phase, recheck=recheck)
+            state.needs_recheck = False
+            source.rules.clear_cache()
+            Scan(TreeUpdate(state, acknowledged, report=report), check_stopped, recheck=recheck).run(visits)
+        except BaseException as error:
+            self._acknowledged = acknowledged | self._acknowledged
+            state.needs_recheck |= recheck
+            if isinstance(error, OSError):
+                raise WorkspaceError(f"Cannot scan the files in {source.root}: {error.strerror}.") from error
+            raise
+        self._phase = _Phase.CURRENT
+        if recheck:
+            self._recheck_at = time.monotonic() + state.limits.recheck_s
+        if source.rules.git_failed:
+            state.notices.add(_GIT_FAILED_MESSAGE)
+        if phase is _Phase.NEW:
+            state.indexed = {}
+            if state.ignored:
+                state.notices.add(_describe_excluded(sorted(state.ignored)))
+            self._save_index()
+        state.ignored.clear()
+
+    def _plan(self, phase: _Phase, *, recheck: bool) -> list[DirectoryVisit]:
+        """The directories to scan first; a new one that is found in them is scanned, too."""
+        state, source = self._state, self._source
+        is_new = phase is _Phase.NEW
+        if is_new and not state.tree.folders:
+            state.umask = source.umask()
+            state.tree.folders[""] = FolderState(source.rules.repository_of_root())
+            state.indexed = (load(self._index, source.root) if self._index else None) or {}
+        touched = source.touched(state.linked, everywhere=phase is not _Phase.CURRENT)
+        if touched is None or recheck:
+            return [DirectoryVisit("", None, absorb=is_new)]
         return [DirectoryVisit(folder, names, absorb=False) for folder, names in touched.items()]
 
-    def _save(self) -> None:
-        project = self._project
-        if self._index is not None and self._kept != project.spent and not self._first:
-            self._kept = project.spent
-            with contextlib.suppress(WorkspaceError):  # the next process reads the files again
-                save(self._index, self._source.root, project.tree, project.fresh)
-
-    def _notices(self) -> list[str]:
-        project = self._project
-        told = [words for words in project.notices if words not in self._told]
-        self._told.update(told)
-        if project.untold:
-            told.append(f"Of {project.untold:,} more files, links or folders, too, changes cannot be undone.")
-        project.notices.clear()
-        project.untold = 0
-        return told
+    def _save_index(self) -> None:
+        state = self._state
+        if self._index and self._phase is not _Phase.NEW and self._indexed_bytes != state.copied:
+            self._indexed_bytes = state.copied
+            with contextlib.suppress(WorkspaceError):  # then the next process reads the files again
+                save(self._index, self._source.root, state.tree, state.unsettled)
 
 
-def _left_out(names: Sequence[str]) -> str:
-    some = ", ".join(names[:_EXAMPLES])
-    more = f" and {len(names) - _EXAMPLES} more" if len(names) > _EXAMPLES else ""
-    return f"Not covered, as it is ignored or can be made anew: {some}{more}. Changes there cannot be undone."
+def _describe_excluded(names: Sequence[str]) -> str:
+    examples = ", ".join(names[:_MAX_EXAMPLES])
+    more = f" and {len(names) - _MAX_EXAMPLES} more" if len(names) > _MAX_EXAMPLES else ""
+    return f"Not covered (ignored by Git, or build output): {examples}{more}. Changes there cannot be undone."

@@ -49,18 +49,18 @@ class SnapshotSource(Protocol):
     def root(self) -> str: ...
 
     @property
-    def left_out(self) -> Collection[str]:
+    def excluded(self) -> Collection[str]:
         """Paths that are not covered, such as where the store itself lies."""
         ...
 
     @property
     def rules(self) -> IgnoreRules: ...
 
-    async def within(self, work: Callable[[], T]) -> T:
+    async def run_in_thread(self, work: Callable[[], T]) -> T:
         """What work returns or raises that is done in a thread. If this is cancelled, the work goes on until it finds out."""
         ...
 
-    def stop(self) -> None:
+    def cancel(self) -> None:
         """Have no work wait for what only the thread of the event loop can bring, which calls this. It raises ``Stopped``."""
         ...
 
@@ -70,11 +70,11 @@ class SnapshotSource(Protocol):
         """
         ...
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Be ready for what follows, until ``end``. Raises ``OSError`` if the root is not there."""
         ...
 
-    def ahead(self, paths: Iterable[str]) -> None:
+    def prefetch(self, paths: Iterable[str]) -> None:
         """All of these directories will be asked for: what is far away is fetched at once."""
         ...
 
@@ -88,11 +88,11 @@ class SnapshotSource(Protocol):
         """
         ...
 
-    def forget(self, path: str) -> None:
+    def unwatch(self, path: str) -> None:
         """A directory is gone."""
         ...
 
-    def end(self) -> None: ...
+    def finish(self) -> None: ...
 
     def is_quiet(self) -> bool:
         """Whether ``touched`` would say that nothing was, as far as can be told at once."""
@@ -102,7 +102,7 @@ class SnapshotSource(Protocol):
         """The permission bits that new folders do not get."""
         ...
 
-    def clock(self) -> int:
+    def clock_offset_ns(self) -> int:
         """The least by which the clock that these files' times are of is ahead of ours, in nanoseconds."""
         ...
 
@@ -168,19 +168,19 @@ class Snapshotter(Protocol):
         """What differs from the last ``take`` or ``changes``; from now on that counts as known."""
         ...
 
-    def note(self, path: str, state: FileSnapshot | None, /) -> None:
+    def acknowledge(self, path: str, state: FileSnapshot | None, /) -> None:
         """A file, relative to the root, that Newel itself wrote or removed and has accounted for: as long as it is
         like that, it is no change.
         """
         ...
 
-    async def known(self, *, whole: bool) -> bytes:
+    async def export_index(self, *, whole: bool) -> bytes:
         """What the last look knew of all files, as ``snapshot_index`` packs it, or what of that became another since this was
         last asked: nothing if nothing did. It is ``whole`` that must be asked for first.
         """
         ...
 
-    async def touched(self, since_ns: int, /) -> list[str]:
+    async def modified_since(self, since_ns: int, /) -> list[str]:
         """The covered files that were written, or given other permission bits, since a moment on this machine's clock."""
         ...
 

@@ -1,22 +1,62 @@
-"""What the looks at one project share: its limits, its store, and what is known of its files."""
+"""State shared by all scans of a project, and the updates that one scan makes to it.
+
+Data goes one way: ``Scan`` compares names and signatures, ``ContentReader`` reads what differs, ``TreeUpdate`` applies the
+findings of both to ``ScanState``, and records the differences there.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from newel.workspace.snapshots.port import BlobStore, SnapshotLimits, SnapshotSource
-from newel.workspace.snapshots.tree import FileSnapshot, FileTree
+from newel.workspace.snapshots.tree import (
+    ExclusionReason,
+    FileSnapshot,
+    FileTree,
+    FolderState,
+    split,
+    state_of,
+)
 
-_NOTICES: Final = 20
+_MAX_PENDING: Final = 20
+"""Notices between two deliveries; more are only counted."""
+
+
+class Notices:
+    """Messages to the user. Each is delivered once."""
+
+    def __init__(self) -> None:
+        self._pending: dict[str, None] = {}
+        self._delivered: set[str] = set()
+        self._omitted = 0
+
+    def add(self, text: str) -> None:
+        if len(self._pending) < _MAX_PENDING:
+            self._pending.setdefault(text)
+        elif text not in self._pending:
+            self._omitted += 1
+
+    def drain(self) -> list[str]:
+        notices = [text for text in self._pending if text not in self._delivered]
+        self._delivered.update(notices)
+        if self._omitted:
+            notices.append(
+                f"Changes to {self._omitted:,} more files, links or folders cannot be undone either."
+            )
+        self._pending.clear()
+        self._omitted = 0
+        return notices
 
 
 class ScanState:
-    """What looks share and leave behind.
+    """What scans share and leave behind.
 
-    ``fresh``: files written so shortly before they were read that their times do not tell whether they were written
-    again. ``linked``: files with more than one name, which may be written under another. ``remembered``: the records
-    of an earlier process. ``changed``: how files were that have changed since, and ``new_folders``, the directories that
-    came into being, which were not reported yet. ``spent``: bytes copied.
+    ``unsettled``: files written so shortly before they were read that their times cannot reveal another write.
+    ``linked``: files with several names, any of which may be written. ``indexed``: records of an earlier process.
+    ``changed``: the earlier states of files that changed and are not reported yet; ``new_folders`` likewise.
+    ``copied``: bytes put into the store. ``is_full``: new files can no longer be told from excluded ones.
+    ``needs_recheck``: excluded files must be classified again, such as after a change of ``.gitignore``.
     """
 
     def __init__(self, source: SnapshotSource, blobs: BlobStore, limits: SnapshotLimits) -> None:
@@ -24,22 +64,93 @@ class ScanState:
         self.blobs = blobs
         self.limits = limits
         self.tree = FileTree()
-        self.fresh: set[str] = set()
+        self.notices = Notices()
+        self.unsettled: set[str] = set()
         self.linked: set[str] = set()
-        self.remembered: dict[str, dict[str, bytes]] = {}
+        self.indexed: dict[str, dict[str, bytes]] = {}
         self.changed: dict[str, FileSnapshot | None] = {}
         self.new_folders: set[str] = set()
         self.ignored: set[str] = set()
-        self.notices: dict[str, None] = {}
-        self.untold = 0
-        self.spent = 0
+        self.copied = 0
         self.umask = 0o022
-        self.full = False
-        self.rules_changed = False
+        self.is_full = False
+        self.needs_recheck = False
 
-    def tell(self, words: str) -> None:
-        """Say something to the user, unless too much was said already."""
-        if len(self.notices) < _NOTICES:
-            self.notices.setdefault(words)
-        elif words not in self.notices:
-            self.untold += 1
+
+class TreeUpdate:
+    """Applies what one scan finds to the tree. With ``report`` it records how each file was before it changed; without, or
+    where ``absorb`` says that a finding is not new, the change is taken over silently.
+
+    ``acknowledged`` are the states in which Newel itself left files, accounted for by the caller.
+    """
+
+    def __init__(
+        self, state: ScanState, acknowledged: Mapping[str, FileSnapshot | None], *, report: bool
+    ) -> None:
+        self.state = state
+        self.acknowledged = acknowledged
+        self.report = report
+        self._tree = state.tree
+
+    def put_file(self, path: str, record: bytes, *, absorb: bool) -> None:
+        before, after = self._before(path), state_of(record)
+        self._tree.put(path, record)
+        self._record(path, before, after, absorb=absorb)
+        if split(path)[1] == ".gitignore" and before != after and not absorb:
+            self.state.needs_recheck = True
+
+    def drop_file(self, path: str) -> None:
+        before = self._before(path)
+        self._tree.drop(path)
+        self._record(path, before, None)
+        self.mark(path, unsettled=False, linked=False)
+
+    def put_folder(self, path: str, folder: FolderState, *, absorb: bool) -> None:
+        before = self._before(path)
+        self._tree.put_folder(path, folder)
+        self._record(path, before, self._tree.state(path), absorb=absorb)
+        if self.report and not absorb:
+            self.state.new_folders.add(path)
+
+    def set_folder_mode(self, path: str, mode: int) -> None:
+        before = self._before(path)
+        self._tree.set_mode(path, mode)
+        self._record(path, before, self._tree.state(path))
+
+    def drop_folder(self, path: str) -> None:
+        """Drop a folder without the files in it."""
+        before = self._before(path)
+        self._tree.drop_folder(path)
+        self._record(path, before, None)
+
+    def exclude(self, path: str, reason: ExclusionReason) -> None:
+        """Stop covering a file whose content cannot be kept. Earlier contents stay in the store, but a change to it is not
+        reported, as its new content is unknown.
+        """
+        folder, name = split(path)
+        was_covered = self._tree.state(path) is not None
+        self._tree.drop(path)
+        self.state.changed.pop(path, None)
+        self.mark(path, unsettled=False, linked=False)
+        excluded = self._tree.folders[folder].excluded
+        if excluded.get(name) is not reason:
+            since = " from now on" if was_covered else ""
+            self.state.notices.add(f"{path} is {reason.value}. Changes to it cannot be undone{since}.")
+        excluded[name] = reason
+
+    def mark(self, path: str, *, linked: bool, unsettled: bool | None = None) -> None:
+        """Note whether a file's times are to be trusted; None leaves ``unsettled`` as it is."""
+        for paths, is_member in ((self.state.linked, linked), (self.state.unsettled, unsettled)):
+            if is_member:
+                paths.add(path)
+            elif is_member is False:
+                paths.discard(path)
+
+    def _before(self, path: str) -> FileSnapshot | None:
+        return self.acknowledged[path] if path in self.acknowledged else self._tree.state(path)
+
+    def _record(
+        self, path: str, before: FileSnapshot | None, after: FileSnapshot | None, *, absorb: bool = False
+    ) -> None:
+        if self.report and not absorb and before != after:
+            self.state.changed.setdefault(path, before)

@@ -52,28 +52,28 @@ class ExclusionReason(Enum):
     """Why something is not covered, as a notice says it."""
 
     IGNORED = "ignored"
-    LARGE = "too large to be kept"
-    ROOM = "beyond the room for copies"
+    LARGE = "too large to record"
+    ROOM = "beyond the space for copies"
     UNREADABLE = "not readable"
     SPECIAL = "a socket or a device"
 
 
 class FolderState:
-    """One directory. ``files`` holds records (see ``record``), ``left_out`` the names that are known and not covered.
+    """One directory. ``files`` holds records (see ``record``), ``excluded`` the names that are known and not covered.
     ``repository`` is the directory, relative to the root, whose ``.git`` rules here; ``mode`` is its own.
     """
 
-    __slots__ = ("files", "folders", "left_out", "mode", "repository")
+    __slots__ = ("excluded", "files", "folders", "mode", "repository")
 
     def __init__(self, repository: str | None, mode: int = 0) -> None:
         self.files: dict[str, bytes] = {}
         self.folders: set[str] = set()
-        self.left_out: dict[str, ExclusionReason] = {}
+        self.excluded: dict[str, ExclusionReason] = {}
         self.mode = mode
         self.repository = repository
 
     def names(self) -> set[str]:
-        return {*self.files, *self.folders, *self.left_out}
+        return {*self.files, *self.folders, *self.excluded}
 
 
 class FileTree:
@@ -83,7 +83,7 @@ class FileTree:
         self.folders: dict[str, FolderState] = {}
         self.count = 0
         """Of files."""
-        self.news: set[str] | None = None
+        self.changed_paths: set[str] | None = None
         """The files and folders whose records became others, if somebody wants to know."""
 
     def state(self, path: str) -> FileSnapshot | None:
@@ -105,33 +105,39 @@ class FileTree:
         there = self.folders[folder]
         self.count += name not in there.files
         there.files[name] = made
-        there.left_out.pop(name, None)
-        if self.news is not None:
-            self.news.add(path)
+        there.excluded.pop(name, None)
+        if self.changed_paths is not None:
+            self.changed_paths.add(path)
 
     def drop(self, path: str) -> None:
         folder, name = split(path)
         there = self.folders.get(folder)
         if there and there.files.pop(name, None):
             self.count -= 1
-            if self.news is not None:
-                self.news.add(path)
+            if self.changed_paths is not None:
+                self.changed_paths.add(path)
 
     def put_folder(self, path: str, folder: FolderState) -> None:
+        above, name = split(path)
+        self.folders[above].folders.add(name)
+        self.folders[above].excluded.pop(name, None)
         self.folders[path] = folder
-        if self.news is not None:
-            self.news.add(path)
+        if self.changed_paths is not None:
+            self.changed_paths.add(path)
 
-    def turn(self, path: str, mode: int) -> None:
+    def set_mode(self, path: str, mode: int) -> None:
         """A folder has another mode."""
         self.folders[path].mode = mode
-        if self.news is not None:
-            self.news.add(path)
+        if self.changed_paths is not None:
+            self.changed_paths.add(path)
 
     def drop_folder(self, path: str) -> None:
         del self.folders[path]
-        if self.news is not None:
-            self.news.add(path)
+        above, name = split(path)
+        if above in self.folders:
+            self.folders[above].folders.discard(name)
+        if self.changed_paths is not None:
+            self.changed_paths.add(path)
 
     def below(self, path: str) -> Iterator[str]:
         """The directory and all below it, those deepest last."""

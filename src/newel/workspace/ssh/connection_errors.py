@@ -1,4 +1,4 @@
-"""Why a host cannot be worked on, in words, each with its remedy: ssh's own words read by one table."""
+"""Translates ssh's error output into problems, each with a message and a remedy."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ Kind = Literal[
 
 
 class SshProblem(NamedTuple):
-    """``what`` went wrong and what to do: whole sentences. ``passing``: it may be gone at the next try."""
+    """``message`` and ``remedy`` are whole sentences. ``is_transient``: another attempt may succeed."""
 
     kind: Kind
-    what: str
+    message: str
     remedy: str
-    passing: bool = False
+    is_transient: bool = False
 
     def error(self) -> HostUnreachable:
-        return HostUnreachable(f"{self.what} {self.remedy}", kind=self.kind)
+        return HostUnreachable(f"{self.message} {self.remedy}", kind=self.kind)
 
 
 _TABLE: Final[tuple[tuple[str, SshProblem], ...]] = (
@@ -31,59 +31,59 @@ _TABLE: Final[tuple[tuple[str, SshProblem], ...]] = (
         r"REMOTE HOST IDENTIFICATION HAS CHANGED|[Hh]ost key for .* has changed|Offending .* key in",
         SshProblem(
             "host_key_changed",
-            "THE HOST KEY OF {host} HAS CHANGED. Someone may be listening in, or the host was set up anew.",
-            "Ask who runs the host for its fingerprint. Only if it is the new one, forget the old key "
-            "(`ssh-keygen -R {name}`) and accept the new one with `{by_hand}`.",
+            "THE HOST KEY OF {host} HAS CHANGED. Someone may be intercepting the connection, or the host was reinstalled.",
+            "Ask the host's administrator for its fingerprint. Only if it matches the new key, remove the old one "
+            "(`ssh-keygen -R {name}`) and accept the new one with `{ssh_command}`.",
         ),
     ),
     (
         r"No .* host key is known for|Host key verification failed",
         SshProblem(
             "host_key",
-            "The host key of {host} is not known here, so it is not certain who answers.",
-            "Run `{by_hand}` once, compare the fingerprint that it shows with the host's own, and accept it there.",
+            "The host key of {host} is unknown, so its identity cannot be verified.",
+            "Run `{ssh_command}` once, compare the fingerprint with the host's own, and accept it.",
         ),
     ),
     (
         r"Could not resolve hostname|Name or service not known|nodename nor servname",
         SshProblem(
             "name",
-            "No host is called {host}.",
+            "Cannot resolve the host name {host}.",
             "Check the spelling; aliases are defined in ~/.ssh/config.",
-            passing=True,
+            is_transient=True,
         ),
     ),
     (
         r"Connection refused",
         SshProblem(
             "port",
-            "{host} answers, but no SSH server listens on that port.",
-            "Check the port (`ssh://user@host:port/path`), and that sshd runs there.",
-            passing=True,
+            "{host} refused the connection: no SSH server is listening on that port.",
+            "Check the port (`ssh://user@host:port/path`), and that sshd is running on the host.",
+            is_transient=True,
         ),
     ),
     (
         r"timed out|No route to host|Network is unreachable|Host is down|not responding",
         SshProblem(
             "network",
-            "{host} does not answer.",
-            "Check that it is switched on and that this network reaches it; a firewall or a VPN may be in the way.",
-            passing=True,
+            "{host} is not responding.",
+            "Check that it is switched on and reachable from this network; a firewall or a VPN may be in the way.",
+            is_transient=True,
         ),
     ),
     (
         r"Too many authentication failures",
         SshProblem(
             "key",
-            "{host} broke off after too many keys that do not fit.",
-            "Name the right one in ~/.ssh/config: `IdentityFile …` and `IdentitiesOnly yes`.",
+            "{host} closed the connection after too many keys were rejected.",
+            "Select the right key in ~/.ssh/config: `IdentityFile …` and `IdentitiesOnly yes`.",
         ),
     ),
     (
         r"UNPROTECTED PRIVATE KEY FILE|bad permissions",
         SshProblem(
             "key",
-            "The private key for {host} may be read by others, so ssh does not use it.",
+            "The private key for {host} is readable by others, so ssh ignores it.",
             "Run `chmod 600` on the key file.",
         ),
     ),
@@ -91,29 +91,29 @@ _TABLE: Final[tuple[tuple[str, SshProblem], ...]] = (
         r"Permission denied|no mutual signature|sign_and_send_pubkey",
         SshProblem(
             "key",
-            "{host} does not let {user} in: no key was accepted.{tried}",
-            "Newel never asks for a password: put your public key there with `ssh-copy-id`, or unlock it with "
-            "`ssh-add`, until `{by_hand}` works without one.",
+            "{host} denied {user} access: no key was accepted.{tried}",
+            "Newel never asks for a password: install your public key with `ssh-copy-id`, or unlock it with "
+            "`ssh-add`, until `{ssh_command}` works without a password.",
         ),
     ),
     (
         r"[Bb]ad configuration option|configuration options, terminating|Bad owner or perm|Can't open user config file",
-        SshProblem("config", "ssh does not accept its configuration.", "Fix what it reports: {words}"),
+        SshProblem("config", "ssh rejected its configuration.", "Fix this error: {words}"),
     ),
     (
         r"no matching .* found",
         SshProblem(
             "config",
-            "This ssh and {host} have no way of encrypting or of proving keys in common.",
-            "Allow one of those that the host offers in ~/.ssh/config: {words}",
+            "ssh and {host} have no cipher, key exchange or signature algorithm in common.",
+            "Allow one that the host offers in ~/.ssh/config: {words}",
         ),
     ),
     (
         r"Session open refused by peer|administratively prohibited|open failed",
         SshProblem(
             "sessions",
-            "{host} allows no more sessions on one connection.",
-            "Raise MaxSessions in its sshd_config; Newel needs one and one more for each command that runs.",
+            "{host} does not allow more sessions on one connection.",
+            "Raise MaxSessions in its sshd_config; Newel needs one session, and one for each running command.",
         ),
     ),
     (
@@ -121,56 +121,61 @@ _TABLE: Final[tuple[tuple[str, SshProblem], ...]] = (
         SshProblem(
             "network",
             "{host} closed the connection.",
-            "It may be starting, or turn away so many connections at once; its sshd's log says more.",
-            passing=True,
+            "It may be starting up, or limit the number of connections; see its sshd log.",
+            is_transient=True,
         ),
     ),
     (
         r"This account is currently not available|nologin|account (is|has) (locked|expired)",
         SshProblem(
-            "shell", "{user} may not log in on {host}.", "Give the account a login shell: `chsh -s /bin/sh`."
+            "shell",
+            "{user} is not allowed to log in on {host}.",
+            "Give the account a login shell: `chsh -s /bin/sh`.",
         ),
     ),
 )
 
 
-def explain(words: str, target: Target, *, keys: Sequence[str] = ()) -> SshProblem:
-    """What ssh's own ``words`` mean. ``keys`` are the files of the keys that it could have tried."""
-    known_as = re.search(r"ssh-keygen .*-R (\S+)", words)
+def explain(stderr: str, target: Target, *, keys: Sequence[str] = ()) -> SshProblem:
+    """Find the problem in ssh's standard error. ``keys`` are the files of the keys that ssh could try."""
+    known_as = re.search(r"ssh-keygen .*-R (\S+)", stderr)
     names = {
         "host": target.host,
         "name": known_as[1] if known_as else target.host,
         "user": target.user or "you",
-        "by_hand": target.by_hand,
-        "tried": f" Tried: {', '.join(keys)}, and what the agent holds." if keys else "",
-        "words": _tail(words),
+        "ssh_command": target.ssh_command,
+        "tried": f" Tried: {', '.join(keys)}, and the keys of ssh-agent." if keys else "",
+        "words": _last_line(stderr),
     }
     for pattern, problem in _TABLE:
-        if re.search(pattern, words):
+        if re.search(pattern, stderr):
             return problem._replace(
-                what=problem.what.format_map(names),
-                remedy=problem.remedy.format_map(names) + _fingerprint(words),
+                message=problem.message.format_map(names),
+                remedy=problem.remedy.format_map(names) + _fingerprint(stderr),
             )
     said = f": {names['words']}" if names["words"] else "."
-    return no_answer(target, f"No shell of {target.host} answered{said}")
+    return no_answer(target, f"{target.host} did not start a shell{said}")
 
 
-def no_answer(target: Target, what: str) -> SshProblem:
+def no_answer(target: Target, message: str) -> SshProblem:
     return SshProblem(
-        "shell", what, f"See whether `{target.by_hand} true` works, and whether there is an sh.", passing=True
+        "shell",
+        message,
+        f"Check that `{target.ssh_command} true` works, and that the host has sh.",
+        is_transient=True,
     )
 
 
 def no_ssh(error: OSError) -> SshProblem:
-    return SshProblem("config", f"ssh could not be started: {error.strerror}.", "Install OpenSSH's client.")
+    return SshProblem("config", f"Cannot start ssh: {error.strerror}.", "Install the OpenSSH client.")
 
 
-def _fingerprint(words: str) -> str:
-    found = re.search(r"SHA256:[A-Za-z0-9+/]{43}", words)
-    return f" It showed {found[0]}." if found else ""
+def _fingerprint(stderr: str) -> str:
+    found = re.search(r"SHA256:[A-Za-z0-9+/]{43}", stderr)
+    return f" Its fingerprint is {found[0]}." if found else ""
 
 
-def _tail(words: str) -> str:
-    """The last of what was said, on one line, without what a terminal would obey."""
-    line = " ".join(words.split())
+def _last_line(stderr: str) -> str:
+    """The end of the output, on one line, without control characters."""
+    line = " ".join(stderr.split())
     return "".join(sign for sign in line if sign.isprintable())[-400:]

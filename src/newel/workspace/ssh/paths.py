@@ -10,7 +10,7 @@ from typing import Final
 
 from newel.workspace.errors import cannot
 from newel.workspace.ssh import protocol
-from newel.workspace.ssh.port import RemoteHostPort, quoted
+from newel.workspace.ssh.port import RemoteHostPort, quote
 
 MOST_LINKS: Final = 40
 """Links that are followed in one path, as systems count."""
@@ -60,7 +60,7 @@ async def _followed(host: RemoteHostPort, found: str, sought: list[str]) -> tupl
             continue
         plain = sought[: sought.index("..")] if ".." in sought else sought
         paths = [found + below for below in accumulate(f"/{part}" for part in plain[:AT_ONCE])]
-        words = " ".join(map(quoted, paths))
+        words = " ".join(map(quote, paths))
         if link := protocol.link((await host.ask(f"newel_link {words}")).data, paths):
             number, leads_to = link
             before = "" if leads_to.startswith("/") else paths[number].rpartition("/")[0]

@@ -36,7 +36,7 @@ from newel.workspace.process.runner import (
     not_started,
 )
 from newel.workspace.ssh.framing import Framed
-from newel.workspace.ssh.host_text import BOOT, one_line
+from newel.workspace.ssh.port import RUN_COMMAND, encode_line
 
 LEAVE_GRACE: Final = 0.5
 """Seconds that the connection has to say that nobody holds the outputs, after the program has ended."""
@@ -84,16 +84,16 @@ class ProcessTimeouts(msgspec.Struct, frozen=True, kw_only=True):
 
 class Client(msgspec.Struct, frozen=True, kw_only=True):
     """How a command line gets to a host: ``argv`` is that of ``ssh`` up to and with the host, ``environ`` its
-    environment, ``host`` what the host is called in errors. A command is ``under_way`` within that. ``answers`` is False
-    while the host is known to be silent.
+    environment, ``host`` its name in errors. ``busy`` is entered while a command runs. ``is_responsive`` is False while the
+    host is known to be silent.
     """
 
     argv: Sequence[str]
     environ: Mapping[str, str]
     host: str
     timing: ProcessTimeouts = ProcessTimeouts()
-    under_way: Callable[[], AbstractContextManager[None]] = nullcontext
-    answers: Callable[[], bool] = lambda: True
+    busy: Callable[[], AbstractContextManager[None]] = nullcontext
+    is_responsive: Callable[[], bool] = lambda: True
 
 
 class RemoteExit(msgspec.Struct, frozen=True):
@@ -123,9 +123,9 @@ async def run_on_host(
     try:
         return completed(output, await _run(client, order, output, timeout))
     except ConnectionLost as lost:
-        said = output.stdout.text("it is lost") + output.stderr.text("it is lost")
+        said = output.stdout.text("the rest is lost") + output.stderr.text("the rest is lost")
         raise ConnectionLost(
-            f"{lost}\nIt had printed:\n{said[-LAST_WORDS:]}" if said else str(lost)
+            f"{lost}\nIts output so far:\n{said[-LAST_WORDS:]}" if said else str(lost)
         ) from lost
 
 
@@ -149,7 +149,7 @@ async def run_program_on_host(
     passed = _PassedOn(on_stdout, stderr_limit)
     order = _Order(words=argv, by_shell=False, root=root, env=env or {}, given=given)
     ending = await _run(client, order, passed, timeout)
-    return RemoteExit(ending.exit_code, passed.stderr.text("it is not kept"), ending.timed_out)
+    return RemoteExit(ending.exit_code, passed.stderr.text("the whole output is not kept"), ending.timed_out)
 
 
 class _Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,7 +165,7 @@ class _Order(msgspec.Struct, frozen=True, kw_only=True):
 async def _run(client: Client, order: _Order, sink: OutputSink, timeout: float | None) -> ExitInfo:  # noqa: ASYNC109 — as above
     nonce = os.urandom(16).hex()
     try:
-        line = one_line(_script(order, nonce, client.timing))
+        line = encode_line(_script(order, nonce, client.timing))
     except ValueError as error:
         raise not_started(order.root, error, order.words) from error
     if max(len(os.fsencode(word)) for word in order.words) >= LONGEST:
@@ -175,19 +175,19 @@ async def _run(client: Client, order: _Order, sink: OutputSink, timeout: float |
     while True:
         framed = Framed(sink, nonce.encode())
         left = None if timeout is None else until - anyio.current_time()
-        with client.under_way():
+        with client.busy():
             ending = await attend(_Channel(client, framed, line + order.given), left)
         if framed.code is not None:
             return _checked(client, order, ending._replace(exit_code=framed.code))
         if _REFUSED not in framed.noise:
             raise _lost(
                 _how_it_was_lost(client, framed.noise, timeout if ending.timed_out else None),
-                f" What still runs of it is ended there within {client.timing.silence:g} seconds.",
+                f" Any process that is still running is ended on the host within {client.timing.silence:g} seconds.",
             )
         if anyio.current_time() + pause > until:
             raise WorkspaceError(
-                f"The command was not run: {client.host} has as many sessions as it allows on one connection "
-                "(MaxSessions in its sshd_config). Try again when others have ended."
+                f"The command was not run: {client.host} allows no more sessions on one connection "
+                "(MaxSessions in its sshd_config). Try again when other commands have ended."
             )
         await anyio.sleep(pause)
         pause = min(2 * pause, 1)
@@ -197,15 +197,15 @@ def _checked(client: Client, order: _Order, ending: ExitInfo) -> ExitInfo:
     """Raises what ``run.sh`` says instead of an exit code."""
     if ending.exit_code == _ENDED_FOR_SILENCE:
         raise _lost(
-            f"Newel gave no sign of life for {client.timing.silence:g} seconds, as if it had been suspended, and "
-            f"{client.host} has ended the command."
+            f"Newel sent no heartbeat for {client.timing.silence:g} seconds, perhaps because it was suspended, so "
+            f"{client.host} ended the command."
         )
     if reason := _NOT_ENTERED.get(ending.exit_code):
         raise not_started(order.root, _system_error(reason), order.words)
     if ending.exit_code == _NOT_RECEIVED:
         if ending.timed_out:  # before all was there
             return ending._replace(exit_code=128 + signal.SIGTERM)
-        raise WorkspaceError(f"The folder for temporary files on {client.host} could not take the input.")
+        raise WorkspaceError(f"The input could not be written to the temporary folder on {client.host}.")
     return ending
 
 
@@ -220,10 +220,10 @@ class _Channel(ChildProcess):
 
     def __init__(self, client: Client, framed: Framed, given: bytes) -> None:
         self._framed = framed
-        self._answers = client.answers
+        self._is_responsive = client.is_responsive
         self._timing = client.timing
         self._next_beat = anyio.current_time() + self._timing.beat
-        super().__init__([*client.argv, BOOT], "/", client.environ, framed, given=given)
+        super().__init__([*client.argv, RUN_COMMAND], "/", client.environ, framed, given=given)
 
     @property
     def over(self) -> bool:
@@ -257,7 +257,7 @@ class _Channel(ChildProcess):
         """
         self.close_input()
         until = anyio.current_time() + 2 * self._timing.grace + self._timing.answer
-        while not self.over and self._answers() and anyio.current_time() < until:
+        while not self.over and self._is_responsive() and anyio.current_time() < until:
             await self._read_until(lambda: self.over, GLANCE)
         await super().stop()
 
@@ -294,7 +294,7 @@ def _script(order: _Order, nonce: str, timing: ProcessTimeouts) -> str:
     environ = {**UNATTENDED, **order.env}
     for name in environ:
         if not _NAME.fullmatch(name):
-            raise WorkspaceError(f"{name!r} cannot be the name of a variable on a host.")
+            raise WorkspaceError(f"{name!r} is not a valid name of an environment variable.")
     dress = "; ".join(f"export {name}={_quoted(value)}" for name, value in environ.items())
     words = " ".join(map(_quoted, order.words))
     if order.by_shell:  # --norc: a bash that believes it was started by sshd would read ~/.bashrc
@@ -326,7 +326,7 @@ def _quoted(word: str) -> str:
 
 def _how_it_was_lost(client: Client, noise: bytes, timeout: float | None) -> str:
     if timeout is not None:
-        return f"The command was to end after {timeout:g} seconds, but {client.host} did not answer any more."
+        return f"The command timed out after {timeout:g} seconds, but {client.host} is no longer responding."
     if noise:
         lines = noise.decode(errors="replace").split("\n")
         return f"The connection to {client.host} failed: {'; '.join(filter(None, map(str.strip, lines)))}."
@@ -335,5 +335,5 @@ def _how_it_was_lost(client: Client, noise: bytes, timeout: float | None) -> str
 
 def _lost(happened: str, left: str = "") -> ConnectionLost:
     return ConnectionLost(
-        f"{happened} Its outcome is unknown, and it was not run again: look first at what it has done.{left}"
+        f"{happened} Its outcome is unknown and it was not run again: check its effects first.{left}"
     )

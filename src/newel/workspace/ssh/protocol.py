@@ -1,4 +1,4 @@
-"""What the functions of ``host.sh`` print, read. A host may print anything: what makes no sense is a ``WorkspaceError``."""
+"""Parsers for the output of the functions of ``host.sh``. A host may print anything: malformed output is a ``WorkspaceError``."""
 
 from __future__ import annotations
 
@@ -6,31 +6,77 @@ import contextlib
 import os
 import re
 import stat
+import time
 from collections.abc import Generator, Sequence
 from typing import Final
+
+import msgspec
 
 from newel.agent.errors import WorkspaceError
 from newel.workspace.disk.files import kind_of
 from newel.workspace.port import DirectoryEntry, FileInfo, FileNode, Kind, kept_mode
+from newel.workspace.ssh.connection_errors import SshProblem
 from newel.workspace.ssh.port import HostAnswer
+from newel.workspace.ssh.target import Target
 
 _KINDS: Final[dict[str, Kind]] = {"d": "directory", "f": "file", "o": "other"}
-_LONGEST_REASON: Final = 4096
+_MAX_REASON: Final = 4096
+
+
+class HostInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """Facts about a host. ``root`` and ``home`` are physical paths; ``bash``, ``rg``, ``git``, ``setsid`` are paths of programs, or
+    empty. ``clock_ahead`` is the host's clock minus this machine's, in seconds, accurate to about one.
+    """
+
+    system: str = ""
+    user: str = ""
+    home: str = ""
+    root: str = ""
+    bash: str = ""
+    rg: str = ""
+    git: str = ""
+    setsid: str = ""
+    clock_ahead: int = 0
+
+    @classmethod
+    def parse(cls, data: bytes, target: Target) -> HostInfo:
+        """Parse the output of ``newel_facts``. Raises ``HostUnreachable`` for a host that Newel cannot work on."""
+        pairs = [os.fsdecode(each).partition("=") for each in data.split(b"\0")[:-1]]
+        said = {name: value for name, _, value in pairs}
+        missing = [value for name, _, value in pairs if name == "missing"]
+        if missing:
+            raise SshProblem(
+                "shell",
+                f"{target.host} lacks {', '.join(missing)}.",
+                "Newel needs the usual POSIX utilities, stat, and one of sha256sum, shasum, sha256 or openssl.",
+            ).error()
+        if not said.get("root", "").startswith("/"):
+            reason = said.get("problem", "").rpartition(": ")[2] or "permission denied"
+            raise SshProblem(
+                "path",
+                f"Cannot work in {target.path} on {target.host}: {reason}.",
+                "Choose an existing directory.",
+            ).error()
+        clock = said.get("clock", "")
+        return cls(
+            **{name: said.get(name, "") for name in cls.__struct_fields__ if name != "clock_ahead"},
+            clock_ahead=int(clock) - round(time.time()) if clock.isdecimal() else 0,
+        )
 
 
 @contextlib.contextmanager
-def _understood(data: bytes) -> Generator[None]:
+def _map_errors(data: bytes) -> Generator[None]:
     try:
         yield
     except (ValueError, LookupError) as error:
         raise WorkspaceError(
-            f"The host's answer makes no sense: {data[:100]!r}. See whether its sh is one."
+            f"The host sent a malformed answer: {data[:100]!r}. Check that its sh is a POSIX shell."
         ) from error
 
 
 def info(data: bytes) -> FileInfo:
-    """A line of ``newel_stat``: mode in hexadecimal, size, seconds, and the time again in more detail."""
-    with _understood(data):
+    """Parse a line of ``newel_stat``: mode in hexadecimal, size, seconds, and the time with a fraction."""
+    with _map_errors(data):
         mode, size, seconds, *detail = data.decode().split()
         fraction = re.search(r"\.([0-9]{1,9})", " ".join(detail))
         return FileInfo(
@@ -42,7 +88,7 @@ def info(data: bytes) -> FileInfo:
 
 
 def infos(data: bytes) -> list[FileInfo | None] | None:
-    """What ``newel_stats`` prints; None if a file went away between the one look and the other."""
+    """Parse ``newel_stats``; None if a file was deleted between its two steps."""
     there, *lines = data.splitlines() or [b""]
     if len(lines) != there.count(b"1"):
         return None
@@ -51,18 +97,18 @@ def infos(data: bytes) -> list[FileInfo | None] | None:
 
 
 def thing(data: bytes) -> FileNode | None:
-    """What ``newel_thing`` prints."""
+    """Parse ``newel_thing``."""
     if not data:
         return None
     mode, _, target = data.partition(b"\n")
-    with _understood(data):
+    with _map_errors(data):
         return FileNode(kept_mode(int(mode, 16)), target)
 
 
 def entries(data: bytes) -> list[DirectoryEntry]:
-    """What ``newel_list`` prints, in no order."""
+    """Parse ``newel_list``; the entries are unordered."""
     words = os.fsdecode(data).split("/")
-    with _understood(data):
+    with _map_errors(data):
         return [
             DirectoryEntry(name, _KINDS[kind[-1]], kind.startswith("l"))
             for kind, name in zip(words[::2], words[1::2], strict=False)
@@ -70,15 +116,15 @@ def entries(data: bytes) -> list[DirectoryEntry]:
 
 
 def link(data: bytes, asked: Sequence[str]) -> tuple[int, str] | None:
-    """What ``newel_link`` prints of the paths that were ``asked``: which is one, from 0, and where it leads; None if none is."""
+    """Parse ``newel_link`` of the paths ``asked``: the index of the first link and its target; None if there is none."""
     if not data:
         return None
     number, _, target = data.partition(b"/")
-    with _understood(data):
+    with _map_errors(data):
         return range(len(asked))[int(number) - 1], os.fsdecode(target.removesuffix(b"\n"))
 
 
 def reason(answer: HostAnswer) -> str:
-    """The system's words, with which what a program on the host complains of ends."""
-    words = answer.data[-_LONGEST_REASON:].decode(errors="replace").strip().rpartition(": ")[2]
-    return "".join(sign for sign in words if sign.isprintable()) or "it failed on the host"
+    """The system's reason, which ends an error message of a program on the host."""
+    words = answer.data[-_MAX_REASON:].decode(errors="replace").strip().rpartition(": ")[2]
+    return "".join(sign for sign in words if sign.isprintable()) or "the command failed on the host"

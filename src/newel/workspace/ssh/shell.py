@@ -1,8 +1,8 @@
-"""One sh on a host, at the end of one process of ``ssh``: asked again and again, without a new process there.
+"""A persistent sh on a host, behind one ssh process. A request starts no new process there.
 
-A request is a line with a key that nobody can guess and a line of sh text. What the text prints comes back as it is,
-followed by the key and the text's status: so no length has to be known before, no file can hold what ends the answer,
-and one that shrinks while it is read does no harm.
+A request is a line with an unguessable key and a line of sh text. The text's output comes back unchanged, followed by the
+key and the exit status. So the length of an answer need not be known in advance, no file can contain the end marker, and
+a file that shrinks while it is read does no harm.
 """
 
 from __future__ import annotations
@@ -22,114 +22,114 @@ from newel.agent.errors import WorkspaceError
 from newel.concurrency import background_tasks
 from newel.workspace.process.process_tree import ProcessTree
 from newel.workspace.ssh.connection_errors import no_ssh
-from newel.workspace.ssh.port import HostAnswer, quoted
+from newel.workspace.ssh.port import HostAnswer, quote
 
-COMMAND: Final = 'exec env LC_ALL=C sh -c \'read -r n && eval "$(head -c "$n")"\''
-"""All that a login shell gets to see, whichever it is, and all that a list of processes shows."""
+SHELL_COMMAND: Final = 'exec env LC_ALL=C sh -c \'read -r n && eval "$(head -c "$n")"\''
+"""All that the login shell gets to see, whichever shell it is, and all that a process list shows."""
 
 UNREAD: Final = 15
-"""The status of a text that could not read all that it was given: what follows would be taken for a request."""
+"""The status of a script that did not read all of its input: the shell would take the rest for a request."""
 
-BLOCK: Final = 1 << 16
-NOISE: Final = 1 << 20
-"""Bytes that a login shell may print before it does what it is told."""
+_BLOCK: Final = 1 << 16
+_MAX_NOISE: Final = 1 << 20
+"""Bytes that a login shell may print before it runs our command."""
 
-LARGEST_ANSWER: Final = 512 << 20
+_MAX_ANSWER: Final = 512 << 20
 
 _END_GRACE: Final = 1.0
-"""Seconds that a process is given to end by itself."""
+"""Seconds for a process to exit by itself."""
 
 SETTLE_GRACE: Final = 5.0
-"""Seconds that a change which is cancelled is waited for; a host that is gone takes longer to notice."""
+"""Seconds to wait for the outcome of a change that is cancelled; a lost host takes longer to notice."""
 
-_KEPT_WORDS: Final = 8192
+_MAX_STDERR: Final = 8192
 
 _FAILED: Final = 255
-"""How ssh exits when it failed itself. Of a connection that the host closed it may say nothing at the level that it is asked for: below
-that, hosts print their banners.
+"""How ssh exits if ssh itself failed. At ``LogLevel=ERROR`` it may print nothing about a connection that the host closed; at a
+more talkative level it would print hosts' banners.
 """
 
 
 class ShellEnded(Exception):
-    """The shell is gone, or no longer to be used; ``words`` are what ssh said to that."""
+    """The shell has ended or is no longer usable; ``message`` is ssh's standard error."""
 
-    def __init__(self, words: str = "") -> None:
-        super().__init__(words)
-        self.words = words
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message)
+        self.message = message
 
 
 class AnswerTooLong(WorkspaceError):
-    """The shell is no longer to be used: nobody reads the rest."""
+    """The shell is no longer usable, as the rest of the answer is not read."""
 
 
 class HostShell:
-    """``facts`` are what ``newel_facts`` in ``host.sh`` prints, once ``begin`` is through."""
+    """``info`` is the output of ``newel_facts`` in ``host.sh``, known after ``start``."""
 
     def __init__(self, argv: Sequence[str], environ: Mapping[str, str]) -> None:
-        """Start it. Raises ``HostUnreachable`` if there is no ssh."""
-        self._all = ProcessTree(environ)
+        """Start ssh. Raises ``HostUnreachable`` if that fails."""
+        self._processes = ProcessTree(environ)
         try:
-            self._process = self._all.start(
+            self._process = self._processes.start(
                 argv, cwd="/", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
             )
         except OSError as error:
             raise no_ssh(error).error() from error
         self._stdin, self._stdout, self._stderr = map(
-            _unblocked, (self._process.stdin, self._process.stdout, self._process.stderr)
+            _unblock, (self._process.stdin, self._process.stdout, self._process.stderr)
         )
-        self._words = bytearray()
+        self._errors = bytearray()
         self._watching = anyio.CancelScope()
         self._watched: anyio.Event | None = None
         self._in_step = True
-        self._heard: float | None = None
-        self.facts = b""
+        self._active_at: float | None = None
+        self.info = b""
 
     @property
-    def said(self) -> str:
-        """The last that its ssh said."""
-        return self._words.decode(errors="replace")
+    def stderr_text(self) -> str:
+        """The end of ssh's standard error."""
+        return self._errors.decode(errors="replace")
 
     @property
-    def lives(self) -> bool:
-        """Whether its ssh runs, and with it, if it is the first of a connection, that."""
+    def is_alive(self) -> bool:
+        """Whether its ssh runs; for the master, whether the connection exists."""
         return self._process.poll() is None
 
     @property
-    def usable(self) -> bool:
-        """Whether it lives and waits for a request, rather than to give or take the rest of an earlier one."""
-        return self._in_step and self.lives
+    def is_usable(self) -> bool:
+        """Whether it is alive and ready for a request, rather than in the middle of an earlier one."""
+        return self._in_step and self.is_alive
 
     @property
-    def silent(self) -> float | None:
-        """How many seconds nothing has come or gone of what is under way; None if nothing is."""
-        return None if self._heard is None else anyio.current_time() - self._heard
+    def silent_s(self) -> float | None:
+        """Seconds since the pending request last sent or received data; None if no request is pending."""
+        return None if self._active_at is None else anyio.current_time() - self._active_at
 
-    def vouch(self) -> None:
-        """The host is there, as somebody else knows: what is under way takes its time."""
-        if self._heard is not None:
-            self._heard = anyio.current_time()
+    def confirm_alive(self) -> None:
+        """The host is known to answer: a pending request just takes long."""
+        if self._active_at is not None:
+            self._active_at = anyio.current_time()
 
-    async def begin(self, root: str) -> None:
-        """Teach the shell what it is to know; ``root`` is the path to tell about. Raises ``ShellEnded``."""
+    async def start(self, root: str) -> None:
+        """Define the functions of ``host.sh`` in the shell and read ``info`` about the path ``root``. Raises ``ShellEnded``."""
         key = secrets.token_hex(16)
         text = os.fsencode(
-            f"{_text()}\nprintf '\\n%s\\n' {key}\nnewel_facts {quoted(root)}\nprintf '\\n%s 0\\n' {key}\nnewel_serve"
+            f"{_script()}\nprintf '\\n%s\\n' {key}\nnewel_facts {quote(root)}\nprintf '\\n%s 0\\n' {key}\nnewel_serve"
         )
         try:
-            answer = await self._exchange(b"%d\n%b" % (len(text), text), key, NOISE)
+            answer = await self._exchange(b"%d\n%b" % (len(text), text), key, _MAX_NOISE)
         except AnswerTooLong as error:
-            raise ShellEnded(f"the login shell prints more than {NOISE:,} bytes instead") from error
-        self.facts = answer.data.partition(f"\n{key}\n".encode())[2]
+            raise ShellEnded(f"the login shell prints more than {_MAX_NOISE:,} bytes first") from error
+        self.info = answer.data.partition(f"\n{key}\n".encode())[2]
 
     async def ask(
-        self, script: str, given: bytes, *, limit: int = LARGEST_ANSWER, settle: bool = False
+        self, script: str, given: bytes, *, limit: int = _MAX_ANSWER, settle: bool = False
     ) -> HostAnswer:
-        """See ``Host.ask``. Raises ``ShellEnded``; after that, or if cancelled, the shell is not usable.
+        """See ``RemoteHostPort.ask``. Raises ``ShellEnded``; after that, or if cancelled, the shell is not usable.
 
-        ``settle``: once all is sent the answer is waited for, also if cancelled, so that then what was asked is over.
+        ``settle``: a cancelled request that is sent whole is waited for, so that it is over when this returns.
         """
         if "\n" in script:
-            raise ValueError("a request is one line: quote its words")
+            raise ValueError("a request is one line: quote its arguments")
         key = secrets.token_hex(16)
         head = os.fsencode(f"{key}{'+' if given else ''}\n{script}\n")
         answer = await self._exchange(head + given, key, limit, settle=settle)
@@ -138,41 +138,41 @@ class HostShell:
         return answer
 
     async def watch(self) -> None:
-        """Read what ssh says, until it ends or ``close`` is called."""
+        """Read ssh's standard error until it ends or ``close`` is called."""
         self._watched = anyio.Event()
         try:
             with self._watching:
-                while self._hear() != b"":
+                while self._read_stderr() != b"":
                     await anyio.wait_readable(self._stderr)
         finally:  # cancelled from outside, too: `close` waits for it
             self._watched.set()
 
-    def _hear(self) -> bytes | None:
-        """What ssh has just said, also kept; nothing at its end, None if it is silent."""
+    def _read_stderr(self) -> bytes | None:
+        """New data, which is also kept; empty at the end, None if there is none now."""
         try:
-            chunk = os.read(self._stderr.fileno(), BLOCK)
+            chunk = os.read(self._stderr.fileno(), _BLOCK)
         except BlockingIOError:
             return None
-        self._words += chunk
-        del self._words[:-_KEPT_WORDS]
+        self._errors += chunk
+        del self._errors[:-_MAX_STDERR]
         return chunk
 
     async def close(self) -> None:
-        """End its ssh, and wait until it has ended."""
+        """End ssh and wait until it has exited."""
         with anyio.CancelScope(shield=True):
             for number in (signal.SIGTERM, signal.SIGKILL):
-                if self.lives:
-                    self._all.signal(number)
+                if self.is_alive:
+                    self._processes.signal(number)
                     with anyio.move_on_after(_END_GRACE):
-                        await self._until_ended()
+                        await self._wait_exit()
             self._watching.cancel()
             if self._watched is not None:
                 await self._watched.wait()
-        self._all.forget()
+        self._processes.forget()
         for pipe in (self._stdin, self._stdout, self._stderr):
             pipe.close()
 
-    async def _until_ended(self) -> None:
+    async def _wait_exit(self) -> None:
         pause = 0.001
         while self._process.poll() is None:
             await anyio.sleep(pause)
@@ -181,23 +181,23 @@ class HostShell:
     async def _exchange(self, sent: bytes, key: str, limit: int, *, settle: bool = False) -> HostAnswer:
         if not self._in_step:
             raise ShellEnded
-        self._in_step = False  # until the answer is here
+        self._in_step = False  # until the answer is complete
         received = bytearray()
         end = f"\n{key} ".encode()
-        self._heard = anyio.current_time()
+        self._active_at = anyio.current_time()
         try:
             at = await self._talk(memoryview(sent), received, end, limit, settle=settle)
         finally:
-            self._heard = None
+            self._active_at = None
         if at < 0:
             if len(received) > limit:
                 raise AnswerTooLong(
-                    f"The host's answer is longer than {limit:,} bytes. Ask for a part of it."
+                    f"The host's answer is longer than {limit:,} bytes. Request a part of it."
                 )
-            raise ShellEnded(await self._last_words())
+            raise ShellEnded(await self._ending_message())
         status = bytes(received[at + len(end) : -1])
         if not status.isdigit():
-            raise ShellEnded("its sh does not answer as one")
+            raise ShellEnded("its sh does not behave like one")
         self._in_step = True
         del received[at:]
         return HostAnswer(int(status), bytes(received))
@@ -211,7 +211,7 @@ class HostShell:
             await self._send(rest)
             async with background_tasks() as tasks:
                 with anyio.CancelScope(shield=True) as settling:
-                    tasks.start_soon(_hurry, settling)
+                    tasks.start_soon(_limit_settling, settling)
                     at = await self._receive(received, end, limit)
         else:
             async with background_tasks(partial(self._send, rest)):
@@ -224,25 +224,25 @@ class HostShell:
         except BlockingIOError:
             return 0
         except BrokenPipeError:
-            return len(data)  # its end is seen where the answer is missing
+            return len(data)  # noticed when the answer is missing
 
     async def _send(self, rest: memoryview) -> None:
         while rest:
             await anyio.wait_writable(self._stdin)
             rest = rest[self._write(rest) :]
-            self.vouch()
+            self.confirm_alive()
 
     async def _receive(self, received: bytearray, end: bytes, limit: int) -> int:
-        """Where the answer's end begins; -1 if there is none, or more than ``limit`` bytes before it."""
+        """The position of the end marker; -1 if there is none within ``limit`` bytes."""
         while True:
             await anyio.wait_readable(self._stdout)
             try:
-                chunk = os.read(self._stdout.fileno(), BLOCK)
+                chunk = os.read(self._stdout.fileno(), _BLOCK)
             except BlockingIOError:
                 continue
             if not chunk:
                 return -1
-            self.vouch()
+            self.confirm_alive()
             received += chunk
             at = received.rfind(end, max(0, len(received) - len(end) - 8))
             if at >= 0 and received.endswith(b"\n"):
@@ -250,29 +250,28 @@ class HostShell:
             if len(received) > limit:
                 return -1
 
-    async def _last_words(self) -> str:
+    async def _ending_message(self) -> str:
         with anyio.move_on_after(_END_GRACE):
-            await self._until_ended()
-        self._hear()
-        if not self._words and self._process.returncode == _FAILED:
+            await self._wait_exit()
+        self._read_stderr()
+        if not self._errors and self._process.returncode == _FAILED:
             return "Connection closed"
-        return self.said
+        return self.stderr_text
 
 
-async def _hurry(settling: anyio.CancelScope) -> None:
-    """Once it is cancelled, leave what is shielded no more than the grace."""
+async def _limit_settling(settling: anyio.CancelScope) -> None:
+    """Once cancelled, bound the shielded scope by the grace period."""
     try:
         await anyio.sleep_forever()
     finally:
         settling.deadline = anyio.current_time() + SETTLE_GRACE
 
 
-def _unblocked(pipe: IO[bytes] | None) -> IO[bytes]:
-    assert pipe is not None  # noqa: S101 — each was asked for
+def _unblock(pipe: IO[bytes] | None) -> IO[bytes]:
+    assert pipe is not None  # noqa: S101 — each is a PIPE
     os.set_blocking(pipe.fileno(), False)
     return pipe
 
 
-def _text() -> str:
-    """The host's side."""
+def _script() -> str:
     return Path(__file__).with_name("host.sh").read_text(encoding="utf-8")

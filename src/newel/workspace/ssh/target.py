@@ -1,4 +1,4 @@
-"""Where a workspace on a host is: user, host, port and path, checked before any program sees them."""
+"""The location of a remote workspace: user, host, port and path, validated before any program sees them."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from newel.agent.errors import WorkspaceError
-from newel.workspace.naming import SCHEME
+from newel.workspace.errors import SCHEME
 
 _PORTS: Final = range(1, 65_536)
 _LONGEST: Final = 255
 
 _HOST: Final = re.compile(r"[^\W_][\w.-]*|_[\w.-]*|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%[\w.-]+)?")
-"""A name, an alias of an ssh_config, an address of either kind. No sign that means something to a shell or to ssh."""
+"""A name, an alias of ssh_config, or an IP address. No character that is special to a shell or to ssh."""
 
 _USER: Final = re.compile(r"[\w.][\w.@+-]*\$?|[\w.][\w.@+-]*\\?[\w.@+-]+")
-"""Also ``me@example.org`` and ``DOMAIN\\me``, as directories of users have them."""
+"""Also ``me@example.org`` and ``DOMAIN\\me``, as in user directories."""
 
 FORMS: Final = "user@host:/path, host:/path, host, or ssh://user@host:port/path"
 
 
 class Target(msgspec.Struct, frozen=True):
-    """``user`` and ``port`` are None where ssh's own configuration is to say. ``path`` is absolute or relative to the
-    home on the host, where it begins with ``~`` too; None is the home.
+    """``user`` and ``port`` are None if ssh's configuration decides. ``path`` is absolute, or relative to the home on the host
+    (also with a leading ``~``); None is the home.
     """
 
     host: str
@@ -39,13 +39,13 @@ class Target(msgspec.Struct, frozen=True):
         if self.user is not None:
             _check("user", self.user, _USER)
         if self.port is not None and self.port not in _PORTS:
-            raise WorkspaceError(f"{self.port} is no port. Ports go from 1 to {_PORTS[-1]}.")
+            raise WorkspaceError(f"{self.port} is not a valid port. Use a number from 1 to {_PORTS[-1]}.")
         if self.path is not None and "\0" in self.path:
-            raise WorkspaceError("The path on the host holds a NUL character, which no path can.")
+            raise WorkspaceError("The path on the host contains a NUL character.")
 
     @classmethod
     def parse(cls, text: str) -> Target:
-        """Read what a user wrote; see ``FORMS``. Raises ``WorkspaceError`` for what cannot be meant, saying why."""
+        """Parse user input; see ``FORMS``. Raises ``WorkspaceError`` with the reason if it is invalid."""
         if text.startswith(SCHEME):
             where, slash, path = text.removeprefix(SCHEME).partition("/")
             user, host, rest = _split(where)
@@ -60,8 +60,8 @@ class Target(msgspec.Struct, frozen=True):
         return cls(host, user, None, path.removeprefix(":") or None)
 
     @property
-    def words(self) -> list[str]:
-        """How ssh is told: options first, then ``--`` and the host, as separate arguments."""
+    def ssh_args(self) -> list[str]:
+        """Arguments for ssh: options first, then ``--`` and the host."""
         return [
             *(["-l", self.user] if self.user else []),
             *(["-p", str(self.port)] if self.port else []),
@@ -70,24 +70,24 @@ class Target(msgspec.Struct, frozen=True):
 
     @property
     def from_home(self) -> str:
-        """The path as the host's ``cd`` takes it, in the home there."""
+        """The path as an argument of ``cd`` in the home on the host."""
         home, slash, rest = (self.path or ".").partition("/")
         return f".{slash}{rest}" if home == "~" else self.path or "."
 
     @property
     def login(self) -> str:
-        """``user@host``, as people write it."""
+        """``user@host``."""
         return f"{self.user}@{self.host}" if self.user else self.host
 
     @property
-    def by_hand(self) -> str:
-        """What a user types to get there without Newel."""
+    def ssh_command(self) -> str:
+        """The command that a user types to log in without Newel."""
         port = ["-p", str(self.port)] if self.port else []
         return shlex.join(["ssh", *port, self.login])
 
     @property
     def url(self) -> str:
-        """``ssh://user@host:port/path``, as far as it is known."""
+        """``ssh://user@host:port/path``, with the known parts."""
         user = f"{quote(self.user, safe='')}@" if self.user else ""
         host = f"[{self.host}]" if ":" in self.host else self.host
         port = f":{self.port}" if self.port else ""
@@ -95,17 +95,17 @@ class Target(msgspec.Struct, frozen=True):
 
 
 def _in_url(path: str) -> str:
-    """``/~/`` is the home, as in other programs' URLs; what is really called so is written out."""
+    """``/~/`` is the home, as in other programs' URLs; a folder that is really called ``~`` is escaped."""
     if not path.startswith("/"):
         path = path.removeprefix("~").removeprefix("/")
         return f"/~/{quote(path.encode(errors='surrogateescape'))}"
-    quoted = quote(path.encode(errors="surrogateescape"))
-    return quoted.replace("/~/", "/%7E/", 1) if quoted.startswith("/~/") else quoted
+    escaped = quote(path.encode(errors="surrogateescape"))
+    return escaped.replace("/~/", "/%7E/", 1) if escaped.startswith("/~/") else escaped
 
 
 def _split(text: str) -> tuple[str | None, str, str]:
-    """User, host, and what follows with its colon. The user may hold an ``@``, the host in brackets colons."""
-    # What comes after the host may hold any sign, so that the host's end is looked for first.
+    """User, host, and the rest with its colon. The user may contain an ``@``, a host in brackets colons."""
+    # The path may contain any character, so find the end of the host first.
     bracketed = re.match(r"(?:([^\[\]/:]*)@)?\[([^\[\]]*)\](:.*)?\Z", text, re.DOTALL)
     if bracketed:
         return bracketed[1], bracketed[2], bracketed[3] or ""
@@ -117,7 +117,7 @@ def _split(text: str) -> tuple[str | None, str, str]:
 def _port(rest: str, text: str) -> int:
     digits = rest.removeprefix(":")
     if not re.fullmatch(r"[0-9]{1,5}", digits):
-        raise WorkspaceError(f"{text!r} does not name a host: {digits!r} is no port. Write {FORMS}.")
+        raise WorkspaceError(f"{text!r} is not a valid host: {digits!r} is not a port. Write {FORMS}.")
     return int(digits)
 
 
@@ -126,10 +126,10 @@ def _check(what: str, value: str, allowed: re.Pattern[str]) -> None:
         raise WorkspaceError(f"The {what} is empty. Write {FORMS}.")
     if len(value) > _LONGEST or not allowed.fullmatch(value):
         why = (
-            "it begins with a dash, so that ssh would take it for an option"
+            "it begins with a dash, so ssh would read it as an option"
             if value.startswith("-")
             else "it is too long"
             if len(value) > _LONGEST
-            else "it holds characters that no name has"
+            else "it contains invalid characters"
         )
-        raise WorkspaceError(f"{value!r} cannot be the {what}: {why}. Write {FORMS}.")
+        raise WorkspaceError(f"{value!r} is not a valid {what}: {why}. Write {FORMS}.")

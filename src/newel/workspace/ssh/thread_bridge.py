@@ -78,7 +78,7 @@ class ThreadBridge:
         desk: _BridgeServer = self._desk.at
         return desk.ask(text, given, changes=True)
 
-    async def within(self, work: Callable[[], T]) -> T:
+    async def run_in_thread(self, work: Callable[[], T]) -> T:
         """What the work returns or raises, which is done in a thread. If this is cancelled, it gets no more answers."""
         outcome: Future[T] = Future()
         desk = _BridgeServer()
@@ -107,7 +107,7 @@ class ThreadBridge:
             self._open.remove(desk)
             desk.close()
 
-    def stop(self) -> None:
+    def cancel(self) -> None:
         """No work gets an answer any more. For the thread of the event loop."""
         for desk in self._open:
             desk.close()

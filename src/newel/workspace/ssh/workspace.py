@@ -16,18 +16,17 @@ import msgspec
 
 from newel.agent.errors import ConnectionLost, StaleFile, WorkspaceError
 from newel.workspace.disk.dir_fd import beside_name
-from newel.workspace.errors import Doing, cannot, leads_elsewhere, not_regular, stale
-from newel.workspace.naming import check_path
+from newel.workspace.errors import Doing, cannot, check_path, leads_elsewhere, not_regular, stale
 from newel.workspace.port import ABSENT, Completed, DirectoryEntry, FileInfo, FileNode, OnOutput
 from newel.workspace.process.runner import OutputLimits
 from newel.workspace.ssh import paths, protocol
 from newel.workspace.ssh.connection import SshConnection
-from newel.workspace.ssh.port import HostAnswer, quoted
+from newel.workspace.ssh.port import HostAnswer, quote
 from newel.workspace.ssh.process import run_on_host
 
 if TYPE_CHECKING:
-    from newel.workspace.git_view import GitView
     from newel.workspace.mirror.mirror import Mirror, MirrorLimits
+    from newel.workspace.snapshots.ignore_rules import GitView
     from newel.workspace.snapshots.port import BlobStore, SnapshotLimits, Snapshotter
     from newel.workspace.ssh.thread_bridge import ThreadBridge
 
@@ -63,7 +62,7 @@ class SshWorkspace:
     ) -> None:
         self.connection = connection
         self._limits = limits or OutputLimits()
-        self._root = root or connection.facts.root
+        self._root = root or connection.info.root
         self._name = msgspec.structs.replace(connection.target, path=self._root).url
 
     @property
@@ -76,7 +75,7 @@ class SshWorkspace:
 
     async def resolve(self, path: str, /) -> str:
         check_path(path)
-        whole = await paths.expanded(self.connection, path, self.connection.facts.home)
+        whole = await paths.expanded(self.connection, path, self.connection.info.home)
         return await paths.resolved(self.connection, posixpath.join(self._root, whole))
 
     async def stat(self, path: str, /) -> FileInfo | None:
@@ -169,7 +168,7 @@ class SshWorkspace:
                 return
             raise self._undone("changed", path) from lost
         if answer.status == Refused.NOT_EXPECTED:
-            raise StaleFile(f"{path} is not what it was: it became something else meanwhile.")
+            raise StaleFile(f"{path} was replaced by something else in the meantime.")
         self._check("remove" if thing is None else "write", path, answer)
 
     async def run(
@@ -194,11 +193,11 @@ class SshWorkspace:
 
     async def ignored(self, folder: str, names: Sequence[str], /) -> set[str]:
         asking, git = self._git()
-        return await asking.within(partial(git.ignored, folder, names))
+        return await asking.run_in_thread(partial(git.ignored, folder, names))
 
     async def files_by_git(self) -> list[str] | None:
         asking, git = self._git()
-        return await asking.within(git.files)
+        return await asking.run_in_thread(git.files)
 
     def snapshots(
         self,
@@ -212,8 +211,8 @@ class SshWorkspace:
         from newel.workspace.snapshots.manager import SnapshotManager
         from newel.workspace.ssh.snapshots.source import SshSnapshotSource
 
-        own = f"{self.connection.facts.home}/.newel"  # copies of projects lie there
-        files = SshSnapshotSource(self.connection, self._root, blobs, left_out=[own, *left_out])
+        own = f"{self.connection.info.home}/.newel"  # copies of projects lie there
+        files = SshSnapshotSource(self.connection, self._root, blobs, excluded=[own, *left_out])
         return SnapshotManager(files, blobs, limits=limits, index=index)
 
     def at(self, folder: str, /) -> SshWorkspace:
@@ -225,18 +224,17 @@ class SshWorkspace:
         from newel.workspace.mirror.mirror import Mirror, MirrorLimits
         from newel.workspace.ssh.mirror.disk import SshMirrorBackend
 
-        connection, home = self.connection, self.connection.facts.home
+        connection, home = self.connection, self.connection.info.home
         disk = await SshMirrorBackend.open(connection, self._root, home, connection.attach)
-        connection.attach(partial(disk.keep, lambda: connection.state.name in {"up", "slow"}))
+        connection.attach(partial(disk.keep, lambda: connection.state.is_connected))
         # The host may be this machine.
         away = (f"{home}/.newel", f"{home}/.newel/copies", str(folder), *left_out)
         relative = [posixpath.relpath(path, self._root) for path in away]
         return Mirror(disk, limits or MirrorLimits(), relative)
 
     def _git(self) -> tuple[ThreadBridge, GitView]:
-        from newel.workspace.git_view import GitView
-        from newel.workspace.ssh.snapshots.git import HostGit
-        from newel.workspace.ssh.snapshots.rooted_shell import RootedShell
+        from newel.workspace.snapshots.ignore_rules import GitView
+        from newel.workspace.ssh.snapshots.rooted_shell import HostGit, RootedShell
         from newel.workspace.ssh.thread_bridge import ThreadBridge
 
         asking = ThreadBridge(self.connection)
@@ -252,7 +250,7 @@ class SshWorkspace:
 
     def _undone(self, done: str, path: str) -> WorkspaceError:
         return WorkspaceError(
-            f"The connection to {self.connection.host} was lost meanwhile: {path} was not {done}. Try it again."
+            f"The connection to {self.connection.host} was lost: {path} was not {done}. Try again."
         )
 
     async def _stat_or_none(self, path: str) -> FileInfo | None:
@@ -289,4 +287,4 @@ def _words(thing: FileNode | None) -> tuple[str, str]:
 
 
 def _script(words: Iterable[str]) -> str:
-    return " ".join(map(quoted, words))
+    return " ".join(map(quote, words))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from newel.review.tracking.write_ahead_log import LogRecord, WriteAheadLog
-from newel.workspace.snapshots.index import packed
+from newel.workspace.snapshots.index import pack_all
 from newel.workspace.snapshots.tree import FileSnapshot, FileTree, FolderState
 
 
@@ -28,7 +28,7 @@ def known(name: str, content: bytes) -> bytes:
     tree = FileTree()
     tree.folders[""] = FolderState(None)
     tree.put(name, bytes(36) + content)
-    return packed("/", tree, set())
+    return pack_all("/", tree, set())
 
 
 def _killed(folder: Path, size: int, is_ready: Event) -> None:

@@ -39,7 +39,7 @@ def test_a_long_text_keeps_its_head_and_tail_and_no_half_character(
     head, _, tail = capture.text("WHERE").partition("\n[… ")
     note, _, tail = tail.partition(" …]\n")
     assert capture.truncated
-    assert note == f"{len(data) - 2 * (limit // 2):,} bytes left out here; WHERE"
+    assert note == f"{len(data) - 2 * (limit // 2):,} bytes omitted; WHERE"
     assert text.startswith(head)
     assert text.endswith(tail)
     assert limit // 2 - 3 <= len(head.encode()) <= limit // 2
@@ -130,7 +130,7 @@ def test_a_folder_that_cannot_be_written_costs_the_file_not_the_command(tmp_path
     output.add("stdout", b"x" * 100)
     output.close()
     assert output.spill.path is None
-    assert "could not be kept: " in output.stdout.text(output.spill.where)
+    assert "could not be saved: " in output.stdout.text(output.spill.where)
 
 
 def test_outputs_of_last_week_are_removed_and_nothing_else(tmp_path: Path) -> None:

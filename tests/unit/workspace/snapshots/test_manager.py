@@ -249,8 +249,8 @@ async def test_own_writes_that_are_accounted_for_are_no_change(
     (root / "f").chmod(0o644)
     (root / "gone").unlink()
     [blob] = ledger.put_blobs([b"ours"])
-    looked.note("f", FileSnapshot(blob, 0o644))
-    looked.note("gone", None)
+    looked.acknowledge("f", FileSnapshot(blob, 0o644))
+    looked.acknowledge("gone", None)
     assert (await looked.changes()).files == []
     (root / "f").write_bytes(b"theirs")
     [change] = (await looked.changes()).files
@@ -307,10 +307,10 @@ async def test_sockets_and_devices_are_named(root: Path, snapshots: Open) -> Non
     await looked.take()
     os.mknod(root / "s", stat.S_IFSOCK | 0o600)
     [notice] = (await looked.changes()).notices
-    assert "s is a socket or a device now" in notice
+    assert "s is now a socket or a device" in notice
     (root / "s").unlink()
     [notice] = (await looked.changes()).notices
-    assert notice.startswith("s is gone")
+    assert notice.startswith("s was deleted")
 
 
 async def test_a_folder_that_cannot_be_read_is_not_taken_for_deleted(root: Path, snapshots: Open) -> None:
@@ -367,7 +367,7 @@ async def test_a_root_that_is_gone_is_said(root: Path, snapshots: Open) -> None:
     looked = snapshots()
     await looked.take()
     sh(root, 'rmdir "$PWD"')
-    with pytest.raises(WorkspaceError, match="Cannot look at the files"):
+    with pytest.raises(WorkspaceError, match="Cannot scan the files"):
         await looked.changes()
     sh(root.parent, "mkdir project; echo > project/f")
     assert told(await looked.changes()) == {"f": "+"}
@@ -468,7 +468,7 @@ class TestLimits:
         (root / "f").write_bytes(b"x" * 101)
         changes = await looked.changes()
         assert changes.files == []
-        assert "From now on it is not covered" in changes.notices[0]
+        assert "cannot be undone from now on" in changes.notices[0]
 
     async def test_a_large_file_cut_short_is_not_told_as_created(self, root: Path, snapshots: Open) -> None:
         """Else taking that back would delete it."""
@@ -487,12 +487,12 @@ class TestLimits:
         (root / "b_small").write_bytes(b"y" * 20)
         looked = snapshots(limits=SnapshotLimits(total=100))
         [notice] = await looked.take()
-        assert "a_large is beyond the room" in notice
+        assert "a_large is beyond the space" in notice
         (root / "b_small").unlink()
         (root / "a_large").unlink()
         changes = await looked.changes()
         assert told(changes) == {"b_small": "-"}
-        assert "cannot be brought back" in changes.notices[0]
+        assert "cannot be restored" in changes.notices[0]
 
     async def test_with_too_many_files_no_old_one_is_told_as_new(self, root: Path, snapshots: Open) -> None:
         for n in range(20):

@@ -132,7 +132,7 @@ async def test_every_shell_links_refuses_and_removes_alike(sshd: Sshd, shell: st
         assert path == f"{tmp_path}/{odd}/new/f"
         await workspace.write_bytes(path, b"", expect=ABSENT, mode=0o640)
         assert (tmp_path / odd / "new/f").stat().st_mode & 0o7777 == 0o640
-        with pytest.raises(StaleFile, match="created by someone else"):
+        with pytest.raises(StaleFile, match="created by another program"):
             await workspace.write_bytes(path, b"x" * 100_000, expect=ABSENT)
         with pytest.raises(StaleFile, match="leads elsewhere"):
             await workspace.write_bytes(f"{tmp_path}/link/new/f", b"x", expect=ABSENT)

@@ -22,8 +22,9 @@ import pytest
 from newel.agent.errors import ConnectionLost, HostUnreachable, StaleFile, WorkspaceError
 from newel.workspace.port import ABSENT
 from newel.workspace.process.runner import OutputLimits
-from newel.workspace.ssh.connection import ConnectionOptions, ConnectionState
+from newel.workspace.ssh.connection import ConnectionOptions
 from newel.workspace.ssh.process import ProcessTimeouts, run_on_host
+from newel.workspace.ssh.supervisor import ConnectionState
 from newel.workspace.ssh.target import Target
 from newel.workspace.ssh.workspace import SshWorkspace
 from tests.opened_host import open_host
@@ -72,7 +73,9 @@ async def far(sshd: Sshd, relay: Relay, tmp_path: Path, seen: Seen) -> AsyncGene
     config = tmp_path / "ssh_config"
     config.write_text(sshd.client_config(port=relay.port))
     target = Target("own", path=str(tmp_path))
-    async with open_host(target, config=str(config), silence=3, patience=10, on_state=seen) as workspace:
+    async with open_host(
+        target, config=str(config), lost_after=3, reconnect_timeout=10, on_state=seen
+    ) as workspace:
         yield workspace
 
 
@@ -85,12 +88,14 @@ async def patient(
     config = tmp_path / "ssh_config"
     config.write_text(sshd.config.read_text().replace(f"Port {sshd.port}", f"Port {relay.port}"))
     target, slow = Target(name, path=str(tmp_path)), getattr(request, "param", 0.5)
-    async with open_host(target, config=str(config), silence=60, slow=slow, on_state=seen) as workspace:
+    async with open_host(
+        target, config=str(config), lost_after=60, slow_after=slow, on_state=seen
+    ) as workspace:
         yield workspace
 
 
 def on(sshd: Sshd) -> AbstractAsyncContextManager[SshWorkspace]:
-    return open_host(Target("host"), config=str(sshd.config), patience=10)
+    return open_host(Target("host"), config=str(sshd.config), reconnect_timeout=10)
 
 
 class TestLost:
@@ -164,7 +169,7 @@ class TestLost:
         config = tmp_path / "ssh_config"
         config.write_text(sshd.client_config(port=relay.port))
         target = Target("own", path=str(tmp_path))
-        options = ConnectionOptions(config=str(config), silence=60, slow=0.3, on_state=seen)
+        options = ConnectionOptions(config=str(config), lost_after=60, slow_after=0.3, on_state=seen)
         with contextlib.ExitStack() as silence:
             async with open_host(target, **options) as workspace, anyio.create_task_group() as tasks:
                 timing = ProcessTimeouts(grace=0.1, answer=0.1)
@@ -286,9 +291,11 @@ class TestLost:
     async def test_a_host_that_comes_back_is_used_and_one_that_does_not_is_given_up(self, seen: Seen) -> None:
         with served() as server:
             config = str(server.config)
-            async with open_host(Target("host"), config=config, patience=0.2, on_state=seen) as workspace:
+            async with open_host(
+                Target("host"), config=config, reconnect_timeout=0.2, on_state=seen
+            ) as workspace:
                 server.stop()
-                with pytest.raises(HostUnreachable, match="no SSH server listens"):
+                with pytest.raises(HostUnreachable, match="no SSH server is listening"):
                     await workspace.stat("/")
                 assert seen.last.name == "failed"
                 server.start()

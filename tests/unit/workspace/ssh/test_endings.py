@@ -226,7 +226,7 @@ async def test_a_command_that_a_host_has_ended_for_silence_is_never_told_as_one_
     with pytest.raises(ConnectionLost, match="outcome is unknown, and it was not run again") as error:
         await run_on_host(host, command, root=str(tmp_path), limits=LIMITS)
     assert re.search(
-        "gave no sign of life .* suspended.*It had printed:\nbegun\n", str(error.value), re.DOTALL
+        "sent no heartbeat .* suspended.*Its output so far:\nbegun\n", str(error.value), re.DOTALL
     )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from newel.workspace.ssh.port import quoted
+from newel.workspace.ssh.port import quote
 from tests.served import wait_until
 
 HOST: str = (Path(__file__).resolve().parents[4] / "src/newel/workspace/ssh/host.sh").read_text()
@@ -23,7 +23,7 @@ def writing(path: Path, beside: str, data: bytes) -> subprocess.Popen[bytes]:
     """A host's shell that writes a file, and waits for its content."""
     sum_ = hashlib.sha256(data).hexdigest()
     words = ("newel_write", path.name, beside, str(len(data)), sum_, "any", "-", str(path.parent))
-    command = ["env", "LC_ALL=C", "sh", "-c", f"{HOST}\n{' '.join(map(quoted, words))}"]
+    command = ["env", "LC_ALL=C", "sh", "-c", f"{HOST}\n{' '.join(map(quote, words))}"]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 

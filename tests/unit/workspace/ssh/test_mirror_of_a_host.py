@@ -137,7 +137,7 @@ async def test_a_file_that_may_not_be_read_is_told_and_the_others_are_copied(
     async with connected(Target("host", path=str(project)), config=str(sshd.config)) as connection:
         mirror = await SshWorkspace(connection).mirror(tmp_path)
         await mirror.update({})
-        assert mirror.told() == ["The copy lacks secret, which may not be read."]
+        assert mirror.told() == ["The copy lacks secret, which is not readable."]
         assert contents(mirror.root) == {"a": b"a", "z": b"z"}
         await mirror.update({})
         assert mirror.told() == []

@@ -164,7 +164,7 @@ async def test_what_cannot_be_started_says_why(tmp_path: Path) -> None:
         await run_on_host(HOST, "echo \0", root="/", limits=LIMITS)
     with pytest.raises(WorkspaceError, match="surrogate"):
         await run_on_host(HOST, "echo \ud800", root="/", limits=LIMITS)
-    with pytest.raises(WorkspaceError, match="'A B' cannot be the name of a variable"):
+    with pytest.raises(WorkspaceError, match="'A B' is not a valid name"):
         await run_on_host(HOST, "true", root="/", limits=LIMITS, env={"A B": "x"})
 
 

@@ -140,9 +140,9 @@ async def test_programs_there_that_answer_nonsense_are_an_error_and_no_crash(ssh
     project = sshd.project("nonsense")
     (project / "link").symlink_to("f")
     async with open_host(Target(host, path=str(project)), config=str(sshd.config)) as workspace:
-        with pytest.raises(WorkspaceError, match="makes no sense"):
+        with pytest.raises(WorkspaceError, match="malformed"):
             await workspace.stat(str(project))
-        with pytest.raises(WorkspaceError, match="makes no sense"):
+        with pytest.raises(WorkspaceError, match="malformed"):
             await workspace.stats([str(project)])
         with pytest.raises(WorkspaceError):
             await workspace.write_bytes(f"{project}/f", b"x", expect="0" * 64)
@@ -171,9 +171,9 @@ async def test_programs_there_that_answer_nonsense_are_an_error_and_no_crash(ssh
 def test_what_ssh_says_is_understood_and_harmless(words: str, kind: str) -> None:
     problem = explain(words, Target("h", "u"))
     assert problem.kind == kind
-    assert problem.what
+    assert problem.message
     assert problem.remedy
-    assert (problem.what + problem.remedy).isprintable()
+    assert (problem.message + problem.remedy).isprintable()
 
 
 async def test_a_connection_that_ends_without_a_word_was_closed() -> None:
@@ -181,10 +181,10 @@ async def test_a_connection_that_ends_without_a_word_was_closed() -> None:
     shell = HostShell(["sh", "-c", "exit 255"], dict(os.environ))
     try:
         with pytest.raises(ShellEnded) as ended:
-            await shell.begin("/")
+            await shell.start("/")
     finally:
         await shell.close()
-    assert explain(ended.value.words, Target("h")).kind == "network"
+    assert explain(ended.value.message, Target("h")).kind == "network"
 
 
 NOISE = "head -c 300000 /dev/urandom; echo; echo noise >&2; "

@@ -79,7 +79,7 @@ def test_the_url_of_a_target_names_it(
 @given(text=st.text(max_size=30) | st.from_regex(r"[-a-z@:;$ /\[\]]{1,12}", fullmatch=True))
 def test_ssh_never_takes_for_an_option_what_was_accepted(text: str) -> None:
     try:
-        words = Target.parse(text).words
+        words = Target.parse(text).ssh_args
     except WorkspaceError:
         return
     assert words[-2] == "--"
@@ -89,7 +89,7 @@ def test_ssh_never_takes_for_an_option_what_was_accepted(text: str) -> None:
 def test_ssh_itself_understands_the_words() -> None:
     target = Target.parse("ssh://me@example.org:2222/p")
     done = subprocess.run(
-        [needed("ssh", "openssh-client"), "-F", "/dev/null", "-G", *target.words],
+        [needed("ssh", "openssh-client"), "-F", "/dev/null", "-G", *target.ssh_args],
         capture_output=True,
         text=True,
         check=True,

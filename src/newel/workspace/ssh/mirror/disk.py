@@ -28,9 +28,8 @@ from newel.workspace.snapshots.local_source import SLACK
 from newel.workspace.ssh import protocol
 from newel.workspace.ssh.mirror.scripts import MirrorScripts
 from newel.workspace.ssh.mirror.walk import MirrorWalk
-from newel.workspace.ssh.port import HostAnswer, RemoteHostPort, quoted
-from newel.workspace.ssh.snapshots.git import HostGit
-from newel.workspace.ssh.snapshots.rooted_shell import RootedShell
+from newel.workspace.ssh.port import HostAnswer, RemoteHostPort, quote
+from newel.workspace.ssh.snapshots.rooted_shell import HostGit, RootedShell
 from newel.workspace.ssh.snapshots.scripts import records, sum_of
 from newel.workspace.ssh.thread_bridge import ThreadBridge
 
@@ -101,13 +100,13 @@ class SshMirrorBackend:
             return disk
 
         try:
-            return await asking.within(make)
+            return await asking.run_in_thread(make)
         except HostUnavailable:
             raise
         except (OSError, WorkspaceError) as error:
             reason = f"{error.strerror}." if isinstance(error, OSError) else error
             raise WorkspaceError(
-                f"Cannot make a copy of {project} in {home}/.newel/copies on the host: {reason} Approve each call instead "
+                f"Cannot create a copy of {project} in {home}/.newel/copies on the host: {reason} Approve each call instead "
                 "(--approve ask)."
             ) from error
 
@@ -128,11 +127,11 @@ class SshMirrorBackend:
                 with anyio.move_on_after(_LAST, shield=True), contextlib.suppress(WorkspaceError):
                     await self._host.change(self._words.let_go())
 
-    async def within(self, work: Callable[[], T]) -> T:
-        return await self._asking.within(work)
+    async def run_in_thread(self, work: Callable[[], T]) -> T:
+        return await self._asking.run_in_thread(work)
 
     def meanwhile(self, work: Callable[[], None]) -> None:
-        self._attach(partial(self._asking.within, work))
+        self._attach(partial(self._asking.run_in_thread, work))
 
     def empty(self) -> None:
         self._change(self._words.let_go())  # the next one that holds it makes it anew
@@ -145,7 +144,7 @@ class SshMirrorBackend:
         while (said := [facts for facts, _ in records(self._change(self._words.hold()))]) == [b"busy"]:
             if time.monotonic() > until:
                 raise WorkspaceError(
-                    f"An earlier update of {self.layout.root}, whose connection was lost, does not end on the host. Try it again."
+                    f"An earlier update of {self.layout.root} is still running on the host after its connection was lost. Try again."
                 )
             time.sleep(_PAUSE)
         *made, lease = [b"", *said]
@@ -198,15 +197,15 @@ class SshMirrorBackend:
         return self._git.ask(folder, *words, given=given, good=good)
 
     def bytes_of(self, path: str, /) -> bytes | None:
-        answer = self._shell.ask(f"[ -f {quoted(path)} ] && cat -- {quoted(path)}")
+        answer = self._shell.ask(f"[ -f {quote(path)} ] && cat -- {quote(path)}")
         return answer.data if answer.status == 0 else None
 
     def put_bytes(self, path: str, data: bytes, /) -> None:
-        self._change(f"mkdir -p -- {quoted(posixpath.dirname(path))} 2>&1")
+        self._change(f"mkdir -p -- {quote(posixpath.dirname(path))} 2>&1")
         self._put(path, data)
 
     def _put(self, path: str, data: bytes) -> None:
-        _checked(self._shell.change_in("/", f"cat 2>&1 >{quoted(path)}", data))
+        _checked(self._shell.change_in("/", f"cat 2>&1 >{quote(path)}", data))
 
     def _change(self, text: str) -> bytes:
         return _checked(self._shell.change(text)).data
@@ -242,7 +241,7 @@ class SshMirrorBackend:
 
 def _folder(path: str) -> str:
     """Make a folder that only this user can enter, and print where it really is."""
-    word = quoted(path)
+    word = quote(path)
     return f'(umask 077; mkdir -p -- {word}) 2>&1 && cd -P -- {word} 2>&1 && [ -w . ] && printf %s "$PWD"'
 
 

@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Final
 
 from newel.workspace.mirror.port import FileContent, Layout
-from newel.workspace.ssh.port import quoted
+from newel.workspace.ssh.port import quote
 
 LEASE: Final = ".newel-lease"
 """The file in the folder of a copy whose time tells when it was last known to be in use."""
@@ -90,10 +90,8 @@ class MirrorScripts:
         self._copies, self._name = posixpath.split(layout.place)
         self.given = f"{layout.place}/{_GIVEN}"
         """The file for what is sent."""
-        project = quoted(layout.project.rstrip("/"))
-        self._before = (
-            f"place={quoted(layout.place)} project={project} given={quoted(self.given)}\n{_PRELUDE}"
-        )
+        project = quote(layout.project.rstrip("/"))
+        self._before = f"place={quote(layout.place)} project={project} given={quote(self.given)}\n{_PRELUDE}"
 
     def copy(self, paths: Iterable[str]) -> str:
         """Copy files of the project, each to where it belongs in the copy."""
@@ -101,7 +99,7 @@ class MirrorScripts:
             paths,
             lambda folder, names: (
                 f"newel_out {_here(names)} && newel_copy "
-                + " ".join(f'"$project"/{quoted(posixpath.join(folder, name))}' for name in names)
+                + " ".join(f'"$project"/{quote(posixpath.join(folder, name))}' for name in names)
             ),
         )
 
@@ -122,7 +120,7 @@ class MirrorScripts:
             for name in names:
                 data, mode = contents[posixpath.join(folder, name)]
                 if stat.S_ISLNK(mode):
-                    yield f"ln -s -- {quoted(os.fsdecode(data))} {_here([name])}"
+                    yield f"ln -s -- {quote(os.fsdecode(data))} {_here([name])}"
                 else:
                     yield f"newel_write {at} {len(data)} {mode:04o} {_here([name])}"
                 at += len(data)
@@ -133,7 +131,7 @@ class MirrorScripts:
         """Print how the lease is, just renewed; before that ``made`` if there was none, so that the copy is empty now. Or only
         ``busy``, if an update that nobody waits for any more, as its connection was lost, still does its last.
         """
-        copies, name = quoted(self._copies), quoted(self._name)
+        copies, name = quote(self._copies), quote(self._name)
         lease, busy, ending = (f"{name}/{each}" for each in (LEASE, _BUSY, _ENDING))
         return (
             f"cd -P -- {copies}; [ -f ./{busy} ] && mv -f -- ./{busy} ./{ending}; "
@@ -143,32 +141,32 @@ class MirrorScripts:
         )
 
     def renew(self) -> str:
-        return f"touch -c -- {quoted(f'{self._layout.place}/{LEASE}')}"
+        return f"touch -c -- {quote(f'{self._layout.place}/{LEASE}')}"
 
     def leases(self) -> str:
         """Print how all leases are, and begin to remove what was let go of."""
         return (
-            f"cd -P -- {quoted(self._copies)} && {{ {_SWEEP} set --; "
+            f"cd -P -- {quote(self._copies)} && {{ {_SWEEP} set --; "
             f'for f in */{LEASE}; do set -- "$@" ".//$f"; done; {self._looks}; }}'
         )
 
     def let_go(self) -> str:
-        name = quoted(self._name)
-        return f"(cd -P -- {quoted(self._copies)} && mv -- ./{name} ./.{name}{GONE} && {{ {_SWEEP} }}) >/dev/null 2>&1"
+        name = quote(self._name)
+        return f"(cd -P -- {quote(self._copies)} && mv -- ./{name} ./.{name}{GONE} && {{ {_SWEEP} }}) >/dev/null 2>&1"
 
     def sweep(self, stale: Iterable[tuple[str, str]]) -> str:
         """Remove copies whose leases are still as they were seen."""
         moved = "\n".join(
-            f"set -- .//{quoted(name)}/{LEASE}; case $({self._looks}) in {quoted(facts)}\\ .//*) "
-            f"mv -- ./{quoted(name)} ./.{quoted(name)}{GONE};; esac"
+            f"set -- .//{quote(name)}/{LEASE}; case $({self._looks}) in {quote(facts)}\\ .//*) "
+            f"mv -- ./{quote(name)} ./.{quote(name)}{GONE};; esac"
             for name, facts in stale
         )
-        return f"cd -P -- {quoted(self._copies)} || exit\n{moved}\n{_SWEEP}"
+        return f"cd -P -- {quote(self._copies)} || exit\n{moved}\n{_SWEEP}"
 
     def _make(self) -> str:
-        name = quoted(self._name)
+        name = quote(self._name)
         return (
-            f"rm -rf -- ./{name} 2>&1 && mkdir -m 700 -- ./{name} 2>&1 && mkdir -p -- {quoted(self._layout.root)} 2>&1 "
+            f"rm -rf -- ./{name} 2>&1 && mkdir -m 700 -- ./{name} 2>&1 && mkdir -p -- {quote(self._layout.root)} 2>&1 "
             f"&& : >./{name}/{LEASE}"
         )
 
@@ -176,13 +174,13 @@ class MirrorScripts:
         lines = [self._before]
         for folder, names in _by_folder(paths):
             parts = posixpath.relpath(posixpath.join(self._layout.root, folder), self._layout.place)
-            into = " ".join(map(quoted, parts.split("/")))
+            into = " ".join(map(quote, parts.split("/")))
             lines.append(f"newel_in {into} && {command(folder, names)} || exit 1")
         return "\n".join(lines)
 
 
 def _here(names: Iterable[str]) -> str:
-    return " ".join(f"./{quoted(name)}" for name in names)
+    return " ".join(f"./{quote(name)}" for name in names)
 
 
 def _by_folder(paths: Iterable[str]) -> Iterator[tuple[str, list[str]]]:

@@ -59,7 +59,7 @@ class MirrorWalk:
             if stat.S_ISREG(seen.st_mode) or stat.S_ISLNK(seen.st_mode):
                 yield path, Signature.of(seen)
         if not is_whole:
-            raise WorkspaceError("The host's answer about the files of the project broke off.")
+            raise WorkspaceError("The host's answer about the project's files is incomplete.")
 
 
 def _first(left_out: LeftOut) -> list[bytes]:

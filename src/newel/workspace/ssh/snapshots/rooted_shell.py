@@ -5,11 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cached_property
 
 from newel.agent.errors import WorkspaceError
-from newel.workspace.ssh.port import HostAnswer, quoted
+from newel.workspace.git import IN_SH
+from newel.workspace.ssh.port import HostAnswer, quote
 from newel.workspace.ssh.snapshots.scripts import (
     CLOCK,
     NO_FOLDER,
@@ -43,13 +44,13 @@ class RootedShell:
     def ask_of(self, paths: Iterable[bytes], text: str, most: int) -> bytes:
         """What sh text prints of paths, which are ``"$@"`` there; several times if they are many."""
         given = b"".join(b".//" + path + b"\0" for path in paths)
-        return self.ask_here(f"xargs -0 sh -c {quoted(text)} sh", most, given)
+        return self.ask_here(f"xargs -0 sh -c {quote(text)} sh", most, given)
 
     def ahead(self) -> int:
         """The least by which the host's clock is ahead of ours, in nanoseconds."""
         [there] = [time_of(facts) for facts, _ in records(self.ask(CLOCK).data)]
         if there is None:
-            raise WorkspaceError("The host does not tell its time.")
+            raise WorkspaceError("The host did not report its time.")
         return there - time.time_ns()
 
     def ask_in(self, folder: str, text: str, given: bytes) -> HostAnswer:
@@ -73,10 +74,35 @@ class RootedShell:
 
 def _in_folder(folder: str, text: str, given: int) -> str:
     """The text, done in a folder, with that many bytes as its input."""
-    enter = f"cd -P -- {quoted(folder)} 2>/dev/null"
+    enter = f"cd -P -- {quote(folder)} 2>/dev/null"
     if not given:
         return f"({enter} || exit {NO_FOLDER}; {text})"
     return (
         f"({enter} || {{ head -c {given} >/dev/null; exit {NO_FOLDER}; }}; "
         f"head -c {given} | {{ {text}; s=$?; cat >/dev/null; exit $s; }})"
     )
+
+
+class HostGit:
+    """For work that is done within the ``ThreadBridge`` of ``shell``. Methods raise what that does. ``changes``: git is told to change
+    something, too.
+    """
+
+    def __init__(self, shell: RootedShell, *, changes: bool = False) -> None:
+        self._shell = shell
+        self._ask_in = shell.change_in if changes else shell.ask_in
+
+    def ask(self, folder: str, *words: str, given: bytes = b"", good: Collection[int] = (0,)) -> bytes | None:
+        """As ``newel.workspace.git.ask_git``."""
+        asked = " ".join(map(quote, words))
+        answer = self._ask_in(folder, f"{IN_SH} {asked} 2>/dev/null", given)
+        return answer.data if answer.status in good else None
+
+    def top_of(self, folder: str) -> str | None:
+        """As ``newel.workspace.git.top_of``."""
+        text = (
+            f'd={quote(folder)}; while [ ! -e "$d/.git" ] && [ ! -L "$d/.git" ] && [ "$d" ]; do d=${{d%/*}}; done; '
+            '[ -e "$d/.git" ] || [ -L "$d/.git" ] && printf %s "${d:-/}"'
+        )
+        answer = self._shell.ask(f"({text})")
+        return os.fsdecode(answer.data) if answer.status == 0 else None

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from newel.agent.errors import WorkspaceError
-from newel.workspace.snapshots.ignore_rules import MADE_ANEW, NEVER
-from newel.workspace.ssh.port import quoted
+from newel.workspace.snapshots.ignore_rules import BUILD_DIRS, NEVER
+from newel.workspace.ssh.port import quote
 
 ROOT: Final = b"."
-PRUNED: Final = frozenset(os.fsencode(name) for name in NEVER | MADE_ANEW)
+PRUNED: Final = frozenset(os.fsencode(name) for name in NEVER | BUILD_DIRS)
 """Names of directories in which mostly nobody wants to look."""
 
 NO_FOLDER: Final = 66
@@ -123,7 +123,7 @@ class HostCapabilities(NamedTuple):
 def probe() -> str:
     """Sh text that tries what there is. See ``means``."""
     tried = (f"{way.named} 2>/dev/null && echo {name} .//" for name, way in FLAVOURS.items())
-    hashes = " ".join(map(quoted, _HASHES))
+    hashes = " ".join(map(quote, _HASHES))
     return (
         f"set -- .//.; {{ {' || '.join(f'{{ {one}; }}' for one in tried)}; }}; "
         f"for s in {hashes}; do case $(printf '' | $s 2>/dev/null) in {_EMPTY}*) "
@@ -163,7 +163,7 @@ def means(answer: bytes, root: str) -> HostCapabilities:
     known = [name for name in FLAVOURS if name in said]
     if not known or "sums" not in said or "xargs" not in said:
         raise WorkspaceError(
-            f"What commands change in {root} cannot be recorded: the host needs `xargs -0`, a `find` with -printf or a "
+            f"Cannot record what commands change in {root}: the host needs `xargs -0`, a `find` with -printf or a "
             "`stat`, and `sha256sum`, `shasum` or `openssl`."
         )
     umask = said.get("umask", "")
@@ -202,12 +202,12 @@ class SnapshotScripts(NamedTuple):
                 return Seen(stat.S_IFDIR | int(facts[1:], 8), 0, 0, 0, 0, 0)
             return self._way.seen(facts)
         except ValueError as error:
-            raise WorkspaceError("The host's answer about its files cannot be understood.") from error
+            raise WorkspaceError("The host sent a malformed answer about its files.") from error
 
     def listing(self, pruned: Iterable[bytes], paths: Iterable[bytes] = ()) -> str:
         """All that is below the folders ``"$@"``, but not what is in folders of the names ``pruned``, and of ``paths`` in the root."""
-        tests = [f"-name {quoted(os.fsdecode(name))}" for name in sorted(pruned)]
-        tests += [f"-path {quoted('.//./' + _literal(os.fsdecode(path)))}" for path in sorted(paths)]
+        tests = [f"-name {quote(os.fsdecode(name))}" for name in sorted(pruned)]
+        tests += [f"-path {quote('.//./' + _literal(os.fsdecode(path)))}" for path in sorted(paths)]
         folders = f"-type d {self._way.folders} \\( {' -o '.join(tests)} \\) -prune"
         find = f'find "$@" -mindepth 1 {folders} -o ! -type d {self._way.files} 2>/dev/null'
         return f"{find}; printf '? %s .//\\n' \"$?\""
@@ -261,10 +261,10 @@ class SnapshotScripts(NamedTuple):
             try:
                 data = unpacking.decompress(data, most + 1)
             except zlib.error as error:
-                raise WorkspaceError("The host's answer about its files cannot be understood.") from error
+                raise WorkspaceError("The host sent a malformed answer about its files.") from error
             whole = unpacking.eof or len(data) > most
         if len(data) > most:
-            raise TooMuch(f"The host says more about its files than {most >> 20} MiB.")
+            raise TooMuch(f"The host's answer about its files is longer than {most >> 20} MiB.")
         if not whole:
             raise WorkspaceError(_BROKE_OFF)
         return data
@@ -279,7 +279,7 @@ def _literal(path: str) -> str:
 
 
 _WORTH: Final = 4096
-_BROKE_OFF: Final = "The host's answer about its files broke off."
+_BROKE_OFF: Final = "The host's answer about its files is incomplete."
 
 SHUT: Final = (
     'for d do if [ -L "$d" ] || [ ! -d "$d" ]; then printf \'gone %s\\n\' "$d"; '

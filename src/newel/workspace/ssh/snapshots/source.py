@@ -20,8 +20,7 @@ from newel.workspace.snapshots.port import BlobStore, Entries, Reading, Touched
 from newel.workspace.ssh.port import RemoteHostPort
 from newel.workspace.ssh.shell import AnswerTooLong
 from newel.workspace.ssh.snapshots.contents import Contents
-from newel.workspace.ssh.snapshots.git import HostGit
-from newel.workspace.ssh.snapshots.rooted_shell import RootedShell
+from newel.workspace.ssh.snapshots.rooted_shell import HostGit, RootedShell
 from newel.workspace.ssh.snapshots.scripts import PRUNED, SHUT, TooMuch, is_folder, records
 from newel.workspace.ssh.thread_bridge import ThreadBridge
 
@@ -42,13 +41,13 @@ class SshSnapshotSource:
         root: str,
         blobs: BlobStore,
         *,
-        left_out: Iterable[str] = (),
+        excluded: Iterable[str] = (),
         listing: int = LISTING,
     ) -> None:
         self.root = root
         self._most = listing
         # Paths of this machine; but the host may be this machine, and a Newel that works there has its own at the same place.
-        self.left_out: Collection[str] = frozenset(posixpath.relpath(path, root) for path in left_out)
+        self.excluded: Collection[str] = frozenset(posixpath.relpath(path, root) for path in excluded)
         self._asking = ThreadBridge(host)
         self._shell = RootedShell(self._asking, root)
         git = HostGit(self._shell)
@@ -63,25 +62,25 @@ class SshSnapshotSource:
         self._pruned = set(PRUNED)
         """Names of directories that are listed without what is in them, as nobody has asked for that yet."""
 
-    async def within(self, work: Callable[[], T]) -> T:
-        return await self._asking.within(work)
+    async def run_in_thread(self, work: Callable[[], T]) -> T:
+        return await self._asking.run_in_thread(work)
 
-    def stop(self) -> None:
-        self._asking.stop()
+    def cancel(self) -> None:
+        self._asking.cancel()
 
     # -- directories --------------------------------------------------------------------------------
 
     def touched(self, _linked: Iterable[str], /, *, everywhere: bool) -> Touched | None:
         """The times of a file tell of a write under whatever name it has."""
-        self.end()  # a look that failed may have left half of a listing
+        self.finish()  # a look that failed may have left half of a listing
         if everywhere or not self._known:
             return None
         return None if self._list_all(self._known) else {}
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """What is asked for is fetched then."""
 
-    def ahead(self, paths: Iterable[str]) -> None:
+    def prefetch(self, paths: Iterable[str]) -> None:
         missing = [path for path in map(os.fsencode, paths) if path not in self._listed]
         if missing == [b""]:
             self._list_all("")
@@ -95,7 +94,7 @@ class SshSnapshotSource:
 
     def entries(self, path: str, names: Collection[str] | None) -> Entries:
         folder = os.fsencode(path)
-        self.ahead([path])
+        self.prefetch([path])
         listed = self._listed.pop(folder)
         if number := self._shut.pop(folder, 0):
             raise OSError(number, os.strerror(number), path)
@@ -104,10 +103,10 @@ class SshSnapshotSource:
             if names is None or name in names:
                 yield name, self._shell.words.seen(facts)
 
-    def forget(self, path: str) -> None:
+    def unwatch(self, path: str) -> None:
         """Nothing is kept of a directory."""
 
-    def end(self) -> None:
+    def finish(self) -> None:
         self._listed.clear()
         self._shut.clear()
 
@@ -147,7 +146,7 @@ class SshSnapshotSource:
             if is_folder(facts) and name not in self._pruned:
                 listed.setdefault(path, [])
         if not is_whole:
-            raise WorkspaceError(f"The host's answer about the files in {self.root} broke off.")
+            raise WorkspaceError(f"The host's answer about the files in {self.root} is incomplete.")
         if failed:
             self._find_shut()
 
@@ -170,7 +169,7 @@ class SshSnapshotSource:
     def umask(self) -> int:
         return self._shell.words.means.umask
 
-    def clock(self) -> int:
+    def clock_offset_ns(self) -> int:
         return self._shell.ahead()
 
     def close(self) -> None:
