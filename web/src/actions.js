@@ -1,7 +1,7 @@
 // What a user can do. Each action shows at once, asks the server, and says so if that failed.
 
 import { newId } from "./dom.js";
-import { keptHere } from "./local-storage.js";
+import { sessionStore } from "./local-storage.js";
 
 export function createActions({ connection, store, toasts, show, refresh }) {
   /** Ask; on failure say so, with Retry. Resolves to the reply or null. */
@@ -25,19 +25,19 @@ export function createActions({ connection, store, toasts, show, refresh }) {
 
   // What was said and not acknowledged outlives a reload of the page: the same id again is the same message.
   function outbox(change) {
-    keptHere.set("outbox", change(keptHere.get("outbox") ?? []));
+    sessionStore.set("outbox", change(sessionStore.get("outbox") ?? []));
   }
 
   async function deliver(tab, message) {
-    store.dispatch({ type: "page/say", tab, message });
+    store.dispatch({ type: "page/send", tab, message });
     const { id, text, attachments = [], before } = message;
     outbox((sent) => [...sent.filter((each) => each.message.id !== id), { tab, message: { id, text, attachments, before } }]);
     const request = { tab, messageId: id, text, ...(attachments.length && { attachments }), ...(before && { before }) };
     const how = await connection.request("send", request).then(() => "queued", (error) => error);
     outbox((sent) => sent.filter((each) => each.message.id !== id));
-    if (how === "queued") store.dispatch({ type: "page/said", tab, id, state: "queued" });
+    if (how === "queued") store.dispatch({ type: "page/sendResult", tab, id, state: "queued" });
     else {
-      store.dispatch({ type: "page/said", tab, id, state: "failed" });
+      store.dispatch({ type: "page/sendResult", tab, id, state: "failed" });
       toasts.failed(`The message was not sent: ${how.message}`);
     }
   }
@@ -56,12 +56,12 @@ export function createActions({ connection, store, toasts, show, refresh }) {
     setModel: (tab, model) => ask("setModel", { tab, model }, { what: "The model was not changed" }),
     retry: (tab) => ask("retry", { tab }, { what: "Could not go on" }),
     start: (tab, contract) => ask("start", { tab, contract }, { what: "The agent was not started" }),
-    say: (tab, text, { attachments = [], before } = {}) => deliver(tab, { id: newId(), text, attachments, before }),
-    sayAgain: (tab, message) => deliver(tab, { ...message, state: "sending" }),
+    send: (tab, text, { attachments = [], before } = {}) => deliver(tab, { id: newId(), text, attachments, before }),
+    resend: (tab, message) => deliver(tab, { ...message, state: "sending" }),
     /** Resolves to the reply, or null where it was sent already. */
     withdraw: (tab, messageId) => ask("withdraw", { tab, messageId }, { what: "The message was not withdrawn" }),
     sendNow: (tab, messageId) => ask("sendNow", { tab, messageId }, { what: "The message was not sent" }),
-    unsay: (tab, id) => store.dispatch({ type: "page/unsay", tab, id }),
+    discard: (tab, id) => store.dispatch({ type: "page/discard", tab, id }),
     async stop(tab, now) {
       store.dispatch({ type: "page/stop", tab, now });
       const done = await ask("stop", { tab, now }, { what: "The run was not stopped" });
@@ -71,7 +71,7 @@ export function createActions({ connection, store, toasts, show, refresh }) {
     answer: (tab, question, answer) =>
       connection.request("answer", { tab, question: question.id, answer }).then(() => null, (error) => error.message),
     async older(tab) {
-      const before = store.get().talks[tab]?.entries.find((entry) => entry.message)?.id;
+      const before = store.get().transcripts[tab]?.entries.find((entry) => entry.message)?.id;
       const reply = before && (await ask("getHistory", { tab, before }, { what: "Earlier messages did not come" }));
       if (reply) store.dispatch({ type: "page/history", tab, messages: reply.messages, more: reply.more });
     },
@@ -83,8 +83,8 @@ export function createActions({ connection, store, toasts, show, refresh }) {
     setTool: (server, tool, enabled) => ask("setTool", { server, tool, enabled }, { what: `${tool} was not switched` }),
     restartServer: (server) => ask("restartServer", { server }, { what: `${server} was not restarted` }),
     /** Say again what a page before this one had not had acknowledged. */
-    sayUnacknowledged() {
-      for (const { tab, message } of keptHere.get("outbox") ?? []) {
+    resendUnacknowledged() {
+      for (const { tab, message } of sessionStore.get("outbox") ?? []) {
         if (store.get().tabs.some((each) => each.id === tab)) deliver(tab, message);
       }
     },

@@ -1,7 +1,7 @@
 // Files that go with a message: picked, dropped or pasted.
 
 import { h, icon, iconButton, fill } from "./dom.js";
-import { revealPath, size } from "./format.js";
+import { revealPath, formatBytes } from "./format.js";
 
 const LARGEST = 2 * 1024 * 1024; // bytes of all files of a message: as base64 and as text they must fit the socket
 const MOST = 20;
@@ -24,7 +24,7 @@ export class Attachments {
     for (const file of [...list]) { // a copy: the browser empties its list when the event is over
       const total = this.files.reduce((sum, each) => sum + each.size, 0) + file.size;
       if (total > LARGEST || this.files.length >= MOST) {
-        this.refuse(`${revealPath(file.name)} was not attached: a message takes ${MOST} files and ${size(LARGEST)} in all.`);
+        this.refuse(`${revealPath(file.name)} was not attached: a message takes ${MOST} files and ${formatBytes(LARGEST)} in all.`);
         continue;
       }
       const attachment = await attachmentOf(file);
@@ -34,7 +34,7 @@ export class Attachments {
     this.#show();
   }
 
-  putBack(files) {
+  restore(files) {
     this.files = [...files, ...this.files];
     this.#show();
   }
@@ -49,7 +49,7 @@ export class Attachments {
   #show() {
     this.el.hidden = this.files.length === 0;
     fill(this.el, ...this.files.map((file) =>
-      h("span", { class: "chip" }, icon("clip"), `${revealPath(file.fileName)} · ${size(file.size)}`,
+      h("span", { class: "chip" }, icon("clip"), `${revealPath(file.fileName)} · ${formatBytes(file.size)}`,
         iconButton("close", `Remove ${revealPath(file.fileName)}`, () => {
           this.files = this.files.filter((each) => each !== file);
           this.#show();

@@ -1,7 +1,7 @@
 // The contract's form: what an agent is to achieve, and what it may use.
 
 import { h } from "./dom.js";
-import { kept } from "./local-storage.js";
+import { localStore } from "./local-storage.js";
 
 const DEFAULTS = {
   text: "", accept: "", maxTurns: 50, maxMinutes: 60, maxTokens: null, maxCost: null, smallModel: false, worktree: false,
@@ -23,7 +23,7 @@ export class ContractForm {
   /** `start(contract)` begins; the draft is kept for `tab`. */
   constructor({ tab, contract, start, cancel }) {
     this.tab = tab;
-    const values = { ...DEFAULTS, ...contract, ...kept.get(`form:${tab}`) };
+    const values = { ...DEFAULTS, ...contract, ...localStore.get(`form:${tab}`) };
     this.text = h("textarea", {
       id: `contract-${tab}`, class: "contract-text", rows: "6", required: true, value: values.text, dir: "auto",
       placeholder: "What is to be achieved, and how to tell that it is.",
@@ -38,10 +38,10 @@ export class ContractForm {
         class: "contract-form",
         onsubmit: (event) => {
           event.preventDefault();
-          kept.set(`form:${tab}`, null);
+          localStore.set(`form:${tab}`, null);
           start(this.value());
         },
-        oninput: () => kept.set(`form:${tab}`, this.value()),
+        oninput: () => localStore.set(`form:${tab}`, this.value()),
         onkeydown: (event) => {
           if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.el.requestSubmit(this.go);
         },

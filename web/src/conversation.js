@@ -1,8 +1,8 @@
 // The log of a tab: what was said, what is being said, what waits. It follows the end only when the reader is there.
 
-import { h, iconButton, set } from "./dom.js";
-import { kept } from "./local-storage.js";
-import { AssistantView, PendingView, textOf, ToldView } from "./message.js";
+import { h, iconButton, setAttr } from "./dom.js";
+import { localStore } from "./local-storage.js";
+import { AssistantView, PendingView, textOf, NoteView } from "./message.js";
 import { ChangesView, withChanges } from "./review/changes.js";
 
 const AT_END = 40; // px from the end that still count as being there
@@ -23,10 +23,10 @@ export class Conversation {
     );
     this.pill = h(
       "button",
-      { type: "button", class: "pill", hidden: true, onclick: () => this.toEnd() },
+      { type: "button", class: "pill", hidden: true, onclick: () => this.scrollToEnd() },
       "New messages below",
     );
-    this.end = iconButton("down", "Go to the end", () => this.toEnd(), { class: "icon-button to-end", hidden: true });
+    this.end = iconButton("down", "Go to the end", () => this.scrollToEnd(), { class: "icon-button to-end", hidden: true });
     this.el = h("div", { class: "log-frame" }, this.log, this.pill, this.end);
     this.follows = true;
     this.log.addEventListener("scroll", () => this.#scrolled(), { passive: true });
@@ -48,21 +48,21 @@ export class Conversation {
   }
 
   /** `changes` are those of its runs, as changes.js has them. */
-  update({ talk, pending, changes }) {
+  update({ transcript, pending, changes }) {
     const height = this.follows ? 0 : this.log.scrollHeight;
     const items = [
-      ...withChanges(talk.live ? [...talk.entries, this.#live(talk.live)] : talk.entries, changes),
-      ...this.#waiting(talk.queue).map((item) => [`pending:${item.id}`, item]),
+      ...withChanges(transcript.live ? [...transcript.entries, this.#live(transcript.live)] : transcript.entries, changes),
+      ...this.#waiting(transcript.queue).map((item) => [`pending:${item.id}`, item]),
       ...pending.map((message) => [`pending:${message.id}`, message]),
     ];
-    this.#reconcile(items, talk);
-    set(this.log, "aria-busy", talk.live ? "true" : null);
-    if (this.empty) this.empty.hidden = !talk.ready || items.length > 0;
+    this.#reconcile(items, transcript);
+    setAttr(this.log, "aria-busy", transcript.live ? "true" : null);
+    if (this.empty) this.empty.hidden = !transcript.ready || items.length > 0;
     this.older.hidden = !this.fetching;
-    if (this.restoring && talk.ready && items.length) this.#restore();
+    if (this.restoring && transcript.ready && items.length) this.#restore();
     if (this.follows) this.#jump();
     else if (this.log.scrollHeight > height && !this.fetching) this.pill.hidden = false;
-    this.talk = talk;
+    this.transcript = transcript;
   }
 
   #live(live) {
@@ -83,7 +83,7 @@ export class Conversation {
     return this.queueItems;
   }
 
-  #reconcile(items, talk) {
+  #reconcile(items, transcript) {
     const wanted = new Set(items.map(([key]) => key));
     for (const [key, view] of this.views) {
       if (wanted.has(key)) continue;
@@ -97,7 +97,7 @@ export class Conversation {
         view = this.#make(item);
         this.views.set(key, view);
       }
-      view.update(item, talk);
+      view.update(item, transcript);
       const place = before ? before.nextSibling : this.list.firstChild;
       if (place !== view.el) this.list.insertBefore(view.el, place);
       before = view.el;
@@ -116,16 +116,16 @@ export class Conversation {
       case "changes":
         return new ChangesView(this.actions);
       default:
-        return new ToldView();
+        return new NoteView();
     }
   }
 
   // -- where the reader is ------------------------------------------------------------------------
 
-  toEnd() {
+  scrollToEnd() {
     this.#follow(true);
     this.#jump();
-    kept.set(`place:${this.tab}`, null);
+    localStore.set(`place:${this.tab}`, null);
   }
 
   /** Whether the reader is at the end, which is when nothing has to lead there. */
@@ -145,13 +145,13 @@ export class Conversation {
     const atEnd = scrollHeight - scrollTop - clientHeight < AT_END;
     if (atEnd && this.follows) return; // as it was, and mostly our own doing
     this.#follow(atEnd);
-    if (scrollTop < NEAR_TOP && this.talk?.more) this.#fetchOlder();
+    if (scrollTop < NEAR_TOP && this.transcript?.more) this.#fetchOlder();
     clearTimeout(this.keeping);
     this.keeping = setTimeout(() => this.#keep(), 200);
   }
 
   #keep() {
-    kept.set(`place:${this.tab}`, this.follows ? null : this.#place());
+    localStore.set(`place:${this.tab}`, this.follows ? null : this.#place());
   }
 
   /** The first entry that is in sight, and how far it is from the top. */
@@ -165,7 +165,7 @@ export class Conversation {
   }
 
   #restore() {
-    const place = kept.get(`place:${this.tab}`);
+    const place = localStore.get(`place:${this.tab}`);
     const view = place && this.views.get(place.key);
     this.restoring = Boolean(place) && !view;
     if (!place) {

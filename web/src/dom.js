@@ -27,12 +27,12 @@ export function fill(element, ...children) {
 }
 
 /** Set the text if it is another: nothing is laid out again without need. */
-export function say(element, text) {
+export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
 /** Set or take away an attribute if it is another. What an `aria-` attribute is not is said: without one it would be unknown. */
-export function set(element, name, value) {
+export function setAttr(element, name, value) {
   const isSaid = typeof value === "boolean" && name.startsWith("aria-");
   if (value === null || value === undefined || (value === false && !isSaid)) element.removeAttribute(name);
   else if (element.getAttribute(name) !== String(value)) element.setAttribute(name, String(value));
@@ -104,10 +104,10 @@ export function copyButton(text, label = "Copy") {
   const button = iconButton("copy", label, async () => {
     const done = await copyText(text());
     button.replaceChildren(icon(done ? "check" : "warn"));
-    set(button, "aria-label", done ? "Copied" : "Could not copy");
+    setAttr(button, "aria-label", done ? "Copied" : "Could not copy");
     setTimeout(() => {
       button.replaceChildren(icon("copy"));
-      set(button, "aria-label", label);
+      setAttr(button, "aria-label", label);
     }, 1_500);
   });
   return button;

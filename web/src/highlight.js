@@ -35,7 +35,7 @@ const LONGEST = 50_000; // characters
 for (const [name, language] of Object.entries(LANGUAGES)) hljs.registerLanguage(name, language);
 
 /** The code as escaped HTML with classes, or "" for what stays plain. */
-export function highlighted(code, language) {
+export function highlight(code, language) {
   if (!language || code.length > LONGEST || !hljs.getLanguage(language)) return "";
   return hljs.highlight(code, { language, ignoreIllegals: true }).value;
 }

@@ -1,12 +1,12 @@
 // The host that is worked on: where it is, and how the way there is.
 
-import { fill, h, icon, set } from "./dom.js";
+import { fill, h, icon, setAttr } from "./dom.js";
 import { plain } from "./format.js";
 
 const STATES = { lost: "lost, trying again", failed: "no connection" };
 
 /** What is wrong with the way to a host, and what that means here; empty while it is there, or where there is none. */
-export function awayWords(host) {
+export function describeOutage(host) {
   if (!host || host.state === "up" || host.state === "slow") return "";
   const why = host.reason ? `: ${plain(host.reason).replace(/\.$/, "")}` : "";
   const place = plain(host.host);
@@ -16,19 +16,19 @@ export function awayWords(host) {
 }
 
 /** How the way is, in a word or two. */
-export function stateWords({ state, reason, latency }) {
+export function describeState({ state, reason, latency }) {
   if (state === "slow") return plain(reason);
   return STATES[state] ?? (latency === null ? "" : `${latency} ms`);
 }
 
 /** What the words mean. */
-function meaning(host) {
+function explain(host) {
   if (host.state === "slow") return `There is ${plain(host.reason)}. Newel waits for it.`;
-  return awayWords(host) || (host.latency === null ? "" : `A request takes ${host.latency} ms.`);
+  return describeOutage(host) || (host.latency === null ? "" : `A request takes ${host.latency} ms.`);
 }
 
 /** In the header: `user@host`, of which a narrow page leaves out the user, and the state. */
-export class HostSign {
+export class HostStatus {
   constructor() {
     this.el = h("span", { class: "host", hidden: true });
   }
@@ -39,9 +39,9 @@ export class HostSign {
     this.shown = shown;
     this.el.hidden = !host;
     if (!host) return;
-    set(this.el, "title", [plain(project), meaning(host)].filter(Boolean).join("\n"));
+    setAttr(this.el, "title", [plain(project), explain(host)].filter(Boolean).join("\n"));
     fill(this.el,
       h("span", { class: "host-name" }, host.user && h("span", { class: "host-user" }, `${plain(host.user)}@`), plain(host.host)),
-      h("span", { class: `host-state ${host.state}` }, host.state !== "up" && icon("warn"), h("span", { class: "host-words" }, stateWords(host))));
+      h("span", { class: `host-state ${host.state}` }, host.state !== "up" && icon("warn"), h("span", { class: "host-words" }, describeState(host))));
   }
 }

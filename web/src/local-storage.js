@@ -30,8 +30,8 @@ function write(place, key, value) {
   }
 }
 
-export const kept = { get: (key) => read(local, key), set: (key, value) => write(local, key, value) };
-export const keptHere = { get: (key) => read(session, key), set: (key, value) => write(session, key, value) };
+export const localStore = { get: (key) => read(local, key), set: (key, value) => write(local, key, value) };
+export const sessionStore = { get: (key) => read(session, key), set: (key, value) => write(session, key, value) };
 
 const OF_TABS = /^newel:(?:draft|place|seen|form):(.+)$/;
 

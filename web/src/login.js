@@ -2,7 +2,7 @@
 
 import { fill, h, icon } from "./dom.js";
 
-const PATIENCE = 10_000; // ms without an answer
+const TIMEOUT = 10_000; // ms without an answer
 
 /** The token of an address, or null. */
 export const tokenOf = (address) => /#token=([^&]+)$/.exec(address)?.[1] ?? null;
@@ -11,7 +11,7 @@ export const tokenOf = (address) => /#token=([^&]+)$/.exec(address)?.[1] ?? null
  * Whether the server lets this page in: by the token of the address, if there is one, else by its cookie. True as well while
  * there is no server to ask: the socket then says that it tries again, and the token stays until it was taken.
  */
-export async function isAllowed(signal = AbortSignal.timeout(PATIENCE)) {
+export async function isAllowed(signal = AbortSignal.timeout(TIMEOUT)) {
   const token = tokenOf(location.hash);
   try {
     if (!token) return (await fetch("/api/state", { cache: "no-store", signal })).status !== 401;
@@ -42,7 +42,7 @@ export function showDenied() {
       return;
     }
     try {
-      const { ok, status } = await logIn(token, AbortSignal.timeout(PATIENCE));
+      const { ok, status } = await logIn(token, AbortSignal.timeout(TIMEOUT));
       if (ok) location.reload();
       else refuse(status === 401 ? "This is not the address of the Newel that runs here now." : `Newel answered ${status}.`);
     } catch {

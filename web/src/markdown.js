@@ -4,8 +4,8 @@
 import DOMPurify from "dompurify";
 import MarkdownIt from "markdown-it";
 import { h, copyButton } from "./dom.js";
-import { unturned } from "./format.js";
-import { highlighted } from "./highlight.js";
+import { escapeBidi } from "./format.js";
+import { highlight } from "./highlight.js";
 
 const TAGS = [
   "p", "br", "hr", "h3", "ul", "ol", "li", "blockquote", "pre", "code", "em", "strong", "s", "a", "span",
@@ -63,11 +63,11 @@ export function split(text, env) {
 const isOpen = ({ markup }, lines) => lines.length < 2 || !lines.at(-1).trim().startsWith(markup);
 
 function made(tokens, env, done) {
-  const html = md.renderer.render(tokens, { ...md.options, highlight: done ? highlighted : null }, env);
+  const html = md.renderer.render(tokens, { ...md.options, highlight: done ? highlight : null }, env);
   const fragment = DOMPurify.sanitize(html, PURE);
   const texts = document.createTreeWalker(fragment, NodeFilter.SHOW_TEXT);
-  while (texts.nextNode()) texts.currentNode.data = unturned(texts.currentNode.data);
-  for (const link of fragment.querySelectorAll("a")) mendLink(link);
+  while (texts.nextNode()) texts.currentNode.data = escapeBidi(texts.currentNode.data);
+  for (const link of fragment.querySelectorAll("a")) secureLink(link);
   for (const item of fragment.querySelectorAll("li")) markTask(item);
   for (const table of fragment.querySelectorAll("table")) {
     const frame = h("div", { class: "table", tabindex: "0", role: "region", "aria-label": "Table" });
@@ -90,7 +90,7 @@ function markTask(item) {
   item.className = "task";
 }
 
-function mendLink(link) {
+function secureLink(link) {
   const address = link.getAttribute("href") ?? "";
   if (GOOD_LINK.test(address)) {
     link.target = "_blank";

@@ -1,12 +1,12 @@
 // The panel of MCP servers: how each is, what it offers, and whether it may run.
 
 import { fill, h, icon, iconButton } from "./dom.js";
-import { plain, plural, reveal } from "./format.js";
+import { plain, pluralize, reveal } from "./format.js";
 
 const SIGN = { active: "check", starting: "again", broken: "close", untrusted: "question", disabled: "stop" };
 
 /** How many servers work and how many do not: {good, bad, waiting}. */
-export function counts(servers) {
+export function countServers(servers) {
   const count = (...states) => servers.filter((server) => states.includes(server.state)).length;
   return { good: count("active"), bad: count("broken"), waiting: count("untrusted"), starting: count("starting") };
 }
@@ -81,7 +81,7 @@ export class ToolsPanel {
       open: this.open.has(server.name),
       ontoggle: (event) => (event.target.open ? this.open.add(server.name) : this.open.delete(server.name)),
     },
-    h("summary", { "data-key": `tools:${server.name}` }, used === all ? plural(all, "tool") : `${used} of ${plural(all, "tool")} on`),
+    h("summary", { "data-key": `tools:${server.name}` }, used === all ? pluralize(all, "tool") : `${used} of ${pluralize(all, "tool")} on`),
     h("ul", { class: "tool-list" }, ...server.tools.map((tool) => this.#tool(server, tool))));
   }
 
@@ -94,8 +94,12 @@ export class ToolsPanel {
       h("span", {}, h("code", {}, reveal(tool.name)), " ", h("span", { class: "dim" }, reveal(tool.description).slice(0, 300)))));
   }
 
+  get isOpen() {
+    return !this.el.hidden;
+  }
+
   /** Show or hide the panel. */
-  set(open, servers) {
+  setOpen(open, servers) {
     this.el.hidden = !open;
     this.shown = null;
     this.update(servers);

@@ -1,16 +1,16 @@
 // What was said, each as a small view: {el, update(item, talk)}.
 
-import { copyButton, fill, h, icon, iconButton, onceClicked, set } from "./dom.js";
-import { elapsed } from "./elapsed-timer.js";
-import { duration, plain, reveal, revealPath, sentence, size, triesWords } from "./format.js";
-import { kept } from "./local-storage.js";
-import { Prose } from "./streaming-markdown.js";
-import { imageView, section, ToolLine } from "./tool-call.js";
+import { copyButton, fill, h, icon, iconButton, onceClicked, setAttr } from "./dom.js";
+import { elapsedTimer } from "./elapsed-timer.js";
+import { formatDuration, plain, reveal, revealPath, toSentence, formatBytes, describeRetry } from "./format.js";
+import { localStore } from "./local-storage.js";
+import { StreamingMarkdown } from "./streaming-markdown.js";
+import { imageView, section, ToolCallView } from "./tool-call.js";
 
 // -- the assistant ----------------------------------------------------------------------------------
 
 /** The model's reasoning, in a panel of its own. */
-class Reasoning {
+class ReasoningView {
   constructor({ open }) {
     this.label = h("span", {}, "Thinking");
     this.head = h(
@@ -20,12 +20,12 @@ class Reasoning {
     );
     this.text = h("div", { class: "reasoning-text", tabindex: "0", role: "region", "aria-label": "Reasoning" });
     this.el = h("section", { class: "reasoning", "aria-label": "Reasoning panel" }, this.head, this.text);
-    this.#open(open && kept.get("reasoning") !== "closed");
+    this.#open(open && localStore.get("reasoning") !== "closed");
   }
 
   update(part, { live, since }) {
     if (this.live !== live) {
-      fill(this.label, live ? ["Thinking ", elapsed(since)] : "Reasoning");
+      fill(this.label, live ? ["Thinking ", elapsedTimer(since)] : "Reasoning");
       this.live = live;
     }
     if (part.text === this.shown) return;
@@ -40,12 +40,12 @@ class Reasoning {
 
   #toggle() {
     this.#open(this.text.hidden);
-    kept.set("reasoning", this.text.hidden ? "closed" : null);
+    localStore.set("reasoning", this.text.hidden ? "closed" : null);
   }
 
   #open(open) {
     this.text.hidden = !open;
-    set(this.head, "aria-expanded", open);
+    setAttr(this.head, "aria-expanded", open);
   }
 }
 
@@ -65,7 +65,7 @@ export class AssistantView {
     this.wasLive = false;
   }
 
-  update(item, talk) {
+  update(item, transcript) {
     const live = item.kind === "live";
     this.wasLive ||= live;
     if (this.item !== item) {
@@ -79,7 +79,7 @@ export class AssistantView {
       if (!live) this.#end(item.message);
     }
     this.parts.forEach((part, index) => {
-      if (part.type === "call") this.views[index].view.update(part, part.id ? talk.calls[part.id] : undefined);
+      if (part.type === "call") this.views[index].view.update(part, part.id ? transcript.calls[part.id] : undefined);
     });
   }
 
@@ -97,16 +97,16 @@ export class AssistantView {
 
   #replace(index, type) {
     for (const { view } of this.views.splice(index)) view.el.remove();
-    const make = { text: () => new Prose(), call: () => new ToolLine(), thinking: () => new Reasoning({ open: this.wasLive }) };
+    const make = { text: () => new StreamingMarkdown(), call: () => new ToolCallView(), thinking: () => new ReasoningView({ open: this.wasLive }) };
     const view = make[type]();
     this.views[index] = { type, view };
     this.body.append(view.el);
   }
 
   #end({ stopReason, errorMessage }) {
-    const words = { error: sentence(errorMessage || "The request failed."), length: CUT, aborted: "Stopped." }[stopReason];
+    const words = { error: toSentence(errorMessage || "The request failed."), length: CUT, aborted: "Stopped." }[stopReason];
     this.end.hidden = !words;
-    set(this.end, "class", stopReason === "error" ? "cause bad-text" : "cause");
+    setAttr(this.end, "class", stopReason === "error" ? "cause bad-text" : "cause");
     fill(this.end, words && icon(stopReason === "error" ? "warn" : "stop"), words && h("span", {}, plain(words)));
   }
 
@@ -127,7 +127,7 @@ const imagesOf = ({ content }) => (typeof content === "string" ? [] : content.fi
 const attachment = (file) =>
   file.type === "image"
     ? imageView({ data: file.preview ?? file.content, mimeType: file.mimeType })
-    : h("span", { class: "chip" }, icon("clip"), `${revealPath(file.fileName)} · ${size(file.size)}`);
+    : h("span", { class: "chip" }, icon("clip"), `${revealPath(file.fileName)} · ${formatBytes(file.size)}`);
 
 export class UserView {
   /** `edit(item, text)` says an edited message again; `mayEdit()` tells whether that is possible now, and says why not. */
@@ -206,9 +206,9 @@ export class PendingView {
     if (item === this.item) return;
     this.item = item;
     this.body.textContent = plain(item.text);
-    set(this.el, "data-state", item.state);
+    setAttr(this.el, "data-state", item.state);
     this.state.textContent = WAITS[item.state];
-    const button = (words, does, title) => h("button", { type: "button", title, onclick: onceClicked(() => this.actions[does](item)) }, words);
+    const button = (words, action, title) => h("button", { type: "button", title, onclick: onceClicked(() => this.actions[action](item)) }, words);
     const canSend = item.state === "held" || item.isFirst;
     fill(
       this.row,
@@ -229,9 +229,9 @@ const line = (kind, picture, ...children) =>
 
 const TOLD = {
   notice: ({ level, text }) => line(level === "warning" ? "warn" : "info", level === "warning" ? "warn" : "question", plain(text)),
-  error: ({ text }) => line("bad", "warn", sentence(text)),
-  end: ({ reason, text }) => line(reason === "error" ? "bad" : "info", reason === "error" ? "close" : "stop", sentence(text)),
-  retry: (tries) => line(tries.outcome === null ? "warn" : "info", "again", triesWords(tries)),
+  error: ({ text }) => line("bad", "warn", toSentence(text)),
+  end: ({ reason, text }) => line(reason === "error" ? "bad" : "info", reason === "error" ? "close" : "stop", toSentence(text)),
+  retry: (tries) => line(tries.outcome === null ? "warn" : "info", "again", describeRetry(tries)),
   verdict: ({ satisfied, why, missing }) =>
     line(
       satisfied ? "ok" : "info",
@@ -246,7 +246,7 @@ const TOLD = {
     return line(
       passed ? "ok" : "bad",
       passed ? "check" : "close",
-      h("strong", {}, words), h("code", {}, reveal(command)), h("span", { class: "dim" }, ` ${duration(took ?? 0)}`),
+      h("strong", {}, words), h("code", {}, reveal(command)), h("span", { class: "dim" }, ` ${formatDuration(took ?? 0)}`),
       output.trim() && h("details", { open: !passed }, h("summary", {}, "Output"), section("Output", plain(output))),
     );
   },
@@ -263,7 +263,7 @@ const TOLD = {
   },
 };
 
-export class ToldView {
+export class NoteView {
   constructor() {
     this.el = h("div", {});
   }
@@ -278,7 +278,7 @@ export class ToldView {
 }
 
 /** What an agent is told: where that is the contract, `shown()` above, it is not said twice. */
-export class ContractView extends ToldView {
+export class ContractView extends NoteView {
   constructor(shown) {
     super();
     this.shown = shown;

@@ -47,9 +47,9 @@ export async function openPalette(commands) {
 
 const isTyping = (element) => element?.matches?.("input, textarea, select, [contenteditable]") ?? false;
 
-/** Listen to the keyboard; `does` has a function for each command. */
-export function listen(does) {
-  const alt = { KeyN: does.newChat, KeyA: does.newAgent, KeyO: does.openSession, KeyT: does.toggleTools, KeyW: does.close, KeyF: does.toggleFiles, KeyR: does.toggleReview };
+/** Bind the keys; `commands` as in commands.js. */
+export function bindKeyboard(commands) {
+  const alt = { KeyN: commands.newChat, KeyA: commands.newAgent, KeyO: commands.openSession, KeyT: commands.toggleTools, KeyW: commands.closeActive, KeyF: commands.toggleFiles, KeyR: commands.toggleReview };
   document.addEventListener("keydown", (event) => {
     const hasDialog = document.querySelector("dialog[open]") !== null;
     const command = commandOf(event, hasDialog);
@@ -61,12 +61,12 @@ export function listen(does) {
   function commandOf(event, hasDialog) {
     const { key, code, altKey } = event;
     const chord = event.ctrlKey || event.metaKey;
-    if (chord && !altKey && key.toLowerCase() === "k") return hasDialog ? null : does.palette;
+    if (chord && !altKey && key.toLowerCase() === "k") return hasDialog ? null : commands.openPalette;
     if (hasDialog || chord) return null;
-    if (altKey && /^Digit[1-9]$/.test(code)) return () => does.showNth(Number(code.at(-1)) - 1);
+    if (altKey && /^Digit[1-9]$/.test(code)) return () => commands.showNth(Number(code.at(-1)) - 1);
     if (altKey) return alt[code] ?? null;
-    if (key === "Escape") return does.escape;
+    if (key === "Escape") return commands.escape;
     if (isTyping(event.target)) return null;
-    return { "?": does.keys, "/": does.write }[key] ?? null;
+    return { "?": commands.showKeys, "/": commands.focusPanel }[key] ?? null;
   }
 }

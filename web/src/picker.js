@@ -1,8 +1,8 @@
 // A list to choose from by typing: the command palette, the sessions, the models.
 
-import { fill, h, set } from "./dom.js";
+import { fill, h, setAttr } from "./dom.js";
 import { openDialog } from "./dialog.js";
-import { fit } from "./format.js";
+import { matchScore } from "./format.js";
 
 const SHOWN = 200;
 
@@ -41,7 +41,7 @@ class Picker {
 
   #filter() {
     if (!this.all) return;
-    const scored = this.all.map((choice) => [fit(this.input.value, `${choice.title} ${choice.detail ?? ""}`), choice]);
+    const scored = this.all.map((choice) => [matchScore(this.input.value, `${choice.title} ${choice.detail ?? ""}`), choice]);
     const sorted = this.input.value.trim() ? scored.toSorted((one, other) => other[0] - one[0]) : scored;
     this.fitting = sorted.filter(([score]) => score > 0).slice(0, SHOWN).map(([, choice]) => choice);
     this.at = 0;
@@ -72,8 +72,8 @@ class Picker {
   }
 
   #mark() {
-    [...this.list.children].forEach((option, index) => set(option, "aria-selected", index === this.at));
-    set(this.input, "aria-activedescendant", this.fitting.length ? `option-${this.at}` : null);
+    [...this.list.children].forEach((option, index) => setAttr(option, "aria-selected", index === this.at));
+    setAttr(this.input, "aria-activedescendant", this.fitting.length ? `option-${this.at}` : null);
     this.list.children[this.at]?.scrollIntoView({ block: "nearest" });
   }
 

@@ -1,8 +1,8 @@
 // Questions that wait for a person: what would be done, exactly; the default is no.
 
-import { fill, h, icon, set } from "./dom.js";
+import { fill, h, icon, setAttr } from "./dom.js";
 import { wholeDiffView } from "./diff.js";
-import { cut, reveal } from "./format.js";
+import { truncate, reveal } from "./format.js";
 
 export class Questions {
   /** `answer(question, answer)` resolves when the server has it. */
@@ -69,7 +69,7 @@ const TITLE = 80; // characters of what would be done that a title takes
 function approval(question, answer) {
   const file = /^--- .*\n\+\+\+ (.*)\n@@ /.exec(question.preview)?.[1];
   const [first, ...others] = question.preview.trim().split("\n");
-  const what = cut(reveal(file ?? first), TITLE) + (!file && others.length > 0 ? " …" : "");
+  const what = truncate(reveal(file ?? first), TITLE) + (!file && others.length > 0 ? " …" : "");
   const preview = file
     ? wholeDiffView(question.preview)
     : h("pre", { class: "exact", tabindex: "0", "aria-label": "What would be done" }, reveal(question.preview));
@@ -144,8 +144,8 @@ function field(name, schema, required) {
   const about = schema.description && h("span", { class: "dim", id: `${id}-about` }, reveal(schema.description));
   const label = h("label", { for: id }, reveal(schema.title ?? name), required ? " (required)" : "");
   const control = controlFor(schema, required);
-  set(control, "id", id);
-  if (about) set(control, "aria-describedby", about.id);
+  setAttr(control, "id", id);
+  if (about) setAttr(control, "aria-describedby", about.id);
   const side = schema.type === "boolean" ? [control, label] : [label, control];
   return { name, el: h("div", { class: `field ${schema.type}` }, ...side, about), value: () => valueOf(control, schema) };
 }

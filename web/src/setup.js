@@ -2,11 +2,11 @@
 // written there goes to the server once; it keeps it for as long as it runs, and nobody keeps the key.
 
 import { openDialog } from "./dialog.js";
-import { fill, h, icon, say } from "./dom.js";
+import { fill, h, icon, setText } from "./dom.js";
 import { plain } from "./format.js";
 
 /** What is wrong with the model of `hello`, in a sentence; "" if nothing is, as far as is known. */
-export function troubleOf({ model, problem }) {
+export function describeModelProblem({ model, problem }) {
   if (!problem) return "";
   return model ? "The model's server does not answer." : "No model is set up.";
 }
@@ -73,10 +73,10 @@ export class ModelSetup {
   }
 
   update(hello) {
-    const trouble = troubleOf(hello);
+    const trouble = describeModelProblem(hello);
     this.el.hidden = !trouble;
-    say(this.title, trouble);
-    say(this.words, plain(hello.problem));
+    setText(this.title, trouble);
+    setText(this.words, plain(hello.problem));
   }
 }
 
@@ -89,10 +89,10 @@ export class ModelNote {
   }
 
   /** `isElsewhere`: the form stands on the page that is shown. */
-  update({ hello, isElsewhere }) {
-    const trouble = troubleOf(hello);
-    this.el.hidden = !trouble || isElsewhere;
-    say(this.words, `${trouble} What waits for review can be decided without one.`);
+  update({ hello, hasForm }) {
+    const trouble = describeModelProblem(hello);
+    this.el.hidden = !trouble || hasForm;
+    setText(this.words, `${trouble} What waits for review can be decided without one.`);
     this.el.title = plain(hello.problem);
   }
 }

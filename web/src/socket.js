@@ -3,7 +3,7 @@
 const FIRST_DELAY = 250; // ms before the first try to connect again
 const LAST_DELAY = 5_000;
 const PING_EVERY = 25_000;
-const PATIENCE = 10_000; // ms without an answer to a ping, or without a connection
+const TIMEOUT = 10_000; // ms without an answer to a ping, or without a connection
 
 // What may be asked again after the connection was lost without a reply: asking twice is asking once.
 const REPEATABLE = new Set([
@@ -34,8 +34,8 @@ export class Connection {
     this.socket = null;
     this.timer = null;
     this.checking = null; // ends the question whether we are allowed, which is asked before the next try
-    addEventListener("online", () => this.hurry());
-    document.addEventListener("visibilitychange", () => document.hidden || this.hurry());
+    addEventListener("online", () => this.reconnectNow());
+    document.addEventListener("visibilitychange", () => document.hidden || this.reconnectNow());
   }
 
   get isOpen() {
@@ -47,7 +47,7 @@ export class Connection {
     this.timer = null;
     const socket = new WebSocket(this.url);
     this.socket = socket;
-    const giveUp = setTimeout(() => socket.close(), PATIENCE);
+    const giveUp = setTimeout(() => socket.close(), TIMEOUT);
     socket.onmessage = (message) => this.#receive(JSON.parse(message.data));
     socket.onopen = () => clearTimeout(giveUp);
     socket.onclose = () => {
@@ -57,7 +57,7 @@ export class Connection {
   }
 
   /** Connect now, if a try is due later. */
-  hurry() {
+  reconnectNow() {
     this.checking?.abort();
     if (this.timer === null) return;
     this.delay = FIRST_DELAY;
@@ -108,7 +108,7 @@ export class Connection {
 
   async #ping() {
     const socket = this.socket;
-    const late = setTimeout(() => socket.close(), PATIENCE);
+    const late = setTimeout(() => socket.close(), TIMEOUT);
     await this.request("ping").catch(() => {});
     clearTimeout(late);
   }
@@ -128,7 +128,7 @@ export class Connection {
     this.onLink("lost");
     const checking = new AbortController();
     this.checking = checking;
-    const isAllowed = await this.isAllowed(AbortSignal.any([checking.signal, AbortSignal.timeout(PATIENCE)]));
+    const isAllowed = await this.isAllowed(AbortSignal.any([checking.signal, AbortSignal.timeout(TIMEOUT)]));
     this.checking = null;
     if (!isAllowed) {
       this.onLink("denied");

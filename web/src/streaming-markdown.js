@@ -1,7 +1,7 @@
 // A text in Markdown that may still grow. Its finished blocks are frozen; only the last one is made again.
 
 import { h } from "./dom.js";
-import { unturned } from "./format.js";
+import { escapeBidi } from "./format.js";
 import { elements, split } from "./markdown.js";
 
 // Characters that only add to a line of text, wherever they stand in it.
@@ -9,7 +9,7 @@ const TAME = /^[\p{L}\p{N} ,.;:!?'"()]*$/u;
 const LINE_DECIDED = 6; // characters after which a line's kind (list, heading, rule) no longer changes by tame ones
 const CONTAINERS = new Set(["P", "LI", "UL", "OL", "BLOCKQUOTE", "H3"]);
 
-export class Prose {
+export class StreamingMarkdown {
   constructor() {
     this.el = h("div", { class: "prose" });
     this.#reset();
@@ -39,7 +39,7 @@ export class Prose {
     if (this.whole || !text.startsWith(this.text)) this.#reset();
     const piece = text.slice(this.text.length);
     this.text = text;
-    if (this.node && this.#isTame(piece)) this.node.appendData(unturned(piece));
+    if (this.node && this.#isTame(piece)) this.node.appendData(escapeBidi(piece));
     else if (piece) this.#render();
   }
 
@@ -103,7 +103,7 @@ export class Prose {
     const code = this.el.lastElementChild?.querySelector("code");
     const start = source.indexOf("\n") + 1;
     if (!code || !start || !/^[`~]/.test(source)) return;
-    code.textContent = unturned(source.slice(start));
+    code.textContent = escapeBidi(source.slice(start));
     this.node = code.firstChild ?? code.appendChild(document.createTextNode(""));
   }
 

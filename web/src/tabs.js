@@ -1,7 +1,7 @@
 // The row of tabs: title, state, what is unread, close.
 
-import { fill, h, icon, set } from "./dom.js";
-import { plain, plural } from "./format.js";
+import { fill, h, icon, setAttr } from "./dom.js";
+import { plain, pluralize } from "./format.js";
 
 const STATES = {
   idle: null,
@@ -33,7 +33,7 @@ export class Tabs {
     new ResizeObserver(() => this.#reveal()).observe(this.el);
   }
 
-  update({ tabs, active, stopping, isUnread }) {
+  update({ tabs, active, stopping }) {
     const ids = new Set(tabs.map((tab) => tab.id));
     for (const [id, button] of this.buttons) {
       if (ids.has(id)) continue;
@@ -45,7 +45,7 @@ export class Tabs {
     tabs.forEach((tab, index) => {
       const button = this.buttons.get(tab.id) ?? this.#make(tab);
       if (this.el.children[index] !== button.el) this.el.insertBefore(button.el, this.el.children[index] ?? null);
-      this.#show(button, tab, { isActive: tab.id === active, stopping: stopping[tab.id], unread: isUnread(tab) });
+      this.#show(button, tab, { isActive: tab.id === active, stopping: stopping[tab.id] });
     });
     this.el.hidden = tabs.length === 0;
     const shown = this.buttons.get(active)?.el ?? null;
@@ -85,17 +85,17 @@ export class Tabs {
     return button;
   }
 
-  #show(button, tab, { isActive, stopping, unread }) {
+  #show(button, tab, { isActive, stopping }) {
     const folder = tab.kind === "place" ? tab.folder : "";
-    const key = JSON.stringify([tab.title, folder, tab.status, tab.isDirty, tab.waits, stopping, unread, isActive]);
+    const key = JSON.stringify([tab.title, folder, tab.status, tab.isDirty, tab.waits, stopping, tab.isUnread, isActive]);
     if (key === button.shown) return;
     button.shown = key;
     fill(button.title, plain(tab.title), folder && h("span", { class: "tab-folder" }, ` ${folder}`));
-    set(button.el, "title", tab.hint || null);
+    setAttr(button.el, "title", tab.hint || null);
     fill(button.state, tab.isDirty && h("span", { class: "dirty" }, h("span", { class: "sr-only" }, "not saved")),
-      tab.waits > 0 && h("span", { class: "count", title: `${plural(tab.waits, "hunk")} to review` }, String(tab.waits), h("span", { class: "sr-only" }, " to review")),
-      badge(tab, stopping), unread && h("span", { class: "unread" }, h("span", { class: "sr-only" }, "unread")));
-    set(button.el, "aria-selected", isActive);
+      tab.waits > 0 && h("span", { class: "count", title: `${pluralize(tab.waits, "hunk")} to review` }, String(tab.waits), h("span", { class: "sr-only" }, " to review")),
+      badge(tab, stopping), tab.isUnread && h("span", { class: "unread" }, h("span", { class: "sr-only" }, "unread")));
+    setAttr(button.el, "aria-selected", isActive);
     button.el.tabIndex = isActive ? 0 : -1;
     if (isActive) this.#reveal();
   }

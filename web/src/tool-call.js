@@ -1,24 +1,24 @@
 // A tool call: one line, that unfolds in place to its whole input and its output.
 
-import { copyButton, fill, h, icon, say, set } from "./dom.js";
+import { copyButton, fill, h, icon, setText, setAttr } from "./dom.js";
 import { diffView } from "./diff.js";
-import { callLine, duration, hasFailed, outcome, plain, reveal, said } from "./format.js";
-import { keptHere } from "./local-storage.js";
-import { elapsed } from "./elapsed-timer.js";
+import { formatCall, formatDuration, hasFailed, describeOutcome, plain, reveal, readableOutput } from "./format.js";
+import { sessionStore } from "./local-storage.js";
+import { elapsedTimer } from "./elapsed-timer.js";
 
 const SHOWN = 40_000; // characters of a text that are laid out at once
 const REMEMBERED = 200; // unfolded calls
 const AT_BOTTOM = 24; // px
 
-const unfolded = new Set(keptHere.get("unfolded") ?? []);
+const unfolded = new Set(sessionStore.get("unfolded") ?? []);
 
 function remember(id, open) {
   unfolded.delete(id);
   if (open) unfolded.add(id);
-  keptHere.set("unfolded", [...unfolded].slice(-REMEMBERED));
+  sessionStore.set("unfolded", [...unfolded].slice(-REMEMBERED));
 }
 
-export class ToolLine {
+export class ToolCallView {
   constructor() {
     this.mark = h("span", { class: "mark", "aria-hidden": "true" });
     this.words = h("span", { class: "call-words" });
@@ -41,22 +41,22 @@ export class ToolLine {
     const isNew = part.id && part.id !== this.call?.id;
     this.call = part;
     this.state = state;
-    say(this.words, part.id ? callLine(part.name, part.arguments) : callLine(part.name, partial(part.text)));
+    setText(this.words, part.id ? formatCall(part.name, part.arguments) : formatCall(part.name, partial(part.text)));
     const how = !part.id ? "writing" : phase(state);
-    set(this.el, "data-phase", how);
-    say(this.how, SAID[how]);
+    setAttr(this.el, "data-phase", how);
+    setText(this.how, SAID[how]);
     this.#aside(how);
     if (isNew && unfolded.has(part.id)) this.#open(true);
     else if (!this.body.hidden) this.#body();
   }
 
   #aside(how) {
-    if (how === "running") fill(this.aside, this.state.since ? elapsed(this.state.since) : "running");
-    else if (!this.state?.result) say(this.aside, "");
+    if (how === "running") fill(this.aside, this.state.since ? elapsedTimer(this.state.since) : "running");
+    else if (!this.state?.result) setText(this.aside, "");
     else {
       const { result } = this.state;
-      const words = [outcome(this.call.name, result), result.duration && duration(result.duration)];
-      say(this.aside, words.filter(Boolean).join(" · "));
+      const words = [describeOutcome(this.call.name, result), result.duration && formatDuration(result.duration)];
+      setText(this.aside, words.filter(Boolean).join(" · "));
     }
   }
 
@@ -68,7 +68,7 @@ export class ToolLine {
 
   #open(open) {
     this.body.hidden = !open;
-    set(this.head, "aria-expanded", open);
+    setAttr(this.head, "aria-expanded", open);
     if (open) this.#body();
     else this.body.replaceChildren();
     this.shown = null;
@@ -106,7 +106,7 @@ export class ToolLine {
   #stream(text) {
     const { scrollHeight, scrollTop, clientHeight } = this.output;
     const follows = scrollHeight - scrollTop - clientHeight < AT_BOTTOM;
-    say(this.output, plain(text) || "No output yet.");
+    setText(this.output, plain(text) || "No output yet.");
     if (follows) this.output.scrollTop = this.output.scrollHeight;
   }
 }
@@ -132,7 +132,7 @@ function partial(text) {
 }
 
 const resultView = (name, result) => [
-  section("Output", plain(said(name, result.output))),
+  section("Output", plain(readableOutput(name, result.output))),
   ...result.images.map(imageView),
 ];
 

@@ -3,7 +3,7 @@
 const AGAIN = 2_000; // ms
 
 /** Its subclass has `review` and `read()`, and says by `heard(state)` whether it is concerned. */
-export class Following {
+export class AutoRefresh {
   load() {
     this.stop = this.review.subscribe((state) => this.heard(state) && this.isShown && this.read());
   }
@@ -25,7 +25,7 @@ export class Following {
   }
 
   /** Read again in a while, as long as a job is under way: what it does changes nothing that waits. */
-  readAgainIf(isUnderWay) {
+  scheduleRead(isUnderWay) {
     clearTimeout(this.timer);
     if (isUnderWay && this.isShown) this.timer = setTimeout(() => this.read(), AGAIN);
   }

@@ -1,8 +1,8 @@
 // A file that is kept as one piece, for it is no text, or too long a one: its sizes, its pictures, and what is decided of all of it.
 
-import { fill, h, icon, onceClicked, say } from "../dom.js";
-import { revealPath, size } from "../format.js";
-import { KEEP_FILE, keepWords, waitWords } from "./hunk-format.js";
+import { fill, h, icon, onceClicked, setText } from "../dom.js";
+import { revealPath, formatBytes } from "../format.js";
+import { KEEP_FILE, keepLabel, describePendingDecision } from "./hunk-format.js";
 import { choiceOf, isOpen } from "./pending-decisions.js";
 
 const LARGEST = 8 << 20; // bytes of a picture that is asked for
@@ -21,12 +21,12 @@ export function pictureType(bytes) {
 }
 
 /** What is to be seen of a file's sizes: "A new file · 2.1 kB", "2.1 kB → 3.0 kB". */
-export function sizeWords({ size: now, base_size: before, hunks }) {
-  if (hunks.every((hunk) => hunk.state === "rejected")) return size(now);
-  return before === null ? `A new file · ${size(now)}` : `${size(before)} → ${size(now)}`;
+export function formatSizes({ size: now, base_size: before, hunks }) {
+  if (hunks.every((hunk) => hunk.state === "rejected")) return formatBytes(now);
+  return before === null ? `A new file · ${formatBytes(now)}` : `${formatBytes(before)} → ${formatBytes(now)}`;
 }
 
-export class WholeFile {
+export class BinaryFileView {
   constructor({ path, api, review, waiting, announce }) {
     Object.assign(this, { path, api, review, waiting, announce });
     this.words = h("p", { class: "dim" });
@@ -43,8 +43,8 @@ export class WholeFile {
   /** `view` is a FileState. */
   update(view, isUp) {
     this.view = view;
-    say(this.words, WORDS[view.kind]);
-    say(this.sizes, sizeWords(view));
+    setText(this.words, WORDS[view.kind]);
+    setText(this.sizes, formatSizes(view));
     this.#buttons(isUp);
     const shown = `${view.base_file_hash} ${view.rev}`;
     if (shown !== this.shown) this.#pictures();
@@ -74,16 +74,16 @@ export class WholeFile {
     const isConflict = this.view.hunks.some((hunk) => hunk.conflict && hunk.state === "pending");
     const decision = this.review.get().waiting[this.path]?.values().next().value;
     const waits = !isUp && isOpen(decision) ? decision.choice : null;
-    const words = waits ? waitWords(waits) : isConflict ? "Conflict: the file changed on the disk." : pending ? "To be decided" : accepted ? "Accepted, not saved" : rejected ? "Rejected" : "";
-    say(this.state, words);
+    const words = waits ? describePendingDecision(waits) : isConflict ? "Conflict: the file changed on the disk." : pending ? "To be decided" : accepted ? "Accepted, not saved" : rejected ? "Rejected" : "";
+    setText(this.state, words);
     const key = JSON.stringify([pending, accepted, rejected, isConflict, isUp, waits, this.isBusy]);
     if (key === this.drawn) return;
     this.drawn = key;
     const hadFocus = this.buttons.contains(document.activeElement);
     const button = (text, run, props = {}) => h("button", { type: "button", disabled: this.isBusy, onclick: onceClicked(run), ...props }, text);
-    if (waits) fill(this.buttons, button("Take back", () => this.#takeBack()));
+    if (waits) fill(this.buttons, button("Take back", () => this.#withdraw()));
     else fill(this.buttons,
-      pending && button(isConflict ? keepWords(this.view.hunks.find((hunk) => hunk.conflict)) : "Accept", () => this.decide("accept"), { class: "hunk-accept" }),
+      pending && button(isConflict ? keepLabel(this.view.hunks.find((hunk) => hunk.conflict)) : "Accept", () => this.decide("accept"), { class: "hunk-accept" }),
       pending && button(isConflict ? KEEP_FILE : "Reject", () => this.decide("reject")),
       accepted && button("Save", () => this.save(), { class: "primary", disabled: !isUp || this.isBusy, title: "Save (Ctrl+S)" }),
       accepted && button("Undo accept", () => this.decide("reopen")),
@@ -101,8 +101,8 @@ export class WholeFile {
     if (isDone && hunks.length > 0) this.announce(`${revealPath(this.path)} is ${DONE[action] === "pending" ? "to be decided again" : DONE[action]}.`);
   }
 
-  #takeBack() {
-    for (const hunk of this.view.hunks) this.waiting.takeBack(this.path, hunk.hunk_id);
+  #withdraw() {
+    for (const hunk of this.view.hunks) this.waiting.withdraw(this.path, hunk.hunk_id);
   }
 
   #refused(words) {

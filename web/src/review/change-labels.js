@@ -3,7 +3,7 @@
 import { reveal, revealPath } from "../format.js";
 
 /** `file` as in the list of what waits; "" for a text that changes and stays what it is. */
-export function changeWords({ kind, change, about, is_binary: isBinary, base_mode: before, mode, moved_from: from, moved_to: to }) {
+export function describeChange({ kind, change, about, is_binary: isBinary, base_mode: before, mode, moved_from: from, moved_to: to }) {
   if (about && (kind !== "file" || change === "kind")) return reveal(about);
   const file = isBinary ? "binary file" : "file";
   const what = from ? `moved from ${revealPath(from)}` : to ? `moved to ${revealPath(to)}`
@@ -13,7 +13,7 @@ export function changeWords({ kind, change, about, is_binary: isBinary, base_mod
 }
 
 /** What a hunk without lines does to its file. */
-export function wholeHunkWords({ kind, start_line: start, end_line: end }, file = {}) {
+export function describeWholeFile({ kind, start_line: start, end_line: end }, file = {}) {
   if (kind === "mode") return file.base_mode && file.mode ? `Its permissions change: ${file.base_mode} → ${file.mode}.` : "Its permissions change.";
   if (kind === "bytes" && file.change === "created") return "A new binary file.";
   if (kind === "bytes") return end < start ? "The file goes." : "Its content changes as a whole.";

@@ -1,7 +1,7 @@
 // What the runs of a conversation changed, and what has become of it, for its transcript.
 
-import { fill, h, icon, set } from "../dom.js";
-import { plural, revealPath } from "../format.js";
+import { fill, h, icon, setAttr } from "../dom.js";
+import { pluralize, revealPath } from "../format.js";
 
 const LIMIT = 200; // runs of a conversation whose changes are told: the latest
 const LISTED = 6; // files of a run that are named
@@ -10,7 +10,7 @@ const NONE = [];
 const sum = (files, name) => files.reduce((all, file) => all + file[name], 0);
 
 /** What became of the hunks of a run: "2 to decide · 1 accepted, not saved · 1 kept · 1 rejected". */
-export const stateWords = ({ pending, accepted, applied, rejected }) =>
+export const describeDecisions = ({ pending, accepted, applied, rejected }) =>
   [pending && `${pending} to decide`, accepted && `${accepted} accepted, not saved`, applied && `${applied} kept`, rejected && `${rejected} rejected`]
     .filter(Boolean).join(" · ") || "changed since";
 
@@ -34,7 +34,7 @@ export function withChanges(entries, changes) {
 }
 
 /** What is known of the conversations' runs. `changed()` is called when more is. */
-export class Changes {
+export class RunChanges {
   constructor({ api, review, changed }) {
     Object.assign(this, { api, changed });
     this.known = new Map(); // session → {list, isStale, isReading}
@@ -88,8 +88,8 @@ export class Changes {
 
 /** The changes of a run in its transcript. `does`: review(change) goes to its first hunk, openFile(path). */
 export class ChangesView {
-  constructor(does) {
-    this.does = does;
+  constructor(actions) {
+    this.actions = actions;
     this.el = h("div", { class: "entry changes", role: "group", "aria-label": "Changes of this run" });
   }
 
@@ -100,24 +100,24 @@ export class ChangesView {
     const totals = totalsOf(files);
     const waits = totals.pending > 0;
     const wanted = waits || totals.accepted > 0;
-    set(this.el, "data-waits", waits);
+    setAttr(this.el, "data-waits", waits);
     const hadFocus = this.el.contains(document.activeElement);
     fill(this.el,
       h("div", { class: "changes-head" },
         icon(waits ? "edit" : "check"),
-        h("strong", {}, waits ? `${plural(totals.pending, "hunk")} to review` : plural(files.length, "changed file")), " ",
-        h("span", { class: "dim" }, waits ? `in ${plural(files.filter((file) => file.pending > 0).length, "file")}` : stateWords(totals)),
+        h("strong", {}, waits ? `${pluralize(totals.pending, "hunk")} to review` : pluralize(files.length, "changed file")), " ",
+        h("span", { class: "dim" }, waits ? `in ${pluralize(files.filter((file) => file.pending > 0).length, "file")}` : describeDecisions(totals)),
         h("span", { class: "spacer" }),
-        wanted && h("button", { type: "button", class: waits ? "primary" : null, onclick: () => this.does.review(change) }, "Review")),
+        wanted && h("button", { type: "button", class: waits ? "primary" : null, onclick: () => this.actions.review(change) }, "Review")),
       h("ul", { class: "changes-files" }, ...files.slice(0, LISTED).map((file) => this.#file(file)),
-        files.length > LISTED && h("li", { class: "dim" }, `and ${plural(files.length - LISTED, "more file")}`)));
+        files.length > LISTED && h("li", { class: "dim" }, `and ${pluralize(files.length - LISTED, "more file")}`)));
     if (hadFocus) this.el.querySelector("button").focus();
   }
 
   #file(file) {
     const name = revealPath(file.file_path);
     return h("li", {},
-      h("button", { type: "button", class: "link mono", title: name, onclick: () => this.does.openFile(file.file_path) }, name), " ",
-      h("span", { class: "dim" }, stateWords(file)));
+      h("button", { type: "button", class: "link mono", title: name, onclick: () => this.actions.openFile(file.file_path) }, name), " ",
+      h("span", { class: "dim" }, describeDecisions(file)));
   }
 }

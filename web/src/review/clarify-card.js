@@ -1,16 +1,16 @@
 // The question that an agent waits with: one at a time, for as long as it takes.
 
-import { fill, h, icon, newId, say } from "../dom.js";
+import { fill, h, icon, newId, setText } from "../dom.js";
 import { reveal } from "../format.js";
-import { kept } from "../local-storage.js";
+import { localStore } from "../local-storage.js";
 
 const DRAFTS = "review-answers"; // question → what was typed for it: it stays over a reload
 const MOST = 20; // that are kept: the latest
-const draftOf = (id) => kept.get(DRAFTS)?.[id] ?? "";
+const draftOf = (id) => localStore.get(DRAFTS)?.[id] ?? "";
 
 function keepDraft(id, text) {
-  const { [id]: _, ...others } = kept.get(DRAFTS) ?? {};
-  kept.set(DRAFTS, Object.fromEntries([...Object.entries(others), ...(text ? [[id, text]] : [])].slice(-MOST)));
+  const { [id]: _, ...others } = localStore.get(DRAFTS) ?? {};
+  localStore.set(DRAFTS, Object.fromEntries([...Object.entries(others), ...(text ? [[id, text]] : [])].slice(-MOST)));
 }
 
 export class ClarifyCard {
@@ -52,7 +52,7 @@ export class ClarifyCard {
     this.question = question;
     if (question === null) return;
     this.area.value = draftOf(question.question_id);
-    say(this.words, reveal(question.question));
+    setText(this.words, reveal(question.question));
     fill(this.problem);
   }
 

@@ -6,20 +6,20 @@ import { ChangeSet } from "@codemirror/state";
 import { copyButton, h, icon } from "../dom.js";
 import { revealPath } from "../format.js";
 import { EditorSync } from "./editor-sync.js";
-import { mark } from "./text-hash.js";
+import { hashText } from "./text-hash.js";
 import { fileOf } from "./splices.js";
-import { lostOf, typedIn } from "./unsent-edits.js";
+import { lostKey, typedKey } from "./unsent-edits.js";
 
 const AROUND = 200; // characters of the text beside the first change that are looked at
 
 /** The EditorSync of a file, with `onText`, `onChange`, `onTyped` as it wants them, of which is kept what is unsent. */
-export function keptSync({ path, view, api, review, unsent, onChange, ...on }) {
+export function createStoredSync({ path, view, api, review, unsent, onChange, ...on }) {
   const taken = (answer) => review.take(path, answer);
   const sync = new EditorSync({
     ...on, path, view,
     api: { file: () => taken(api.file(path)), edit: (...words) => taken(api.edit(...words)), untilUp: api.untilUp },
     onChange: () => {
-      keepTyped(unsent, sync);
+      storeUnsent(unsent, sync);
       onChange();
     },
   });
@@ -27,10 +27,10 @@ export function keptSync({ path, view, api, review, unsent, onChange, ...on }) {
 }
 
 /** What is kept is let go once it is sent; what another editor kept is not this one's to let go. */
-function keepTyped(unsent, sync) {
+function storeUnsent(unsent, sync) {
   const changes = sync.local;
   const record = { rev: sync.known.view.rev, changes: changes.toJSON(), check: checkOf(sync.known.text, changes) };
-  if (sync.isTyped || sync.hasKept) unsent.set(typedIn(sync.path), sync.isTyped ? record : null);
+  if (sync.isTyped || sync.hasKept) unsent.set(typedKey(sync.path), sync.isTyped ? record : null);
   sync.hasKept = sync.isTyped;
 }
 
@@ -38,27 +38,27 @@ function keepTyped(unsent, sync) {
  * What a file's editor begins with: {view, changes, lost}. `changes` were typed on `view`, which is the file as it was then; null
  * for none. `lost` is a record that fits nowhere, and is kept as such. Rejects if the file cannot be read.
  */
-export async function beginning({ path, api, review, unsent }) {
-  const record = await unsent.find(typedIn(path));
+export async function loadInitialState({ path, api, review, unsent }) {
+  const record = await unsent.find(typedKey(path));
   const then = record && (await api.file(path, record.rev).catch((error) => {
     if (error.code === "connection") throw error;
     return null; // that revision is not known any more
   }));
   const changes = then?.content != null ? changesOf(record, fileOf(then.content).text) : null;
   if (record && !changes) {
-    unsent.set(lostOf(path), record);
-    unsent.set(typedIn(path), null);
+    unsent.set(lostKey(path), record);
+    unsent.set(typedKey(path), null);
   }
-  const lost = await unsent.find(lostOf(path));
+  const lost = await unsent.find(lostKey(path));
   if (changes) return { view: then, changes, lost };
   return { view: await review.take(path, api.file(path)), changes, lost };
 }
 
 /** What was typed and fits nowhere, to be copied; `gone()` is called once the user has done with it. */
-export function lostText(record, { path, unsent, gone }) {
+export function unsavedTextCard(record, { path, unsent, gone }) {
   const text = insertedBy(record);
   const discard = () => {
-    unsent.set(lostOf(path), null);
+    unsent.set(lostKey(path), null);
     gone();
   };
   const area = h("textarea", { class: "mono", readonly: true, rows: "4", "aria-label": `What was typed in ${revealPath(path)}`, value: text });
@@ -71,7 +71,7 @@ function checkOf(text, changes) {
   let first = null;
   changes.iterChangedRanges((from, to) => (first ??= [from, to]));
   if (!first) return "";
-  return mark(text.sliceString(Math.max(0, first[0] - AROUND), Math.min(text.length, first[0] + AROUND), "\n"));
+  return hashText(text.sliceString(Math.max(0, first[0] - AROUND), Math.min(text.length, first[0] + AROUND), "\n"));
 }
 
 /** The changes of a record, if they were made in this text. */

@@ -1,12 +1,12 @@
 // What a person does about the hunks of a file. Decisions are shown before the server has answered, and as it says afterwards.
 
-import { tally } from "./hunk-format.js";
+import { countHunks } from "./hunk-format.js";
 import { choiceOf, isOpen } from "./pending-decisions.js";
 
 const STATES = { accepted: "accepted", rejected: "rejected", pending: "pending" };
 const SAID = { accept: "Accepted", reject: "Rejected", reopen: "To be decided again" };
 
-export class Deciding {
+export class EditorDecisions {
   /** `sync` is the file's EditorSync, `waiting` the page's Waiting; `changed()` draws the hunks anew. */
   constructor({ path, api, review, sync, waiting, announce, changed }) {
     Object.assign(this, { path, api, review, sync, waiting, announce, changed });
@@ -53,8 +53,8 @@ export class Deciding {
   }
 
   /** How many hunks stand where, once all is decided that is on its way. */
-  get tally() {
-    return tally(this.hunks.map((hunk) => ({ ...hunk, state: STATES[this.wanted(hunk)] ?? hunk.state })));
+  get countHunks() {
+    return countHunks(this.hunks.map((hunk) => ({ ...hunk, state: STATES[this.wanted(hunk)] ?? hunk.state })));
   }
 
   /** The next hunk to be decided after one, from the beginning again; undefined for none. */
@@ -82,8 +82,8 @@ export class Deciding {
     return done;
   }
 
-  takeBack = (hunk) => {
-    this.waiting.takeBack(this.path, hunk.hunk_id);
+  withdraw = (hunk) => {
+    this.waiting.withdraw(this.path, hunk.hunk_id);
     this.announce(`Taken back. ${this.#left()}`);
   };
 
@@ -148,7 +148,7 @@ export class Deciding {
       };
       await this.waiting.settled(this.path);
       const isSaved = await this.sync.do(act, () => false);
-      if (!isSaved && this.tally.toSave > 0) {
+      if (!isSaved && this.counts.toSave > 0) {
         throw new Error("The file was changed in another window just now. Look at it, then save again.");
       }
     });
@@ -196,7 +196,7 @@ export class Deciding {
   }
 
   #left() {
-    const { undecided, toSave } = this.tally;
+    const { undecided, toSave } = this.counts;
     return `${undecided} to decide, ${toSave} to save.`;
   }
 }

@@ -13,18 +13,18 @@ import { highlightSelectionMatches, search, searchKeymap } from "@codemirror/sea
 import { EditorState } from "@codemirror/state";
 import { EditorView, highlightActiveLine, highlightSpecialChars, keymap, lineNumbers } from "@codemirror/view";
 import { StyleModule } from "style-mod";
-import { HIDING, written } from "../format.js";
+import { HIDDEN_CHARACTER, formatCodePoint } from "../format.js";
 import { stepOf } from "./editor-keys.js";
 import { hunkField } from "./hunks.js";
 
 // What hides or turns what stands beside it is written out, but for what makes one picture of several signs.
 const SIGNS = {
-  addSpecialChars: HIDING,
+  addSpecialChars: HIDDEN_CHARACTER,
   render: (code, description) => {
     const sign = document.createElement("span");
     sign.className = "cm-specialChar";
     sign.title = description;
-    sign.textContent = written(String.fromCodePoint(code));
+    sign.textContent = formatCodePoint(String.fromCodePoint(code));
     return sign;
   },
 };

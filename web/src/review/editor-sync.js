@@ -8,7 +8,7 @@
 // and what is unsent is carried over to it. One request is under way at a time, and what was typed goes before all else.
 
 import { ChangeSet } from "@codemirror/state";
-import { withSame } from "./hunk-format.js";
+import { reuseHunks } from "./hunk-format.js";
 import { changesBetween, fileOf, parted, splicesOf } from "./splices.js";
 
 const PAUSE = 300; // ms without a key, after which what was typed is sent
@@ -218,7 +218,7 @@ export class EditorSync {
 
   /** The server had the text `from`, on which `unsent` stands, and has another now. */
   #rebase(from, view) {
-    const next = { view: withSame(view, this.known.view), ...fileOf(view.content ?? "", from) };
+    const next = { view: reuseHunks(view, this.known.view), ...fileOf(view.content ?? "", from) };
     const theirs = next.text === from ? ChangeSet.empty(from.length) : changesBetween(from, next.text);
     const here = theirs.map(this.unsent);
     this.unsent = this.unsent.map(theirs, true);

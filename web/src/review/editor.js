@@ -8,15 +8,15 @@ import { EditorView } from "@codemirror/view";
 import { fill, h } from "../dom.js";
 import { plain, revealPath } from "../format.js";
 import { rootOf } from "./api.js";
-import { changeWords } from "./change-labels.js";
-import { beginning, keptSync, lostText } from "./draft-restore.js";
+import { describeChange } from "./change-labels.js";
+import { loadInitialState, createStoredSync, unsavedTextCard } from "./draft-restore.js";
 import { EditorBar } from "./editor-bar.js";
-import { Deciding } from "./editor-deciding.js";
+import { EditorDecisions } from "./editor-deciding.js";
 import { editorKeys, pageKey } from "./editor-keys.js";
 import { createEditor, selectedLines } from "./editor-setup.js";
-import { HunkMarks, hunkField, placeIn } from "./hunks.js";
-import { placeOf, stateOf } from "./hunk-format.js";
-import { WholeFile } from "./binary-file-view.js";
+import { HunkMarks, hunkField, positionIn } from "./hunks.js";
+import { formatPlace, describeHunk } from "./hunk-format.js";
+import { BinaryFileView } from "./binary-file-view.js";
 
 const fromElsewhere = Annotation.define();
 const NO_TEXT = { directory: "is a folder", special: "is no regular file" };
@@ -48,9 +48,9 @@ export class FileEditor {
     this.#say("Loading…");
     this.release ??= this.review.hold(this.path);
     try {
-      const begun = await beginning(this);
+      const begun = await loadInitialState(this);
       if (this.isOver) return;
-      this.lost = begun.lost && lostText(begun.lost, { ...this, gone: () => this.lost.remove() });
+      this.lost = begun.lost && unsavedTextCard(begun.lost, { ...this, gone: () => this.lost.remove() });
       this.#open(begun);
     } catch (error) {
       this.#say(error.message, h("button", { type: "button", onclick: () => this.load() }, "Try again"));
@@ -85,7 +85,7 @@ export class FileEditor {
   /** Whether something is typed and not sent, or decided and not saved; null while that is not known. */
   get isDirty() {
     if (this.whole) return this.whole.isDirty;
-    return this.sync && (this.sync.isTyped || this.deciding.tally.unsaved > 0);
+    return this.sync && (this.sync.isTyped || this.deciding.counts.unsaved > 0);
   }
 
   /** The lines of which something is selected: {startLine, endLine, text}; null for none. */
@@ -176,7 +176,7 @@ export class FileEditor {
   }
 
   #showWhole(view) {
-    if (!this.whole) fill(this.el, (this.whole = new WholeFile(this)).el);
+    if (!this.whole) fill(this.el, (this.whole = new BinaryFileView(this)).el);
     this.whole.update(view, this.review.get().isUp);
     for (const reader of this.readers) reader();
   }
@@ -184,18 +184,18 @@ export class FileEditor {
   #edit(view) {
     this.whole?.destroy();
     this.whole = null;
-    const onTyped = (error) => (this.typedError = error);
-    const sync = keptSync({ ...this, view, onText: (changes) => this.#takeText(changes), onChange: () => this.#state(), onTyped });
+    const onTyped = (error) => (this.refusal = error);
+    const sync = createStoredSync({ ...this, view, onText: (changes) => this.#takeText(changes), onChange: () => this.#state(), onTyped });
     this.sync = sync;
-    this.deciding = new Deciding({ ...this, changed: () => this.#draw() });
+    this.deciding = new EditorDecisions({ ...this, changed: () => this.#draw() });
     this.detach = this.waiting.attach(this.path, (act) => sync.do(() => act(sync.known.view)));
     const on = this.deciding;
     this.marks = new HunkMarks({
-      decide: (...words) => this.decide(...words), fold: (hunk) => this.fold(hunk), ask: on.ask, takeBack: on.takeBack,
+      decide: (...words) => this.decide(...words), fold: (hunk) => this.fold(hunk), ask: on.ask, withdraw: on.withdraw,
     });
     this.bar = new EditorBar({
       path: this.path,
-      does: {
+      actions: {
         next: () => this.move(1), previous: () => this.move(-1), acceptAll: () => on.acceptAll(), rejectAll: () => on.rejectAll(),
         save: this.save, rerun: () => on.rerun(), keepProposal: () => on.keepProposal(), keepFile: () => on.keepFile(),
         resend: () => this.sync.send(),
@@ -216,7 +216,7 @@ export class FileEditor {
   #begin() {
     const first = this.deciding.hunks.find((hunk) => hunk.state === "pending");
     const { known, local } = this.sync;
-    if (first) this.#draw(local.mapPos(placeIn(known.text, first)));
+    if (first) this.#draw(local.mapPos(positionIn(known.text, first)));
   }
 
   #stopEditing() {
@@ -285,10 +285,10 @@ export class FileEditor {
     const { isUp, pending } = this.review.get();
     const file = pending?.find((each) => each.file_path === this.path);
     this.bar.update({
-      about: file && changeWords(file),
-      tally: this.deciding.tally, isTyped: this.sync.isTyped, isAbsent: this.sync.known.view.content === null && !this.sync.isTyped,
+      about: file && describeChange(file),
+      counts: this.deciding.counts, isTyped: this.sync.isTyped, isAbsent: this.sync.known.view.content === null && !this.sync.isTyped,
       hasHunks: hunks.some((hunk) => hunk.state !== "rejected"), isUp: isUp && !this.sync.isWaiting, isKept: this.unsent.isKept,
-      typedError: this.typedError, problem, hasJob: Boolean(job?.id), isGone: this.sync.known.view.base_file_hash === "none",
+      refusal: this.refusal, problem, hasJob: Boolean(job?.id), isGone: this.sync.known.view.base_file_hash === "none",
     });
     this.deciding.findJob();
     for (const reader of this.readers) reader();
@@ -298,11 +298,11 @@ export class FileEditor {
     if (!this.view) return;
     this.current = hunk.hunk_id;
     const { known, local } = this.sync;
-    this.#draw(local.mapPos(placeIn(known.text, hunk)));
+    this.#draw(local.mapPos(positionIn(known.text, hunk)));
     if (isQuiet) return;
     const { hunks } = this.deciding;
     const number = hunks.findIndex((each) => each.hunk_id === hunk.hunk_id) + 1;
-    this.announce(`Hunk ${number} of ${hunks.length}, ${placeOf(hunk)}. ${stateOf(hunk) || "to be decided"}`);
+    this.announce(`Hunk ${number} of ${hunks.length}, ${formatPlace(hunk)}. ${describeHunk(hunk) || "to be decided"}`);
   }
 
   #focusHunk(hunk, selector = "button:not(:disabled)") {

@@ -1,13 +1,13 @@
 // The list of what waits for a decision, by file. J and K go through it, A and R decide where the focus is.
 
 import { confirm } from "../dialog.js";
-import { fill, h, icon, say, set } from "../dom.js";
-import { plural, revealPath } from "../format.js";
+import { fill, h, icon, setText, setAttr } from "../dom.js";
+import { pluralize, revealPath } from "../format.js";
 import { FileRow } from "./sidebar-file.js";
-import { placeWords } from "./sidebar-hunk.js";
-import { counts } from "./review-store.js";
+import { formatPlace } from "./sidebar-hunk.js";
+import { countPending } from "./review-store.js";
 import { choiceOf } from "./pending-decisions.js";
-import { WaitingCard } from "./pending-decisions-card.js";
+import { PendingDecisionsCard } from "./pending-decisions-card.js";
 
 const FEW = 40; // hunks of a project that are unfolded by themselves
 const AT_ONCE = 100; // files that are laid out, until more are asked for
@@ -15,7 +15,7 @@ const AT_ONCE = 100; // files that are laid out, until more are asked for
 export class HunkList {
   constructor({ api, review, waiting, openFile, origins, announce }) {
     Object.assign(this, { api, review, waiting, openFile, origins, announce });
-    this.card = new WaitingCard({ waiting });
+    this.card = new PendingDecisionsCard({ waiting });
     this.rows = new Map(); // by path
     this.folds = new Map(); // path → whether the user unfolded or folded it
     this.shown = AT_ONCE;
@@ -41,22 +41,22 @@ export class HunkList {
     const { pending, files, problem, isUp, waiting } = state;
     this.card.update(state);
     this.files = pending ?? [];
-    const { hunks, files: count, conflicts } = counts(pending);
+    const { hunks, files: count, conflicts } = countPending(pending);
     const toSave = this.files.filter((file) => file.accepted > 0);
-    say(this.title, count > 0 ? `To review · ${plural(count, "file")}` : "To review");
+    setText(this.title, count > 0 ? `To review · ${pluralize(count, "file")}` : "To review");
     const isOff = !isUp || this.isBusy;
     this.accept.hidden = this.reject.hidden = hunks === 0;
     this.accept.disabled = isOff || hunks - conflicts <= 0;
     this.reject.disabled = isOff;
     this.save.hidden = toSave.length === 0;
     this.save.disabled = isOff;
-    say(this.save, `Save what is accepted in ${plural(toSave.length, "file")}`);
+    setText(this.save, `Save what is accepted in ${pluralize(toSave.length, "file")}`);
     const empty = pending === null ? "" : "Nothing waits for a decision.";
-    say(this.note, problem || (count === 0 ? empty : ""));
-    set(this.note, "class", problem ? "bad-text" : "dim");
+    setText(this.note, problem || (count === 0 ? empty : ""));
+    setAttr(this.note, "class", problem ? "bad-text" : "dim");
     this.#rows(this.files.slice(0, this.shown), files, waiting, { isUp, isBusy: this.isBusy, unfold: hunks <= FEW });
     this.more.hidden = count <= this.shown;
-    say(this.more, `Show more of ${plural(count, "file")}`);
+    setText(this.more, `Show more of ${pluralize(count, "file")}`);
   }
 
   #rows(shown, views, waiting, { isUp, isBusy, unfold }) {
@@ -87,7 +87,7 @@ export class HunkList {
       actions: {
         open: (at, hunk) => this.openFile(at, hunk && { hunk: hunk.hunk_id }),
         decide: (at, hunk, action, mine) => this.#decide(at, hunk, action, mine),
-        takeBack: (at, hunk) => this.waiting.takeBack(at, hunk.hunk_id),
+        withdraw: (at, hunk) => this.waiting.withdraw(at, hunk.hunk_id),
         all: (file, action) => this.#file(file, action),
         toggled: (at, isOpen) => {
           this.folds.set(at, isOpen);
@@ -103,26 +103,26 @@ export class HunkList {
   async #decide(path, hunk, action, mine) {
     const { isDone, problem } = await this.waiting.choose(path, [hunk], choiceOf(action, mine), { base: mine === "base" });
     if (problem) this.review.touch([path]);
-    if (problem || isDone) this.announce(problem || `${DONE[action]} ${revealPath(path)}, ${placeWords(hunk)}.`);
+    if (problem || isDone) this.announce(problem || `${DONE[action]} ${revealPath(path)}, ${formatPlace(hunk)}.`);
     return problem;
   }
 
   /** All of a file that is undecided and was shown: of conflicts none is accepted, and no lines of the user's own are rejected. */
   async #file(file, action) {
     const path = file.file_path;
-    const say = (words) => this.rows.get(path)?.say(words);
+    const setText = (words) => this.rows.get(path)?.say(words);
     try {
-      say("");
+      setText("");
       const known = this.review.get().files[path];
       const { hunks } = known?.hunks ? known : await this.review.take(path, this.api.file(path));
       const open = hunks.filter((hunk) => hunk.state === "pending" && file.hunk_ids.includes(hunk.seen_id));
       const some = open.filter((hunk) => !(action === "accept" ? hunk.conflict : hunk.mine));
       const { isDone, problem } = await this.waiting.choose(path, some, choiceOf(action));
-      if (action === "reject" && open.length > some.length) say(left(open.length - some.length));
-      if (problem) say(problem);
+      if (action === "reject" && open.length > some.length) setText(left(open.length - some.length));
+      if (problem) setText(problem);
       if (problem || isDone) this.announce(problem || `${DONE[action]} ${revealPath(path)}.`);
     } catch (error) {
-      say(error.message);
+      setText(error.message);
       this.announce(error.message);
     }
     this.review.touch([path]);
@@ -130,10 +130,10 @@ export class HunkList {
 
   /** The same of all files, in one request. */
   async #allFiles(action) {
-    const { hunks, files, conflicts } = counts(this.files);
+    const { hunks, files, conflicts } = countPending(this.files);
     const sure = action === "accept" || (await confirm({
       title: "Reject all?",
-      words: `${plural(hunks, "hunk")} in ${plural(files, "file")} would be rejected. Each can be brought back in its file.`,
+      words: `${pluralize(hunks, "hunk")} in ${pluralize(files, "file")} would be rejected. Each can be brought back in its file.`,
       yes: "Reject all",
     }));
     if (!sure) return;
@@ -142,8 +142,8 @@ export class HunkList {
     try {
       const done = await this.api.decideAll(action, this.files.filter((file) => file.pending > 0));
       if (action === "reject") for (const file of done) if (file.left > 0) this.rows.get(file.file_path)?.say(left(file.left));
-      const rest = action === "accept" && conflicts > 0 ? ` ${plural(conflicts, "conflict")} left: decide on each by itself.` : "";
-      this.announce(`${DONE[action]} ${plural(done.length, "file")}.${rest}`);
+      const rest = action === "accept" && conflicts > 0 ? ` ${pluralize(conflicts, "conflict")} left: decide on each by itself.` : "";
+      this.announce(`${DONE[action]} ${pluralize(done.length, "file")}.${rest}`);
     } catch (error) {
       fill(this.problem, icon("warn"), error.message);
       this.announce(error.message);
@@ -164,7 +164,7 @@ export class HunkList {
       if (files.length === 0) return this.announce("Nothing is accepted that is not saved.");
       const { saved_files: saved } = await this.api.save(files);
       const hunks = saved.reduce((sum, file) => sum + file.saved_hunks, 0);
-      this.announce(`Saved ${plural(hunks, "hunk")} in ${plural(saved.length, "file")}.`);
+      this.announce(`Saved ${pluralize(hunks, "hunk")} in ${pluralize(saved.length, "file")}.`);
     } catch (error) {
       const again = error.code === "stale_revision" ? " Look at what changed, and save again." : "";
       fill(this.problem, icon("warn"), error.message + again);
@@ -177,7 +177,7 @@ export class HunkList {
 
   #busy(isBusy) {
     this.isBusy = isBusy;
-    set(this.el, "aria-busy", isBusy);
+    setAttr(this.el, "aria-busy", isBusy);
     this.update(this.review.get());
   }
 
@@ -231,6 +231,6 @@ export class HunkList {
   }
 }
 
-const left = (count) => `${plural(count, "hunk")} with lines of yours: say for each what goes.`;
+const left = (count) => `${pluralize(count, "hunk")} with lines of yours: say for each what goes.`;
 
 const DONE = { accept: "Accepted", reject: "Rejected", reopen: "Undecided again:" };

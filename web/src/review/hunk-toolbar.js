@@ -1,9 +1,9 @@
 // What stands above each hunk in the editor: its state, its buttons, and the lines that it takes away.
 
 import { WidgetType } from "@codemirror/view";
-import { h, onceClicked, say } from "../dom.js";
-import { cut, plural, reveal } from "../format.js";
-import { KEEP_FILE, keepWords, linesOf, placeOf, stateOf, waitWords } from "./hunk-format.js";
+import { h, onceClicked, setText } from "../dom.js";
+import { truncate, pluralize, reveal } from "../format.js";
+import { KEEP_FILE, keepLabel, linesOf, formatPlace, describeHunk, describePendingDecision } from "./hunk-format.js";
 
 const FOLDED = 3; // lines that are shown of many
 const WIDEST = 2_000; // characters that are shown of a line
@@ -11,20 +11,20 @@ const ROW = 20; // px, about
 const BAR = 34;
 
 /** Whether a hunk is shown in the same way: both as `HunkBar` wants it, or undefined. */
-export const isAlike = (one, other) => one && other && Object.keys(one).every((name) => one[name] === other[name]);
+export const isSameView = (one, other) => one && other && Object.keys(one).every((name) => one[name] === other[name]);
 
-export class HunkBar extends WidgetType {
+export class HunkToolbar extends WidgetType {
   /**
    * `shown`: {hunk, number, total, isOpen, isBusy, waits, isAsking, isCurrent}; `waits` is what it is to be once there is a
    * connection, null for nothing. `does`: {decide(hunk, action, mine), takeBack(hunk), fold(hunk), ask(hunk)}.
    */
-  constructor(shown, does) {
+  constructor(shown, actions) {
     super();
-    Object.assign(this, { shown, does });
+    Object.assign(this, { shown, actions });
   }
 
   eq(other) {
-    return isAlike(this.shown, other.shown);
+    return isSameView(this.shown, other.shown);
   }
 
   get lines() {
@@ -51,12 +51,12 @@ export class HunkBar extends WidgetType {
     return h("div",
       {
         class: `inline-hunk hunk-${kind}${hunk.conflict ? " hunk-conflict" : ""}${waits ? " hunk-waits" : ""}`, role: "group", "data-hunk": hunk.hunk_id,
-        "aria-label": `Hunk ${number} of ${total}, ${placeOf(hunk)}`, "aria-current": isCurrent && "true",
+        "aria-label": `Hunk ${number} of ${total}, ${formatPlace(hunk)}`, "aria-current": isCurrent && "true",
         "aria-busy": isBusy && "true", contenteditable: "false",
       },
       h("div", { class: "hunk-bar" },
         h("span", { class: "hunk-name" }, `${number}/${total}`),
-        h("span", { class: "hunk-state" }, waits ? waitWords(waits) : isBusy ? "…" : stateOf(hunk)),
+        h("span", { class: "hunk-state" }, waits ? describePendingDecision(waits) : isBusy ? "…" : describeHunk(hunk)),
         h("span", { class: "spacer" }),
         this.#buttons()),
       this.#text());
@@ -71,7 +71,7 @@ export class HunkBar extends WidgetType {
       return [drop, this.#button("Back to the file", "reject", "base"), this.#button("Cancel", "cancel")];
     }
     if (hunk.state === "accepted") return this.#button("Undo accept", "reopen");
-    const yes = hunk.conflict ? keepWords(hunk) : "Accept";
+    const yes = hunk.conflict ? keepLabel(hunk) : "Accept";
     const no = hunk.conflict ? KEEP_FILE : "Reject";
     return [
       (hunk.origin === "agent" || hunk.conflict) && this.#button(yes, "accept"),
@@ -81,26 +81,26 @@ export class HunkBar extends WidgetType {
 
   #button(words, action, mine = null) {
     const { hunk, number, total, isBusy } = this.shown;
-    const run = { takeBack: () => this.does.takeBack(hunk), cancel: () => this.does.ask(null) }[action];
+    const run = { withdraw: () => this.actions.withdraw(hunk), cancel: () => this.actions.ask(null) }[action];
     return h("button", {
       type: "button", class: `hunk-${action}`, disabled: isBusy,
-      "aria-label": `${words} hunk ${number} of ${total}, ${placeOf(hunk)}`,
-      onclick: onceClicked(run ?? (() => this.does.decide(hunk, action, mine))),
+      "aria-label": `${words} hunk ${number} of ${total}, ${formatPlace(hunk)}`,
+      onclick: onceClicked(run ?? (() => this.actions.decide(hunk, action, mine))),
     }, words);
   }
 
   #foldRejected() {
     const { hunk, number, total, isOpen } = this.shown;
     const { added, removed } = linesOf(hunk);
-    if (added.length === 0) return h("span", { class: "dim" }, `kept ${plural(removed.length, "line")}`);
-    const words = isOpen ? "Hide" : `Show ${plural(added.length, "line")}`;
+    if (added.length === 0) return h("span", { class: "dim" }, `kept ${pluralize(removed.length, "line")}`);
+    const words = isOpen ? "Hide" : `Show ${pluralize(added.length, "line")}`;
     return this.#fold(words, `${words} of rejected hunk ${number} of ${total}`);
   }
 
   #fold(words, label) {
     const { hunk, isOpen } = this.shown;
     return h("button", {
-      type: "button", class: "quiet", "aria-label": label, "aria-expanded": String(isOpen), onclick: () => this.does.fold(hunk),
+      type: "button", class: "quiet", "aria-label": label, "aria-expanded": String(isOpen), onclick: () => this.actions.fold(hunk),
     }, words);
   }
 
@@ -109,7 +109,7 @@ export class HunkBar extends WidgetType {
     if (this.lines.length === 0) return null;
     const line = (text) => {
       const row = h(hunk.state === "rejected" ? "span" : "del", { class: "hunk-line" });
-      say(row, reveal(cut(text, WIDEST)) || " ");
+      setText(row, reveal(truncate(text, WIDEST)) || " ");
       return row;
     };
     const more = this.lines.length - FOLDED;

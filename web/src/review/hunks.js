@@ -2,7 +2,7 @@
 
 import { StateEffect, StateField } from "@codemirror/state";
 import { Decoration, EditorView } from "@codemirror/view";
-import { HunkBar, isAlike } from "./hunk-toolbar.js";
+import { HunkToolbar, isSameView } from "./hunk-toolbar.js";
 
 const MANY = 0.5; // the share of hunks that are shown otherwise from which on all marks are made anew
 
@@ -26,15 +26,15 @@ function lineClass(hunk) {
 }
 
 /** Where a hunk stands in `text`, which is the server's. */
-export const placeIn = (text, { start_line: line }) => (line > text.lines ? text.length : text.line(line).from);
+export const positionIn = (text, { start_line: line }) => (line > text.lines ? text.length : text.line(line).from);
 
 /** The marks of one hunk in `text`, which is the server's; each knows the hunk by its id. */
-function marksOf(text, shown, does) {
+function marksOf(text, shown, actions) {
   const { hunk } = shown;
   const id = hunk.hunk_id;
   const isBehind = hunk.start_line > text.lines;
-  const bar = Decoration.widget({ id, widget: new HunkBar(shown, does), block: true, side: isBehind ? 1 : -1 });
-  const marks = [bar.range(placeIn(text, hunk))];
+  const bar = Decoration.widget({ id, widget: new HunkToolbar(shown, actions), block: true, side: isBehind ? 1 : -1 });
+  const marks = [bar.range(positionIn(text, hunk))];
   if (hunk.state === "rejected") return marks;
   const isOwn = (line) => hunk.own_lines.some(([first, last]) => first <= line && line <= last);
   const usual = Decoration.line({ id, class: lineClass(hunk) });
@@ -61,8 +61,8 @@ function replaced(marks, gone, others) {
 /** What shows the hunks of a file. Where another one is decided, most are as they were: their marks stay. */
 export class HunkMarks {
   /** `does` is what the buttons do, as `HunkBar` wants it. */
-  constructor(does) {
-    this.does = does;
+  constructor(actions) {
+    this.actions = actions;
     this.shown = new Map(); // by hunk id, as they are drawn
     this.count = 0; // of all marks
   }
@@ -82,8 +82,8 @@ export class HunkMarks {
   draw(text, local, shown, there) {
     const { shown: before, count } = this;
     this.#keep(shown, count);
-    const other = shown.filter((each) => !isAlike(each, before.get(each.hunk.hunk_id)));
-    const gone = new Set([...before].filter(([id, was]) => !isAlike(was, this.shown.get(id))).map(([id]) => id));
+    const other = shown.filter((each) => !isSameView(each, before.get(each.hunk.hunk_id)));
+    const gone = new Set([...before].filter(([id, was]) => !isSameView(was, this.shown.get(id))).map(([id]) => id));
     if (other.length === 0 && gone.size === 0 && there?.size === count) return null;
     return setHunks.of((marks) => {
       // With text that was taken away marks went, too, and the text may be there again.
@@ -94,7 +94,7 @@ export class HunkMarks {
     });
   }
 
-  #made = (text, shown) => Decoration.set(shown.flatMap((each) => marksOf(text, each, this.does)), true);
+  #made = (text, shown) => Decoration.set(shown.flatMap((each) => marksOf(text, each, this.actions)), true);
 
   #keep(shown, count) {
     this.shown = new Map(shown.map((each) => [each.hunk.hunk_id, each]));

@@ -1,9 +1,9 @@
 // A job of the agent: what its events have come to, and the card that shows it.
 
-import { elapsed } from "../elapsed-timer.js";
-import { fill, h, icon, say, set } from "../dom.js";
-import { callLine, cut, duration, plain, plural, reveal, revealPath } from "../format.js";
-import { kept } from "../local-storage.js";
+import { elapsedTimer } from "../elapsed-timer.js";
+import { fill, h, icon, setText, setAttr } from "../dom.js";
+import { formatCall, truncate, formatDuration, plain, pluralize, reveal, revealPath } from "../format.js";
+import { localStore } from "../local-storage.js";
 
 const STEPS = 300; // steps that are kept: the latest
 const WIDTH = 160; // characters of a step's line
@@ -37,12 +37,12 @@ const STEP = {
   "agent.message": (job, { cursor, data }) =>
     withStep(job, { id: `m${cursor}`, words: oneLine(data.text), phase: "said", aside: "" }),
   "tool.call.requested": (job, { data }) =>
-    withStep(job, { id: data.tool_call_id, words: callWords(data.name, data.arguments ?? {}), phase: "running", aside: "" }),
+    withStep(job, { id: data.tool_call_id, words: describeCall(data.name, data.arguments ?? {}), phase: "running", aside: "" }),
   "tool.call.completed": (job, { data }) => ({
     ...job,
     steps: job.steps.map((step) =>
       step.id === data.tool_call_id && step.phase === "running"
-        ? { ...step, phase: data.ok ? "done" : "failed", aside: resultWords(data) }
+        ? { ...step, phase: data.ok ? "done" : "failed", aside: describeResult(data) }
         : step),
   }),
   "clarification.requested": (job, { data }) => ({ ...job, question: data }),
@@ -62,28 +62,28 @@ const STEP = {
 };
 
 const withStep = (job, step) => ({ ...job, steps: [...job.steps, step].slice(-STEPS) });
-const oneLine = (text) => cut(reveal(String(text)).replace(/\s+/g, " ").trim(), WIDTH);
+const oneLine = (text) => truncate(reveal(String(text)).replace(/\s+/g, " ").trim(), WIDTH);
 
 /** What a call does, in a few words: "searching “onboarding”". */
-export function callWords(name, args) {
+export function describeCall(name, args) {
   const lines = args.start_line ? `:${args.start_line}${args.end_line ? `–${args.end_line}` : ""}` : "";
   const words = {
     search_project: () => `searching “${args.query}”${args.glob ? ` in ${args.glob}` : ""}`,
     read_file: () => `reading ${args.file_path}${lines}`,
     list_files: () => `listing ${[args.prefix, args.glob].filter(Boolean).join(" ") || "the files"}`,
     clarify_user: () => "asking you",
-    propose_edits: () => (Array.isArray(args.edits) ? `proposing ${plural(args.edits.length, "edit")}` : "proposing edits"),
+    propose_edits: () => (Array.isArray(args.edits) ? `proposing ${pluralize(args.edits.length, "edit")}` : "proposing edits"),
   }[name];
-  return oneLine(words ? words() : callLine(name, args));
+  return oneLine(words ? words() : formatCall(name, args));
 }
 
-function resultWords({ ok, error, result_count: count, duration_ms: taken }) {
+function describeResult({ ok, error, result_count: count, duration_ms: taken }) {
   if (!ok) return oneLine(error || "failed");
-  return [Number.isInteger(count) && `${count} found`, taken >= 1 && duration(taken)].filter(Boolean).join(" · ");
+  return [Number.isInteger(count) && `${count} found`, taken >= 1 && formatDuration(taken)].filter(Boolean).join(" · ");
 }
 
 /** What a job does now, or has come to. `left` is how many of its files still wait for a decision or a save. */
-export function statusWords(job, left = 0) {
+export function describeStatus(job, left = 0) {
   switch (job.status) {
     case "queued":
       return "Waits for its turn";
@@ -92,7 +92,7 @@ export function statusWords(job, left = 0) {
     case "waiting_for_user":
       return "Waits for your answer";
     case "awaiting_review":
-      return left > 0 ? `To review: ${plural(left, "file")}` : "Nothing of it is left to decide";
+      return left > 0 ? `To review: ${pluralize(left, "file")}` : "Nothing of it is left to decide";
     case "failed":
       return "Failed";
     default:
@@ -115,7 +115,7 @@ export class JobCard {
     };
     this.list = h("ol", { class: "job-steps", "aria-label": "Steps of the job", tabindex: "0" });
     this.count = h("summary", {});
-    this.details = h("details", { open: kept.get("review-steps") ?? false, ontoggle: () => kept.set("review-steps", this.details.open) },
+    this.details = h("details", { open: localStore.get("review-steps") ?? false, ontoggle: () => localStore.set("review-steps", this.details.open) },
       this.count, this.list);
     this.el = h("section", { class: "job", "aria-label": "Job", hidden: true },
       h("div", { class: "job-head" }, this.state, this.time),
@@ -133,8 +133,8 @@ export class JobCard {
     const changed = own.filter((file) => file.conflicts > 0).map((file) => file.file_path);
     const inReview = job.status === "awaiting_review";
     const isOver = inReview && files !== null && own.length === 0;
-    set(this.el, "data-status", job.status);
-    say(this.state, statusWords(job, own.length));
+    setAttr(this.el, "data-status", job.status);
+    setText(this.state, describeStatus(job, own.length));
     this.#time(job);
     this.#words(job, inReview ? changed : []);
     this.buttons.cancel.hidden = !isLive(job.status);
@@ -154,8 +154,8 @@ export class JobCard {
     if (key === this.timed) return;
     this.timed = key;
     if (!job.since) fill(this.time);
-    else if (isLive(job.status)) fill(this.time, elapsed(job.since));
-    else fill(this.time, job.until && duration(Math.max(0, Date.parse(job.until) - Date.parse(job.since))));
+    else if (isLive(job.status)) fill(this.time, elapsedTimer(job.since));
+    else fill(this.time, job.until && formatDuration(Math.max(0, Date.parse(job.until) - Date.parse(job.since))));
   }
 
   #words(job, changed) {
@@ -164,7 +164,7 @@ export class JobCard {
       : job.status === "awaiting_review" && job.conflict;
     const words = plain(job.status === "failed" ? job.error : conflict || (job.status === "awaiting_review" && job.incomplete) || "");
     this.words.hidden = words === "";
-    set(this.words, "data-kind", job.status === "failed" ? "bad" : "warn");
+    setAttr(this.words, "data-kind", job.status === "failed" ? "bad" : "warn");
     if (words !== this.said) fill(this.words, icon("warn"), h("span", {}, words));
     this.said = words;
   }
@@ -179,7 +179,7 @@ export class JobCard {
       this.list.replaceChildren();
     }
     Object.assign(this, { steps, id, first });
-    say(this.count, plural(steps.length, "step"));
+    setText(this.count, pluralize(steps.length, "step"));
     for (const [index, step] of steps.entries()) {
       if (this.rows[index]?.step === step) continue;
       const el = stepLine(step);

@@ -1,11 +1,11 @@
 // The requests of all reviews, the earlier ones too: what was asked for, when, and what came of it.
 
-import { fill, h, icon, say } from "../dom.js";
-import { plural, reveal } from "../format.js";
+import { fill, h, icon, setText } from "../dom.js";
+import { pluralize, reveal } from "../format.js";
 import { isLive } from "./job-card.js";
-import { Following } from "./auto-refresh.js";
+import { AutoRefresh } from "./auto-refresh.js";
 import { requestId } from "./routes.js";
-import { when } from "./timeline.js";
+import { formatTime } from "./timeline.js";
 
 const PAGE = 50;
 const MOST = 500; // the server tells of no more
@@ -19,7 +19,7 @@ export function outcomeOf({ status, files }, waits) {
   }[status];
 }
 
-export class Requests extends Following {
+export class JobList extends AutoRefresh {
   constructor({ api, review, open }) {
     super();
     Object.assign(this, { api, review, open });
@@ -46,16 +46,16 @@ export class Requests extends Following {
       const found = await this.api.jobs(this.limit);
       if (asked !== this.asked) return;
       this.#show(found);
-      this.readAgainIf(found.jobs.some((job) => isLive(job.status)));
+      this.scheduleRead(found.jobs.some((job) => isLive(job.status)));
     } catch (error) {
       this.note.hidden = false;
-      say(this.note, error.message);
+      setText(this.note, error.message);
     }
   }
 
   #show({ jobs, more }) {
     this.note.hidden = jobs.length > 0;
-    say(this.note, "Nothing was asked for yet. Write into the review what should change.");
+    setText(this.note, "Nothing was asked for yet. Write into the review what should change.");
     this.more.hidden = !more || this.limit >= MOST;
     const key = JSON.stringify([jobs, [...this.#waiting]]);
     if (key === this.key) return;
@@ -75,9 +75,9 @@ export class Requests extends Following {
     const { id, created_at: created, instruction, files } = job;
     return h("li", {},
       h("button", { type: "button", class: "quiet timeline-head", "data-id": id, onclick: () => this.open(requestId(id)) },
-        h("time", { datetime: created, title: new Date(created).toLocaleString() }, when(Date.parse(created))),
+        h("time", { datetime: created, title: new Date(created).toLocaleString() }, formatTime(Date.parse(created))),
         h("span", { class: "timeline-title" }, reveal(instruction)),
-        h("span", { class: "dim" }, files > 0 && plural(files, "file")),
+        h("span", { class: "dim" }, files > 0 && pluralize(files, "file")),
         h("span", { class: `badge ${kind}` }, job.status === "waiting_for_user" && icon("question"), words)));
   }
 }

@@ -1,18 +1,18 @@
 // One request of a review, to be read: what was asked for and with which context, what was answered, each hunk that was proposed
 // and what was decided about it. What was rejected is there as well.
 
-import { fill, h, icon, say } from "../dom.js";
-import { cut, duration, plain, plural, reveal, revealPath } from "../format.js";
+import { fill, h, icon, setText } from "../dom.js";
+import { truncate, formatDuration, plain, pluralize, reveal, revealPath } from "../format.js";
 import { ClarifyCard } from "./clarify-card.js";
-import { rowWords } from "./prompt-context.js";
-import { Following } from "./auto-refresh.js";
-import { placeOf } from "./hunk-format.js";
+import { formatContextRow } from "./prompt-context.js";
+import { AutoRefresh } from "./auto-refresh.js";
+import { formatPlace } from "./hunk-format.js";
 import { isLive } from "./job-card.js";
 import { parsePatch } from "./patch.js";
 import { hunksView } from "./patch-view.js";
 import { outcomeOf } from "./job-list.js";
-import { when } from "./timeline.js";
-import { wholeHunkWords } from "./change-labels.js";
+import { formatTime } from "./timeline.js";
+import { describeWholeFile } from "./change-labels.js";
 
 const LIMIT = 500; // events in one answer
 const HUNKS = 100; // of a file that are laid out, until more are asked for
@@ -33,7 +33,7 @@ export function dialogueOf(events) {
   });
 }
 
-export class RequestView extends Following {
+export class JobView extends AutoRefresh {
   /** `job` is the job's id; `again(job)` gives its instruction once more, and resolves to whether that was done. */
   constructor({ api, review, job, openFile, again }) {
     super();
@@ -55,7 +55,7 @@ export class RequestView extends Following {
 
   /** What its tab is called, once that is known. */
   get name() {
-    return this.job && cut(plain(this.job.instruction).trim(), NAME);
+    return this.job && truncate(plain(this.job.instruction).trim(), NAME);
   }
 
   /** Call a function when its name is known. */
@@ -96,11 +96,11 @@ export class RequestView extends Following {
       this.#ask(job.question);
       if (key !== this.key) this.#show(job, dialogueOf(events));
       this.key = key;
-      this.readAgainIf(isLive(job.status));
+      this.scheduleRead(isLive(job.status));
     } catch (error) {
       if (asked !== this.asked) return;
       this.note.hidden = false;
-      say(this.note, error.code === "no_such_job" ? "This request is forgotten: only the latest ones are kept." : error.message);
+      setText(this.note, error.code === "no_such_job" ? "This request is forgotten: only the latest ones are kept." : error.message);
     }
   }
 
@@ -118,10 +118,10 @@ export class RequestView extends Following {
     const waits = files.some((file) => file.hunks.some(({ state }) => state === "pending" || state === "accepted"));
     const [kind, words] = outcomeOf({ status: job.status, files: files.length }, waits);
     this.run.hidden = isLive(job.status);
-    const took = job.finished_at && job.started_at && duration(Date.parse(job.finished_at) - Date.parse(job.started_at));
+    const took = job.finished_at && job.started_at && formatDuration(Date.parse(job.finished_at) - Date.parse(job.started_at));
     fill(this.body,
       h("p", { class: "row" }, h("span", { class: `badge ${kind}` }, words),
-        h("span", { class: "dim" }, [when(Date.parse(job.created_at)), took && `took ${took}`].filter(Boolean).join(" · "))),
+        h("span", { class: "dim" }, [formatTime(Date.parse(job.created_at)), took && `took ${took}`].filter(Boolean).join(" · "))),
       part("Instruction", h("p", { class: "words" }, plain(job.instruction))),
       job.context_rows.length > 0 && part("Context", ...job.context_rows.map(contextRow)),
       dialogue.length > 0 && part("Questions", ...dialogue.map((each) => exchange(each, isLive(job.status)))),
@@ -137,7 +137,7 @@ export class RequestView extends Following {
       place.append(...own.slice(from, from + HUNKS).map((hunk) => this.#hunk(path, hunk)));
       const left = own.length - from - HUNKS;
       if (left <= 0) return;
-      const more = h("button", { type: "button", class: "quiet", onclick: () => (more.remove(), draw(from + HUNKS)) }, `Show more (${plural(left, "hunk")} left)`);
+      const more = h("button", { type: "button", class: "quiet", onclick: () => (more.remove(), draw(from + HUNKS)) }, `Show more (${pluralize(left, "hunk")} left)`);
       place.append(more);
     };
     draw(0);
@@ -153,17 +153,17 @@ export class RequestView extends Following {
     const isOpen = hunk.state === "pending" || hunk.state === "accepted";
     return h("div", { class: "request-hunk" },
       h("p", { class: "row" }, h("span", { class: `badge ${kind}` }, icon(sign), words),
-        hunk.kind === "lines" && h("span", { class: "dim" }, placeOf(hunk)),
+        hunk.kind === "lines" && h("span", { class: "dim" }, formatPlace(hunk)),
         isOpen && h("button", { type: "button", class: "link", onclick: () => this.openFile(path, { hunk: hunk.hunk_id }) }, "Show in the file")),
-      patch ? hunksView(patch.hunks, { heads: false, first: LINES, label: `Changes of ${revealPath(path)}, ${placeOf(hunk)}` })
-        : h("p", { class: "dim note" }, wholeHunkWords(hunk)));
+      patch ? hunksView(patch.hunks, { heads: false, first: LINES, label: `Changes of ${revealPath(path)}, ${formatPlace(hunk)}` })
+        : h("p", { class: "dim note" }, describeWholeFile(hunk)));
   }
 }
 
 const part = (title, ...children) => h("section", { class: "request-part" }, h("h3", {}, title), ...children);
 
 const contextRow = (row) =>
-  h("details", {}, h("summary", { class: "mono" }, rowWords(row)), h("pre", { class: "output", tabindex: "0", "aria-label": rowWords(row) }, reveal(row.content)));
+  h("details", {}, h("summary", { class: "mono" }, formatContextRow(row)), h("pre", { class: "output", tabindex: "0", "aria-label": formatContextRow(row) }, reveal(row.content)));
 
 const exchange = ({ question, answer }, isWaiting) =>
   h("div", {}, h("p", { class: "words" }, plain(question)),

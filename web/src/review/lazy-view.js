@@ -2,7 +2,7 @@
 
 import { fill, h } from "../dom.js";
 
-export class Later {
+export class LazyView {
   /** `load()` resolves to the view: {el, load(), shown(), hidden(), focus(), destroy(), reveal()}. */
   constructor(load) {
     this.el = h("div", { class: "panel" }, h("p", { class: "empty dim" }, "Loading…"));

@@ -1,7 +1,7 @@
 // A patch, drawn: heads of files, hunks, lines with their numbers and signs. What is in it is text and nothing else.
 
 import { fill, h } from "../dom.js";
-import { plural, reveal, revealPath } from "../format.js";
+import { pluralize, reveal, revealPath } from "../format.js";
 import { parsePatch } from "./patch.js";
 
 const FIRST = 200; // lines of a file that are drawn at once
@@ -18,7 +18,7 @@ const NOTES = [
 ];
 
 /** A line's text as it can be shown: nothing hides in it, nor runs on for ever. */
-export function shown(text) {
+export function printable(text) {
   const cut = text.length > WIDTH;
   const words = reveal(cut ? text.slice(0, WIDTH) : text.replace(/\r$/, ""));
   return cut ? `${words}… (${(text.length - WIDTH).toLocaleString("en")} more characters)` : words;
@@ -27,7 +27,7 @@ export function shown(text) {
 function lineView({ kind, text, old, new: fresh }) {
   return h(MARK[kind] ?? "span", { class: `patch-line ${kind}` },
     h("span", { class: "number", "data-number": old ?? "" }), h("span", { class: "number", "data-number": fresh ?? "" }),
-    h("span", { class: "sign" }, SIGN[kind]), h("span", { class: "text" }, kind === "note" ? `(${text.trim()})` : `${shown(text)}\n`));
+    h("span", { class: "sign" }, SIGN[kind]), h("span", { class: "text" }, kind === "note" ? `(${text.trim()})` : `${printable(text)}\n`));
 }
 
 /** The lines of hunks, the first of them at once, more when they are asked for. `heads`: whether the hunks have a head line. */
@@ -41,7 +41,7 @@ export function hunksView(hunks, { label = "Changes", heads = true, first = FIRS
     code.append(...next.map((line) => (line.kind === "head" ? h("span", { class: "patch-line hunk-head" }, reveal(line.text)) : lineView(line))));
     drawn += next.length;
     more.hidden = drawn >= lines.length;
-    fill(more, `Show more (${plural(lines.length - drawn, "line")} left)`);
+    fill(more, `Show more (${pluralize(lines.length - drawn, "line")} left)`);
   }
   draw(first);
   return [code, more];
@@ -54,9 +54,9 @@ export function patchView(patch, { heads = true, first = FIRST } = {}) {
     files.length === 0 && h("p", { class: "dim note" }, "Nothing differs."),
     ...files.map((file) => h("div", { class: "patch-file" },
       heads && file.path && h("p", { class: "patch-path mono" }, revealPath(file.path)),
-      ...file.notes.map((note) => h("p", { class: "dim note" }, noteOf(note))),
+      ...file.notes.map((note) => h("p", { class: "dim note" }, describeNote(note))),
       file.isBinary && h("p", { class: "dim note" }, "It is no text: its bytes differ."),
       file.hunks.length > 0 && hunksView(file.hunks, { label: `Changes of ${revealPath(file.path)}`, first }))));
 }
 
-const noteOf = (note) => NOTES.reduce((words, [pattern, plain]) => words.replace(pattern, plain), note);
+const describeNote = (note) => NOTES.reduce((words, [pattern, plain]) => words.replace(pattern, plain), note);

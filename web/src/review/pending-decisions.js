@@ -4,7 +4,7 @@
 // hunk is so before it is asked again. Without a connection decisions wait, in their order, over a reload as well; each can be
 // taken back until it is made. A hunk that is another one by then, or was decided elsewhere, is left alone, and that is said.
 
-import { mark } from "./text-hash.js";
+import { hashText } from "./text-hash.js";
 
 const KEPT = "decisions"; // their name among what is not sent
 const TRIES = 5; // with a newer revision each time
@@ -17,14 +17,14 @@ export const choiceOf = (action, mine = null) =>
   mine === "peel" ? "peeled" : { accept: "accepted", reject: "rejected", reopen: "pending" }[action];
 
 /** By what a hunk is known again: the same change, wherever in the file and beside whatever it stands by now. */
-const markOf = (hunk) => mark([hunk.conflict, ...hunk.patch.split("\n").filter((line) => !/^[@ ]/.test(line))].join("\n"));
+const fingerprintOf = (hunk) => hashText([hunk.conflict, ...hunk.patch.split("\n").filter((line) => !/^[@ ]/.test(line))].join("\n"));
 
-const isSo = (hunk, choice) => (choice === "peeled" ? hunk.state === "pending" && !hunk.mine : hunk.state === choice);
+const isDecidedAs = (hunk, choice) => (choice === "peeled" ? hunk.state === "pending" && !hunk.mine : hunk.state === choice);
 
 /** Whether a decision changes anything, as far as it is known: one that was taken back does not. */
 export const isOpen = (decision) => decision !== undefined && decision.choice !== decision.from;
 
-export class Waiting {
+export class PendingDecisions {
   /** What waits is told to `review` as `waiting`, by path and hunk: {choice, from}; what was not made as `dropped`: {path, words}. */
   constructor({ api, review, unsent }) {
     Object.assign(this, { api, review, unsent });
@@ -60,7 +60,7 @@ export class Waiting {
     const ends = hunks.map((hunk) => new Promise((resolve) => {
       const file = this.of(path);
       const known = file.get(hunk.hunk_id);
-      const decision = known ?? { id: hunk.hunk_id, mark: isTyped(hunk) ? null : markOf(hunk), from: hunk.state, tried: [], ends: [] };
+      const decision = known ?? { id: hunk.hunk_id, hashText: isTyped(hunk) ? null : fingerprintOf(hunk), from: hunk.state, tried: [], ends: [] };
       Object.assign(decision, { choice, base, hasWaited: decision.hasWaited || !this.api.isUp });
       decision.ends.push(resolve);
       file.delete(decision.id);
@@ -76,14 +76,14 @@ export class Waiting {
   settled = (path = null) => (path === null ? Promise.all(this.running.values()) : this.running.get(path));
 
   /** Let a hunk be as it was before it was decided. */
-  takeBack(path, id) {
+  withdraw(path, id) {
     const decision = this.of(path).get(id);
     if (decision) this.choose(path, [{ hunk_id: id, state: decision.from }], decision.from);
   }
 
   /** Let all be as it was. */
-  takeAllBack() {
-    for (const [path, file] of this.files) for (const id of [...file.keys()]) this.takeBack(path, id);
+  withdrawAll() {
+    for (const [path, file] of this.files) for (const id of [...file.keys()]) this.withdraw(path, id);
   }
 
   /** The user has read what was not made. */
@@ -160,10 +160,10 @@ export class Waiting {
     for (const decision of [...this.of(path).values()]) {
       const hunk = hunks.get(decision.id);
       const { choice, tried } = decision;
-      if (hunk ? isSo(hunk, choice) : made.has(decision.id) && tried.at(-1) === choice) this.#end(path, decision, { isDone: true, problem: "" });
+      if (hunk ? isDecidedAs(hunk, choice) : made.has(decision.id) && tried.at(-1) === choice) this.#end(path, decision, { isDone: true, problem: "" });
       else if (!hunk) this.#drop(path, decision, "it is not there any more");
-      else if (made.has(decision.id)) decision.mark = markOf(hunk); // chosen anew meanwhile
-      else if ((decision.mark ??= markOf(hunk)) !== markOf(hunk)) this.#drop(path, decision, "it is another one by now", hunk);
+      else if (made.has(decision.id)) decision.hashText = fingerprintOf(hunk); // chosen anew meanwhile
+      else if ((decision.hashText ??= fingerprintOf(hunk)) !== fingerprintOf(hunk)) this.#drop(path, decision, "it is another one by now", hunk);
       else if (hunk.state !== decision.from && !tried.includes(hunk.state)) this.#drop(path, decision, `it is ${hunk.state} by now`, hunk);
       else if (choice === "rejected" && hunk.mine && !decision.base) this.#drop(path, decision, "it holds lines of yours: say what of it goes", hunk);
     }

@@ -1,21 +1,21 @@
 // Everything that waits in the project, file by file, each hunk to be accepted or rejected. However many there are, only
 // those in sight are in the page, and only files in sight are read.
 
-import { fill, h, icon, onceClicked, say, set } from "../dom.js";
-import { plural, reveal, revealPath } from "../format.js";
-import { KEEP_FILE, keepWords, waitWords } from "./hunk-format.js";
+import { fill, h, icon, onceClicked, setText, setAttr } from "../dom.js";
+import { pluralize, reveal, revealPath } from "../format.js";
+import { KEEP_FILE, keepLabel, describePendingDecision } from "./hunk-format.js";
 import { parsePatch } from "./patch.js";
 import { hunksView } from "./patch-view.js";
 import { firstHunk, nextHunk, pendingRows, totals } from "./pending-list-rows.js";
 import { choiceOf } from "./pending-decisions.js";
-import { changeWords, wholeHunkWords } from "./change-labels.js";
-import { Windowed } from "./virtual-list.js";
+import { describeChange, describeWholeFile } from "./change-labels.js";
+import { VirtualList } from "./virtual-list.js";
 
 const FIRST = 30; // lines of a hunk that are shown at once
 const HELD = 40; // files that are kept up to date at once
 const KEYS = { j: 1, k: -1 };
 
-export class PendingDiff {
+export class PendingDiffView {
   constructor({ api, review, waiting, openFile, origins, announce }) {
     Object.assign(this, { api, review, decisions: waiting, openFile, origins, announce });
     this.views = new Map(); // path → {rev, hunks}
@@ -24,7 +24,7 @@ export class PendingDiff {
     this.folded = new Set();
     this.at = null;
     this.rows = [];
-    this.window = new Windowed({ draw: (row) => this.#row(row), dress: (el, row) => this.#dress(el, row), props: { role: "list", "aria-label": "Hunks to review" } });
+    this.window = new VirtualList({ draw: (row) => this.#row(row), dress: (el, row) => this.#dress(el, row), props: { role: "list", "aria-label": "Hunks to review" } });
     this.sum = h("p", { class: "dim", role: "status" }, "Reading…");
     this.save = h("button", { type: "button", class: "primary", hidden: true, onclick: () => this.#save() }, "Save accepted");
     this.title = h("h2", { tabindex: "-1" }, "Everything that waits");
@@ -93,14 +93,14 @@ export class PendingDiff {
     this.rows = pendingRows(this);
     const { files, pending, accepted, conflicts } = totals(this.pending);
     const parts = [
-      `${plural(pending, "hunk")} to decide in ${plural(files, "file")}`,
-      conflicts > 0 && plural(conflicts, "conflict"),
+      `${pluralize(pending, "hunk")} to decide in ${pluralize(files, "file")}`,
+      conflicts > 0 && pluralize(conflicts, "conflict"),
       accepted > 0 && `${accepted.toLocaleString("en")} accepted, not saved`,
     ];
-    if (this.pending) say(this.sum, files ? parts.filter(Boolean).join(" · ") : "Nothing waits. What an agent proposes comes here.");
+    if (this.pending) setText(this.sum, files ? parts.filter(Boolean).join(" · ") : "Nothing waits. What an agent proposes comes here.");
     this.save.hidden = accepted === 0;
     this.save.disabled = !this.isUp;
-    set(this.window.list, "role", this.rows.length ? "list" : "group");
+    setAttr(this.window.list, "role", this.rows.length ? "list" : "group");
     this.window.set(this.rows.map((row) => ({ ...row, stamp: `${row.stamp} ${this.isUp}` })));
     if (document.activeElement === this.title) this.focus();
   }
@@ -117,8 +117,8 @@ export class PendingDiff {
   /** Which hunk the keys are about. */
   #dress(el, { key, kind }) {
     if (kind !== "hunk") return;
-    set(el, "tabindex", key === this.at ? "0" : "-1");
-    set(el, "aria-current", key === this.at ? "true" : null);
+    setAttr(el, "tabindex", key === this.at ? "0" : "-1");
+    setAttr(el, "aria-current", key === this.at ? "true" : null);
   }
 
   #fileRow({ file, isFolded, note }) {
@@ -128,7 +128,7 @@ export class PendingDiff {
     const act = (words, onclick) => h("button", { type: "button", "aria-label": `${words} in ${name}`, onclick }, words);
     const from = h("span", { class: "origins" });
     this.origins.show(from, file.run_ids);
-    const words = changeWords(file);
+    const words = describeChange(file);
     return h("div", { class: "pending-file", role: "listitem" },
       h("button", { type: "button", class: "quiet pending-fold", "aria-expanded": String(!isFolded), onclick: () => this.#fold(path, !isFolded) },
         icon(isFolded ? "right" : "down"), h("span", { class: "mono pending-path", title: name }, name)),
@@ -196,16 +196,16 @@ export class PendingDiff {
       h("span", { class: "dim" }, this.origins.wordsOf(hunk, file)),
       hunk.conflict && h("span", { class: "badge waiting" }, icon("warn"), "Conflict: its lines changed on the disk"),
       hunk.state === "accepted" && h("span", { class: "badge completed" }, icon("check"), "Accepted, not saved"),
-      waits && h("span", { class: "badge waiting" }, waitWords(waits)),
+      waits && h("span", { class: "badge waiting" }, describePendingDecision(waits)),
       h("span", { class: "spacer" }), ...this.#buttons(path, hunk, key, note, waits)),
     typeof note === "string" && h("p", { class: "warn-text" }, note),
     patch ? hunksView(patch.hunks, { heads: false, first: FIRST, label: `Changes of hunk ${place} in ${revealPath(path)}` })
-      : h("p", { class: "dim note" }, wholeHunkWords(hunk, file)));
+      : h("p", { class: "dim note" }, describeWholeFile(hunk, file)));
   }
 
   #buttons(path, hunk, key, note, waits) {
     const button = (words, run, props = {}) => h("button", { type: "button", onclick: onceClicked(run), ...props }, words);
-    if (waits) return [button("Take back", () => this.decisions.takeBack(path, hunk.hunk_id))];
+    if (waits) return [button("Take back", () => this.decisions.withdraw(path, hunk.hunk_id))];
     const decide = (action, mine = null) => () => this.#decide(path, action, { key, hunk, mine });
     if (note?.choose) {
       return [
@@ -216,7 +216,7 @@ export class PendingDiff {
     }
     if (hunk.state === "accepted") return [button("Undo accept", decide("reopen"))];
     const keys = { "aria-keyshortcuts": "R" };
-    if (hunk.conflict) return [button(keepWords(hunk), decide("accept")), button(KEEP_FILE, decide("reject", hunk.mine ? "base" : null), keys)];
+    if (hunk.conflict) return [button(keepLabel(hunk), decide("accept")), button(KEEP_FILE, decide("reject", hunk.mine ? "base" : null), keys)];
     if (hunk.origin === "user") return [button("Drop", decide("reject", "base"), keys)];
     return [button("Accept", decide("accept"), { "aria-keyshortcuts": "A" }), button("Reject", decide("reject"), keys)];
   }
@@ -285,10 +285,10 @@ export class PendingDiff {
       const accepted = (await this.api.pending()).files.filter((file) => file.accepted > 0);
       const files = accepted.map(({ file_path: path, rev }) => ({ path, rev }));
       const { saved_files: saved } = await this.api.save(files);
-      this.announce(`${plural(saved.length, "file")} saved.`);
+      this.announce(`${pluralize(saved.length, "file")} saved.`);
     } catch (error) {
       this.note.hidden = false;
-      say(this.note, `Not saved: ${error.message}`);
+      setText(this.note, `Not saved: ${error.message}`);
     } finally {
       this.review.touch();
       this.save.disabled = !this.isUp;
@@ -311,5 +311,5 @@ export class PendingDiff {
 }
 
 const countOf = ({ pending, accepted, conflicts }) => [
-  pending > 0 && plural(pending, "hunk"), conflicts > 0 && plural(conflicts, "conflict"), accepted > 0 && `${accepted} accepted`,
+  pending > 0 && pluralize(pending, "hunk"), conflicts > 0 && pluralize(conflicts, "conflict"), accepted > 0 && `${accepted} accepted`,
 ].filter(Boolean).join(" · ");

@@ -1,6 +1,6 @@
 // Everything that waits, as rows: a head for each file, below it its hunks. Pure functions.
 
-import { changeWords, movesOf } from "./change-labels.js";
+import { describeChange, movesOf } from "./change-labels.js";
 import { isOpen } from "./pending-decisions.js";
 
 const HEAD = 44; // px, until they are measured
@@ -32,7 +32,7 @@ export function pendingRows({ pending, views, notes, folded, waiting = {} }) {
     const isFolded = folded.has(path);
     const head = {
       key, kind: "file", file, height: HEAD, isFolded, note: notes.get(key) ?? "",
-      stamp: JSON.stringify([changeWords(file), file.pending, file.accepted, file.conflicts, file.run_ids, isFolded, notes.get(key)]),
+      stamp: JSON.stringify([describeChange(file), file.pending, file.accepted, file.conflicts, file.run_ids, isFolded, notes.get(key)]),
     };
     if (isFolded) return [head];
     const view = views.get(path);

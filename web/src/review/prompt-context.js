@@ -1,9 +1,9 @@
 // What goes with the next instruction: selections and files. They stay until they are taken out.
 
-import { fill, h, iconButton, newId, set } from "../dom.js";
+import { fill, h, iconButton, newId, setAttr } from "../dom.js";
 import { revealPath } from "../format.js";
-import { kept } from "../local-storage.js";
-import { idOf, placeOf } from "./routes.js";
+import { localStore } from "../local-storage.js";
+import { idOf, parsePlace } from "./routes.js";
 
 const KEY = "review-rows"; // {session, rows}
 const MOST = 100;
@@ -12,12 +12,12 @@ const BYTES = 256 << 10; // of one row's text
 export const sizeOf = (text) => new TextEncoder().encode(text).length;
 
 /** A row in a few signs: "notes.md:5–7". */
-export const rowWords = ({ file_path: path, start_line: first, end_line: last }) =>
+export const formatContextRow = ({ file_path: path, start_line: first, end_line: last }) =>
   revealPath(path ?? "") + (first ? `:${first}${last > first ? `–${last}` : ""}` : "");
 
 /** The rows with one more; one of the same place takes the older one's. */
 export function withRow(rows, row) {
-  const isSame = (each) => rowWords(each) === rowWords(row);
+  const isSame = (each) => formatContextRow(each) === formatContextRow(row);
   const { isPinned } = rows.find(isSame) ?? {};
   return [...rows.filter((each) => !isSame(each)), isPinned ? { ...row, isPinned } : row].slice(-MOST);
 }
@@ -25,7 +25,7 @@ export function withRow(rows, row) {
 /** What the server takes of a row. */
 export const sent = ({ isPinned, ...row }) => row;
 
-export class ContextRows {
+export class PromptContext {
   constructor({ api, selection, announce }) {
     Object.assign(this, { api, selection, announce });
     this.rows = [];
@@ -38,7 +38,7 @@ export class ContextRows {
           h("button", { type: "button", onclick: () => this.#addSelection() }, "Add selection"),
           h("button", { type: "button", onclick: () => this.#addFile() }, "Add file"))),
       this.list, this.note);
-    addEventListener("storage", () => kept.get(KEY)?.session === this.session && this.#load([])); // another window has others
+    addEventListener("storage", () => localStore.get(KEY)?.session === this.session && this.#load([])); // another window has others
     this.#show();
   }
 
@@ -53,7 +53,7 @@ export class ContextRows {
   }
 
   #load(others) {
-    const known = kept.get(KEY);
+    const known = localStore.get(KEY);
     const pinned = (known?.rows ?? []).filter((row) => row.isPinned);
     this.rows = known?.session === this.session ? known.rows : pinned.reduce(withRow, others);
     this.#show();
@@ -78,14 +78,14 @@ export class ContextRows {
   }
 
   #addFile() {
-    const path = placeOf(idOf(location.hash) ?? "")?.path;
+    const path = parsePlace(idOf(location.hash) ?? "")?.path;
     if (!path) return this.#say("Open a file first.");
     return this.#add({ id: `ctx_${newId()}`, kind: "file", file_path: path, content: "" });
   }
 
   #add(row) {
     this.#set(withRow(this.rows, row));
-    this.announce(`Added ${rowWords(row)} as context.`);
+    this.announce(`Added ${formatContextRow(row)} as context.`);
   }
 
   #say(words) {
@@ -95,7 +95,7 @@ export class ContextRows {
 
   #set(rows) {
     this.rows = rows;
-    kept.set(KEY, { session: this.session, rows });
+    localStore.set(KEY, { session: this.session, rows });
     this.#show();
   }
 
@@ -105,7 +105,7 @@ export class ContextRows {
   }
 
   #row(row) {
-    const words = rowWords(row);
+    const words = formatContextRow(row);
     const change = (rows, focus) => {
       this.#set(rows);
       (this.list.querySelector(focus) ?? this.el.querySelector("button")).focus();
@@ -117,7 +117,7 @@ export class ContextRows {
     }, row.isPinned ? "Pinned" : "Pin");
     const close = iconButton("close", `Remove ${words}`, () => change(this.rows.filter((each) => each !== row), ".icon-button"));
     const item = h("li", {}, h("span", { class: "context-words mono", title: words }, words), pin, close);
-    set(item, "data-kind", row.kind);
+    setAttr(item, "data-kind", row.kind);
     return item;
   }
 }

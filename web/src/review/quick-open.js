@@ -1,6 +1,6 @@
 // Quick open: a file by a piece of its name. The server looks for it; a name that is being typed is not asked for.
 
-import { fill, h, set } from "../dom.js";
+import { fill, h, setAttr } from "../dom.js";
 import { openDialog } from "../dialog.js";
 import { revealPath } from "../format.js";
 
@@ -78,8 +78,8 @@ class Finder {
   }
 
   #mark() {
-    [...this.list.children].forEach((option, index) => set(option, "aria-selected", index === this.at));
-    set(this.input, "aria-activedescendant", this.paths.length ? `found-${this.at}` : null);
+    [...this.list.children].forEach((option, index) => setAttr(option, "aria-selected", index === this.at));
+    setAttr(this.input, "aria-activedescendant", this.paths.length ? `found-${this.at}` : null);
     this.list.children[this.at]?.scrollIntoView({ block: "nearest" });
   }
 }

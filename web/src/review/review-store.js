@@ -123,7 +123,7 @@ export function createReview({ api }) {
 const newer = (view, known) => (known?.rev > view.rev && !known.problem ? known : view);
 
 /** How many files and hunks wait, and how many of them are conflicts. */
-export const counts = (pending) => ({
+export const countPending = (pending) => ({
   files: pending?.length ?? 0,
   hunks: (pending ?? []).reduce((sum, file) => sum + file.pending, 0),
   conflicts: (pending ?? []).reduce((sum, file) => sum + file.conflicts, 0),

@@ -1,8 +1,8 @@
 // Taking a run back: first what that would do is shown, then it is done, then it can be saved.
 
 import { dialogHead, openDialog } from "../dialog.js";
-import { fill, h, say } from "../dom.js";
-import { plural, reveal, revealPath } from "../format.js";
+import { fill, h, setText } from "../dom.js";
+import { pluralize, reveal, revealPath } from "../format.js";
 import { patchView } from "./patch-view.js";
 
 const STATES = { applied: "saved", accepted: "accepted, not saved", pending: "not decided", rejected: "rejected" };
@@ -31,9 +31,9 @@ class Rollback {
     this.note = h("p", { class: "words", role: "status" });
     this.hunks = h("div", { class: "rollback-hunks" });
     this.shown = h("div", { class: "rollback-plan" });
-    this.does = h("button", { type: "button", class: "danger", disabled: true, onclick: () => this.#carryOut() }, "Roll back");
+    this.confirmButton = h("button", { type: "button", class: "danger", disabled: true, onclick: () => this.#execute() }, "Roll back");
     this.buttons = h("div", { class: "row" },
-      h("button", { type: "button", class: "primary", autofocus: true, onclick: () => this.close() }, "Cancel"), this.does);
+      h("button", { type: "button", class: "primary", autofocus: true, onclick: () => this.close() }, "Cancel"), this.confirmButton);
   }
 
   begin() {
@@ -51,10 +51,10 @@ class Rollback {
   async #load() {
     try {
       this.checkpoint = await this.api.checkpoint(this.id);
-      say(this.title, reveal(this.checkpoint.title) || "A run without words");
+      setText(this.title, reveal(this.checkpoint.title) || "A run without words");
       this.#choices();
     } catch (error) {
-      say(this.note, error.message);
+      setText(this.note, error.message);
       return;
     }
     this.#look();
@@ -62,7 +62,7 @@ class Rollback {
 
   #choose(mode) {
     this.mode = mode;
-    say(this.words, WORDS[mode]);
+    setText(this.words, WORDS[mode]);
     this.#choices();
     this.#look();
   }
@@ -87,7 +87,7 @@ class Rollback {
         more.remove();
         this.#more(all, from + FIRST_HUNKS);
       },
-    }, `Show more (${plural(left, "hunk")} left)`);
+    }, `Show more (${pluralize(left, "hunk")} left)`);
     this.hunks.append(more);
   }
 
@@ -115,35 +115,35 @@ class Rollback {
   async #look(words = "") {
     const number = (this.asked += 1);
     this.plan = null;
-    this.does.disabled = true;
+    this.confirmButton.disabled = true;
     fill(this.shown);
-    if (this.mode === "scoped_selected" && this.chosen.size === 0) return say(this.note, "Tick what is to be taken back.");
-    say(this.note, words || "Looking at what it would do…");
+    if (this.mode === "scoped_selected" && this.chosen.size === 0) return setText(this.note, "Tick what is to be taken back.");
+    setText(this.note, words || "Looking at what it would do…");
     try {
       const plan = await this.api.rollback(this.id, { ...this.#request, dryRun: true });
       if (number === this.asked) this.#show(plan, words);
     } catch (error) {
-      if (number === this.asked) say(this.note, error.message);
+      if (number === this.asked) setText(this.note, error.message);
     }
   }
 
   #show(plan, words) {
     this.plan = plan;
-    this.does.disabled = plan.files.length === 0;
-    const would = plan.files.length ? `It would change ${plural(plan.files.length, "file")}.` : "It would change nothing.";
-    say(this.note, [words, would].filter(Boolean).join(" "));
+    this.confirmButton.disabled = plan.files.length === 0;
+    const would = plan.files.length ? `It would change ${pluralize(plan.files.length, "file")}.` : "It would change nothing.";
+    setText(this.note, [words, would].filter(Boolean).join(" "));
     fill(this.shown, ...conflictsView(plan.conflicts), ...filesView(plan.files));
   }
 
   // -- doing it -------------------------------------------------------------------------------------
 
-  async #carryOut() {
+  async #execute() {
     const seen = this.plan;
-    this.does.disabled = true;
+    this.confirmButton.disabled = true;
     try {
       const now = await this.api.rollback(this.id, { ...this.#request, dryRun: true });
       if (content(now) !== content(seen)) {
-        this.does.disabled = now.files.length === 0;
+        this.confirmButton.disabled = now.files.length === 0;
         this.#show(now, "The files changed meanwhile. Look again before you roll back.");
         return;
       }
@@ -157,12 +157,12 @@ class Rollback {
   #done(done) {
     for (const view of done.buffers) this.review?.take(view);
     this.review?.touch(done.files.map((file) => file.file_path));
-    const words = `${plural(done.files.length, "file")} changed in the buffers. Save writes them.`;
+    const words = `${pluralize(done.files.length, "file")} changed in the buffers. Save writes them.`;
     this.announce(words);
     this.ways.disabled = true;
     this.words.hidden = true;
     fill(this.hunks);
-    say(this.note, words);
+    setText(this.note, words);
     const save = h("button", { type: "button", class: "primary", onclick: () => this.#save(done, save) }, "Save");
     fill(this.buttons, save, h("button", { type: "button", onclick: () => this.close(done) }, "Not yet"));
     save.focus();
@@ -173,11 +173,11 @@ class Rollback {
     try {
       await this.api.save(done.buffers.map(({ file_path: path, rev }) => ({ path, rev })));
       this.review?.touch(done.files.map((file) => file.file_path));
-      this.announce(`${plural(done.files.length, "file")} saved.`);
+      this.announce(`${pluralize(done.files.length, "file")} saved.`);
       this.close(done);
     } catch (error) {
       this.review?.touch();
-      say(this.note, `Not saved: ${error.message}`);
+      setText(this.note, `Not saved: ${error.message}`);
       button.disabled = false;
       button.focus();
     }
@@ -189,7 +189,7 @@ const content = ({ files, conflicts }) => JSON.stringify([files, conflicts]);
 
 const conflictsView = (conflicts) =>
   conflicts.length === 0 ? [] : [
-    h("p", { class: "warn-text" }, `${plural(conflicts.length, "place")} would stay as it is:`),
+    h("p", { class: "warn-text" }, `${pluralize(conflicts.length, "place")} would stay as it is:`),
     h("ul", { class: "rollback-conflicts" }, ...conflicts.map(({ file_path: path, reason }) =>
       h("li", {}, h("span", { class: "mono" }, revealPath(path)), ` ${reveal(reason)}`))),
   ];

@@ -9,7 +9,7 @@ export const requestId = (job) => `request/${job}`;
 export const compareId = (checkpoint, path) => `compare/${checkpoint}/${path}`;
 
 /** {kind, path, checkpoint, job} of an id; null for one that is none. */
-export function placeOf(id) {
+export function parsePlace(id) {
   if (NAMES[id]) return { kind: id };
   const [kind, ...rest] = id.split("/");
   if (kind === "file" && rest.join("/")) return { kind, path: rest.join("/") };
@@ -20,7 +20,7 @@ export function placeOf(id) {
 
 /** What the tab of a place is called. */
 export function titleOf(id) {
-  const { kind, path } = placeOf(id);
+  const { kind, path } = parsePlace(id);
   if (NAMES[kind]) return NAMES[kind];
   if (kind === "request") return "Request";
   const name = path.split("/").at(-1);
@@ -45,7 +45,7 @@ export const hashOf = (id) => `#/${id.split("/").map(encodeURIComponent).join("/
 export function idOf(hash) {
   try {
     const id = hash.replace(/^#\//, "").split("/").map(decodeURIComponent).join("/");
-    return hash.startsWith("#/") && placeOf(id) ? id : null;
+    return hash.startsWith("#/") && parsePlace(id) ? id : null;
   } catch {
     return null; // no proper encoding
   }

@@ -16,7 +16,7 @@ export function originOf({ run_id: id, session_id: session, title }, tabs) {
   return { key: session || id, name: words || "A conversation", title: words, session };
 }
 
-export class Origins {
+export class RunOrigins {
   /** `tabs()` are those of the page; `go(origin)` shows what a hunk comes from. */
   constructor({ review, tabs, go }) {
     Object.assign(this, { review, tabs, go });

@@ -1,7 +1,7 @@
 // What was said in the session: each instruction, and what came of it.
 
 import { h } from "../dom.js";
-import { moment, plain, plural } from "../format.js";
+import { formatMoment, plain, pluralize } from "../format.js";
 
 const SHOWN = 40; // entries that are laid out at once: the latest
 
@@ -24,7 +24,7 @@ export class SessionChat {
     this.shown = key;
     const left = chat.length - SHOWN;
     this.list.replaceChildren(
-      ...(left > 0 ? [h("li", { class: "dim" }, `${plural(left, "message")} before these`)] : []),
+      ...(left > 0 ? [h("li", { class: "dim" }, `${pluralize(left, "message")} before these`)] : []),
       ...chat.slice(-SHOWN).map(entry),
     );
   }
@@ -32,6 +32,6 @@ export class SessionChat {
 
 const entry = ({ role, text, ts, tool_calls: calls }) =>
   h("li", { class: `said-by-${role}` },
-    h("span", { class: "who" }, [role === "user" ? "You" : "Agent", moment(Date.parse(ts) / 1_000), calls > 0 && plural(calls, "tool call")]
+    h("span", { class: "who" }, [role === "user" ? "You" : "Agent", formatMoment(Date.parse(ts) / 1_000), calls > 0 && pluralize(calls, "tool call")]
       .filter(Boolean).join(" · ")),
     h("div", { class: "words" }, plain(text)));

@@ -1,20 +1,20 @@
 // A file in the list of what waits: its counts, and unfolded its hunks.
 
-import { fill, h, icon, onceClicked, say, set } from "../dom.js";
-import { plural, revealPath } from "../format.js";
-import { changeWords } from "./change-labels.js";
+import { fill, h, icon, onceClicked, setText, setAttr } from "../dom.js";
+import { pluralize, revealPath } from "../format.js";
+import { describeChange } from "./change-labels.js";
 import { HunkRow } from "./sidebar-hunk.js";
 import { isOpen } from "./pending-decisions.js";
 
 const AT_ONCE = 50; // hunks that are laid out, until more are asked for
 
 /** What waits in a file, in words: "2 to decide · 1 to save · 1 conflict". */
-export const countWords = ({ pending, unsaved, conflicts }) =>
-  [pending > 0 && `${pending} to decide`, unsaved > 0 && `${unsaved} to save`, conflicts > 0 && plural(conflicts, "conflict")]
+export const describeCounts = ({ pending, unsaved, conflicts }) =>
+  [pending > 0 && `${pending} to decide`, unsaved > 0 && `${unsaved} to save`, conflicts > 0 && pluralize(conflicts, "conflict")]
     .filter(Boolean).join(" · ");
 
 /** How many lines the hunks of a view add and take away: "+3 −1". */
-export function lineWords(hunks) {
+export function formatLineCounts(hunks) {
   let [added, removed] = [0, 0];
   for (const { patch } of hunks) {
     for (const line of patch.split("\n")) {
@@ -55,9 +55,9 @@ export class FileRow {
   update({ file, view, waiting, isUp, isBusy }) {
     this.file = file;
     [this.waiting, this.isUp] = [waiting, isUp];
-    say(this.count, [changeWords(file), countWords(file)].filter(Boolean).join(" · "));
+    setText(this.count, [describeChange(file), describeCounts(file)].filter(Boolean).join(" · "));
     this.origins.show(this.from, file.run_ids);
-    set(this.el, "data-conflict", file.conflicts > 0);
+    setAttr(this.el, "data-conflict", file.conflicts > 0);
     const isOff = isBusy || (!isUp && !view?.hunks); // nobody knows what would be decided
     this.accept.disabled = isOff || file.pending - file.conflicts <= 0;
     this.reject.disabled = isOff || file.pending === 0;
@@ -66,19 +66,19 @@ export class FileRow {
     if (problem !== this.problem) this.say(problem);
     this.problem = problem;
     if (!view?.hunks) return;
-    if (view !== this.view) say(this.lines, lineWords(view.hunks.filter((hunk) => hunk.state !== "applied" && hunk.state !== "rejected")));
+    if (view !== this.view) setText(this.lines, formatLineCounts(view.hunks.filter((hunk) => hunk.state !== "applied" && hunk.state !== "rejected")));
     this.view = view;
     this.#hunks();
   }
 
-  fold(isOpen, byHand = false) {
+  fold(isOpen, isUserAction = false) {
     if (isOpen === this.isUnfolded) return;
     this.isUnfolded = isOpen;
     this.body.hidden = !isOpen;
-    set(this.head, "aria-expanded", isOpen);
+    setAttr(this.head, "aria-expanded", isOpen);
     if (isOpen) this.release = this.review.hold(this.path);
     else this.release?.();
-    if (byHand) this.actions.toggled(this.path, isOpen);
+    if (isUserAction) this.actions.toggled(this.path, isOpen);
   }
 
   /** Words about the whole file, until others come. */
@@ -101,7 +101,7 @@ export class FileRow {
     const all = this.view.hunks.filter((hunk) => hunk.state !== "applied");
     const hunks = all.slice(0, this.shown);
     this.more.hidden = all.length <= hunks.length;
-    say(this.more, `Show ${Math.min(AT_ONCE, all.length - hunks.length)} more of ${all.length}`);
+    setText(this.more, `Show ${Math.min(AT_ONCE, all.length - hunks.length)} more of ${all.length}`);
     const wanted = new Set(hunks.map((hunk) => hunk.hunk_id));
     for (const [id, row] of this.rows) {
       if (wanted.has(id)) continue;
@@ -113,7 +113,7 @@ export class FileRow {
       if (!row) {
         row = new HunkRow({
           open: (each) => this.actions.open(this.path, each),
-          takeBack: (each) => this.actions.takeBack(this.path, each),
+          withdraw: (each) => this.actions.withdraw(this.path, each),
           decide: (each, action, mine) => this.actions.decide(this.path, each, action, mine),
         });
         this.rows.set(hunk.hunk_id, row);

@@ -8,7 +8,7 @@
 //   trouble   why the session could not be read just now; "" if it could
 //   isBusy    whether something was asked for, and the answer is not there yet
 
-import { plural } from "../format.js";
+import { pluralize } from "../format.js";
 import { emptyJob, isLive, withPage } from "./job-card.js";
 
 const PAGE = 500; // events of one answer
@@ -18,7 +18,7 @@ const LOST = 1_000; // ms until a lost connection is tried again
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const isUnderWay = ({ status }) => status === "queued" || status === "running";
 
-export class Work {
+export class ReviewSession {
   /** `changed(state)` is called after each change. */
   constructor({ api, review, announce, changed }) {
     Object.assign(this, { api, review, announce, changed });
@@ -178,7 +178,7 @@ export class Work {
     if (!before.isRead) return; // it was so before this page looked
     if (job.status === "awaiting_review" && job.proposed) {
       const { hunks, files } = job.proposed;
-      this.announce(`Job finished: ${plural(hunks, "hunk")} in ${plural(files, "file")} to review.`);
+      this.announce(`Job finished: ${pluralize(hunks, "hunk")} in ${pluralize(files, "file")} to review.`);
       this.review.touch();
     } else if (job.status === "failed") this.announce(`Job failed: ${job.error}`);
     else if (job.status === "completed") this.announce(job.proposed ? "The review has ended." : "Job finished: it proposed no change.");

@@ -1,13 +1,13 @@
 // The agent's side of a review: its question, its job, what it proposed, and what it is to do next.
 
-import { fill, h, icon, say } from "../dom.js";
-import { kept } from "../local-storage.js";
+import { fill, h, icon, setText } from "../dom.js";
+import { localStore } from "../local-storage.js";
 import { ClarifyCard } from "./clarify-card.js";
-import { ContextRows } from "./prompt-context.js";
+import { PromptContext } from "./prompt-context.js";
 import { HunkList } from "./hunk-list.js";
 import { isLive, JobCard } from "./job-card.js";
 import { SessionChat } from "./sidebar-chat.js";
-import { Work } from "./sidebar-session.js";
+import { ReviewSession } from "./sidebar-session.js";
 
 const DRAFT = "review-draft"; // the instruction that is being written
 const STARTED_FOR = "review-draft-for"; // the question that waited when it was begun
@@ -16,12 +16,12 @@ export class Sidebar {
   /** `asked(count)` is told how many questions wait for the user. */
   constructor({ review, api, waiting, selection, openFile, open, origins, announce, asked = () => {} }) {
     Object.assign(this, { review, asked });
-    const work = new Work({ api, review, announce, changed: () => this.#schedule() });
+    const work = new ReviewSession({ api, review, announce, changed: () => this.#schedule() });
     this.work = work;
     this.clarify = new ClarifyCard({ answer: (question, text) => work.answer(question, text) });
     this.job = new JobCard({ cancel: work.cancel, rerun: work.rerun, again: () => work.again(work.state.job), end: work.end });
     this.hunks = new HunkList({ api, review, waiting, openFile, origins, announce });
-    this.context = new ContextRows({ api, selection, announce });
+    this.context = new PromptContext({ api, selection, announce });
     this.chat = new SessionChat({ newSession: work.newSession, requests: () => open("requests") });
     this.problem = h("p", { class: "problem bad-text", role: "alert" });
     this.el = h("div", { class: "review-sidebar", onkeydown: (event) => this.#key(event) },
@@ -37,7 +37,7 @@ export class Sidebar {
 
   #box() {
     this.area = h("textarea", {
-      rows: "3", "aria-label": "Instruction", placeholder: "What should change?", dir: "auto", value: kept.get(DRAFT) ?? "",
+      rows: "3", "aria-label": "Instruction", placeholder: "What should change?", dir: "auto", value: localStore.get(DRAFT) ?? "",
       oninput: () => this.#drafted(),
       onkeydown: (event) => {
         if (event.key !== "Enter" || event.shiftKey || event.altKey || event.isComposing) return;
@@ -47,7 +47,7 @@ export class Sidebar {
     });
     this.question = null;
     this.isBegun = this.area.value !== "";
-    this.startedFor = kept.get(STARTED_FOR);
+    this.startedFor = localStore.get(STARTED_FOR);
     this.refusal = "";
     this.go = h("button", { type: "submit", class: "primary" }, "Propose");
     this.later = h("button", { type: "button", hidden: true, onclick: () => this.#instruct() }, "Queue as instruction");
@@ -80,10 +80,10 @@ export class Sidebar {
     this.chat.update({ session, isFree: isUp && !isBusy && !isUnderWay });
     this.isReady = isUp && !isBusy && session !== undefined;
     this.#ready();
-    say(this.go, question ? "Answer" : "Propose");
+    setText(this.go, question ? "Answer" : "Propose");
     this.later.hidden = question === null;
     const keys = question ? "Enter answers the question" : isUnderWay ? "Enter queues it behind the job" : "Enter sends · Shift+Enter begins a line";
-    say(this.hint, isUp ? keys : "No connection to Newel. What you write is kept.");
+    setText(this.hint, isUp ? keys : "No connection to Newel. What you write is kept.");
     const words = this.refusal || problem || trouble;
     if (words !== this.said) fill(this.problem, words && [icon("warn"), words]);
     this.said = words;
@@ -144,13 +144,13 @@ export class Sidebar {
 
   #drafted() {
     const isBegun = this.area.value !== "";
-    if (isBegun && !this.isBegun) kept.set(STARTED_FOR, (this.startedFor = this.question?.question_id ?? null));
+    if (isBegun && !this.isBegun) localStore.set(STARTED_FOR, (this.startedFor = this.question?.question_id ?? null));
     this.isBegun = isBegun;
     if (this.refusal) {
       this.refusal = "";
       this.update();
     }
-    kept.set(DRAFT, this.area.value);
+    localStore.set(DRAFT, this.area.value);
     this.#ready();
   }
 

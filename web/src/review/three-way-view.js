@@ -1,10 +1,10 @@
 // A file three ways: as it was before a run, as the run proposed it, and as it is now.
 
-import { fill, h, say, set } from "../dom.js";
-import { plural, revealPath } from "../format.js";
-import { Following } from "./auto-refresh.js";
+import { fill, h, setText, setAttr } from "../dom.js";
+import { pluralize, revealPath } from "../format.js";
+import { AutoRefresh } from "./auto-refresh.js";
 import { paired, parsePatch, sizeOf } from "./patch.js";
-import { patchView, shown } from "./patch-view.js";
+import { patchView, printable } from "./patch-view.js";
 
 const SIDE_BY_SIDE = matchMedia("(min-width: 900.02px)"); // below that there is one column
 const FIRST = 500; // rows that are drawn at once
@@ -14,7 +14,7 @@ const WAYS = {
   current: { label: "Before ↔ now", text: "current_file", patch: "current_patch", head: "Now, with what is in review" },
 };
 
-export class Compare extends Following {
+export class ThreeWayView extends AutoRefresh {
   constructor({ api, review, checkpoint, path, openFile }) {
     super();
     Object.assign(this, { api, review, checkpoint, path });
@@ -62,7 +62,7 @@ export class Compare extends Following {
       this.view = view;
       if (!isSame) this.#draw();
     } catch (error) {
-      if (asked === this.asked && !this.view) say(this.note, error.message);
+      if (asked === this.asked && !this.view) setText(this.note, error.message);
     }
   }
 
@@ -72,12 +72,12 @@ export class Compare extends Following {
   }
 
   #draw() {
-    for (const button of this.ways) set(button, "aria-pressed", button.dataset.way === this.way);
+    for (const button of this.ways) setAttr(button, "aria-pressed", button.dataset.way === this.way);
     if (!this.view) return;
     const { text, patch, head } = WAYS[this.way];
     const files = parsePatch(this.view[patch]);
     const [before, after] = [this.view.checkpoint_base, this.view[text]];
-    say(this.note, inWords(before, after, files));
+    setText(this.note, describeComparison(before, after, files));
     if (files.length === 0 || files[0].hunks.length === 0) return fill(this.body);
     if (!SIDE_BY_SIDE.matches) return fill(this.body, patchView(this.view[patch], { heads: false }));
     fill(this.body, h("div", { class: "compare-columns" },
@@ -86,11 +86,11 @@ export class Compare extends Following {
 }
 
 /** What a comparison comes to, in words. */
-export function inWords(before, after, files) {
+export function describeComparison(before, after, files) {
   if (files.length === 0) return "Nothing differs.";
   if (files.some((file) => file.isBinary)) return "It is no text, so there are no lines to compare: its bytes differ.";
   const { added, removed } = sizeOf(files);
-  const count = `${plural(added, "line")} added, ${removed.toLocaleString("en")} removed.`;
+  const count = `${pluralize(added, "line")} added, ${removed.toLocaleString("en")} removed.`;
   if (before === null) return `The file was not there before the run. ${count}`;
   if (after === null) return `The file is not there on the other side. ${count}`;
   return added + removed > 0 ? count : "Only the file's permissions differ.";
@@ -119,7 +119,7 @@ function rowsView(hunks, before) {
     place.append(...items.slice(drawn, drawn + count).map((item) => (item.count ? foldView(item, lines) : rowView(item))));
     drawn += count;
     more.hidden = drawn >= items.length;
-    say(more, `Show more (${plural(Math.max(0, items.length - drawn), "row")} left)`);
+    setText(more, `Show more (${pluralize(Math.max(0, items.length - drawn), "row")} left)`);
   }
   draw(FIRST);
   return [place, more];
@@ -135,7 +135,7 @@ function foldView({ from, fresh, count }, lines) {
     const rest = count > next ? [foldView({ from: from + next, fresh: fresh + next, count: count - next }, lines)] : [];
     fold.replaceWith(...rows, ...rest);
   };
-  const fold = h("button", { type: "button", class: "quiet compare-fold", onclick: unfold }, `⋯ ${plural(count, "line")} the same`);
+  const fold = h("button", { type: "button", class: "quiet compare-fold", onclick: unfold }, `⋯ ${pluralize(count, "line")} the same`);
   return fold;
 }
 
@@ -148,5 +148,5 @@ function cellView(line, number, change, sign) {
   const isChange = line.kind === change;
   return h("div", { class: `compare-cell ${line.kind}` },
     h("span", { class: "number", "data-number": number }), h("span", { class: "sign" }, isChange ? sign : " "),
-    h(isChange ? { del: "del", add: "ins" }[change] : "span", { class: "text" }, shown(line.text)));
+    h(isChange ? { del: "del", add: "ins" }[change] : "span", { class: "text" }, printable(line.text)));
 }

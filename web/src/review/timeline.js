@@ -1,10 +1,10 @@
 // The checkpoints: what ran, when, and what it changed, with the way back.
 
-import { fill, h, icon, say, set } from "../dom.js";
-import { plural, reveal, revealPath } from "../format.js";
+import { fill, h, icon, setText, setAttr } from "../dom.js";
+import { pluralize, reveal, revealPath } from "../format.js";
 import { totalsOf } from "./changes.js";
 import { changedPaths, CheckpointPages } from "./checkpoint-pages.js";
-import { Following } from "./auto-refresh.js";
+import { AutoRefresh } from "./auto-refresh.js";
 import { patchView } from "./patch-view.js";
 import { openRollback } from "./rollback.js";
 
@@ -16,7 +16,7 @@ export const kindOf = ({ job_id: run, session_id: session }) =>
   run.startsWith("rollback_") ? "Undo" : session.startsWith("sess_") ? "Review job" : "Run";
 
 /** A moment of the past, in ms since 1970: "10:42", "yesterday 18:03", "12 Mar 18:03", "12 Mar 2024". */
-export function when(time, now = Date.now()) {
+export function formatTime(time, now = Date.now()) {
   const [date, today] = [new Date(time), new Date(now)];
   const yesterday = new Date(today.getFullYear(), today.getMonth(), today.getDate() - 1);
   const clock = date.toLocaleTimeString("en", { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
@@ -27,12 +27,12 @@ export function when(time, now = Date.now()) {
 }
 
 /** What of a run is still to be done. */
-function waitWords({ files }) {
+function describeOpenHunks({ files }) {
   const { pending, accepted } = totalsOf(files);
   return pending > 0 ? `${pending} to decide` : accepted > 0 && `${accepted} accepted, not saved`;
 }
 
-export class Timeline extends Following {
+export class Timeline extends AutoRefresh {
   constructor({ api, review, announce, compare, openFile, origins }) {
     super();
     Object.assign(this, { api, review, announce, compare, openFile, origins });
@@ -77,7 +77,7 @@ export class Timeline extends Following {
       }
     } catch (error) {
       this.note.hidden = false;
-      say(this.note, error.message);
+      setText(this.note, error.message);
     } finally {
       this.isReading = false;
     }
@@ -85,14 +85,14 @@ export class Timeline extends Following {
 
   #show({ list: checkpoints, isMore }) {
     this.note.hidden = checkpoints.length > 0;
-    say(this.note, "No run has changed a file yet. Each that does leaves a checkpoint here.");
+    setText(this.note, "No run has changed a file yet. Each that does leaves a checkpoint here.");
     this.more.hidden = !isMore;
     const old = this.rows;
     this.rows = new Map(checkpoints.map((each) => {
       const key = JSON.stringify([each.title, each.files.map((file) => file.file_path)]); // what is decided stands in its head
       const known = old.get(each.checkpoint_id);
       const row = known?.key === key ? known : { key, ...this.#row(each) };
-      say(row.aside, [kindOf(each), plural(each.files.length, "file"), waitWords(each)].filter(Boolean).join(" · "));
+      setText(row.aside, [kindOf(each), pluralize(each.files.length, "file"), describeOpenHunks(each)].filter(Boolean).join(" · "));
       return [each.checkpoint_id, row];
     }));
     const wanted = [...this.rows.values()].map(({ el }) => el);
@@ -116,7 +116,7 @@ export class Timeline extends Following {
       if (isOpen) this.unfolded.add(id);
       else this.unfolded.delete(id);
       body.hidden = !isOpen;
-      set(button, "aria-expanded", isOpen);
+      setAttr(button, "aria-expanded", isOpen);
       mark.replaceChildren(icon(isOpen ? "down" : "right"));
       if (isOpen && !body.firstChild) fill(body, ...this.#body(checkpoint));
     };
@@ -124,7 +124,7 @@ export class Timeline extends Following {
       type: "button", class: "quiet timeline-head", "aria-expanded": "false", "aria-controls": `run-${id}`,
       onclick: () => unfold(body.hidden),
     },
-    mark, h("time", { datetime: created, title: new Date(created).toLocaleString() }, when(Date.parse(created))),
+    mark, h("time", { datetime: created, title: new Date(created).toLocaleString() }, formatTime(Date.parse(created))),
     h("span", { class: "timeline-title" }, reveal(title) || "A run without words"),
     aside);
     const el = h("li", { "data-id": id }, button, body);
@@ -144,7 +144,7 @@ export class Timeline extends Following {
           more.remove();
           add(from + LISTED);
         },
-      }, `Show more (${plural(left, "file")} left)`);
+      }, `Show more (${pluralize(left, "file")} left)`);
       list.append(more);
     };
     add(0);

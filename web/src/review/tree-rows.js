@@ -47,9 +47,9 @@ export function rowsOf({ folders, open, waits }) {
   const rows = [];
   const walk = (folder, level) => {
     const listing = folders.get(folder);
-    const say = (kind, words) => rows.push({ key: `${folder}/\0${kind}`, path: folder, kind, level, words });
-    if (!listing && !waits.new.has(folder)) return say("loading", "Reading…");
-    if (listing?.problem && !waits.new.has(folder)) return say("problem", listing.problem);
+    const setText = (kind, words) => rows.push({ key: `${folder}/\0${kind}`, path: folder, kind, level, words });
+    if (!listing && !waits.new.has(folder)) return setText("loading", "Reading…");
+    if (listing?.problem && !waits.new.has(folder)) return setText("problem", listing.problem);
     const entries = entriesOf(listing, waits.new.get(folder));
     entries.forEach((entry, place) => {
       const path = join(folder, entry.name);
@@ -58,8 +58,8 @@ export function rowsOf({ folders, open, waits }) {
       rows.push({ ...entry, key: path, path, level, isOpen, isProposed, place: place + 1, size: entries.length });
       if (isOpen) walk(path, level + 1);
     });
-    if (listing?.more) say("more", "There are more. Find a file by its name.");
-    else if (entries.length === 0) say("empty", level === 1 ? "The project has no file." : "No file.");
+    if (listing?.more) setText("more", "There are more. Find a file by its name.");
+    else if (entries.length === 0) setText("empty", level === 1 ? "The project has no file." : "No file.");
   };
   walk("", 1);
   return rows;

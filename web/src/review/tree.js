@@ -1,29 +1,29 @@
 // The project's folders and files. Only what is unfolded is asked for, and only what can be seen is in the page.
 
-import { fill, h, icon, set } from "../dom.js";
-import { plural, revealPath } from "../format.js";
-import { kept } from "../local-storage.js";
+import { fill, h, icon, setAttr } from "../dom.js";
+import { pluralize, revealPath } from "../format.js";
+import { localStore } from "../local-storage.js";
 import { findFile } from "./quick-open.js";
 import { foldersOf, join, rowsOf, step, typed, waiting } from "./tree-rows.js";
-import { Windowed } from "./virtual-list.js";
+import { VirtualList } from "./virtual-list.js";
 
 const ROW = 28; // px, until it is measured
 const TYPING = 700; // ms in which letters make one word
 const READ_AGAIN = 1_000; // ms between readings because the window has the focus again
 const MOST_OPEN = 500; // unfolded folders that are remembered
 
-export class Tree {
+export class FileTree {
   constructor({ api, review, openFile, open, announce }) {
     Object.assign(this, { api, review, openFile, announce });
     this.folders = new Map(); // by path: the answer of the server, or {problem}
     this.reading = new Set();
-    const last = kept.get("tree");
+    const last = localStore.get("tree");
     this.open = new Set(last?.open ?? []);
     this.at = last?.at ?? null;
     this.rows = [];
     this.word = { text: "", until: 0 };
     this.waits = waiting(null);
-    this.window = new Windowed({
+    this.window = new VirtualList({
       draw: (row) => this.#row(row),
       dress: (el, row) => this.#dress(el, row),
       props: { role: "tree", "aria-label": "Files of the project", onkeydown: (event) => this.#key(event), onclick: (event) => this.#click(event) },
@@ -97,7 +97,7 @@ export class Tree {
   }
 
   #keep() {
-    kept.set("tree", { open: [...this.open].slice(-MOST_OPEN), at: this.at });
+    localStore.set("tree", { open: [...this.open].slice(-MOST_OPEN), at: this.at });
   }
 
   // -- what is shown --------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ export class Tree {
     this.rows = rowsOf(this);
     this.named = this.rows.filter((row) => row.name);
     if (!this.named.some((row) => row.path === this.at)) this.at = this.named[0]?.path ?? null;
-    set(this.window.list, "role", this.named.length ? "tree" : "group");
+    setAttr(this.window.list, "role", this.named.length ? "tree" : "group");
     this.window.set(this.rows.map((row) => {
       const marks = this.#marks(row);
       const { name, kind, level, isOpen, place, size, words, ignored, isProposed } = row;
@@ -146,8 +146,8 @@ export class Tree {
   /** Which row the keys are about. */
   #dress(el, { path, name }) {
     if (!name) return;
-    set(el, "aria-selected", path === this.at);
-    set(el, "tabindex", path === this.at ? "0" : "-1");
+    setAttr(el, "aria-selected", path === this.at);
+    setAttr(el, "tabindex", path === this.at ? "0" : "-1");
   }
 
   // -- the keyboard and the pointer -----------------------------------------------------------------
@@ -213,9 +213,9 @@ function indented(row, depth) {
 function marksView({ below, pending, unsaved, conflicts }) {
   const mark = (kind, sign, words) => h("span", { class: `tree-mark ${kind}`, title: words }, sign, h("span", { class: "sr-only" }, `, ${words}`));
   return [
-    below > 0 && mark("below", "", `${plural(below, "file")} below to review`),
-    conflicts > 0 && mark("conflict", icon("warn"), plural(conflicts, "conflict")),
-    pending > 0 && mark("waits", `${pending}±`, `${plural(pending, "hunk")} to review`),
-    pending === 0 && unsaved > 0 && mark("accepted", icon("check"), `${plural(unsaved, "hunk")} to save`),
+    below > 0 && mark("below", "", `${pluralize(below, "file")} below to review`),
+    conflicts > 0 && mark("conflict", icon("warn"), pluralize(conflicts, "conflict")),
+    pending > 0 && mark("waits", `${pending}±`, `${pluralize(pending, "hunk")} to review`),
+    pending === 0 && unsaved > 0 && mark("accepted", icon("check"), `${pluralize(unsaved, "hunk")} to save`),
   ];
 }

@@ -7,11 +7,11 @@ const PREFIX = "newel:unsent:";
 const NAME = "newel:window";
 const TYPED = "typed/";
 const LOST = "lost/";
-const PATIENCE = 500; // ms that the page before may take to end, of which this one has the name
+const TIMEOUT = 500; // ms that the page before may take to end, of which this one has the name
 
 /** The names of what was typed in a file, and of what of that fits nowhere any more; another name is "decisions". */
-export const typedIn = (path) => TYPED + path;
-export const lostOf = (path) => LOST + path;
+export const typedKey = (path) => TYPED + path;
+export const lostKey = (path) => LOST + path;
 
 function place(kind) {
   try {
@@ -21,7 +21,7 @@ function place(kind) {
   }
 }
 
-export class Unsent {
+export class UnsentEdits {
   /** `locks` may be missing: a browser has them at a safe address only; then no other window's things are taken over. */
   constructor({ local = place("localStorage"), session = place("sessionStorage"), locks = globalThis.navigator?.locks } = {}) {
     Object.assign(this, { local, session, locks });
@@ -108,7 +108,7 @@ export class Unsent {
         resolve(true);
         return new Promise(() => {});
       };
-      this.locks.request(NAME + name, { signal: AbortSignal.timeout(PATIENCE) }, hold).catch(() => resolve(false));
+      this.locks.request(NAME + name, { signal: AbortSignal.timeout(TIMEOUT) }, hold).catch(() => resolve(false));
     });
   }
 

@@ -4,7 +4,7 @@ import { h } from "../dom.js";
 
 const BEYOND = 400; // px above and below what can be seen that are drawn as well
 
-export class Windowed {
+export class VirtualList {
   /**
    * `draw(item)` makes a row's element; `dress(el, item)` sets on it, each time, what changes without its being drawn anew.
    * `props` are the list's attributes.
