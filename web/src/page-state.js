@@ -63,8 +63,8 @@ export class PageState {
   }
 
   #reconcileTabs() {
-    const { tabs } = this.store.get();
-    if (tabs === this.#serverTabs) return;
+    const { hello, tabs } = this.store.get();
+    if (!hello || tabs === this.#serverTabs) return; // without a welcome the list of tabs is not known to be empty
     this.#serverTabs = tabs;
     this.review.tabsChanged();
     const ids = new Set(tabs.map((tab) => tab.id));

@@ -53,7 +53,7 @@ export class EditorDecisions {
   }
 
   /** How many hunks stand where, once all is decided that is on its way. */
-  get countHunks() {
+  get counts() {
     return countHunks(this.hunks.map((hunk) => ({ ...hunk, state: STATES[this.wanted(hunk)] ?? hunk.state })));
   }
 

@@ -29,6 +29,7 @@ export class PromptContext {
   constructor({ api, selection, announce }) {
     Object.assign(this, { api, selection, announce });
     this.rows = [];
+    this.refusal = ""; // why nothing was added, until something is
     this.session = null;
     this.list = h("ul", { class: "context-list", "aria-label": "Context" });
     this.note = h("p", { class: "dim" });
@@ -71,15 +72,15 @@ export class PromptContext {
 
   #addSelection() {
     const selected = this.selection();
-    if (!selected) return this.#say("Select lines in a file first.");
+    if (!selected) return this.#refuse("Select lines in a file first.");
     const { path, startLine, endLine, text } = selected;
-    if (sizeOf(text) > BYTES) return this.#say("That is more than 256 kB. Select less, or add the file.");
+    if (sizeOf(text) > BYTES) return this.#refuse("That is more than 256 kB. Select less, or add the file.");
     return this.#add({ id: `ctx_${newId()}`, kind: "selection", file_path: path, start_line: startLine, end_line: endLine, content: text });
   }
 
   #addFile() {
     const path = parsePlace(idOf(location.hash) ?? "")?.path;
-    if (!path) return this.#say("Open a file first.");
+    if (!path) return this.#refuse("Open a file first.");
     return this.#add({ id: `ctx_${newId()}`, kind: "file", file_path: path, content: "" });
   }
 
@@ -88,19 +89,21 @@ export class PromptContext {
     this.announce(`Added ${formatContextRow(row)} as context.`);
   }
 
-  #say(words) {
-    fill(this.note, words);
-    this.announce(words);
+  #refuse(message) {
+    this.refusal = message;
+    this.#show();
+    this.announce(message);
   }
 
   #set(rows) {
     this.rows = rows;
+    this.refusal = "";
     localStore.set(KEY, { session: this.session, rows });
     this.#show();
   }
 
   #show() {
-    fill(this.note, this.rows.length === 0 && "Select lines in a file and add them, then say what should change.");
+    fill(this.note, this.refusal || (this.rows.length === 0 && "Select lines in a file and add them, then say what should change."));
     fill(this.list, ...this.rows.map((row) => this.#row(row)));
   }
 
