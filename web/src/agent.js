@@ -1,4 +1,4 @@
-// An agent's panel: its contract, what it does, and how far it is.
+// An agent's panel: its contract, its transcript and its progress.
 
 import { copyButton, fill, h, iconButton, setText, setAttr } from "./dom.js";
 import { ContractForm, limitsOf } from "./contract.js";
@@ -20,7 +20,7 @@ export class AgentView {
     this.foot = new StatusLine({});
     this.conversation = new Conversation({
       tab, foot: this.foot.el, userView: () => new ContractView(() => this.given?.text),
-      actions: { older: () => actions.older(tab), review: actions.review, openFile: actions.openFile },
+      actions: { loadEarlier: () => actions.loadEarlier(tab), review: actions.review, openFile: actions.openFile },
     });
     this.questions = new Questions({ answer: (question, answer) => actions.answer(tab, question, answer) });
     this.stop = new StopButton((now) => actions.stop(tab, now));
@@ -32,7 +32,7 @@ export class AgentView {
     this.state = h("span", { class: "state", role: "status" });
     this.log = h("span", { class: "log-file" });
     this.bar = h("div", { class: "agent-bar" }, this.stop.el, this.restart, this.change, this.review, this.reason, this.meter, this.state);
-    const close = iconButton("close", "Close this agent", () => actions.close(tab));
+    const close = iconButton("close", "Close agent", () => actions.close(tab));
     this.el = h("div", { class: "panel agent" },
       h("div", { class: "panel-head" }, this.title, close),
       this.contract, this.place, this.conversation.el, this.questions.el, this.bar, this.log);
@@ -59,7 +59,7 @@ export class AgentView {
     const stopping = state.stopping[tab.id];
     this.given = tab.contract;
     setText(this.title, tab.title);
-    // The list of tabs comes after the reply to a start, and may tell of its end only: a quick failure is never seen at work.
+    // The list of tabs arrives after the reply to a start. After a quick failure it never shows the agent as running.
     const ready = tab.status === "ready" || !tab.contract;
     if (!ready) this.started = false;
     if (ready && !this.started) this.#edit(true);
@@ -133,6 +133,6 @@ export class AgentView {
   #log(path) {
     if (path === this.shownLog) return;
     this.shownLog = path;
-    fill(this.log, path && [h("span", {}, "Log: "), h("code", {}, plain(path)), copyButton(() => path, "Copy path of the log")]);
+    fill(this.log, path && [h("span", {}, "Log: "), h("code", {}, plain(path)), copyButton(() => path, "Copy log path")]);
   }
 }

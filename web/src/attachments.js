@@ -1,9 +1,9 @@
-// Files that go with a message: picked, dropped or pasted.
+// The files attached to a message: picked, dropped or pasted.
 
 import { h, icon, iconButton, fill } from "./dom.js";
 import { revealPath, formatBytes } from "./format.js";
 
-const LARGEST = 2 * 1024 * 1024; // bytes of all files of a message: as base64 and as text they must fit the socket
+const LARGEST = 2 * 1024 * 1024; // bytes of all files of a message: as base64 and as text they must fit into one frame of the socket
 const MOST = 20;
 
 export class Attachments {
@@ -21,7 +21,7 @@ export class Attachments {
   }
 
   async add(list) {
-    for (const file of [...list]) { // a copy: the browser empties its list when the event is over
+    for (const file of [...list]) { // a copy: the browser empties its list after the event
       const total = this.files.reduce((sum, each) => sum + each.size, 0) + file.size;
       if (total > LARGEST || this.files.length >= MOST) {
         this.refuse(`${revealPath(file.name)} was not attached: a message takes ${MOST} files and ${formatBytes(LARGEST)} in all.`);
@@ -29,7 +29,7 @@ export class Attachments {
       }
       const attachment = await attachmentOf(file);
       if (attachment) this.files.push(attachment);
-      else this.refuse(`${revealPath(file.name)} was not attached: it is neither a picture nor text.`);
+      else this.refuse(`${revealPath(file.name)} was not attached: only text and images are supported.`);
     }
     this.#show();
   }
@@ -60,7 +60,7 @@ export class Attachments {
 
 const PICTURE = /^image\/(?:png|jpeg|gif|webp)$/;
 
-/** The file as the protocol has it; null for what no model could read. */
+/** A file as the protocol represents it; null if no model can read it. */
 async function attachmentOf(file) {
   const common = { fileName: file.name || "pasted", size: file.size, content: await base64(file) };
   if (PICTURE.test(file.type)) return { type: "image", mimeType: file.type, ...common };

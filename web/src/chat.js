@@ -1,4 +1,4 @@
-// A chat's panel: the conversation, the questions, and where the next message is written.
+// A chat's panel: the conversation, the open questions and the composer.
 
 import { h } from "./dom.js";
 import { Composer } from "./composer.js";
@@ -13,22 +13,22 @@ export class ChatView {
     this.title = h("h2", { class: "sr-only" });
     this.folder = h("code", {});
     const empty = h("div", { class: "empty", hidden: true },
-      h("p", { class: "empty-title" }, "Nothing said yet."),
-      h("p", {}, "Say what you want done in ", this.folder, "."));
+      h("p", { class: "empty-title" }, "No messages yet."),
+      h("p", {}, "Describe a task in ", this.folder, "."));
     this.foot = new StatusLine({ retry: () => actions.retry(tab) });
     this.conversation = new Conversation({
       tab, empty, foot: this.foot.el,
       userView: () => new UserView({
         edit: (entry, text) => actions.send(tab, text, { before: entry.id, attachments: entry.message.attachments }),
-        mayEdit: () => !this.busy || actions.refuse("Stop the run first: it still adds to this conversation."),
+        mayEdit: () => !this.busy || actions.refuse("Stop the run before you edit a message."),
       }),
       actions: {
-        again: (message) => actions.resend(tab, message),
+        resend: (message) => actions.resend(tab, message),
         discard: (message) => actions.discard(tab, message.id),
         withdraw: (item) => actions.withdraw(tab, item.id),
         sendNow: (item) => actions.sendNow(tab, item.id),
-        change: async (item) => (await actions.withdraw(tab, item.id)) && this.composer.restore(item.text, item.message.attachments ?? []),
-        older: () => actions.older(tab),
+        edit: async (item) => (await actions.withdraw(tab, item.id)) && this.composer.restore(item.text, item.message.attachments ?? []),
+        loadEarlier: () => actions.loadEarlier(tab),
         review: actions.review,
         openFile: actions.openFile,
       },

@@ -1,4 +1,4 @@
-// Where a message is written: a draft that is kept, Send (which queues while a run is under way) and Stop.
+// The message box with its stored draft, Send (which queues during a run) and Stop.
 
 import { Attachments } from "./attachments.js";
 import { h, icon, setText } from "./dom.js";
@@ -52,14 +52,14 @@ export class Composer {
   update({ busy, stopping, totals, queued, link }) {
     this.stop.update({ busy, stopping });
     setText(this.words, busy ? "Queue" : "Send");
-    const waits = queued ? `${queued} waiting for the run. ` : "";
-    const stops = { soon: " · Esc stops now", now: "" }[stopping] ?? " · Esc stops";
-    const keys = busy ? `Enter queues${stops}` : "Enter sends · Shift+Enter begins a line";
-    setText(this.hint, link === "open" ? waits + keys : "Not connected: what you send goes out when Newel is back.");
+    const waits = queued ? `${queued} queued. ` : "";
+    const stops = { soon: " · Esc to stop now", now: "" }[stopping] ?? " · Esc to stop";
+    const keys = busy ? `Enter to queue${stops}` : "Enter to send · Shift+Enter for a new line";
+    setText(this.hint, link === "open" ? waits + keys : "Offline. Messages are sent when the connection is back.");
     setText(this.meter, formatUsage(totals));
   }
 
-  /** A message that was withdrawn to be edited: it stands before what is being written. */
+  /** Put a withdrawn message back to be edited, before the current draft. */
   restore(text, attachments) {
     this.area.value = [text, this.area.value].filter((each) => each.trim()).join("\n\n");
     this.attachments.restore(attachments);

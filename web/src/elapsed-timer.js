@@ -1,4 +1,4 @@
-// Texts that count seconds while they are on the screen: one timer for all.
+// Elapsed times that update while they are on the page, with one timer for all.
 
 import { h, setText } from "./dom.js";
 import { formatDuration } from "./format.js";
@@ -22,7 +22,7 @@ const words = (start) => {
   return passed < 1_000 ? "" : formatDuration(Math.floor(passed / 1_000) * 1_000).replace(".0 s", " s");
 };
 
-/** An element with the time since `since` (ISO 8601), for as long as it stands in the page. */
+/** An element that shows the time since `since` (ISO 8601) while it is in the page. */
 export function elapsedTimer(since) {
   const start = Math.min(Date.parse(since) || Date.now(), Date.now());
   const element = h("span", { class: "elapsed" }, words(start));

@@ -1,4 +1,4 @@
-// The page's head: project, model, tools, new tabs, palette, colours.
+// The page header: host, project, model, tools, new tabs, commands, colour theme.
 
 import { fill, h, icon, iconButton, setText, setAttr } from "./dom.js";
 import { plain } from "./format.js";
@@ -18,7 +18,7 @@ export class Header {
       { type: "button", "aria-expanded": "false", "aria-controls": "tools-panel", onclick: commands.toggleTools },
       "Tools", icon("down"), this.counts,
     );
-    this.theme = iconButton("auto", "Colours", () => {
+    this.theme = iconButton("auto", "Color theme", () => {
       nextTheme();
       this.showTheme();
     });
@@ -32,7 +32,7 @@ export class Header {
       this.tools,
       adding("Chat", "New chat", commands.newChat),
       adding("Agent", "New agent", commands.newAgent),
-      iconButton("history", "Earlier conversations", commands.openSession),
+      iconButton("history", "Open conversation", commands.openSession),
       iconButton("command", "Commands (Ctrl+K)", commands.openPalette, { "aria-keyshortcuts": "Control+K Meta+K" }),
       this.theme);
     this.showTheme();
@@ -48,8 +48,8 @@ export class Header {
     setAttr(this.model, "aria-label", `Model: ${model}${where}`);
     setAttr(this.model, "title", `Choose a model${where}`);
     this.model.disabled = tab?.kind !== "chat";
-    setText(this.flags, [hello.approve, hello.ephemeral && "not kept"].filter(Boolean).join(" · "));
-    setAttr(this.flags, "title", `What may run unasked: ${hello.approve}`);
+    setText(this.flags, [hello.approve, hello.ephemeral && "not saved"].filter(Boolean).join(" · "));
+    setAttr(this.flags, "title", `Approval mode: ${hello.approve}`);
     setAttr(this.tools, "aria-expanded", isToolsOpen);
     if (servers !== this.servers) this.#counts(countServers(servers));
     this.servers = servers;
@@ -62,11 +62,11 @@ export class Header {
       part(waiting, "?", "warn-text", "not trusted yet"), part(starting, "…", "dim", "starting"));
   }
 
-  /** Show which colours are switched on. */
+  /** Show the current colour theme. */
   showTheme() {
     const now = theme();
     this.theme.replaceChildren(icon(now));
-    const label = { auto: "Colours: as the system", light: "Colours: light", dark: "Colours: dark" }[now];
+    const label = { auto: "Color theme: system", light: "Color theme: light", dark: "Color theme: dark" }[now];
     setAttr(this.theme, "aria-label", label);
     setAttr(this.theme, "title", label);
   }

@@ -1,5 +1,5 @@
-// Markdown to inert elements. HTML in it is text; links go to http, https and mailto only; images are links; nothing
-// turns the direction of writing.
+// Markdown to inert elements: HTML stays text, links are limited to http, https and mailto, images become links, and
+// bidirectional control characters are written out.
 
 import DOMPurify from "dompurify";
 import MarkdownIt from "markdown-it";
@@ -16,14 +16,14 @@ const GOOD_LINK = /^(?:https?|mailto):/i;
 
 const md = new MarkdownIt({ html: false, linkify: true, breaks: false });
 md.linkify.set({ fuzzyLink: false, fuzzyEmail: false });
-md.validateLink = () => true; // what is no good link loses its address below, not its text
+md.validateLink = () => true; // rejected links lose their address below, but keep their text
 md.renderer.rules.image = (tokens, index) => {
   const { content, attrs } = tokens[index];
   const src = attrs.find(([name]) => name === "src")[1];
   const escape = md.utils.escapeHtml;
   return `<a href="${escape(src)}">Image: ${escape(content || src)}</a>`;
 };
-// One level for all headings: a message must not upset the outline of the page.
+// One level for all headings: a message must not disturb the outline of the page.
 md.renderer.rules.heading_open = (tokens, index) => `<h3 class="level-${tokens[index].tag.slice(1)}">`;
 md.renderer.rules.heading_close = () => "</h3>";
 for (const cell of ["th_open", "td_open"]) {
@@ -33,13 +33,12 @@ for (const cell of ["th_open", "td_open"]) {
   };
 }
 
-/** The elements of a whole text: code in it is coloured and can be copied. */
+/** Render a complete text, with highlighted code blocks that can be copied. */
 export const elements = (text, env = {}) => made(md.parse(text, env), env, true);
 
 /**
- * A text that grows, in two: what is finished of it, and its last block, or the last item of a list that ends it.
- * Elements of both (`finished` may be null), and offsets: `start` of what is last, `block` of the block it belongs to.
- * `fence` tells whether it is a code block that is still open.
+ * Render a growing text in two parts: `finished` (may be null), and `last`, its last block or the last item of a final list.
+ * `start` is the offset of `last`, `block` that of the block it belongs to; `fence` is true for an open code block.
  */
 export function split(text, env) {
   const tokens = md.parse(text, env);
@@ -81,7 +80,7 @@ function made(tokens, env, done) {
   return fragment;
 }
 
-/** "[x] done" of a task list becomes its box. */
+/** Replace the "[x]" of a task list by a box. */
 function markTask(item) {
   const text = (item.firstElementChild?.tagName === "P" ? item.firstElementChild : item).firstChild;
   const box = text?.nodeType === Node.TEXT_NODE && /^\s*\[([ x])\] /i.exec(text.data);

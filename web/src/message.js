@@ -1,4 +1,4 @@
-// What was said, each as a small view: {el, update(item, talk)}.
+// The views of transcript entries: {el, update(item, transcript)}.
 
 import { copyButton, fill, h, icon, iconButton, onceClicked, setAttr } from "./dom.js";
 import { elapsedTimer } from "./elapsed-timer.js";
@@ -9,7 +9,7 @@ import { imageView, section, ToolCallView } from "./tool-call.js";
 
 // -- the assistant ----------------------------------------------------------------------------------
 
-/** The model's reasoning, in a panel of its own. */
+/** The model's reasoning, in a foldable section. */
 class ReasoningView {
   constructor({ open }) {
     this.label = h("span", {}, "Thinking");
@@ -115,7 +115,7 @@ export class AssistantView {
   }
 }
 
-const CUT = "The answer ends here: it reached the model's limit of length.";
+const CUT = "The response was cut off at the model's output limit.";
 
 // -- the user ---------------------------------------------------------------------------------------
 
@@ -130,12 +130,12 @@ const attachment = (file) =>
     : h("span", { class: "chip" }, icon("clip"), `${revealPath(file.fileName)} · ${formatBytes(file.size)}`);
 
 export class UserView {
-  /** `edit(item, text)` says an edited message again; `mayEdit()` tells whether that is possible now, and says why not. */
+  /** `edit(item, text)` resends an edited message; `mayEdit()` returns whether that is possible, and reports why not. */
   constructor({ edit, mayEdit }) {
     Object.assign(this, { edit, mayEdit });
     this.body = h("div", { class: "user-text", dir: "auto" });
     this.files = h("div", { class: "files" });
-    const change = iconButton("edit", "Edit and send again", () => this.#edit());
+    const change = iconButton("edit", "Edit message", () => this.#edit());
     this.actions = h("div", { class: "actions" }, change, copyButton(() => this.text, "Copy message"));
     this.el = h("article", { class: "entry user", "aria-label": "You" }, h("span", { class: "who" }, "You"), this.body, this.files, this.actions);
   }
@@ -176,9 +176,9 @@ export class UserView {
         },
       },
       area,
-      h("p", { class: "dim" }, "What followed this message stays in the session and leaves the conversation."),
+      h("p", { class: "dim" }, "Later messages are removed from the conversation; the session keeps them."),
       h("div", { class: "row" },
-        h("button", { type: "submit", class: "primary" }, "Send again"),
+        h("button", { type: "submit", class: "primary" }, "Resend"),
         h("button", { type: "button", onclick: back }, "Cancel")),
     );
     this.body.replaceWith(form);
@@ -187,13 +187,13 @@ export class UserView {
   }
 }
 
-const WAITS = {
-  sending: "· sending", queued: "· waits its turn", failed: "· not sent", held: "· not sent: the run was stopped",
+const PENDING_STATES = {
+  sending: "· sending", queued: "· queued", failed: "· not sent", held: "· held: the run was stopped",
 };
 
-/** Something said here that the conversation does not have yet. */
+/** A message that is not part of the conversation yet. */
 export class PendingView {
-  /** `actions`: again(item), discard(item), and of what the server has: change(item), withdraw(item), sendNow(item). */
+  /** `actions`: resend(item), discard(item); for queued messages edit(item), withdraw(item), sendNow(item). */
   constructor(actions) {
     this.actions = actions;
     this.state = h("span", { class: "aside" });
@@ -207,15 +207,15 @@ export class PendingView {
     this.item = item;
     this.body.textContent = plain(item.text);
     setAttr(this.el, "data-state", item.state);
-    this.state.textContent = WAITS[item.state];
+    this.state.textContent = PENDING_STATES[item.state];
     const button = (words, action, title) => h("button", { type: "button", title, onclick: onceClicked(() => this.actions[action](item)) }, words);
     const canSend = item.state === "held" || item.isFirst;
     fill(
       this.row,
-      item.state === "failed" && [button("Retry", "again"), button("Discard", "discard")],
+      item.state === "failed" && [button("Retry", "resend"), button("Discard", "discard")],
       item.isWaiting && [
-        canSend && button("Send now", "sendNow", item.state === "held" ? null : "Stops the run at once and sends what waits"),
-        button("Edit", "change", "Puts it back into the message box"),
+        canSend && button("Send now", "sendNow", item.state === "held" ? null : "Stop the run now and send the queued messages"),
+        button("Edit", "edit", "Move it back to the message box"),
         button("Withdraw", "withdraw"),
       ],
     );
@@ -227,7 +227,7 @@ export class PendingView {
 const line = (kind, picture, ...children) =>
   h("div", { class: `entry told ${kind}` }, icon(picture), h("div", { class: "told-words" }, ...children));
 
-const TOLD = {
+const ENTRIES = {
   notice: ({ level, text }) => line(level === "warning" ? "warn" : "info", level === "warning" ? "warn" : "question", plain(text)),
   error: ({ text }) => line("bad", "warn", toSentence(text)),
   end: ({ reason, text }) => line(reason === "error" ? "bad" : "info", reason === "error" ? "close" : "stop", toSentence(text)),
@@ -236,13 +236,13 @@ const TOLD = {
     line(
       satisfied ? "ok" : "info",
       satisfied ? "check" : "question",
-      h("strong", {}, satisfied ? "Contract satisfied. " : "Not satisfied yet. "),
+      h("strong", {}, satisfied ? "Contract satisfied. " : "Contract not satisfied yet. "),
       plain(why),
       missing && h("div", { class: "dim" }, `Missing: ${plain(missing)}`),
     ),
   acceptance({ command, passed, output, duration: took }) {
-    if (passed === null) return line("info", "command", h("strong", {}, "Acceptance runs: "), h("code", {}, reveal(command)));
-    const words = passed ? "Acceptance passed: " : "Acceptance failed: ";
+    if (passed === null) return line("info", "command", h("strong", {}, "Running acceptance command: "), h("code", {}, reveal(command)));
+    const words = passed ? "Acceptance command passed: " : "Acceptance command failed: ";
     return line(
       passed ? "ok" : "bad",
       passed ? "check" : "close",
@@ -250,14 +250,14 @@ const TOLD = {
       output.trim() && h("details", { open: !passed }, h("summary", {}, "Output"), section("Output", plain(output))),
     );
   },
-  begun: () => line("info", "edit", "Newel works on the contract."),
+  begun: () => line("info", "edit", "Working on the contract."),
   newel: ({ text }) =>
     h("article", { class: "entry user", "aria-label": "Newel" },
       h("span", { class: "who" }, "Newel"), h("div", { class: "user-text", dir: "auto" }, plain(text))),
   custom({ message }) {
     if (message.name !== "compaction") return h("div", { hidden: true });
     return line(
-      "info", "history", "Earlier messages were summed up for the model.",
+      "info", "history", "Earlier messages were summarized for the model.",
       h("details", {}, h("summary", {}, "Summary"), section("Summary", plain(String(message.data?.summary ?? "")))),
     );
   },
@@ -271,13 +271,13 @@ export class NoteView {
   update(item) {
     if (item === this.item) return;
     this.item = item;
-    const next = TOLD[item.kind](item);
+    const next = ENTRIES[item.kind](item);
     this.el.replaceWith(next);
     this.el = next;
   }
 }
 
-/** What an agent is told: where that is the contract, `shown()` above, it is not said twice. */
+/** A message to an agent. The contract is already shown above (`shown()`), so it is not repeated. */
 export class ContractView extends NoteView {
   constructor(shown) {
     super();

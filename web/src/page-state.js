@@ -1,9 +1,8 @@
 // The state of the page: applies the server's frames to the store, subscribes to the tabs that are shown, and derives what
 // the view needs. It knows no element of the page.
 
-import { describeOutage } from "./host-status.js";
 import { forgetTabs, localStore } from "./local-storage.js";
-import { needsAnswer } from "./store.js";
+import { isHostAway, needsAnswer } from "./store.js";
 import { emptyTranscript } from "./transcript.js";
 
 const MAX_WATCHED = 8; // tabs whose transcripts are kept up to date, so that going back to one shows it at once
@@ -27,9 +26,9 @@ export class PageState {
       this.review.ledgerChanged(frame.revs);
       return;
     }
-    const wasAway = describeOutage(this.store.get().hello?.host);
+    const wasAway = isHostAway(this.store.get().hello?.host);
     this.store.dispatch(frame);
-    if (frame.type === "host" && wasAway && !describeOutage(frame.host)) this.review.hostReconnected();
+    if (frame.type === "host" && wasAway && !isHostAway(frame.host)) this.review.hostReconnected();
   }
 
   setLink(link) {

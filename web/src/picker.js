@@ -1,4 +1,4 @@
-// A list to choose from by typing: the command palette, the sessions, the models.
+// A dialog to choose from a list by typing: commands, sessions, models.
 
 import { fill, h, setAttr } from "./dom.js";
 import { openDialog } from "./dialog.js";
@@ -6,8 +6,8 @@ import { matchScore } from "./format.js";
 
 const SHOWN = 200;
 
-/** `choices`: [{title, detail, keys, value}] or a promise of them. Resolves to the value of the one that was chosen. */
-export const pick = ({ label, placeholder, choices, none = "Nothing fits." }) =>
+/** `choices`: [{title, detail, keys, value}] or a promise of them. Resolves to the chosen value, undefined for none. */
+export const pick = ({ label, placeholder, choices, none = "No matches." }) =>
   openDialog({ label, kind: "picker", build: (close) => new Picker({ label, placeholder, none, close }).begin(choices) });
 
 class Picker {

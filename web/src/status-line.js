@@ -1,10 +1,10 @@
-// The last line of a conversation: what goes on now, or how to go on.
+// The last line of a conversation: its current activity, or a button to continue.
 
 import { fill, h, icon } from "./dom.js";
 import { elapsedTimer } from "./elapsed-timer.js";
 import { isBusy } from "./store.js";
 
-const ASKS = "Waits for your answer.";
+const ASKS = "Waiting for your answer.";
 
 export class StatusLine {
   constructor({ retry = null }) {
@@ -18,7 +18,7 @@ export class StatusLine {
     const state = isBusy(tab) ? working(tab, transcript, stopping) : canRetry ? rest(transcript) : "";
     if (state === this.shown) return;
     this.shown = state;
-    const button = state === "Retry" || state === "Go on";
+    const button = state === "Retry" || state === "Continue";
     if (!state) fill(this.el);
     else if (button) fill(this.el, h("button", { type: "button", class: "again", onclick: this.retry }, icon("again"), state));
     else if (state === ASKS) fill(this.el, icon("question"), state);
@@ -28,24 +28,24 @@ export class StatusLine {
 
 function working(tab, transcript, stopping) {
   if (stopping === "now") return "Stopping…";
-  if (stopping === "soon") return "Stops before the next request.";
+  if (stopping === "soon") return "Stopping before the next request…";
   if (transcript.questions.length) return ASKS;
   const running = Object.values(transcript.calls).filter((call) => call.working).length;
-  if (running) return running === 1 ? "A tool runs." : `${running} tools run.`;
+  if (running) return running === 1 ? "Running a tool…" : `${running} tools running…`;
   const part = transcript.live?.parts.at(-1);
   const last = transcript.entries.at(-1);
-  if (!part && last?.kind === "retry" && last.outcome === null) return `Trying again (attempt ${last.attempt} of ${last.of}).`;
-  if (!part) return "Waits for the model.";
-  return part.type === "thinking" ? "Thinking." : "Writing.";
+  if (!part && last?.kind === "retry" && last.outcome === null) return `Retrying (attempt ${last.attempt} of ${last.of}).`;
+  if (!part) return "Waiting for the model…";
+  return part.type === "thinking" ? "Thinking…" : "Writing…";
 }
 
 function rest(transcript) {
-  if (transcript.queue.some((each) => each.held)) return "Go on";
+  if (transcript.queue.some((each) => each.held)) return "Continue";
   const last = transcript.entries.findLast((entry) => entry.kind !== "custom" && entry.kind !== "notice");
   if (last?.kind === "error" || last?.kind === "user") return "Retry";
-  if (last?.kind === "end") return "Go on";
+  if (last?.kind === "end") return "Continue";
   if (last?.kind !== "assistant") return "";
   const { stopReason = "stop" } = last.message;
   if (stopReason === "error") return "Retry";
-  return stopReason === "stop" ? "" : "Go on";
+  return stopReason === "stop" ? "" : "Continue";
 }

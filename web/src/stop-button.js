@@ -1,4 +1,4 @@
-// Stop: the first press ends a run before its next request, the second one at once. What was pressed shows at once.
+// The Stop button: the first press stops the run before its next request, the second at once. It responds immediately.
 
 import { h, icon, setText, setAttr } from "./dom.js";
 
@@ -24,7 +24,7 @@ export class StopButton {
     this.el.disabled = stopping === "now";
     setAttr(this.el, "data-stopping", stopping);
     setText(this.words, { soon: "Stop now", now: "Stopping…" }[stopping] ?? "Stop");
-    const held = "Messages that wait are kept and not sent.";
-    setAttr(this.el, "title", stopping === "soon" ? `Stops at once what still runs. ${held}` : `Stops before the next request to the model. ${held}`);
+    const held = "Queued messages are held.";
+    setAttr(this.el, "title", stopping === "soon" ? `Stop running tools now. ${held}` : `Stop before the next model request. ${held}`);
   }
 }

@@ -1,13 +1,13 @@
-// The state of the page: a pure fold of the server's frames and of what the user does here.
+// The state of the page: reduced from the server's frames and the user's actions.
 //
 //   link       "connecting" | "open" | "lost" | "denied"
 //   hello      the welcome: project, model, approve, ephemeral, newel, server, and the host as it is now
-//   tabs       as the server has them, with every field set
-//   talks      by tab id, for the tabs that are read
-//   pending    by tab id: what was said here and is not part of the conversation yet: {id, text, state, before}
-//   stopping   by tab id: the run that was asked to stop
+//   tabs       as the server lists them, with every field set
+//   transcripts     by tab id, for the tabs that are watched
+//   pending    by tab id: messages sent here that are not part of the conversation yet: {id, text, state, before}
+//   stopping   by tab id: "soon" or "now", for runs that were asked to stop
 //   active     the id of the tab that is shown, or null
-//   focusRequests   how often a tab was to be shown and given the focus
+//   focusRequests   counts the requests to show a tab and focus it
 
 import { addEvent, addHistory, addSoFar, cutBefore, emptyTranscript, fromSnapshot, withQuestions, withQueue } from "./transcript.js";
 
@@ -44,10 +44,13 @@ const serverOf = (given) => ({
 
 export const isBusy = (tab) => tab.status === "running" || tab.status === "waiting";
 
+/** Whether the project's host, if it has one, cannot be reached. */
+export const isHostAway = (host) => Boolean(host) && host.state !== "up" && host.state !== "slow";
+
 /** Whether a tab has a question for the user; `transcript` is that of the tab, undefined if it is not watched. */
 export const needsAnswer = (tab, transcript) => tab.status === "waiting" || transcript?.questions.length > 0;
 
-/** The state after a frame from the server, or an action of the page (its type begins with "page/"). */
+/** The state after a frame of the server or of the page; the latter have types that begin with "page/". */
 export function reduce(state, frame) {
   const step = REDUCERS[frame.type];
   return step ? step(state, frame) : state;
@@ -105,7 +108,7 @@ const REDUCERS = {
   "page/stopFailed": (state, { tab }) => ({ ...state, stopping: without(state.stopping, tab) }),
 };
 
-/** The tabs, and nothing of those that are gone. */
+/** Replace the tabs, and drop the state of those that are gone. */
 function withTabs(state, given) {
   const tabs = given.map(tabOf);
   const here = new Map(tabs.map((tab) => [tab.id, tab]));
@@ -127,7 +130,7 @@ function withTranscript(state, tab, change) {
   return next === transcript ? state : { ...state, transcripts: { ...state.transcripts, [tab]: next } };
 }
 
-/** What was said here is pending until the conversation, or what waits for it, has it. */
+/** Drop the pending messages that have reached the conversation or its queue. */
 function settled(state, tab) {
   const pending = state.pending[tab];
   const transcript = state.transcripts[tab];

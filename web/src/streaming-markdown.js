@@ -1,12 +1,12 @@
-// A text in Markdown that may still grow. Its finished blocks are frozen; only the last one is made again.
+// Markdown that may still grow. Finished blocks are frozen; only the last one is rendered again.
 
 import { h } from "./dom.js";
 import { escapeBidi } from "./format.js";
 import { elements, split } from "./markdown.js";
 
-// Characters that only add to a line of text, wherever they stand in it.
+// Characters without a meaning in Markdown, wherever they are in a line.
 const TAME = /^[\p{L}\p{N} ,.;:!?'"()]*$/u;
-const LINE_DECIDED = 6; // characters after which a line's kind (list, heading, rule) no longer changes by tame ones
+const LINE_DECIDED = 6; // characters after which tame ones no longer change a line's kind (list, heading, rule)
 const CONTAINERS = new Set(["P", "LI", "UL", "OL", "BLOCKQUOTE", "H3"]);
 
 export class StreamingMarkdown {
@@ -19,16 +19,16 @@ export class StreamingMarkdown {
     this.el.replaceChildren();
     this.text = "";
     this.env = {};
-    this.start = 0; // offset of what is made again: the last block, or the last item of its list
-    this.open = []; // the elements of that
-    this.list = null; // the list that they are items of
-    this.block = { start: 0, before: 0 }; // the last block's offset, and how many elements stand before it
-    this.node = null; // the text node that tame characters are added to
+    this.start = 0; // offset of the part that is rendered again: the last block, or the last item of its list
+    this.open = []; // its elements
+    this.list = null; // the list they belong to
+    this.block = { start: 0, before: 0 }; // the last block's offset, and the number of elements before it
+    this.node = null; // the text node to which tame characters are appended
     this.fence = false;
     this.whole = false;
   }
 
-  /** Show the text so far, or, when it no longer `grows`, the whole. */
+  /** Show the text so far; once it no longer `grows`, the complete text. */
   show(text, grows) {
     if (grows) this.#grow(text);
     else if (!this.whole) this.#finish(text);
@@ -44,7 +44,7 @@ export class StreamingMarkdown {
   }
 
   #finish(text) {
-    const isNamed = this.env.references !== undefined; // an address may stand after the link that names it
+    const isNamed = this.env.references !== undefined; // a link's address may follow the link
     if (isNamed || !text.startsWith(this.text)) this.#reset();
     this.#dropBlock();
     this.el.append(elements(text.slice(this.block.start), this.env));
@@ -68,7 +68,7 @@ export class StreamingMarkdown {
     const tail = this.text.slice(this.start);
     const { finished, last, start, block, fence } = split(tail, this.env);
     if (this.list && block > 0) {
-      this.#dropBlock(); // the list is whole: only now it is known how its items stand apart
+      this.#dropBlock(); // the list is complete: only now is its spacing known
       this.#render();
       return;
     }
@@ -87,7 +87,7 @@ export class StreamingMarkdown {
     else this.#openText(source);
   }
 
-  /** Add elements at the end, and to the list that is under way its items. Returns what was added. */
+  /** Append elements, and items to the open list. Returns the added elements. */
   #add(fragment) {
     const first = fragment.firstElementChild;
     const items = this.list && first?.tagName === this.list.tagName ? [...first.children] : [];
@@ -98,7 +98,7 @@ export class StreamingMarkdown {
     return [...items, ...others];
   }
 
-  /** The text node of an open code block; a block that stands in no list and no quote is its source's lines. */
+  /** Find the text node of an open code block; outside lists and quotes its text is the source. */
   #openCode(source) {
     const code = this.el.lastElementChild?.querySelector("code");
     const start = source.indexOf("\n") + 1;
@@ -107,7 +107,7 @@ export class StreamingMarkdown {
     this.node = code.firstChild ?? code.appendChild(document.createTextNode(""));
   }
 
-  /** The text node at the end of the last paragraph, with the blanks that rendering leaves out. */
+  /** Find the text node at the end of the last paragraph, and add the trailing spaces that rendering drops. */
   #openText(source) {
     let element = this.el.lastElementChild;
     while (element && CONTAINERS.has(element.lastElementChild?.tagName) && !text(element)) {
@@ -120,5 +120,5 @@ export class StreamingMarkdown {
   }
 }
 
-/** Whether an element ends with text of its own. */
+/** Whether an element ends with its own text. */
 const text = (element) => element.lastChild?.nodeType === Node.TEXT_NODE && element.lastChild.data.trim() !== "";

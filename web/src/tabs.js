@@ -1,4 +1,4 @@
-// The row of tabs: title, state, what is unread, close.
+// The row of tabs: title, state, unread marker, close.
 
 import { fill, h, icon, setAttr } from "./dom.js";
 import { plain, pluralize } from "./format.js";
@@ -15,7 +15,7 @@ const STATES = {
 
 const SIGNS = { completed: "check", failed: "close", stopped: "stop", waiting: "question" };
 
-/** A tab's state in words, with its sign; null for a chat at rest. */
+/** The badge of a tab's state; null for an idle chat. */
 export function badge(tab, stopping) {
   const state = STATES[tab.status];
   if (!state) return null;
@@ -29,7 +29,7 @@ export class Tabs {
     Object.assign(this, { show, close, rename });
     this.el = h("div", { class: "tablist", role: "tablist", "aria-label": "Chats and agents", onkeydown: (event) => this.#key(event) });
     this.buttons = new Map();
-    this.active = null; // the chosen tab's element, which stays in sight whatever the width
+    this.active = null; // the active tab's element, which is kept in view
     new ResizeObserver(() => this.#reveal()).observe(this.el);
   }
 
@@ -62,7 +62,7 @@ export class Tabs {
   #make({ id }) {
     const title = h("span", { class: "tab-title" });
     const state = h("span", { class: "tab-state" });
-    // For the mouse; the keyboard closes with Delete, and a button in a tab would be no good to a screen reader.
+    // For the mouse only: the keyboard closes with Delete, and screen readers do not expect a button inside a tab.
     const close = h("span", {
       class: "tab-close", "aria-hidden": "true", title: "Close (Delete)",
       onclick: (event) => {

@@ -1,4 +1,4 @@
-// Light or dark: by the system's preference, or as switched here. theme-init.js sets it before the first paint.
+// Colour theme: the system's preference, or the user's choice. theme-init.js sets it before the first paint.
 
 import { localStore } from "./local-storage.js";
 

@@ -1,4 +1,4 @@
-// A tool call: one line, that unfolds in place to its whole input and its output.
+// A tool call: one line that unfolds in place to the complete input and output.
 
 import { copyButton, fill, h, icon, setText, setAttr } from "./dom.js";
 import { diffView } from "./diff.js";
@@ -6,8 +6,8 @@ import { formatCall, formatDuration, hasFailed, describeOutcome, plain, reveal, 
 import { sessionStore } from "./local-storage.js";
 import { elapsedTimer } from "./elapsed-timer.js";
 
-const SHOWN = 40_000; // characters of a text that are laid out at once
-const REMEMBERED = 200; // unfolded calls
+const SHOWN = 40_000; // characters of a text that are shown at first
+const REMEMBERED = 200; // unfolded calls that are remembered
 const AT_BOTTOM = 24; // px
 
 const unfolded = new Set(sessionStore.get("unfolded") ?? []);
@@ -35,7 +35,7 @@ export class ToolCallView {
     this.state = null;
   }
 
-  /** `part`: {id, name, arguments} or, while it is being written, {name, text}; `state` as in talk.js, or undefined. */
+  /** `part`: {id, name, arguments} or, while it is being written, {name, text}; `state` as in transcript.js, or undefined. */
   update(part, state) {
     if (part === this.call && state === this.state) return;
     const isNew = part.id && part.id !== this.call?.id;
@@ -125,7 +125,7 @@ function phase(state) {
   return hasFailed(state.result) ? "failed" : "done";
 }
 
-/** The arguments of a call that is not whole yet, as far as they can be read. */
+/** The readable arguments of an incomplete call. */
 function partial(text) {
   const pairs = [...text.matchAll(/"(\w+)"\s*:\s*"((?:[^"\\]|\\.)*)/g)].slice(0, 4);
   return Object.fromEntries(pairs.map(([, key, value]) => [key, value.replace(/\\n/g, "\n").replace(/\\(.)/g, "$1")]));
@@ -141,9 +141,9 @@ const IMAGE = /^image\/(?:png|jpeg|gif|webp)$/;
 export const imageView = ({ data, mimeType }) =>
   IMAGE.test(mimeType)
     ? h("img", { class: "picture", src: `data:${mimeType};base64,${data}`, alt: `Image, ${mimeType}` })
-    : h("p", { class: "dim" }, `An image of a kind that is not shown: ${plain(mimeType)}`);
+    : h("p", { class: "dim" }, `Image format not supported: ${plain(mimeType)}`);
 
-/** A named text: long ones are shown in part, with a button for all of it. */
+/** A section with a text; of a long one the beginning, with a button that shows it all. */
 export function section(name, text) {
   const pre = h("pre", { class: "output", tabindex: "0", "aria-label": name }, text.slice(0, SHOWN) || "(empty)");
   const more = text.length > SHOWN &&

@@ -1,13 +1,13 @@
-// The conversation of one tab, folded from what the server sends. Pure: each function returns a new value and changes
-// nothing, so that a view can tell by identity what is new.
+// The transcript of one tab, reduced from the server's events. Pure: each function returns a new value, so that views can
+// detect changes by identity.
 //
-//   entries   what is shown, in the order of the run's journal, which is that in which the model had it: {id, kind, at, …}
+//   entries   in the order of the run's journal, which is the order the model saw: {id, kind, at, …}
 //             kinds: user, assistant, custom, retry, notice, error, end, verdict, acceptance
-//   queue     messages that no run has taken yet: {message, held}
-//   live      the assistant's message that is being written, or null: {id, parts: [{type, text, name?}], at}
+//   queue     messages that no run has picked up yet: {message, held}
+//   live      the assistant's message while it is streamed, or null: {id, parts: [{type, text, name?}], at}
 //   calls     by call id: {working, output, since, result}; result: {output, isError, details, images, duration}
 
-const OUTPUT_KEPT = 64 * 1024; // characters of a running tool's output
+const OUTPUT_KEPT = 64 * 1024; // characters of a running tool's output that are kept
 const FLEETING = new Set(["message_start", "message_update", "tool_execution_update", "queue_update", "state_update"]);
 
 const EMPTY_TOTALS = { input: 0, output: 0, context: 0, window: null, cost: null };
@@ -25,7 +25,7 @@ export const emptyTranscript = () => ({
   totals: EMPTY_TOTALS,
 });
 
-/** The talk that a snapshot describes. */
+/** Build a transcript from a snapshot. */
 export function fromSnapshot(snapshot) {
   let transcript = {
     ...emptyTranscript(),
@@ -47,7 +47,7 @@ export function fromSnapshot(snapshot) {
   return addSoFar(transcript, snapshot.soFar ?? {});
 }
 
-/** The talk after one event of a run. A lasting event that was read before changes nothing. */
+/** Apply an event of a run. Persistent events that were applied before are ignored. */
 export function addEvent(transcript, run, seq, event) {
   const lasting = !FLEETING.has(event.type);
   if (lasting && run === transcript.run && seq <= transcript.seq) return transcript;
@@ -80,7 +80,7 @@ function applied(transcript, event) {
   }
 }
 
-/** Add what an event tells beside the messages: verdicts, notices, errors, ends. */
+/** Add an entry for an event that is not a message: verdict, notice, error, end. */
 function addTold(transcript, event) {
   const at = event.timestamp ?? "";
   const add = (kind, values) => addEntry(transcript, { id: `${kind}:${at}:${transcript.entries.length}`, kind, at, ...values });
@@ -107,14 +107,14 @@ function addTold(transcript, event) {
 
 const triesOf = (event) => ({ attempt: event.attempt, of: event.maxAttempts, delay: event.delay, reason: event.reason, outcome: null });
 
-/** Tries of the same request are one entry, the latest; null where this is the first. */
+/** Update the entry of a request that is retried once more; null if this is the first retry. */
 function tried(transcript, event) {
   const last = transcript.entries.at(-1);
   if (last?.kind !== "retry" || last.outcome !== null) return null;
   return { ...transcript, entries: transcript.entries.with(-1, { ...last, ...triesOf(event) }) };
 }
 
-/** The talk in which tries are over: `failure` is what the last one failed with, "" if it was answered. */
+/** Close the entry of a retried request: `failure` is its last error, "" if it succeeded. */
 function afterTries(transcript, failure) {
   const last = transcript.entries.at(-1);
   if (last?.kind !== "retry" || last.outcome !== null) return transcript;
@@ -128,7 +128,7 @@ const acceptance = (event) => ({
   duration: event.duration,
 });
 
-/** The end of the acceptance command that began last, put into its entry. */
+/** Complete the entry of the running acceptance command; null if there is none. */
 function ended(transcript, event) {
   const index = transcript.entries.findLastIndex((entry) => entry.kind === "acceptance" && entry.passed === null);
   if (index < 0 || transcript.entries[index].command !== event.command) return null;
@@ -136,7 +136,7 @@ function ended(transcript, event) {
   return { ...transcript, entries };
 }
 
-/** Nothing works any longer; an end that the reader would not see from the messages is said in words. */
+/** End the run. Its reason becomes an entry, unless the last entry already shows it. */
 function finished(given, event) {
   const transcript = afterTries(given, event.message || event.reason);
   const calls = Object.fromEntries(
@@ -148,16 +148,16 @@ function finished(given, event) {
   return { ...addEntry(transcript, { ...entry, reason: event.reason, text: event.message }), live: null, calls };
 }
 
-/** Whether the last words are these already: a failed answer and the error event say the same. */
+/** Whether the last entry has this text already: a failed answer and the error event have the same. */
 function told(transcript, words) {
   const last = transcript.entries.at(-1);
   return Boolean(last) && (last.text === words || last.message?.errorMessage === words);
 }
 
-/** Whether a message that was cut short says by itself that the run was stopped. */
+/** Whether the last message shows by itself that the run was stopped. */
 const isCut = (transcript) => transcript.entries.at(-1)?.message?.stopReason === "aborted";
 
-/** Add earlier messages, the oldest first, before all others. */
+/** Prepend earlier messages, the oldest first. */
 export function addHistory(transcript, messages, more) {
   const known = new Set(transcript.entries.map((entry) => entry.id));
   let older = { ...emptyTranscript() };
@@ -166,13 +166,13 @@ export function addHistory(transcript, messages, more) {
   return { ...transcript, entries, calls: { ...older.calls, ...transcript.calls }, more };
 }
 
-/** Go back to just before a message: what followed is not part of the conversation any longer. */
+/** Remove a message and all that follow it. */
 export function cutBefore(transcript, id) {
   const index = transcript.entries.findIndex((entry) => entry.id === id);
   return index < 0 ? transcript : { ...transcript, entries: transcript.entries.slice(0, index), live: null };
 }
 
-/** What a reader that comes late has missed; it replaces what it had of it. */
+/** Replace the growing message and outputs by the server's current ones, for a page that connects late. */
 export function addSoFar(transcript, soFar) {
   const live = soFar.message ? begun(soFar.message) : null;
   let next = live === transcript.live ? transcript : { ...transcript, live };
@@ -180,7 +180,7 @@ export function addSoFar(transcript, soFar) {
   return next;
 }
 
-/** The messages that wait, without those that were taken meanwhile. */
+/** Replace the queue, without the messages that a run has picked up meanwhile. */
 export function withQueue(transcript, messages) {
   const said = new Set(transcript.entries.map((entry) => entry.id));
   return { ...transcript, queue: messages.filter(({ message }) => !said.has(message.id)) };

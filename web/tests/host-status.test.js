@@ -9,9 +9,9 @@ test("a host that is gone is said with the reason, whatever that holds, and with
   assert.equal(describeOutage(null), "");
   assert.equal(describeOutage(host()), "");
   const lost = describeOutage(host({ state: "lost", reason: "it \u001b[31mended\u202e." }));
-  assert.match(lost, /^The connection to example\.org is lost: it ended.*\. Newel tries to get it back;/);
+  assert.match(lost, /^Connection to example\.org lost: it ended.*\. Reconnecting…/);
   assert.doesNotMatch(lost, /[\u001b\u202e]/);
-  assert.match(describeOutage(host({ state: "failed", reason: "no key was accepted" })), /no key was accepted\. Newel tries again when/);
+  assert.match(describeOutage(host({ state: "failed", reason: "no key was accepted" })), /no key was accepted\. Newel reconnects with/);
 });
 
 test("a host that is slow is waited for: nothing is said to be impossible", () => {
@@ -22,8 +22,8 @@ test("the way to a host is said in a word or two", () => {
   assert.equal(describeState(host()), "");
   assert.equal(describeState(host({ latency: 12 })), "12 ms");
   assert.equal(describeState(host({ state: "slow", reason: "no answer for 4 s" })), "no answer for 4 s");
-  assert.equal(describeState(host({ state: "lost" })), "lost, trying again");
-  assert.equal(describeState(host({ state: "failed" })), "no connection");
+  assert.equal(describeState(host({ state: "lost" })), "reconnecting");
+  assert.equal(describeState(host({ state: "failed" })), "disconnected");
 });
 
 test("the host is kept up to date beside what else the server said of itself", () => {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { describeCall, emptyJob, describeStatus, withPage } from "../src/review/job-card.js";
+import { describeCall, describeStatus, emptyJob, withPage } from "../src/review/job-state.js";
 
 let cursor = 0;
 const event = (type, data = {}) => ({ cursor: (cursor += 1), type, ts: `2026-03-02T07:40:${String(cursor).padStart(2, "0")}Z`, data });

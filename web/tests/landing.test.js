@@ -36,7 +36,7 @@ test("what a run changed stands at the end of what was done for its prompt", () 
 
 test("what became of hunks is said, and that nothing is known of them any more", () => {
   const files = [{ pending: 1, accepted: 0, applied: 2, rejected: 0 }, { pending: 1, accepted: 1, applied: 0, rejected: 1 }];
-  assert.equal(describeDecisions(totalsOf(files)), "2 to decide · 1 accepted, not saved · 2 kept · 1 rejected");
+  assert.equal(describeDecisions(totalsOf(files)), "2 to decide · 1 accepted, unsaved · 2 kept · 1 rejected");
   assert.equal(describeDecisions(totalsOf([])), "changed since");
 });
 
@@ -97,8 +97,8 @@ test("a picture is known by its first bytes, and nothing else is drawn", () => {
 
 test("what a hunk without lines changes, and a file's sizes, are said", () => {
   const hunk = { kind: "bytes", state: "pending", start_line: 1, end_line: 1 };
-  assert.equal(describeWholeFile(hunk), "Its content changes as a whole.");
-  assert.equal(describeWholeFile({ ...hunk, end_line: 0 }), "The file goes.");
+  assert.equal(describeWholeFile(hunk), "The whole content changes.");
+  assert.equal(describeWholeFile({ ...hunk, end_line: 0 }), "Deletes the file.");
   assert.equal(describeWholeFile({ kind: "lines" }), "");
   assert.equal(formatSizes({ size: 2_000, base_size: 900, hunks: [hunk] }), "900 B → 2.0 kB");
   assert.equal(formatSizes({ size: 2_000, base_size: null, hunks: [hunk] }), "A new file · 2.0 kB");
@@ -115,7 +115,7 @@ test("a request's questions stand with their answers, skipped and open ones too"
 test("what came of a request is said in a word", () => {
   const words = (status, files = 1, waits = true) => outcomeOf({ status, files }, waits)[1];
   assert.deepEqual(["completed", "failed", "awaiting_review", "waiting_for_user"].map((status) => words(status)),
-    ["Reviewed", "Failed", "To review", "Waits for your answer"]);
+    ["Reviewed", "Failed", "To review", "Waiting for your answer"]);
   assert.equal(words("completed", 0), "No change");
   assert.equal(words("awaiting_review", 1, false), "Decided");
 });

@@ -26,7 +26,7 @@ test("what names no place is none", () => {
 
 test("a place is called by its file", () => {
   assert.equal(titleOf(fileId("src/a.py")), "a.py");
-  assert.equal(titleOf("pending"), "Everything that waits");
+  assert.equal(titleOf("pending"), "All pending changes");
 });
 
 test("files of one name are told apart by as much of their folders as that takes", () => {

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { formatContextRow, sent, withRow } from "../src/review/prompt-context.js";
 import { describeCounts, formatLineCounts } from "../src/review/sidebar-file.js";
-import { previewPatch, formatPlace } from "../src/review/sidebar-hunk.js";
+import { formatPlace } from "../src/review/hunk-format.js";
+import { previewPatch } from "../src/review/sidebar-hunk.js";
 
 const row = (path, first, last, content = "") => ({ id: `${path}${first}`, kind: "selection", file_path: path, start_line: first, end_line: last, content });
 
@@ -24,5 +25,5 @@ test("a hunk shows its first changed lines, without the signs that hide others",
 test("counts and places are said in words", () => {
   assert.equal(describeCounts({ pending: 2, unsaved: 1, conflicts: 1 }), "2 to decide · 1 to save · 1 conflict");
   assert.equal(formatLineCounts([{ patch: "@@ -1 +1 @@\n-a\n+b\n" }, { patch: "@@ -3,0 +4 @@\n+c\n" }]), "+2 −1");
-  assert.deepEqual([[5, 5], [5, 7], [5, 4]].map(([start_line, end_line]) => formatPlace({ start_line, end_line })), ["line 5", "lines 5–7", "at line 5"]);
+  assert.deepEqual([[5, 5], [5, 7], [5, 4]].map(([start_line, end_line]) => formatPlace({ start_line, end_line })), ["line 5", "lines 5–7", "before line 5"]);
 });

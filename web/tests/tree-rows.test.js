@@ -26,7 +26,7 @@ test("a file that is only proposed is there, with folders that are not there yet
 
 test("a folder that could not be read, that is empty, or too long says so", () => {
   const rows = tree({ folders: { "": { entries: [entry("one", "directory"), entry("two", "directory")], more: true }, one: { entries: [], problem: "Gone." }, two: { entries: [] } }, open: ["one", "two"] });
-  assert.deepEqual(rows.map((row) => row.words ?? row.name), ["one", "Gone.", "two", "No file.", "There are more. Find a file by its name."]);
+  assert.deepEqual(rows.map((row) => row.words ?? row.name), ["one", "Gone.", "two", "No files.", "More files exist. Find a file by name."]);
 });
 
 test("what waits is counted for its file and for each folder above", () => {

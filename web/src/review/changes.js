@@ -1,25 +1,25 @@
-// What the runs of a conversation changed, and what has become of it, for its transcript.
+// The changes made by a conversation's runs and their decisions, for its transcript.
 
 import { fill, h, icon, setAttr } from "../dom.js";
 import { pluralize, revealPath } from "../format.js";
 
-const LIMIT = 200; // runs of a conversation whose changes are told: the latest
-const LISTED = 6; // files of a run that are named
+const LIMIT = 200; // runs of a conversation whose changes are listed, the latest
+const LISTED = 6; // files of a run that are listed
 const NONE = [];
 
 const sum = (files, name) => files.reduce((all, file) => all + file[name], 0);
 
-/** What became of the hunks of a run: "2 to decide · 1 accepted, not saved · 1 kept · 1 rejected". */
+/** The decisions on a run's hunks: "2 to decide · 1 accepted, unsaved · 1 kept · 1 rejected". */
 export const describeDecisions = ({ pending, accepted, applied, rejected }) =>
-  [pending && `${pending} to decide`, accepted && `${accepted} accepted, not saved`, applied && `${applied} kept`, rejected && `${rejected} rejected`]
+  [pending && `${pending} to decide`, accepted && `${accepted} accepted, unsaved`, applied && `${applied} kept`, rejected && `${rejected} rejected`]
     .filter(Boolean).join(" · ") || "changed since";
 
 export const totalsOf = (files) =>
   Object.fromEntries(["pending", "accepted", "applied", "rejected"].map((name) => [name, sum(files, name)]));
 
 /**
- * The entries of a conversation with its runs' changes between them, as [key, item]: each at the end of what was done for one
- * prompt. `changes` are CheckpointSummaries, the oldest first; those of a time before the first entry are left out.
+ * Insert the changes of the runs into the entries of a conversation, each at the end of its turn: [key, item]. `changes` are
+ * CheckpointSummaries, the oldest first; those older than the first entry are left out.
  */
 export function withChanges(entries, changes) {
   const items = entries.map((entry) => [entry.id, entry]);
@@ -33,7 +33,7 @@ export function withChanges(entries, changes) {
   return items;
 }
 
-/** What is known of the conversations' runs. `changed()` is called when more is. */
+/** The changes of the conversations' runs. `changed()` is called when they change. */
 export class RunChanges {
   constructor({ api, review, changed }) {
     Object.assign(this, { api, changed });
@@ -47,8 +47,8 @@ export class RunChanges {
   }
 
   /**
-   * The changes of a session's runs, the oldest first; asked for if they are `isWanted`, or were before. The same array while
-   * nothing is new.
+   * The changes of a session's runs, the oldest first; requested if they are `isWanted`, or were before. Returns the same array
+   * as long as nothing changes.
    */
   of(session, isWanted = true) {
     if (!isWanted && !this.known.has(session)) return NONE;
@@ -58,7 +58,7 @@ export class RunChanges {
     return one.list;
   }
 
-  /** Forget all sessions but these. */
+  /** Drop all sessions but these. */
   keep(sessions) {
     for (const session of this.known.keys()) if (!sessions.includes(session)) this.known.delete(session);
   }
@@ -78,15 +78,15 @@ export class RunChanges {
         this.changed();
       }
     } catch {
-      // What is known stays. It is read with the next change, or when the connection is back: both bring a new list of what waits.
+      // Keep the current list. It is read again with the next change or reconnection, as both bring a new list of pending changes.
     } finally {
       one.isReading = false;
     }
-    if (one.isStale) this.changed(); // something changed meanwhile: whoever shows it asks again
+    if (one.isStale) this.changed(); // something changed meanwhile: the view asks again
   }
 }
 
-/** The changes of a run in its transcript. `does`: review(change) goes to its first hunk, openFile(path). */
+/** The changes of a run in the transcript. `actions`: review(change) goes to its first hunk, openFile(path). */
 export class ChangesView {
   constructor(actions) {
     this.actions = actions;

@@ -1,11 +1,11 @@
-// The question that an agent waits with: one at a time, for as long as it takes.
+// An agent's question to the user, which suspends its job: one at a time.
 
-import { fill, h, icon, newId, setText } from "../dom.js";
-import { reveal } from "../format.js";
+import { fill, h, icon, setText } from "../dom.js";
+import { newId, reveal } from "../format.js";
 import { localStore } from "../local-storage.js";
 
-const DRAFTS = "review-answers"; // question → what was typed for it: it stays over a reload
-const MOST = 20; // that are kept: the latest
+const DRAFTS = "review-answers"; // question id → draft of the answer; survives a reload
+const MOST = 20; // drafts that are stored, the latest
 const draftOf = (id) => localStore.get(DRAFTS)?.[id] ?? "";
 
 function keepDraft(id, text) {
@@ -14,7 +14,7 @@ function keepDraft(id, text) {
 }
 
 export class ClarifyCard {
-  /** `answer(text)` sends an answer, null to skip; it resolves to words if that could not be done, else to "". */
+  /** `answer(text)` sends an answer, null to skip; it resolves to an error message, or "". */
   constructor({ answer }) {
     this.answer = answer;
     this.question = null;
@@ -41,7 +41,7 @@ export class ClarifyCard {
     },
     h("h3", { id: title }, icon("question"), "The agent asks"),
     this.words, this.area,
-    h("div", { class: "row" }, this.go, this.skip, h("span", { class: "dim" }, "Enter answers")),
+    h("div", { class: "row" }, this.go, this.skip, h("span", { class: "dim" }, "Enter to answer")),
     this.problem);
   }
 

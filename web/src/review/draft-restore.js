@@ -1,6 +1,6 @@
-// What is typed in a file and not sent yet, kept in the browser until it is.
+// Unsent edits of a file, stored in the browser until they are sent.
 //
-//   {rev, changes, check}   `changes` of the text of revision `rev`; `check` tells whether that is the text they were made in
+//   {rev, changes, check}   `changes` to the text of revision `rev`; `check` verifies that text
 
 import { ChangeSet } from "@codemirror/state";
 import { copyButton, h, icon } from "../dom.js";
@@ -10,9 +10,9 @@ import { hashText } from "./text-hash.js";
 import { fileOf } from "./splices.js";
 import { lostKey, typedKey } from "./unsent-edits.js";
 
-const AROUND = 200; // characters of the text beside the first change that are looked at
+const AROUND = 200; // characters of text around the first change that are hashed
 
-/** The EditorSync of a file, with `onText`, `onChange`, `onTyped` as it wants them, of which is kept what is unsent. */
+/** Create the EditorSync of a file, with its callbacks, and store its unsent edits. */
 export function createStoredSync({ path, view, api, review, unsent, onChange, ...on }) {
   const taken = (answer) => review.take(path, answer);
   const sync = new EditorSync({
@@ -26,7 +26,7 @@ export function createStoredSync({ path, view, api, review, unsent, onChange, ..
   return sync;
 }
 
-/** What is kept is let go once it is sent; what another editor kept is not this one's to let go. */
+/** Store unsent edits; remove them once they are sent, but never those that another editor stored. */
 function storeUnsent(unsent, sync) {
   const changes = sync.local;
   const record = { rev: sync.known.view.rev, changes: changes.toJSON(), check: checkOf(sync.known.text, changes) };
@@ -35,14 +35,14 @@ function storeUnsent(unsent, sync) {
 }
 
 /**
- * What a file's editor begins with: {view, changes, lost}. `changes` were typed on `view`, which is the file as it was then; null
- * for none. `lost` is a record that fits nowhere, and is kept as such. Rejects if the file cannot be read.
+ * Load the initial state of a file's editor: {view, changes, lost}. `changes` are stored edits of `view`, the file at their
+ * revision; null for none. `lost` is a record that cannot be applied any more. Rejects if the file cannot be read.
  */
 export async function loadInitialState({ path, api, review, unsent }) {
   const record = await unsent.find(typedKey(path));
   const then = record && (await api.file(path, record.rev).catch((error) => {
     if (error.code === "connection") throw error;
-    return null; // that revision is not known any more
+    return null; // the server no longer has that revision
   }));
   const changes = then?.content != null ? changesOf(record, fileOf(then.content).text) : null;
   if (record && !changes) {
@@ -54,17 +54,17 @@ export async function loadInitialState({ path, api, review, unsent }) {
   return { view: await review.take(path, api.file(path)), changes, lost };
 }
 
-/** What was typed and fits nowhere, to be copied; `gone()` is called once the user has done with it. */
+/** A card with edits that cannot be applied, for copying; `gone()` is called when the user discards them. */
 export function unsavedTextCard(record, { path, unsent, gone }) {
   const text = insertedBy(record);
   const discard = () => {
     unsent.set(lostKey(path), null);
     gone();
   };
-  const area = h("textarea", { class: "mono", readonly: true, rows: "4", "aria-label": `What was typed in ${revealPath(path)}`, value: text });
+  const area = h("textarea", { class: "mono", readonly: true, rows: "4", "aria-label": `Unsent text of ${revealPath(path)}`, value: text });
   return h("section", { class: "file-lost", role: "status" },
-    h("p", {}, icon("warn"), ` What you typed in ${revealPath(path)} could not be sent, and the file it was typed in is not there any more. Copy what you need.`),
-    area, h("div", { class: "row" }, copyButton(() => text), h("button", { type: "button", onclick: discard }, "Discard it")));
+    h("p", {}, icon("warn"), ` Your edits to ${revealPath(path)} could not be sent, and the file no longer exists. Copy what you need.`),
+    area, h("div", { class: "row" }, copyButton(() => text), h("button", { type: "button", onclick: discard }, "Discard")));
 }
 
 function checkOf(text, changes) {
@@ -74,13 +74,13 @@ function checkOf(text, changes) {
   return hashText(text.sliceString(Math.max(0, first[0] - AROUND), Math.min(text.length, first[0] + AROUND), "\n"));
 }
 
-/** The changes of a record, if they were made in this text. */
+/** The changes of a record, if they apply to this text; else null. */
 function changesOf(record, text) {
   try {
     const changes = ChangeSet.fromJSON(record.changes);
     return changes.length === text.length && checkOf(text, changes) === record.check ? changes : null;
   } catch {
-    return null; // no changes at all
+    return null; // not a change set
   }
 }
 

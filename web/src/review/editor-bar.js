@@ -1,28 +1,28 @@
-// The bar above a file: what is to be decided and saved, what stands in the way, and the buttons for all of the file.
+// The bar above a file: its counts, its problems, and the buttons for the whole file.
 
 import { fill, h, icon, iconButton, setText, setAttr } from "../dom.js";
 import { plain, pluralize, revealPath } from "../format.js";
 import { KEEP_FILE, KEEP_OWN, keepLabel } from "./hunk-format.js";
 
-const KEPT = "What you type and decide waits here, over a reload too, and is sent when it is back.";
-const UNKEPT = "What you type and decide waits here, but your browser does not keep it: leave this page open.";
+const KEPT = "Your edits and decisions are saved in this browser and sent when the connection is back.";
+const UNKEPT = "Your edits and decisions are sent when the connection is back. This browser cannot save them: keep this page open.";
 
-/** "3 hunks to decide · 1 accepted, not saved"; what a file without hunks is, too. */
+/** "3 hunks to decide · 1 accepted, unsaved". */
 export function summarize({ counts, isTyped, isAbsent, hasHunks, about, isUp, refusal }) {
   const parts = [
-    about || (isAbsent && (hasHunks ? "The file is removed here" : "There is no such file")),
+    about || (isAbsent && (hasHunks ? "Deleted in this review" : "No such file")),
     counts.undecided > 0 && `${pluralize(counts.undecided, "hunk")} to decide`,
     counts.conflicts > 0 && pluralize(counts.conflicts, "conflict"),
-    counts.accepted > 0 && `${counts.accepted} accepted, not saved`,
-    counts.mine > 0 && `${counts.mine} of yours, not saved`,
+    counts.accepted > 0 && `${counts.accepted} accepted, unsaved`,
+    counts.mine > 0 && `${counts.mine} of yours, unsaved`,
     counts.rejected > 0 && `${counts.rejected} rejected`,
-    isTyped && (isUp && !refusal ? "sending…" : "typed, not sent"),
+    isTyped && (isUp && !refusal ? "sending…" : "unsent edits"),
   ].filter(Boolean);
-  return parts.join(" · ") || "Saved, nothing to decide";
+  return parts.join(" · ") || "No changes";
 }
 
 export class EditorBar {
-  /** `does`: {next, previous, acceptAll, rejectAll, save, rerun, keepProposal, keepFile, resend}. */
+  /** `actions`: {next, previous, acceptAll, rejectAll, save, rerun, keepProposal, keepFile, resend}. */
   constructor({ path, actions }) {
     this.path = path;
     this.summary = h("p", { class: "file-summary" });
@@ -48,8 +48,8 @@ export class EditorBar {
   }
 
   /**
-   * `state`: {tally, isTyped, isAbsent, hasHunks, about, isUp, isKept, typedError, problem, hasJob, isGone}; `about` is what
-   * becomes of the file as a whole.
+   * `state`: {counts, isTyped, isAbsent, hasHunks, about, isUp, isKept, refusal, problem, hasJob, isGone}; `about` describes the
+   * change to the whole file.
    */
   update(state) {
     const { counts, isUp } = state;
@@ -75,9 +75,9 @@ export class EditorBar {
   }
 
   #words({ isUp, isKept, refusal, problem, counts, isGone }) {
-    if (!isUp) return `There is no connection to Newel. ${isKept ? KEPT : UNKEPT}`;
-    if (refusal) return `What you typed was not taken: ${plain(refusal.message)}`;
-    if (counts.conflicts > 0 && isGone) return `${revealPath(this.path)} is not on the disk any more.`;
+    if (!isUp) return `Not connected to Newel. ${isKept ? KEPT : UNKEPT}`;
+    if (refusal) return `Your edits were rejected: ${plain(refusal.message)}`;
+    if (counts.conflicts > 0 && isGone) return `${revealPath(this.path)} no longer exists on disk.`;
     if (counts.conflicts > 0) {
       return `${revealPath(this.path)} changed on disk where ${counts.conflicts === 1 ? "a hunk stands" : `${counts.conflicts} hunks stand`}.`;
     }

@@ -1,7 +1,7 @@
-// A file in a tab: its text with the hunks in it.
+// The editor tab of a file: its text with the hunks in it.
 //
-// The editor has no history of its own. What is typed goes to the file's journal after a pause, decisions go there as well, and
-// undo takes the latest of both back: docs/adr/0016.
+// The editor has no history of its own. Typed text is sent to the file's journal after a pause, as decisions are, and undo
+// reverts the latest entry of either kind: docs/adr/0016.
 
 import { Annotation } from "@codemirror/state";
 import { EditorView } from "@codemirror/view";
@@ -28,8 +28,8 @@ export class FileEditor {
     this.el = h("section", { class: "panel file-editor", tabindex: "-1", "aria-label": revealPath(path) });
     this.readers = new Set();
     this.opened = new Set(); // ids of the hunks whose text is unfolded
-    this.current = null; // the id of the hunk that keys are about
-    this.gutter = { // what stands above a hunk is as wide as what is seen of the text beside it
+    this.current = null; // the id of the hunk that the keys apply to
+    this.gutter = { // the toolbar above a hunk is as wide as the visible text
       read: (view) => view.dom.querySelector(".cm-gutters").offsetWidth,
       write: (width) => this.el.style.setProperty("--gutter", `${width}px`),
     };
@@ -82,18 +82,18 @@ export class FileEditor {
     this.whole?.destroy();
   }
 
-  /** Whether something is typed and not sent, or decided and not saved; null while that is not known. */
+  /** Whether there is unsent text or an unsaved decision; null while the file is loading. */
   get isDirty() {
     if (this.whole) return this.whole.isDirty;
     return this.sync && (this.sync.isTyped || this.deciding.counts.unsaved > 0);
   }
 
-  /** The lines of which something is selected: {startLine, endLine, text}; null for none. */
+  /** The selected lines: {startLine, endLine, text}; null for none. */
   get selection() {
     return this.view ? selectedLines(this.view.state) : null;
   }
 
-  /** Call a function whenever something is another that a tab shows. */
+  /** Call a function whenever the state that a tab shows has changed. */
   onState(reader) {
     this.readers.add(reader);
   }
@@ -118,7 +118,7 @@ export class FileEditor {
     this.isFollowing = false;
   }
 
-  /** The next hunk, or with -1 the one before; those that are rejected are passed over. */
+  /** Go to the next hunk, or with -1 to the previous one; rejected ones are skipped. */
   move(by) {
     const hunks = this.deciding?.hunks.filter((hunk) => (this.deciding.wanted(hunk) ?? hunk.state) !== "rejected") ?? [];
     if (hunks.length === 0) return;
@@ -127,7 +127,7 @@ export class FileEditor {
     this.#goTo(hunks[at < 0 ? first : (at + by + hunks.length) % hunks.length]);
   }
 
-  /** Decide on the current hunk, and go to the next that is undecided. */
+  /** Decide on the current hunk, and go to the next undecided one. */
   async decideCurrent(action) {
     if (this.whole) return this.whole.decide(action);
     const hunk = this.deciding?.hunks.find((each) => each.hunk_id === this.current);
@@ -165,7 +165,7 @@ export class FileEditor {
     this.sync.restore(changes);
   }
 
-  /** A file whose text can be edited, or words on what it is instead. */
+  /** Show the file: an editor for text, else a view or a message. */
   #show(view) {
     const isText = view.kind === "text" || view.kind === "absent";
     if (isText && !this.sync) this.#edit(view);
@@ -212,7 +212,7 @@ export class FileEditor {
     else this.#begin();
   }
 
-  /** Where a file is opened: at its first undecided hunk, if it has one. */
+  /** Scroll to the first undecided hunk, if there is one. */
   #begin() {
     const first = this.deciding.hunks.find((hunk) => hunk.state === "pending");
     const { known, local } = this.sync;
@@ -254,7 +254,7 @@ export class FileEditor {
     this.view.dispatch(spec);
   }
 
-  /** Show the hunks as they are now; with `place`, go there. */
+  /** Redraw the hunks; with `place`, scroll there. */
   #draw(place = null) {
     if (!this.view) return;
     const effects = [this.#marks(), place !== null && EditorView.scrollIntoView(place, { y: "center" })].filter(Boolean);
@@ -263,7 +263,7 @@ export class FileEditor {
     this.#state();
   }
 
-  /** The effect that shows the hunks of the server's text in that of the editor after `changes`; null if they stand there. */
+  /** The effect that updates the marks of the hunks after `changes`; null if they are up to date. */
   #marks(changes = null) {
     const { known, local } = this.sync;
     return this.marks.draw(known.text, local, this.#shown(), changes?.empty === false ? null : this.view.state.field(hunkField));
@@ -302,7 +302,7 @@ export class FileEditor {
     if (isQuiet) return;
     const { hunks } = this.deciding;
     const number = hunks.findIndex((each) => each.hunk_id === hunk.hunk_id) + 1;
-    this.announce(`Hunk ${number} of ${hunks.length}, ${formatPlace(hunk)}. ${describeHunk(hunk) || "to be decided"}`);
+    this.announce(`Hunk ${number} of ${hunks.length}, ${formatPlace(hunk)}. ${describeHunk(hunk) || "undecided"}`);
   }
 
   #focusHunk(hunk, selector = "button:not(:disabled)") {

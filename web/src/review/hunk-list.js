@@ -1,16 +1,16 @@
-// The list of what waits for a decision, by file. J and K go through it, A and R decide where the focus is.
+// The list of pending changes, by file. J and K move through it, A and R decide on the focused item.
 
 import { confirm } from "../dialog.js";
 import { fill, h, icon, setText, setAttr } from "../dom.js";
 import { pluralize, revealPath } from "../format.js";
 import { FileRow } from "./sidebar-file.js";
-import { formatPlace } from "./sidebar-hunk.js";
+import { formatPlace } from "./hunk-format.js";
 import { countPending } from "./review-store.js";
 import { choiceOf } from "./pending-decisions.js";
 import { PendingDecisionsCard } from "./pending-decisions-card.js";
 
-const FEW = 40; // hunks of a project that are unfolded by themselves
-const AT_ONCE = 100; // files that are laid out, until more are asked for
+const FEW = 40; // hunks up to which all files are unfolded initially
+const AT_ONCE = 100; // files that are listed at first
 
 export class HunkList {
   constructor({ api, review, waiting, openFile, origins, announce }) {
@@ -23,7 +23,7 @@ export class HunkList {
     this.title = h("span", { tabindex: "-1" }, "To review");
     this.accept = button("Accept all", () => this.#allFiles("accept"));
     this.reject = button("Reject all", () => this.#allFiles("reject"));
-    this.save = button("Save accepted", () => this.saveAccepted(), { class: "primary", title: "Write what is accepted to the files (Ctrl+S)" });
+    this.save = button("Save accepted", () => this.saveAccepted(), { class: "primary", title: "Save accepted changes to the files (Ctrl+S)" });
     this.problem = h("p", { class: "problem bad-text" });
     this.note = h("p", { class: "dim" });
     this.list = h("ul", { class: "files-to-review", "aria-label": "Files to review", onkeydown: (event) => this.#key(event) });
@@ -36,7 +36,7 @@ export class HunkList {
       this.card.el, this.save, this.problem, this.note, this.list, this.more);
   }
 
-  /** `state` as in state.js. */
+  /** `state` as in review-store.js. */
   update(state) {
     const { pending, files, problem, isUp, waiting } = state;
     this.card.update(state);
@@ -50,8 +50,8 @@ export class HunkList {
     this.reject.disabled = isOff;
     this.save.hidden = toSave.length === 0;
     this.save.disabled = isOff;
-    setText(this.save, `Save what is accepted in ${pluralize(toSave.length, "file")}`);
-    const empty = pending === null ? "" : "Nothing waits for a decision.";
+    setText(this.save, `Save accepted changes in ${pluralize(toSave.length, "file")}`);
+    const empty = pending === null ? "" : "Nothing to review.";
     setText(this.note, problem || (count === 0 ? empty : ""));
     setAttr(this.note, "class", problem ? "bad-text" : "dim");
     this.#rows(this.files.slice(0, this.shown), files, waiting, { isUp, isBusy: this.isBusy, unfold: hunks <= FEW });
@@ -99,7 +99,7 @@ export class HunkList {
 
   // -- deciding -------------------------------------------------------------------------------------
 
-  /** Resolves to why it could not be done, or "". */
+  /** Resolves to an error message, or "". */
   async #decide(path, hunk, action, mine) {
     const { isDone, problem } = await this.waiting.choose(path, [hunk], choiceOf(action, mine), { base: mine === "base" });
     if (problem) this.review.touch([path]);
@@ -107,7 +107,7 @@ export class HunkList {
     return problem;
   }
 
-  /** All of a file that is undecided and was shown: of conflicts none is accepted, and no lines of the user's own are rejected. */
+  /** Decide all undecided hunks of a file that were shown, but accept no conflict and reject no lines of the user's own. */
   async #file(file, action) {
     const path = file.file_path;
     const setText = (words) => this.rows.get(path)?.say(words);
@@ -128,12 +128,12 @@ export class HunkList {
     this.review.touch([path]);
   }
 
-  /** The same of all files, in one request. */
+  /** Do the same for all files, in one request. */
   async #allFiles(action) {
     const { hunks, files, conflicts } = countPending(this.files);
     const sure = action === "accept" || (await confirm({
       title: "Reject all?",
-      words: `${pluralize(hunks, "hunk")} in ${pluralize(files, "file")} would be rejected. Each can be brought back in its file.`,
+      words: `${pluralize(hunks, "hunk")} in ${pluralize(files, "file")} will be rejected. You can restore each one in its file.`,
       yes: "Reject all",
     }));
     if (!sure) return;
@@ -142,7 +142,7 @@ export class HunkList {
     try {
       const done = await this.api.decideAll(action, this.files.filter((file) => file.pending > 0));
       if (action === "reject") for (const file of done) if (file.left > 0) this.rows.get(file.file_path)?.say(left(file.left));
-      const rest = action === "accept" && conflicts > 0 ? ` ${pluralize(conflicts, "conflict")} left: decide on each by itself.` : "";
+      const rest = action === "accept" && conflicts > 0 ? ` ${pluralize(conflicts, "conflict")} left: decide each one individually.` : "";
       this.announce(`${DONE[action]} ${pluralize(done.length, "file")}.${rest}`);
     } catch (error) {
       fill(this.problem, icon("warn"), error.message);
@@ -152,7 +152,7 @@ export class HunkList {
     this.review.touch();
   }
 
-  /** Write what is accepted to the files: as the server has it now, what was decided just before too. */
+  /** Save accepted changes, including those decided just before. */
   async saveAccepted() {
     if (this.isBusy) return;
     this.#busy(true);
@@ -161,12 +161,12 @@ export class HunkList {
       await this.waiting.settled();
       const accepted = (await this.api.pending()).files.filter((file) => file.accepted > 0);
       const files = accepted.map(({ file_path: path, rev }) => ({ path, rev }));
-      if (files.length === 0) return this.announce("Nothing is accepted that is not saved.");
+      if (files.length === 0) return this.announce("All accepted changes are saved.");
       const { saved_files: saved } = await this.api.save(files);
       const hunks = saved.reduce((sum, file) => sum + file.saved_hunks, 0);
       this.announce(`Saved ${pluralize(hunks, "hunk")} in ${pluralize(saved.length, "file")}.`);
     } catch (error) {
-      const again = error.code === "stale_revision" ? " Look at what changed, and save again." : "";
+      const again = error.code === "stale_revision" ? " Check what changed, then save again." : "";
       fill(this.problem, icon("warn"), error.message + again);
       this.announce(error.message);
     } finally {
@@ -194,7 +194,7 @@ export class HunkList {
     act();
   }
 
-  /** The thing of the list that the focus is in. */
+  /** The item that has the focus. */
   #current() {
     const element = document.activeElement?.closest(".listed-hunk, .listed-file");
     return element && this.list.contains(element) ? element : null;
@@ -206,7 +206,7 @@ export class HunkList {
     items[Math.max(0, Math.min(items.length - 1, index + by))]?.focus();
   }
 
-  /** Decide where the focus is, and go on to what is not decided yet. */
+  /** Decide on the focused item, and move to the next undecided one. */
   async #verdict(action) {
     const row = this.#current()?.row;
     if (!row) return;
@@ -218,7 +218,7 @@ export class HunkList {
     const button = row[action];
     if (button.hidden || button.disabled) return;
     if (action === "accept" && row.hunk.conflict) {
-      this.announce("A conflict: press Keep the proposal to write it over what the file says now.");
+      this.announce("Conflict: choose Keep proposal to overwrite the current text.");
       button.focus();
       return;
     }
@@ -231,6 +231,6 @@ export class HunkList {
   }
 }
 
-const left = (count) => `${pluralize(count, "hunk")} with lines of yours: say for each what goes.`;
+const left = (count) => `${pluralize(count, "hunk")} with your lines: say for each what goes.`;
 
 const DONE = { accept: "Accepted", reject: "Rejected", reopen: "Undecided again:" };

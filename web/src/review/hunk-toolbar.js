@@ -1,22 +1,22 @@
-// What stands above each hunk in the editor: its state, its buttons, and the lines that it takes away.
+// The toolbar above each hunk in the editor: its state, its buttons, and the lines it removes.
 
 import { WidgetType } from "@codemirror/view";
 import { h, onceClicked, setText } from "../dom.js";
 import { truncate, pluralize, reveal } from "../format.js";
 import { KEEP_FILE, keepLabel, linesOf, formatPlace, describeHunk, describePendingDecision } from "./hunk-format.js";
 
-const FOLDED = 3; // lines that are shown of many
+const FOLDED = 3; // lines that are shown while folded
 const WIDEST = 2_000; // characters that are shown of a line
 const ROW = 20; // px, about
 const BAR = 34;
 
-/** Whether a hunk is shown in the same way: both as `HunkBar` wants it, or undefined. */
+/** Whether two hunks look the same: both as `HunkToolbar` takes them, or undefined. */
 export const isSameView = (one, other) => one && other && Object.keys(one).every((name) => one[name] === other[name]);
 
 export class HunkToolbar extends WidgetType {
   /**
-   * `shown`: {hunk, number, total, isOpen, isBusy, waits, isAsking, isCurrent}; `waits` is what it is to be once there is a
-   * connection, null for nothing. `does`: {decide(hunk, action, mine), takeBack(hunk), fold(hunk), ask(hunk)}.
+   * `shown`: {hunk, number, total, isOpen, isBusy, waits, isAsking, isCurrent}; `waits` is its decision that is pending
+   * until the connection is back, or null. `actions`: {decide(hunk, action, mine), withdraw(hunk), fold(hunk), ask(hunk)}.
    */
   constructor(shown, actions) {
     super();
@@ -42,7 +42,7 @@ export class HunkToolbar extends WidgetType {
   }
 
   ignoreEvent() {
-    return true; // its buttons are its own, and its text can be selected
+    return true; // its buttons handle their events, and its text can be selected
   }
 
   toDOM() {
@@ -64,18 +64,18 @@ export class HunkToolbar extends WidgetType {
 
   #buttons() {
     const { hunk, isAsking, waits } = this.shown;
-    if (waits) return this.#button("Take back", "takeBack");
-    if (hunk.state === "rejected") return [this.#foldRejected(), this.#button("Bring back", "reopen")];
+    if (waits) return this.#button("Undo", "takeBack");
+    if (hunk.state === "rejected") return [this.#foldRejected(), this.#button("Restore", "reopen")];
     if (isAsking) {
-      const drop = hunk.origin === "agent" && this.#button("Drop only my lines", "reject", "peel");
-      return [drop, this.#button("Back to the file", "reject", "base"), this.#button("Cancel", "cancel")];
+      const drop = hunk.origin === "agent" && this.#button("Discard only my lines", "reject", "peel");
+      return [drop, this.#button("Revert to file", "reject", "base"), this.#button("Cancel", "cancel")];
     }
     if (hunk.state === "accepted") return this.#button("Undo accept", "reopen");
     const yes = hunk.conflict ? keepLabel(hunk) : "Accept";
     const no = hunk.conflict ? KEEP_FILE : "Reject";
     return [
       (hunk.origin === "agent" || hunk.conflict) && this.#button(yes, "accept"),
-      this.#button(hunk.origin === "user" && !hunk.conflict ? "Drop" : no, "reject"),
+      this.#button(hunk.origin === "user" && !hunk.conflict ? "Discard" : no, "reject"),
     ];
   }
 
@@ -116,7 +116,7 @@ export class HunkToolbar extends WidgetType {
     const words = isOpen ? "Fewer lines" : `… ${more} more ${more === 1 ? "line" : "lines"}`;
     return [
       this.count > 0 && h("div", { class: "hunk-text" }, ...this.lines.slice(0, this.count).map(line)),
-      more > 0 && hunk.state !== "rejected" && this.#fold(words, `${words} that hunk ${number} of ${total} takes away`),
+      more > 0 && hunk.state !== "rejected" && this.#fold(words, `${words} removed by hunk ${number} of ${total} `),
     ];
   }
 }

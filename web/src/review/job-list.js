@@ -1,20 +1,20 @@
-// The requests of all reviews, the earlier ones too: what was asked for, when, and what came of it.
+// The requests of all review sessions: instruction, time and outcome.
 
 import { fill, h, icon, setText } from "../dom.js";
 import { pluralize, reveal } from "../format.js";
-import { isLive } from "./job-card.js";
+import { isLive } from "./job-state.js";
 import { AutoRefresh } from "./auto-refresh.js";
 import { requestId } from "./routes.js";
 import { formatTime } from "./timeline.js";
 
 const PAGE = 50;
-const MOST = 500; // the server tells of no more
+const MOST = 500; // the server lists no more
 
-/** What a job has come to, in a word, with the class of a badge. `waits`: whether something of it is to be decided or saved. */
+/** A job's outcome as [badge class, text]. `waits`: whether some of it needs a decision or a save. */
 export function outcomeOf({ status, files }, waits) {
   if (status === "completed") return files > 0 ? ["completed", "Reviewed"] : ["", "No change"];
   return {
-    queued: ["", "Waits for its turn"], running: ["running", "Running"], waiting_for_user: ["waiting", "Waits for your answer"],
+    queued: ["", "Queued"], running: ["running", "Running"], waiting_for_user: ["waiting", "Waiting for your answer"],
     awaiting_review: waits ? ["waiting", "To review"] : ["completed", "Decided"], failed: ["failed", "Failed"],
   }[status];
 }
@@ -24,9 +24,9 @@ export class JobList extends AutoRefresh {
     super();
     Object.assign(this, { api, review, open });
     this.limit = PAGE;
-    this.note = h("p", { class: "dim note", role: "status" }, "Reading…");
+    this.note = h("p", { class: "dim note", role: "status" }, "Loading…");
     this.list = h("ol", { class: "timeline-list" });
-    this.more = h("button", { type: "button", hidden: true, onclick: () => this.#more() }, "Show earlier ones");
+    this.more = h("button", { type: "button", hidden: true, onclick: () => this.#more() }, "Show earlier");
     this.el = h("section", { class: "panel timeline", "aria-label": "Requests" },
       h("div", { class: "panel-head" }, h("h2", { tabindex: "-1" }, "Requests")), this.note, this.list, this.more);
   }
@@ -55,7 +55,7 @@ export class JobList extends AutoRefresh {
 
   #show({ jobs, more }) {
     this.note.hidden = jobs.length > 0;
-    setText(this.note, "Nothing was asked for yet. Write into the review what should change.");
+    setText(this.note, "No requests yet. Describe a change in the review panel.");
     this.more.hidden = !more || this.limit >= MOST;
     const key = JSON.stringify([jobs, [...this.#waiting]]);
     if (key === this.key) return;
@@ -65,7 +65,7 @@ export class JobList extends AutoRefresh {
     if (focused) (this.list.querySelector(`[data-id="${CSS.escape(focused)}"]`) ?? this.el.querySelector("h2")).focus();
   }
 
-  /** The runs of which something waits. */
+  /** The ids of runs with pending changes. */
   get #waiting() {
     return new Set(this.review.get().runs.map((run) => run.run_id));
   }

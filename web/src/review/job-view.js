@@ -1,5 +1,5 @@
-// One request of a review, to be read: what was asked for and with which context, what was answered, each hunk that was proposed
-// and what was decided about it. What was rejected is there as well.
+// A past request of a review: its instruction and context, the questions, the answer, and each proposed hunk with its decision,
+// rejected ones included.
 
 import { fill, h, icon, setText } from "../dom.js";
 import { truncate, formatDuration, plain, pluralize, reveal, revealPath } from "../format.js";
@@ -7,7 +7,7 @@ import { ClarifyCard } from "./clarify-card.js";
 import { formatContextRow } from "./prompt-context.js";
 import { AutoRefresh } from "./auto-refresh.js";
 import { formatPlace } from "./hunk-format.js";
-import { isLive } from "./job-card.js";
+import { isLive } from "./job-state.js";
 import { parsePatch } from "./patch.js";
 import { hunksView } from "./patch-view.js";
 import { outcomeOf } from "./job-list.js";
@@ -15,15 +15,15 @@ import { formatTime } from "./timeline.js";
 import { describeWholeFile } from "./change-labels.js";
 
 const LIMIT = 500; // events in one answer
-const HUNKS = 100; // of a file that are laid out, until more are asked for
-const LINES = 30; // of a hunk
+const HUNKS = 100; // hunks of a file that are shown at first
+const LINES = 30; // lines of a hunk that are shown at first
 const NAME = 40; // characters of the tab's title
 const STATES = {
-  pending: ["waiting", "question", "To be decided"], accepted: ["completed", "check", "Accepted, not saved"],
+  pending: ["waiting", "question", "Undecided"], accepted: ["completed", "check", "Accepted, unsaved"],
   applied: ["completed", "check", "Kept"], rejected: ["", "close", "Rejected"],
 };
 
-/** The questions that were asked in a job, with their answers: [{question, answer}], null for none yet, "" for a skipped one. */
+/** The questions of a job: [{question, answer}]; the answer is null if there is none yet, "" if it was skipped. */
 export function dialogueOf(events) {
   const asked = events.filter(({ type }) => type === "clarification.requested").map(({ data }) => data);
   const answers = new Map(events.filter(({ type }) => type === "clarification.received").map(({ data }) => [data.question_id, data]));
@@ -34,31 +34,31 @@ export function dialogueOf(events) {
 }
 
 export class JobView extends AutoRefresh {
-  /** `job` is the job's id; `again(job)` gives its instruction once more, and resolves to whether that was done. */
+  /** `job` is the job's id; `again(job)` submits its instruction again and resolves to whether that succeeded. */
   constructor({ api, review, job, openFile, again }) {
     super();
     Object.assign(this, { api, review, id: job, openFile, again });
     this.title = h("h2", { tabindex: "-1" }, "Request");
     this.run = h("button", { type: "button", hidden: true, onclick: () => this.#again() }, icon("again"), "Run again");
-    this.note = h("p", { class: "dim note", role: "status" }, "Reading…");
+    this.note = h("p", { class: "dim note", role: "status" }, "Loading…");
     this.body = h("div", { class: "request-body" });
     this.clarify = new ClarifyCard({ answer: (question, text) => this.#answer(question, text) });
     this.el = h("section", { class: "panel timeline request", "aria-label": "Request" },
       h("div", { class: "panel-head" }, this.title, this.run), this.note, this.clarify.el, this.body);
   }
 
-  heard(state) {
+  isAffected(state) {
     this.run.disabled = !state.isUp;
     this.clarify.update({ question: this.job?.question ?? null, isUp: state.isUp });
-    return super.heard(state);
+    return super.isAffected(state);
   }
 
-  /** What its tab is called, once that is known. */
+  /** The title of its tab, once it is loaded. */
   get name() {
     return this.job && truncate(plain(this.job.instruction).trim(), NAME);
   }
 
-  /** Call a function when its name is known. */
+  /** Call a function when its name is loaded. */
   onState(reader) {
     this.reader = reader;
   }
@@ -68,13 +68,13 @@ export class JobView extends AutoRefresh {
     else this.clarify.focus();
   }
 
-  /** Resolves to why the answer could not be given, "" if it was. */
+  /** Resolves to an error message, or "". */
   async #answer(question, text) {
     try {
       await this.api.clarify(this.id, question.question_id, text);
       return "";
     } catch (error) {
-      return error.code === "question_closed" ? "It was answered elsewhere." : error.message;
+      return error.code === "question_closed" ? "Already answered elsewhere." : error.message;
     } finally {
       this.read();
     }
@@ -100,7 +100,7 @@ export class JobView extends AutoRefresh {
     } catch (error) {
       if (asked !== this.asked) return;
       this.note.hidden = false;
-      setText(this.note, error.code === "no_such_job" ? "This request is forgotten: only the latest ones are kept." : error.message);
+      setText(this.note, error.code === "no_such_job" ? "This request is no longer available; only the latest are kept." : error.message);
     }
   }
 
@@ -108,7 +108,7 @@ export class JobView extends AutoRefresh {
     const wasIn = this.clarify.el.contains(document.activeElement);
     this.clarify.update({ question, isUp: this.review.get().isUp });
     if (wasIn && question === null) this.title.focus();
-    else if (question !== null && document.activeElement === this.title && !this.job) this.clarify.focus(); // it was not known before
+    else if (question !== null && document.activeElement === this.title && !this.job) this.clarify.focus(); // it has just been loaded
   }
 
   #show(job, dialogue) {
@@ -126,7 +126,7 @@ export class JobView extends AutoRefresh {
       job.context_rows.length > 0 && part("Context", ...job.context_rows.map(contextRow)),
       dialogue.length > 0 && part("Questions", ...dialogue.map((each) => exchange(each, isLive(job.status)))),
       job.summary && part("Answer", h("p", { class: "words" }, plain(job.summary))),
-      job.error && part("Why it ended", h("p", { class: "words bad-text" }, plain(job.error))),
+      job.error && part("Error", h("p", { class: "words bad-text" }, plain(job.error))),
       files.length > 0 && part("Changes", ...files.map((file) => this.#file(file))));
   }
 
@@ -143,7 +143,7 @@ export class JobView extends AutoRefresh {
     draw(0);
     return h("div", { class: "request-file" },
       h("p", { class: "row" }, h("button", { type: "button", class: "link mono", onclick: () => this.openFile(path) }, revealPath(path)),
-        own.length === 0 && h("span", { class: "dim" }, "changed since: nothing of it is left to be shown")),
+        own.length === 0 && h("span", { class: "dim" }, "changed since then")),
       place);
   }
 
@@ -154,7 +154,7 @@ export class JobView extends AutoRefresh {
     return h("div", { class: "request-hunk" },
       h("p", { class: "row" }, h("span", { class: `badge ${kind}` }, icon(sign), words),
         hunk.kind === "lines" && h("span", { class: "dim" }, formatPlace(hunk)),
-        isOpen && h("button", { type: "button", class: "link", onclick: () => this.openFile(path, { hunk: hunk.hunk_id }) }, "Show in the file")),
+        isOpen && h("button", { type: "button", class: "link", onclick: () => this.openFile(path, { hunk: hunk.hunk_id }) }, "Show in file")),
       patch ? hunksView(patch.hunks, { heads: false, first: LINES, label: `Changes of ${revealPath(path)}, ${formatPlace(hunk)}` })
         : h("p", { class: "dim note" }, describeWholeFile(hunk)));
   }
@@ -167,4 +167,4 @@ const contextRow = (row) =>
 
 const exchange = ({ question, answer }, isWaiting) =>
   h("div", {}, h("p", { class: "words" }, plain(question)),
-    h("p", { class: "words dim" }, answer === null ? (isWaiting ? "Waits for your answer." : "Not answered.") : answer === "" ? "Skipped." : `You: ${plain(answer)}`));
+    h("p", { class: "words dim" }, answer === null ? (isWaiting ? "Waiting for your answer." : "Not answered.") : answer === "" ? "Skipped." : `You: ${plain(answer)}`));

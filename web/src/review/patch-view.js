@@ -1,23 +1,23 @@
-// A patch, drawn: heads of files, hunks, lines with their numbers and signs. What is in it is text and nothing else.
+// A rendered patch: file heads, hunks, lines with numbers and signs. Its content is always text.
 
 import { fill, h } from "../dom.js";
 import { pluralize, reveal, revealPath } from "../format.js";
 import { parsePatch } from "./patch.js";
 
-const FIRST = 200; // lines of a file that are drawn at once
-const MORE = 2_000; // and with each press of the button
+const FIRST = 200; // lines of a file that are shown at first
+const MORE = 2_000; // lines that each press of the button adds
 const WIDTH = 2_000; // characters of a line
 
 const MARK = { add: "ins", del: "del" };
 const SIGN = { add: "+", del: "−", same: " ", note: "" };
 const NOTES = [
-  [/^new file mode \d+$/, "A new file."],
-  [/^deleted file mode \d+$/, "The file goes."],
-  [/^old mode 100(\d{3})$/, "Its permissions were $1."],
-  [/^new mode 100(\d{3})$/, "Its permissions become $1."],
+  [/^new file mode \d+$/, "New file."],
+  [/^deleted file mode \d+$/, "Deletes the file."],
+  [/^old mode 100(\d{3})$/, "File mode: $1"],
+  [/^new mode 100(\d{3})$/, "New file mode: $1"],
 ];
 
-/** A line's text as it can be shown: nothing hides in it, nor runs on for ever. */
+/** A line's text for display: hidden characters written out, long lines truncated. */
 export function printable(text) {
   const cut = text.length > WIDTH;
   const words = reveal(cut ? text.slice(0, WIDTH) : text.replace(/\r$/, ""));
@@ -30,7 +30,7 @@ function lineView({ kind, text, old, new: fresh }) {
     h("span", { class: "sign" }, SIGN[kind]), h("span", { class: "text" }, kind === "note" ? `(${text.trim()})` : `${printable(text)}\n`));
 }
 
-/** The lines of hunks, the first of them at once, more when they are asked for. `heads`: whether the hunks have a head line. */
+/** The lines of hunks, the first ones at once, the others on request. `heads`: whether the hunks have a head line. */
 export function hunksView(hunks, { label = "Changes", heads = true, first = FIRST } = {}) {
   const lines = hunks.flatMap((hunk) => [...(heads ? [{ kind: "head", text: hunk.head }] : []), ...hunk.lines]);
   const code = h("div", { class: "patch-lines", role: "group", "aria-label": label, tabindex: "0" });
@@ -47,15 +47,15 @@ export function hunksView(hunks, { label = "Changes", heads = true, first = FIRS
   return [code, more];
 }
 
-/** A whole patch of one file or several. `heads`: whether each begins with its name; a patch of one file needs none. */
+/** A complete patch. `heads`: whether each file begins with its name. */
 export function patchView(patch, { heads = true, first = FIRST } = {}) {
   const files = parsePatch(patch);
   return h("div", { class: "patch" },
-    files.length === 0 && h("p", { class: "dim note" }, "Nothing differs."),
+    files.length === 0 && h("p", { class: "dim note" }, "No differences."),
     ...files.map((file) => h("div", { class: "patch-file" },
       heads && file.path && h("p", { class: "patch-path mono" }, revealPath(file.path)),
       ...file.notes.map((note) => h("p", { class: "dim note" }, describeNote(note))),
-      file.isBinary && h("p", { class: "dim note" }, "It is no text: its bytes differ."),
+      file.isBinary && h("p", { class: "dim note" }, "Binary files differ."),
       file.hunks.length > 0 && hunksView(file.hunks, { label: `Changes of ${revealPath(file.path)}`, first }))));
 }
 

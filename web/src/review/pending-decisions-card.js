@@ -1,4 +1,4 @@
-// What is said of decisions that wait for a connection, and of those that could not be made when it was back.
+// Shows decisions that are pending until the connection is back, and those that failed afterwards.
 
 import { fill, h, icon } from "../dom.js";
 import { plain, pluralize, revealPath } from "../format.js";
@@ -7,14 +7,14 @@ import { isOpen } from "./pending-decisions.js";
 export class PendingDecisionsCard {
   constructor({ waiting }) {
     this.words = h("span", {});
-    this.back = h("button", { type: "button", onclick: () => waiting.withdrawAll() }, "Take all back");
+    this.back = h("button", { type: "button", onclick: () => waiting.withdrawAll() }, "Undo all");
     this.waits = h("p", { class: "row", hidden: true }, this.words, this.back);
     this.list = h("ul", { "aria-label": "Not decided" });
     this.missed = h("div", { hidden: true }, this.list, h("button", { type: "button", onclick: waiting.dismiss }, "Dismiss"));
     this.el = h("div", { class: "waiting-card", role: "status" }, this.waits, this.missed);
   }
 
-  /** `state` as in state.js. */
+  /** `state` as in review-store.js. */
   update({ isUp, waiting, dropped }) {
     const count = Object.values(waiting).reduce((sum, file) => sum + [...file.values()].filter(isOpen).length, 0);
     this.waits.hidden = isUp || count === 0;

@@ -1,28 +1,28 @@
-// What goes with the next instruction: selections and files. They stay until they are taken out.
+// The context of the next instruction: selections and files. They stay until removed.
 
-import { fill, h, iconButton, newId, setAttr } from "../dom.js";
-import { revealPath } from "../format.js";
+import { fill, h, iconButton, setAttr } from "../dom.js";
+import { newId, revealPath } from "../format.js";
 import { localStore } from "../local-storage.js";
 import { idOf, parsePlace } from "./routes.js";
 
 const KEY = "review-rows"; // {session, rows}
 const MOST = 100;
-const BYTES = 256 << 10; // of one row's text
+const BYTES = 256 << 10; // bytes of one row's text
 
 export const sizeOf = (text) => new TextEncoder().encode(text).length;
 
-/** A row in a few signs: "notes.md:5–7". */
+/** A row as text: "notes.md:5–7". */
 export const formatContextRow = ({ file_path: path, start_line: first, end_line: last }) =>
   revealPath(path ?? "") + (first ? `:${first}${last > first ? `–${last}` : ""}` : "");
 
-/** The rows with one more; one of the same place takes the older one's. */
+/** Add a row; it replaces one of the same place. */
 export function withRow(rows, row) {
   const isSame = (each) => formatContextRow(each) === formatContextRow(row);
   const { isPinned } = rows.find(isSame) ?? {};
   return [...rows.filter((each) => !isSame(each)), isPinned ? { ...row, isPinned } : row].slice(-MOST);
 }
 
-/** What the server takes of a row. */
+/** A row as the server takes it. */
 export const sent = ({ isPinned, ...row }) => row;
 
 export class PromptContext {
@@ -33,21 +33,21 @@ export class PromptContext {
     this.session = null;
     this.list = h("ul", { class: "context-list", "aria-label": "Context" });
     this.note = h("p", { class: "dim" });
-    this.el = h("section", { class: "context", "aria-label": "Context of the next instruction" },
+    this.el = h("section", { class: "context", "aria-label": "Context for the next instruction" },
       h("div", { class: "section-head" }, h("span", {}, "Context"),
         h("span", { class: "row" },
           h("button", { type: "button", onclick: () => this.#addSelection() }, "Add selection"),
           h("button", { type: "button", onclick: () => this.#addFile() }, "Add file"))),
       this.list, this.note);
-    addEventListener("storage", () => localStore.get(KEY)?.session === this.session && this.#load([])); // another window has others
+    addEventListener("storage", () => localStore.get(KEY)?.session === this.session && this.#load([])); // another window changed them
     this.#show();
   }
 
-  /** The session that is shown, or null where there is none yet. */
+  /** Show the rows of a session, or null if there is none yet. */
   update(session) {
     const id = session?.id ?? "";
     if (id === this.session) return;
-    const isBegun = this.session === "" && this.rows.length > 0; // it was made with what stands here
+    const isBegun = this.session === "" && this.rows.length > 0; // the session was started with these rows
     this.session = id;
     if (isBegun) this.#set(this.rows);
     else this.#load(session?.context_rows ?? []);
@@ -60,11 +60,11 @@ export class PromptContext {
     this.#show();
   }
 
-  /** The rows as the server takes them. A file goes with its text as it is now, if it is not too long. */
+  /** The rows as the server takes them. Files are sent with their current text, unless it is too long. */
   async toSend() {
     return Promise.all(this.rows.map(async (row) => {
       if (row.kind !== "file") return sent(row);
-      const view = await this.api.file(row.file_path).catch(() => null); // the agent is told its name at least
+      const view = await this.api.file(row.file_path).catch(() => null); // the agent gets its name at least
       const content = view?.content ?? "";
       return { ...sent(row), content: sizeOf(content) <= BYTES ? content : "" };
     }));
@@ -74,7 +74,7 @@ export class PromptContext {
     const selected = this.selection();
     if (!selected) return this.#refuse("Select lines in a file first.");
     const { path, startLine, endLine, text } = selected;
-    if (sizeOf(text) > BYTES) return this.#refuse("That is more than 256 kB. Select less, or add the file.");
+    if (sizeOf(text) > BYTES) return this.#refuse("The selection is larger than 256 kB. Select less, or add the file.");
     return this.#add({ id: `ctx_${newId()}`, kind: "selection", file_path: path, start_line: startLine, end_line: endLine, content: text });
   }
 
@@ -103,7 +103,7 @@ export class PromptContext {
   }
 
   #show() {
-    fill(this.note, this.refusal || (this.rows.length === 0 && "Select lines in a file and add them, then say what should change."));
+    fill(this.note, this.refusal || (this.rows.length === 0 && "Add files or selected lines as context for the agent."));
     fill(this.list, ...this.rows.map((row) => this.#row(row)));
   }
 
@@ -115,7 +115,7 @@ export class PromptContext {
     };
     const pin = h("button", {
       type: "button", class: "quiet", id: `pin-${row.id}`, "aria-label": `${row.isPinned ? "Pinned" : "Pin"} ${words}`, "aria-pressed": String(Boolean(row.isPinned)),
-      title: "A pinned row goes along into a new session",
+      title: "Pinned context is kept in new sessions",
       onclick: () => change(this.rows.map((each) => (each === row ? { ...row, isPinned: !row.isPinned } : each)), `#${CSS.escape(`pin-${row.id}`)}`),
     }, row.isPinned ? "Pinned" : "Pin");
     const close = iconButton("close", `Remove ${words}`, () => change(this.rows.filter((each) => each !== row), ".icon-button"));

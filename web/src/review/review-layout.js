@@ -1,4 +1,4 @@
-// The review's part of the page: the files on the left, the review on the right, and the places between them.
+// The review's part of the page: the files on the left, the review on the right, and the places that open as tabs.
 
 import { confirm } from "../dialog.js";
 import { fill, h, icon, iconButton, setText, setAttr } from "../dom.js";
@@ -20,8 +20,8 @@ import { FileTree } from "./tree.js";
 import { UnsentEdits } from "./unsent-edits.js";
 import { PendingDecisions } from "./pending-decisions.js";
 
-const FILE_POLL_INTERVAL = 1_500; // ms between looks at the file that is shown
-const WIDE = matchMedia("(min-width: 900.02px)"); // below that the columns are sheets
+const FILE_POLL_INTERVAL = 1_500; // ms between checks of the file that is shown
+const WIDE = matchMedia("(min-width: 900.02px)"); // below that width the columns are sheets
 
 export class ReviewLayout {
   /**
@@ -30,8 +30,8 @@ export class ReviewLayout {
    */
   constructor({ show, changed, tabs, activeId, openSession }) {
     Object.assign(this, { show, changed, activeId, openSession, serverTabs: tabs });
-    this.questions = 0; // of the agents of reviews, that wait for the user
-    this.columns = localStore.get("columns") ?? []; // those that are open in this window; a new one begins with what was opened last
+    this.questions = 0; // open questions of review agents
+    this.columns = localStore.get("columns") ?? []; // open in this window; a new window starts with the last ones
     this.places = (localStore.get("places") ?? []).filter((id) => parsePlace(id));
     this.views = new Map(); // by the place's id
     this.live = h("p", { class: "sr-only", role: "status" });
@@ -67,20 +67,20 @@ export class ReviewLayout {
     this.count = h("span", { class: "count" });
     this.buttons.review.append(this.count);
     this.review.subscribe(() => this.#count());
-    addEventListener("focus", () => this.review.touch()); // another program may have written meanwhile
+    addEventListener("focus", () => this.review.touch()); // another program may have changed files meanwhile
     WIDE.addEventListener("change", () => this.#columns());
     addEventListener("beforeunload", (event) => this.tabs().some((tab) => tab.isDirty) && event.preventDefault());
     this.#columns();
-    this.stamps = new Map(); // of the files that were shown, by path
+    this.stamps = new Map(); // of files that were shown, by path
     setInterval(() => this.#pollShownFile(), FILE_POLL_INTERVAL);
   }
 
-  /** The file that is shown may change on the disk while somebody looks at it. */
+  /** Check whether the file that is shown has changed on disk. */
   async #pollShownFile() {
     const { kind, path } = (this.has(this.activeId()) && parsePlace(this.activeId())) || {};
     if (kind !== "file" || document.hidden || !this.review.get().isUp || this.isPolling) return;
     this.isPolling = true;
-    const stamp = await this.api.stamp(path).catch(() => null); // then the next one tells
+    const stamp = await this.api.stamp(path).catch(() => null); // the next check tells
     this.isPolling = false;
     if (stamp === null || stamp === this.stamps.get(path)) return;
     this.stamps.set(path, stamp);
@@ -103,7 +103,7 @@ export class ReviewLayout {
     return WIDE.matches ? this.columns : [this.sheet].filter(Boolean);
   }
 
-  /** Open or close a column; its button has the focus when it was closed, and it itself when it was opened. */
+  /** Open or close a column. Focuses the column, or its button when closed. */
   toggle(name, open = !this.#open.includes(name)) {
     if (WIDE.matches) localStore.set("columns", (this.columns = [...this.columns.filter((each) => each !== name), ...(open ? [name] : [])]));
     else this.sheet = open ? name : null;
@@ -113,14 +113,14 @@ export class ReviewLayout {
     else this.tree.focus();
   }
 
-  /** Close the column that lies over the page in a narrow window; false where there is none. */
+  /** Close the sheet of a narrow window; returns whether one was open. */
   closeSheet() {
     const name = WIDE.matches ? null : this.sheet;
     if (name) this.toggle(name, false);
     return Boolean(name);
   }
 
-  /** Whether questions of reviews wait, and the column that shows them is closed. */
+  /** Whether there are questions of review agents while the column that shows them is closed. */
   get hasHiddenQuestion() {
     return this.questions > 0 && !this.#open.includes("review");
   }
@@ -146,28 +146,28 @@ export class ReviewLayout {
 
   // -- the socket -----------------------------------------------------------------------------------
 
-  /** The server says that the ledger changed: in these files, which are at these revisions now, or in more than it names. */
+  /** The ledger changed: `revs` are the new revisions by path; empty if any file may have changed. */
   ledgerChanged(revs) {
     const paths = Object.keys(revs);
     this.review.touch(paths.length ? paths : null, revs);
   }
 
-  /** The connection was lost; whether the server is, a request tells. */
+  /** The connection was lost. A request will show whether the server is gone, too. */
   disconnected() {
     this.review.touch([]);
   }
 
-  /** There is a connection again: what was missed meanwhile is looked at. */
+  /** Connected (again): read what changed meanwhile. */
   async connected(project) {
     this.api.wake();
     this.review.touch();
     this.begun ??= this.unsent.begin(project);
     await this.begun;
-    await Promise.all(this.unsent.typedPaths().map((path) => this.#openInBackground(fileId(path)))); // what was typed goes first
+    await Promise.all(this.unsent.typedPaths().map((path) => this.#openInBackground(fileId(path)))); // typed text goes first
     this.queue.resume();
   }
 
-  /** The host that is worked on is there again: so is what it was asked for in vain. */
+  /** The host is reachable again: retry failed reads. */
   hostReconnected() {
     this.review.touch();
     this.tree.again();
@@ -178,7 +178,7 @@ export class ReviewLayout {
 
   has = (id) => this.places.includes(id);
 
-  /** The places as tabs of the row. What is not read yet is as the list of what waits says. */
+  /** The places as tabs. Files that are not loaded yet show the counts of the pending list. */
   tabs() {
     const waiting = new Map((this.review.get().pending ?? []).map((file) => [fileId(file.file_path), file]));
     const folders = foldersOf(this.places.map((id) => parsePlace(id)).flatMap(({ path }) => path ?? []));
@@ -197,29 +197,29 @@ export class ReviewLayout {
 
   #runsOf = (session) => this.review.get().runs.filter((run) => run.session_id === session);
 
-  /** What a conversation's runs have proposed, for its transcript; `hello` says whether they do that here. */
+  /** The changes of a conversation's runs, for its transcript; `hello` has the approval mode. */
   changesOf(session, hello) {
     const isWanted = hello.review && (hello.approve === "review" || this.#runsOf(session).length > 0);
     return this.changes.of(session, isWanted);
   }
 
-  /** Go to the first hunk that waits of a conversation. */
+  /** Go to the first undecided hunk of a conversation. */
   reviewOf = (session) => this.reviewRuns(this.#runsOf(session).filter((run) => run.pending > 0).map((run) => run.run_id));
 
-  /** Go to the first hunk that waits of some runs, else to what is accepted of them, or else to all that waits. */
+  /** Go to the first undecided hunk of some runs, else to an accepted one, else to all pending changes. */
   reviewRuns = async (runs) => {
     const isOf = ({ run_ids: ids }) => ids.some((id) => runs.includes(id));
     const files = (this.review.get().pending ?? []).filter(isOf);
     const file = files.find((each) => each.pending > 0) ?? files[0];
     if (!file) return this.open("pending");
     this.openFile(file.file_path);
-    const { hunks } = await this.api.file(file.file_path).catch(() => ({ hunks: [] })); // the tab says what is wrong with it
+    const { hunks } = await this.api.file(file.file_path).catch(() => ({ hunks: [] })); // its tab shows the problem
     const own = hunks.filter(isOf);
     const first = own.find((hunk) => hunk.state === "pending") ?? own.find((hunk) => hunk.state === "accepted");
     if (first) this.view(fileId(file.file_path)).reveal({ hunk: first.hunk_id });
   };
 
-  /** The row of tabs is another one: so may be what hunks come from. */
+  /** The tabs changed, and with them the origins of hunks. */
   tabsChanged() {
     this.changes.keep(this.serverTabs().map((tab) => tab.session));
     this.sidebar.update();
@@ -233,7 +233,7 @@ export class ReviewLayout {
     else if (session) this.openSession(session);
   }
 
-  /** A place that is worked in, whether it is shown or not. */
+  /** Open a place without showing it; resolves when it is loaded. */
   #openInBackground(id) {
     if (!this.has(id)) this.#keep([...this.places, id]);
     return this.views.has(id) ? this.view(id).load() : this.view(id).begun;
@@ -256,7 +256,7 @@ export class ReviewLayout {
     const view = this.views.get(id);
     const sure = !this.tabs().find((tab) => tab.id === id)?.isDirty || (await confirm({
       title: `Close ${revealPath(parsePlace(id).path ?? titleOf(id))}?`,
-      words: "What you wrote is kept with its review, but it is not saved to the file yet.",
+      words: "Your edits are kept in the review, but not saved to the file yet.",
       yes: "Close",
     }));
     if (!sure) return;
@@ -292,7 +292,7 @@ export class ReviewLayout {
     return this.views.get(id);
   }
 
-  /** What is selected in the file that is shown: {path, startLine, endLine, text}; null for nothing. */
+  /** The selection in the file that is shown: {path, startLine, endLine, text}; null for nothing. */
   selection() {
     const id = this.activeId();
     const selected = this.views.get(id)?.selection;

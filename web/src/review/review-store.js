@@ -1,24 +1,23 @@
-// What the page knows of the project's reviews: what waits, and the files that are open.
+// The state of the project's review: the pending changes and the open files.
 //
-//   pending   the files of GET /pending, in the order of their names; null until they are known
-//   runs      the runs that their hunks are of, the oldest first
-//   files     by path: the latest FileView of each file that somebody holds, and of no other; with a `problem`, in words, if it
-//             could not be read
-//   problem   why the list could not be read, in words; "" if it could
+//   pending   the files of GET /pending, sorted by name; null until they are loaded
+//   runs      the runs that made their hunks, the oldest first
+//   files     by path: the latest FileView of each file that is held, with a `problem` if it could not be read
+//   problem   why the list could not be read; "" if it could
 //   isUp      whether the server answers
-//   waiting   decisions on the way, by path and hunk, and `dropped` those that were not made: see waiting.js
+//   waiting   pending decisions by path and hunk, `dropped` the failed ones: see pending-decisions.js
 
-const JOIN = 40; // ms: what changes at once is read at once
-const SOME = 0; // instead of a revision: any that is known will do
-const NONE = Infinity; // none will: the file is read in any case
+const JOIN = 40; // ms: changes within this time are read together
+const SOME = 0; // instead of a revision: any revision will do
+const NONE = Infinity; // instead of a revision: read the file in any case
 
-/** `api` is a ReviewApi. Whoever subscribes is told after each change. */
+/** `api` is a ReviewApi. Subscribers are called after each change. */
 export function createReview({ api }) {
   let state = { pending: null, runs: [], files: {}, problem: "", isUp: true, waiting: {}, dropped: [] };
   const readers = new Set();
-  const held = new Map(); // path → how many hold it
-  const wanted = new Map(); // path → the revision that is to be known; of an older one the file is read
-  const taking = new Map(); // path → how many answers are under way that say what the file is
+  const held = new Map(); // path → number of holders
+  const wanted = new Map(); // path → the minimum revision; an older file is read again
+  const taking = new Map(); // path → number of pending answers with a new view of the file
   let timer = null;
   let reading = Promise.resolve();
 
@@ -33,7 +32,7 @@ export function createReview({ api }) {
     if (held.has(path)) wanted.set(path, Math.max(rev, wanted.get(path) ?? SOME));
   }
 
-  /** The files that are to be read now; where an answer is under way that says what one is, it is waited for. */
+  /** The files to read now, except those with a pending answer. */
   function missing() {
     for (const [path, rev] of wanted) if (isKnown(path, rev)) wanted.delete(path);
     return [...wanted.keys()].filter((path) => !taking.has(path));
@@ -51,7 +50,7 @@ export function createReview({ api }) {
       if (value) files[path] = newer(value, files[path]);
       else {
         files[path] = { ...files[path], file_path: path, problem };
-        want(path, NONE); // with the next look
+        want(path, NONE); // with the next refresh
       }
     });
     change({ ...(list.value && { pending: list.value.files, runs: list.value.runs }), problem: list.problem ?? "", files });
@@ -71,7 +70,7 @@ export function createReview({ api }) {
       return () => readers.delete(reader);
     },
 
-    /** The ledger changed, in these files or, for null, perhaps in any; by `revs` those that are at these revisions now. */
+    /** The ledger changed: in the files `paths`, or for null in any. `revs` are the new revisions, by path. */
     touch(paths = null, revs = {}) {
       for (const path of paths ?? held.keys()) want(path, revs[path] ?? NONE);
       timer ??= setTimeout(() => {
@@ -92,8 +91,8 @@ export function createReview({ api }) {
     },
 
     /**
-     * What an answer of the server, a promise, says a file is now; resolves to it. What the server tells of the file meanwhile
-     * may be what the answer brings: the file is not read because of it until that is known.
+     * Apply the view of a file that `answer`, a promise, resolves to; resolves to it, too. Meanwhile notifications do not cause
+     * a read of the file, as they may be about this very change.
      */
     async take(path, answer) {
       taking.set(path, (taking.get(path) ?? 0) + 1);
@@ -119,10 +118,10 @@ export function createReview({ api }) {
   return review;
 }
 
-/** Of two views of a file the one that is not older. */
+/** The newer of two views of a file. */
 const newer = (view, known) => (known?.rev > view.rev && !known.problem ? known : view);
 
-/** How many files and hunks wait, and how many of them are conflicts. */
+/** Count the files, hunks and conflicts that are pending. */
 export const countPending = (pending) => ({
   files: pending?.length ?? 0,
   hunks: (pending ?? []).reduce((sum, file) => sum + file.pending, 0),

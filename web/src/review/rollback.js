@@ -1,20 +1,20 @@
-// Taking a run back: first what that would do is shown, then it is done, then it can be saved.
+// Rollback of a run: preview, confirm, save.
 
 import { dialogHead, openDialog } from "../dialog.js";
 import { fill, h, setText } from "../dom.js";
 import { pluralize, reveal, revealPath } from "../format.js";
 import { patchView } from "./patch-view.js";
 
-const STATES = { applied: "saved", accepted: "accepted, not saved", pending: "not decided", rejected: "rejected" };
-const OPEN = 3; // files whose changes are unfolded at once
-const FIRST_HUNKS = 50; // hunks that are listed at once
+const STATES = { applied: "saved", accepted: "accepted, unsaved", pending: "not decided", rejected: "rejected" };
+const OPEN = 3; // files whose changes are unfolded at first
+const FIRST_HUNKS = 50; // hunks that are listed at first
 const WORDS = {
-  hard_all: "Makes the files of this run what they were before it. What came later in them goes as well, your own edits included. "
-    + "It can be undone: an undo is a checkpoint of its own.",
-  scoped_selected: "Takes only the hunks that you tick back, and keeps what is newer.",
+  hard_all: "Restores the files of this run to their state before it. Later changes to these files are lost, including your own. "
+    + "A rollback is a checkpoint too, so you can undo it.",
+  scoped_selected: "Reverts only the selected hunks and keeps later changes.",
 };
 
-/** Open the dialog on a checkpoint; with `hunks` only these are taken back, unless another choice is made in it. */
+/** Open the dialog for a checkpoint; `hunks` are selected initially. */
 export const openRollback = ({ api, review, checkpoint, hunks = null, announce = () => {} }) =>
   openDialog({
     label: "Roll back", kind: "rollback",
@@ -40,10 +40,10 @@ class Rollback {
     this.title = h("p", { class: "dim words" });
     const way = (mode, label) => h("label", { class: "row" },
       h("input", { type: "radio", name: "rollback-mode", value: mode, checked: this.mode === mode, onchange: () => this.#choose(mode) }), label);
-    this.ways = h("fieldset", { class: "rollback-ways" }, h("legend", { class: "sr-only" }, "What to take back"),
-      way("hard_all", "Everything since this run"), way("scoped_selected", "Only some hunks"));
+    this.ways = h("fieldset", { class: "rollback-ways" }, h("legend", { class: "sr-only" }, "What to roll back"),
+      way("hard_all", "Everything since this run"), way("scoped_selected", "Selected hunks only"));
     this.words = h("p", {}, WORDS[this.mode]);
-    this.body = h("div", { class: "rollback-body", tabindex: "0", role: "group", "aria-label": "What it would do" }, this.hunks, this.note, this.shown);
+    this.body = h("div", { class: "rollback-body", tabindex: "0", role: "group", "aria-label": "Preview" }, this.hunks, this.note, this.shown);
     this.#load();
     return [dialogHead("Roll back", this.close), this.title, this.ways, this.words, this.body, this.buttons];
   }
@@ -51,7 +51,7 @@ class Rollback {
   async #load() {
     try {
       this.checkpoint = await this.api.checkpoint(this.id);
-      setText(this.title, reveal(this.checkpoint.title) || "A run without words");
+      setText(this.title, reveal(this.checkpoint.title) || "Untitled run");
       this.#choices();
     } catch (error) {
       setText(this.note, error.message);
@@ -72,7 +72,7 @@ class Rollback {
   #choices() {
     if (this.mode !== "scoped_selected") return fill(this.hunks);
     const all = this.checkpoint.files.flatMap((file) => file.hunks.map((hunk) => ({ ...hunk, path: file.file_path })));
-    if (all.length === 0) return fill(this.hunks, h("p", { class: "dim" }, "Nothing of this run is left to be taken back."));
+    if (all.length === 0) return fill(this.hunks, h("p", { class: "dim" }, "Nothing of this run is left to roll back."));
     fill(this.hunks);
     this.#more(all, 0);
   }
@@ -111,14 +111,14 @@ class Rollback {
     return { mode: this.mode, hunks: this.mode === "scoped_selected" ? [...this.chosen] : [] };
   }
 
-  /** Ask what would be; shown until another thing is chosen. */
+  /** Load the preview of the current choice. */
   async #look(words = "") {
     const number = (this.asked += 1);
     this.plan = null;
     this.confirmButton.disabled = true;
     fill(this.shown);
-    if (this.mode === "scoped_selected" && this.chosen.size === 0) return setText(this.note, "Tick what is to be taken back.");
-    setText(this.note, words || "Looking at what it would do…");
+    if (this.mode === "scoped_selected" && this.chosen.size === 0) return setText(this.note, "Select the hunks to roll back.");
+    setText(this.note, words || "Loading preview…");
     try {
       const plan = await this.api.rollback(this.id, { ...this.#request, dryRun: true });
       if (number === this.asked) this.#show(plan, words);
@@ -130,7 +130,7 @@ class Rollback {
   #show(plan, words) {
     this.plan = plan;
     this.confirmButton.disabled = plan.files.length === 0;
-    const would = plan.files.length ? `It would change ${pluralize(plan.files.length, "file")}.` : "It would change nothing.";
+    const would = plan.files.length ? `${pluralize(plan.files.length, "file")} would change.` : "Nothing would change.";
     setText(this.note, [words, would].filter(Boolean).join(" "));
     fill(this.shown, ...conflictsView(plan.conflicts), ...filesView(plan.files));
   }
@@ -144,12 +144,12 @@ class Rollback {
       const now = await this.api.rollback(this.id, { ...this.#request, dryRun: true });
       if (content(now) !== content(seen)) {
         this.confirmButton.disabled = now.files.length === 0;
-        this.#show(now, "The files changed meanwhile. Look again before you roll back.");
+        this.#show(now, "The files have changed. Check the preview again before you roll back.");
         return;
       }
       this.#done(await this.api.rollback(this.id, this.#request));
     } catch (error) {
-      if (error.code === "connection") await this.#look("The connection was lost; what was done of it is not known. This is how it stands now.");
+      if (error.code === "connection") await this.#look("The connection was lost during the rollback. This is the current state.");
       else await this.#look(error.message);
     }
   }
@@ -157,14 +157,14 @@ class Rollback {
   #done(done) {
     for (const view of done.buffers) this.review?.take(view);
     this.review?.touch(done.files.map((file) => file.file_path));
-    const words = `${pluralize(done.files.length, "file")} changed in the buffers. Save writes them.`;
+    const words = `${pluralize(done.files.length, "file")} rolled back, not saved yet.`;
     this.announce(words);
     this.ways.disabled = true;
     this.words.hidden = true;
     fill(this.hunks);
     setText(this.note, words);
     const save = h("button", { type: "button", class: "primary", onclick: () => this.#save(done, save) }, "Save");
-    fill(this.buttons, save, h("button", { type: "button", onclick: () => this.close(done) }, "Not yet"));
+    fill(this.buttons, save, h("button", { type: "button", onclick: () => this.close(done) }, "Later"));
     save.focus();
   }
 
@@ -184,12 +184,12 @@ class Rollback {
   }
 }
 
-/** What a plan would do, to be compared. */
+/** The content of a plan, for comparison. */
 const content = ({ files, conflicts }) => JSON.stringify([files, conflicts]);
 
 const conflictsView = (conflicts) =>
   conflicts.length === 0 ? [] : [
-    h("p", { class: "warn-text" }, `${pluralize(conflicts.length, "place")} would stay as it is:`),
+    h("p", { class: "warn-text" }, `${pluralize(conflicts.length, "place")} would not change:`),
     h("ul", { class: "rollback-conflicts" }, ...conflicts.map(({ file_path: path, reason }) =>
       h("li", {}, h("span", { class: "mono" }, revealPath(path)), ` ${reveal(reason)}`))),
   ];

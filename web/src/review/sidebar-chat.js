@@ -1,9 +1,9 @@
-// What was said in the session: each instruction, and what came of it.
+// The chat of the review session: instructions and answers.
 
 import { h } from "../dom.js";
 import { formatMoment, plain, pluralize } from "../format.js";
 
-const SHOWN = 40; // entries that are laid out at once: the latest
+const SHOWN = 40; // entries that are shown, the latest
 
 export class SessionChat {
   constructor({ newSession, requests }) {
@@ -14,7 +14,7 @@ export class SessionChat {
         h("span", { class: "row" }, h("button", { type: "button", onclick: requests }, "Earlier requests"), this.fresh)), this.list);
   }
 
-  /** `isFree`: whether no job is under way, and nothing else stands in the way of a new session. */
+  /** `isFree`: whether a new session can be started. */
   update({ session, isFree }) {
     const chat = session?.chat ?? [];
     this.fresh.disabled = !isFree || chat.length === 0;
@@ -24,7 +24,7 @@ export class SessionChat {
     this.shown = key;
     const left = chat.length - SHOWN;
     this.list.replaceChildren(
-      ...(left > 0 ? [h("li", { class: "dim" }, `${pluralize(left, "message")} before these`)] : []),
+      ...(left > 0 ? [h("li", { class: "dim" }, `${pluralize(left, "message")} earlier`)] : []),
       ...chat.slice(-SHOWN).map(entry),
     );
   }

@@ -1,4 +1,4 @@
-// A file in the list of what waits: its counts, and unfolded its hunks.
+// A file in the list of pending changes: its counts, and its hunks when unfolded.
 
 import { fill, h, icon, onceClicked, setText, setAttr } from "../dom.js";
 import { pluralize, revealPath } from "../format.js";
@@ -6,14 +6,14 @@ import { describeChange } from "./change-labels.js";
 import { HunkRow } from "./sidebar-hunk.js";
 import { isOpen } from "./pending-decisions.js";
 
-const AT_ONCE = 50; // hunks that are laid out, until more are asked for
+const AT_ONCE = 50; // hunks that are shown at first
 
-/** What waits in a file, in words: "2 to decide · 1 to save · 1 conflict". */
+/** The counts of a file: "2 to decide · 1 to save · 1 conflict". */
 export const describeCounts = ({ pending, unsaved, conflicts }) =>
   [pending > 0 && `${pending} to decide`, unsaved > 0 && `${unsaved} to save`, conflicts > 0 && pluralize(conflicts, "conflict")]
     .filter(Boolean).join(" · ");
 
-/** How many lines the hunks of a view add and take away: "+3 −1". */
+/** How many lines hunks add and remove: "+3 −1". */
 export function formatLineCounts(hunks) {
   let [added, removed] = [0, 0];
   for (const { patch } of hunks) {
@@ -26,7 +26,7 @@ export function formatLineCounts(hunks) {
 }
 
 export class FileRow {
-  /** `actions`: open(path, hunk), decide(path, hunk, action, mine), takeBack(path, hunk), all(file, action), toggled(path, isOpen). */
+  /** `actions`: open(path, hunk), decide(path, hunk, action, mine), withdraw(path, hunk), all(file, action), toggled(path, isOpen). */
   constructor({ path, review, origins, actions }) {
     Object.assign(this, { path, review, origins, actions });
     this.name = h("span", { class: "file-name", title: revealPath(path) }, revealPath(path));
@@ -51,18 +51,18 @@ export class FileRow {
     this.problem = "";
   }
 
-  /** `file` as in the list of what waits, `view` its FileView or undefined, `waiting` the decisions on the way in it or undefined. */
+  /** `file` is a PendingFile, `view` its FileView or undefined, `waiting` its pending decisions or undefined. */
   update({ file, view, waiting, isUp, isBusy }) {
     this.file = file;
     [this.waiting, this.isUp] = [waiting, isUp];
     setText(this.count, [describeChange(file), describeCounts(file)].filter(Boolean).join(" · "));
     this.origins.show(this.from, file.run_ids);
     setAttr(this.el, "data-conflict", file.conflicts > 0);
-    const isOff = isBusy || (!isUp && !view?.hunks); // nobody knows what would be decided
+    const isOff = isBusy || (!isUp && !view?.hunks); // the hunks to decide on are unknown
     this.accept.disabled = isOff || file.pending - file.conflicts <= 0;
     this.reject.disabled = isOff || file.pending === 0;
     if (!this.isUnfolded) return;
-    const problem = view?.problem ?? ""; // why it could not be read just now
+    const problem = view?.problem ?? ""; // why it could not be read
     if (problem !== this.problem) this.say(problem);
     this.problem = problem;
     if (!view?.hunks) return;
@@ -81,7 +81,7 @@ export class FileRow {
     if (isUserAction) this.actions.toggled(this.path, isOpen);
   }
 
-  /** Words about the whole file, until others come. */
+  /** Show a message about the whole file. */
   say(words) {
     this.note.hidden = words === "";
     fill(this.note, icon("warn"), h("span", {}, words));

@@ -1,19 +1,18 @@
-// The agent's work as the server has it: the session that is shown, and the job in it that matters now.
+// The state of the review agent: the current session, and the current job in it.
 //
-//   session   the SessionView whose agent asks, the oldest first, else the latest active one; null where there is none,
-//             undefined until that is known
-//   job       its job, as job.js folds it; null for none
+//   session   the oldest SessionView with a question, else the latest active one; null for none, undefined until loaded
+//   job       its job, as job-state.js reduces it; null for none
 //   others    how many other sessions have a question for the user
-//   problem   why the last thing that was asked for could not be done; "" if it could
-//   trouble   why the session could not be read just now; "" if it could
-//   isBusy    whether something was asked for, and the answer is not there yet
+//   problem   why the last request failed; "" if it did not
+//   trouble   why the session could not be read; "" if it could
+//   isBusy    whether a request is in flight
 
 import { pluralize } from "../format.js";
-import { emptyJob, isLive, withPage } from "./job-card.js";
+import { emptyJob, isLive, withPage } from "./job-state.js";
 
-const PAGE = 500; // events of one answer
-const WAIT = 10; // s that an answer without events is put off
-const LOST = 1_000; // ms until a lost connection is tried again
+const PAGE = 500; // events in one answer
+const WAIT = 10; // s for which the server holds a request without events
+const LOST = 1_000; // ms before a retry after a lost connection
 
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const isUnderWay = ({ status }) => status === "queued" || status === "running";
@@ -23,23 +22,23 @@ export class ReviewSession {
   constructor({ api, review, announce, changed }) {
     Object.assign(this, { api, review, announce, changed });
     this.state = { session: undefined, job: null, others: 0, problem: "", trouble: "", isBusy: false };
-    this.pause = 2_000; // ms between looks while nothing runs
+    this.pause = 2_000; // ms between polls while nothing runs
     this.looking = Promise.resolve();
-    this.due = null; // the look that has not begun yet
-    this.wake = () => {}; // ends the pause in the reading of events
-    this.following = null; // ends the reading of the job's events
+    this.due = null; // the poll that is queued
+    this.wake = () => {}; // ends the pause before the next read of events
+    this.following = null; // aborts the reading of the job's events
   }
 
   async start() {
     document.addEventListener("visibilitychange", () => document.hidden || this.look());
-    this.api.limits().then((limits) => (this.pause = limits.poll_interval_ms), () => {}); // else as it is
+    this.api.limits().then((limits) => (this.pause = limits.poll_interval_ms), () => {}); // else the default
     for (;;) {
       if (!document.hidden || this.state.session === undefined) await this.look();
       await sleep(this.pause);
     }
   }
 
-  /** See whether there is another session, or more in this one; what is asked for while that goes on is one more look. */
+  /** Poll the sessions. Calls during a poll are merged into one more poll. */
   look() {
     this.due ??= this.looking.then(() => {
       this.due = null;
@@ -49,7 +48,7 @@ export class ReviewSession {
     return this.due;
   }
 
-  /** Something changed in the project: the job's journal may tell of it. */
+  /** Something changed in the project: poll now. */
   hint() {
     this.wake();
     this.look();
@@ -57,7 +56,7 @@ export class ReviewSession {
 
   // -- what the user does ---------------------------------------------------------------------------
 
-  /** Start a job; true once the server has it. */
+  /** Start a job; resolves to whether the server accepted it. */
   send(instruction, rows) {
     return this.#ask(async () => {
       const session = this.state.session?.id ?? (await this.api.createSession()).session_id;
@@ -70,19 +69,19 @@ export class ReviewSession {
   rerun = () => this.#ask(() => this.api.rerun(this.state.job.id));
   end = () => this.#ask(() => this.api.apply(this.state.session.id, this.state.job.id, []));
 
-  /** What a job was given once more, in the session that is shown: a new job. */
+  /** Submit a job's instruction again, as a new job of the current session. */
   again = ({ id }) => this.#ask(async () => {
     const { session_id: own, instruction, context_rows } = await this.api.job(id);
     await this.api.run({ session_id: this.state.session?.id ?? own, instruction, context_rows });
   });
 
-  /** Resolves to why the answer could not be given, "" if it was. */
+  /** Resolves to an error message, or "". */
   async answer(question, text) {
     try {
       await this.api.clarify(this.state.job.id, question.question_id, text);
       return "";
     } catch (error) {
-      return error.code === "question_closed" ? "It was answered elsewhere." : error.message;
+      return error.code === "question_closed" ? "Already answered elsewhere." : error.message;
     } finally {
       this.hint();
     }
@@ -112,7 +111,7 @@ export class ReviewSession {
     const { session, job } = this.state;
     const others = asking.filter((each) => each.id !== latest.id).length;
     if (others !== this.state.others) this.#set({ others });
-    const isKnown = session?.id === latest?.id && session?.updated_at === latest?.updated_at; // an earlier job of it may end
+    const isKnown = session?.id === latest?.id && session?.updated_at === latest?.updated_at; // one of its earlier jobs may end
     if (isKnown && session !== undefined && this.seen === job?.status) return;
     this.seen = job?.status;
     const now = latest ? await this.api.session(latest.id) : null;
@@ -122,7 +121,7 @@ export class ReviewSession {
     else if (id !== this.state.job?.id) this.#follow(id);
   }
 
-  /** The job that matters: the last one, or, while that waits for its turn, the one before it that is under way. */
+  /** The current job: the last one, or while that is queued the running one before it. */
   async #current(session) {
     const ids = [...new Set((session?.chat ?? []).map((entry) => entry.job_id))];
     let current = ids.at(-1) ?? null;
@@ -135,7 +134,7 @@ export class ReviewSession {
     return current;
   }
 
-  /** Read a job's events until it has ended, or another job is followed. */
+  /** Read a job's events until it ends, or another job is followed. */
   async #follow(id) {
     this.following?.abort();
     const following = new AbortController();
@@ -168,20 +167,20 @@ export class ReviewSession {
     });
   }
 
-  /** Say what a screen reader's user would not see, and look at what is another thing now. */
+  /** Announce changes to screen readers, and poll after a change of status. */
   #tell(before, job) {
     if (job.question && job.question.question_id !== before.question?.question_id) {
       this.announce(`The agent asks: ${job.question.question}`);
     }
     if (job.status === before.status) return;
     this.look();
-    if (!before.isRead) return; // it was so before this page looked
+    if (!before.isRead) return; // it was in this state before this page was loaded
     if (job.status === "awaiting_review" && job.proposed) {
       const { hunks, files } = job.proposed;
       this.announce(`Job finished: ${pluralize(hunks, "hunk")} in ${pluralize(files, "file")} to review.`);
       this.review.touch();
     } else if (job.status === "failed") this.announce(`Job failed: ${job.error}`);
-    else if (job.status === "completed") this.announce(job.proposed ? "The review has ended." : "Job finished: it proposed no change.");
+    else if (job.status === "completed") this.announce(job.proposed ? "Review ended." : "Job finished: no changes proposed.");
   }
 
   #set(fields) {

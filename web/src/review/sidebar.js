@@ -1,19 +1,20 @@
-// The agent's side of a review: its question, its job, what it proposed, and what it is to do next.
+// The review column: the agent's question, its job, the pending changes and the next instruction.
 
 import { fill, h, icon, setText } from "../dom.js";
 import { localStore } from "../local-storage.js";
 import { ClarifyCard } from "./clarify-card.js";
 import { PromptContext } from "./prompt-context.js";
 import { HunkList } from "./hunk-list.js";
-import { isLive, JobCard } from "./job-card.js";
+import { JobCard } from "./job-card.js";
+import { isLive } from "./job-state.js";
 import { SessionChat } from "./sidebar-chat.js";
 import { ReviewSession } from "./sidebar-session.js";
 
-const DRAFT = "review-draft"; // the instruction that is being written
-const STARTED_FOR = "review-draft-for"; // the question that waited when it was begun
+const DRAFT = "review-draft"; // draft of the instruction
+const STARTED_FOR = "review-draft-for"; // the question that was open when the draft was started
 
 export class Sidebar {
-  /** `asked(count)` is told how many questions wait for the user. */
+  /** `asked(count)` is called with the number of open questions. */
   constructor({ review, api, waiting, selection, openFile, open, origins, announce, asked = () => {} }) {
     Object.assign(this, { review, asked });
     const work = new ReviewSession({ api, review, announce, changed: () => this.#schedule() });
@@ -62,7 +63,7 @@ export class Sidebar {
     }, this.area, h("div", { class: "row" }, this.go, this.later, this.hint));
   }
 
-  /** Show what is known now: the sidebar was opened, or something changed. */
+  /** Show the current state. */
   update() {
     const { session, job, others, problem, trouble, isBusy } = this.work.state;
     const state = this.review.get();
@@ -82,8 +83,8 @@ export class Sidebar {
     this.#ready();
     setText(this.go, question ? "Answer" : "Propose");
     this.later.hidden = question === null;
-    const keys = question ? "Enter answers the question" : isUnderWay ? "Enter queues it behind the job" : "Enter sends · Shift+Enter begins a line";
-    setText(this.hint, isUp ? keys : "No connection to Newel. What you write is kept.");
+    const keys = question ? "Enter to answer the question" : isUnderWay ? "Enter to queue it behind the job" : "Enter to send · Shift+Enter for a new line";
+    setText(this.hint, isUp ? keys : "Not connected to Newel. Your draft is saved.");
     const words = this.refusal || problem || trouble;
     if (words !== this.said) fill(this.problem, words && [icon("warn"), words]);
     this.said = words;
@@ -91,14 +92,14 @@ export class Sidebar {
     if (questions !== this.questions) this.asked((this.questions = questions));
   }
 
-  /** To the question that waits, else to what is to be written; in a sheet to what waits, as a box of text calls for a keyboard. */
+  /** Focus the open question, else the instruction; in a sheet the pending changes, as a text box opens the screen keyboard. */
   focus({ isSheet }) {
     if (!this.clarify.el.hidden) this.clarify.focus();
     else if (isSheet && this.review.get().pending?.length) this.hunks.title.focus();
     else this.area.focus();
   }
 
-  /** Once per frame; a page in the background has no frames, but its title tells of a question. */
+  /** Update once per frame. A page in the background has no frames, but its title shows questions. */
   #schedule() {
     const next = document.hidden ? setTimeout : requestAnimationFrame;
     this.frame ??= next(() => {
@@ -107,10 +108,10 @@ export class Sidebar {
     });
   }
 
-  /** Give the instruction of a job once more; resolves to whether that was done. */
+  /** Submit a job's instruction again; resolves to whether that succeeded. */
   again = (job) => this.work.again(job);
 
-  /** A question comes before all else; what was begun before it came is not sent as its answer unasked. */
+  /** An open question has priority, but a draft started before it is not sent as its answer. */
   #enter() {
     if (!this.question) return this.#instruct();
     if (!this.area.value.trim()) return;

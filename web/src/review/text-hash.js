@@ -1,4 +1,4 @@
-// A short number for a text, by which it is known again. It keeps no secret, and no enemy makes the texts.
+// A short hash of a text, to recognize it. Not cryptographic.
 
 const PRIME = 0x01000193;
 

@@ -1,4 +1,4 @@
-// A file three ways: as it was before a run, as the run proposed it, and as it is now.
+// A file in three versions: before a run, as proposed by the run, and now.
 
 import { fill, h, setText, setAttr } from "../dom.js";
 import { pluralize, revealPath } from "../format.js";
@@ -6,12 +6,12 @@ import { AutoRefresh } from "./auto-refresh.js";
 import { paired, parsePatch, sizeOf } from "./patch.js";
 import { patchView, printable } from "./patch-view.js";
 
-const SIDE_BY_SIDE = matchMedia("(min-width: 900.02px)"); // below that there is one column
-const FIRST = 500; // rows that are drawn at once
+const SIDE_BY_SIDE = matchMedia("(min-width: 900.02px)"); // below that width there is one column
+const FIRST = 500; // rows that are shown at first
 const MORE = 2_000;
 const WAYS = {
-  proposed: { label: "Before ↔ proposed", text: "agent_proposed", patch: "proposed_patch", head: "As the run proposed it" },
-  current: { label: "Before ↔ now", text: "current_file", patch: "current_patch", head: "Now, with what is in review" },
+  proposed: { label: "Before ↔ proposed", text: "agent_proposed", patch: "proposed_patch", head: "Proposed by the run" },
+  current: { label: "Before ↔ now", text: "current_file", patch: "current_patch", head: "Now, including the review" },
 };
 
 export class ThreeWayView extends AutoRefresh {
@@ -19,7 +19,7 @@ export class ThreeWayView extends AutoRefresh {
     super();
     Object.assign(this, { api, review, checkpoint, path });
     this.way = "proposed";
-    this.note = h("p", { class: "dim note", role: "status" }, "Reading…");
+    this.note = h("p", { class: "dim note", role: "status" }, "Loading…");
     this.body = h("div", { class: "compare-body", tabindex: "0", role: "region", "aria-label": "Comparison" });
     this.ways = Object.entries(WAYS).map(([way, { label }]) =>
       h("button", { type: "button", "data-way": way, onclick: () => this.#choose(way) }, label));
@@ -36,7 +36,7 @@ export class ThreeWayView extends AutoRefresh {
     super.load();
   }
 
-  heard({ pending }) {
+  isAffected({ pending }) {
     const file = pending?.find((each) => each.file_path === this.path);
     const now = file ? `${file.rev} ${file.base_file_hash}` : "";
     const isAnother = now !== this.now;
@@ -85,18 +85,18 @@ export class ThreeWayView extends AutoRefresh {
   }
 }
 
-/** What a comparison comes to, in words. */
+/** Summarize a comparison. */
 export function describeComparison(before, after, files) {
-  if (files.length === 0) return "Nothing differs.";
-  if (files.some((file) => file.isBinary)) return "It is no text, so there are no lines to compare: its bytes differ.";
+  if (files.length === 0) return "No differences.";
+  if (files.some((file) => file.isBinary)) return "Binary files differ.";
   const { added, removed } = sizeOf(files);
   const count = `${pluralize(added, "line")} added, ${removed.toLocaleString("en")} removed.`;
-  if (before === null) return `The file was not there before the run. ${count}`;
-  if (after === null) return `The file is not there on the other side. ${count}`;
-  return added + removed > 0 ? count : "Only the file's permissions differ.";
+  if (before === null) return `The file did not exist before the run. ${count}`;
+  if (after === null) return `The file does not exist on the other side. ${count}`;
+  return added + removed > 0 ? count : "Only the file mode differs.";
 }
 
-/** Rows of two columns; what is the same between the changes is folded, and unfolds. */
+/** Rows in two columns; unchanged lines between the changes are folded. */
 function rowsView(hunks, before) {
   const lines = before?.split("\n") ?? [];
   if (lines.at(-1) === "") lines.pop();
@@ -135,7 +135,7 @@ function foldView({ from, fresh, count }, lines) {
     const rest = count > next ? [foldView({ from: from + next, fresh: fresh + next, count: count - next }, lines)] : [];
     fold.replaceWith(...rows, ...rest);
   };
-  const fold = h("button", { type: "button", class: "quiet compare-fold", onclick: unfold }, `⋯ ${pluralize(count, "line")} the same`);
+  const fold = h("button", { type: "button", class: "quiet compare-fold", onclick: unfold }, `⋯ ${pluralize(count, "unchanged line")}`);
   return fold;
 }
 

@@ -1,4 +1,4 @@
-// The checkpoints: what ran, when, and what it changed, with the way back.
+// The checkpoints: each run with its time and changes, and its rollback.
 
 import { fill, h, icon, setText, setAttr } from "../dom.js";
 import { pluralize, reveal, revealPath } from "../format.js";
@@ -8,14 +8,14 @@ import { AutoRefresh } from "./auto-refresh.js";
 import { patchView } from "./patch-view.js";
 import { openRollback } from "./rollback.js";
 
-const OPEN = 3; // files of a run whose changes are shown at once
-const LISTED = 100; // files of a run that are listed at once
+const OPEN = 3; // files of a run whose changes are shown at first
+const LISTED = 100; // files of a run that are listed at first
 
-/** Whose a checkpoint is, in a word. */
+/** The kind of run that a checkpoint belongs to. */
 export const kindOf = ({ job_id: run, session_id: session }) =>
   run.startsWith("rollback_") ? "Undo" : session.startsWith("sess_") ? "Review job" : "Run";
 
-/** A moment of the past, in ms since 1970: "10:42", "yesterday 18:03", "12 Mar 18:03", "12 Mar 2024". */
+/** A past time, in ms since 1970: "10:42", "yesterday 18:03", "12 Mar 18:03", "12 Mar 2024". */
 export function formatTime(time, now = Date.now()) {
   const [date, today] = [new Date(time), new Date(now)];
   const yesterday = new Date(today.getFullYear(), today.getMonth(), today.getDate() - 1);
@@ -26,10 +26,10 @@ export function formatTime(time, now = Date.now()) {
   return date.getFullYear() === today.getFullYear() ? `${day} ${clock}` : `${day} ${date.getFullYear()}`;
 }
 
-/** What of a run is still to be done. */
+/** Describe the open hunks of a run. */
 function describeOpenHunks({ files }) {
   const { pending, accepted } = totalsOf(files);
-  return pending > 0 ? `${pending} to decide` : accepted > 0 && `${accepted} accepted, not saved`;
+  return pending > 0 ? `${pending} to decide` : accepted > 0 && `${accepted} accepted, unsaved`;
 }
 
 export class Timeline extends AutoRefresh {
@@ -41,15 +41,15 @@ export class Timeline extends AutoRefresh {
     this.rows = new Map(); // by checkpoint id: {key, el, aside}
     this.unfolded = new Set();
     this.list = h("ol", { class: "timeline-list" });
-    this.note = h("p", { class: "dim note", role: "status" }, "Reading…");
-    this.more = h("button", { type: "button", hidden: true, onclick: () => this.#more() }, "Show earlier ones");
+    this.note = h("p", { class: "dim note", role: "status" }, "Loading…");
+    this.more = h("button", { type: "button", hidden: true, onclick: () => this.#more() }, "Show earlier");
     this.el = h("section", { class: "panel timeline", "aria-label": "Checkpoints" },
       h("div", { class: "panel-head" }, h("h2", { tabindex: "-1" }, "Checkpoints")), this.note, this.list, this.more);
   }
 
-  heard(state) {
+  isAffected(state) {
     const before = this.pending;
-    const isAnother = super.heard(state);
+    const isAnother = super.isAffected(state);
     if (isAnother) for (const path of changedPaths(before, state.pending)) this.changed.add(path);
     return isAnother;
   }
@@ -63,7 +63,7 @@ export class Timeline extends AutoRefresh {
     this.read();
   }
 
-  /** Read what is new, or one page more; what is wanted meanwhile is read after that. */
+  /** Refresh the list, or read one more page; requests during a read are served after it. */
   async read() {
     this.isStale = true;
     if (this.isReading) return;
@@ -85,11 +85,11 @@ export class Timeline extends AutoRefresh {
 
   #show({ list: checkpoints, isMore }) {
     this.note.hidden = checkpoints.length > 0;
-    setText(this.note, "No run has changed a file yet. Each that does leaves a checkpoint here.");
+    setText(this.note, "No checkpoints yet. Each run that changes files creates one.");
     this.more.hidden = !isMore;
     const old = this.rows;
     this.rows = new Map(checkpoints.map((each) => {
-      const key = JSON.stringify([each.title, each.files.map((file) => file.file_path)]); // what is decided stands in its head
+      const key = JSON.stringify([each.title, each.files.map((file) => file.file_path)]); // decisions are shown in its head
       const known = old.get(each.checkpoint_id);
       const row = known?.key === key ? known : { key, ...this.#row(each) };
       setText(row.aside, [kindOf(each), pluralize(each.files.length, "file"), describeOpenHunks(each)].filter(Boolean).join(" · "));
@@ -125,7 +125,7 @@ export class Timeline extends AutoRefresh {
       onclick: () => unfold(body.hidden),
     },
     mark, h("time", { datetime: created, title: new Date(created).toLocaleString() }, formatTime(Date.parse(created))),
-    h("span", { class: "timeline-title" }, reveal(title) || "A run without words"),
+    h("span", { class: "timeline-title" }, reveal(title) || "Untitled run"),
     aside);
     const el = h("li", { "data-id": id }, button, body);
     if (this.unfolded.has(id)) unfold(true);
@@ -152,17 +152,17 @@ export class Timeline extends AutoRefresh {
     return [
       !run.startsWith("rollback_") && h("p", { class: "origins" }, "from ", this.origins.link({ run_id: run, session_id: session, title })),
       files.length > 0 && h("div", { class: "row" }, h("button", { type: "button", onclick: back }, icon("again"), "Roll back…")),
-      files.length === 0 && h("p", { class: "dim" }, "It changed no file."),
+      files.length === 0 && h("p", { class: "dim" }, "No files changed."),
       list,
     ];
   }
 
-  /** A file of a run: what the run made of it, asked for when it is unfolded. */
+  /** A file of a run; its patch is requested when it is unfolded. */
   #file(id, path, isOpen) {
     const place = h("div", {});
     const load = async () => {
       if (!details.open || place.firstChild) return;
-      fill(place, h("p", { class: "dim note" }, "Reading…"));
+      fill(place, h("p", { class: "dim note" }, "Loading…"));
       try {
         fill(place, patchView((await this.api.diff3(id, path)).proposed_patch, { heads: false, first: 60 }));
       } catch (error) {

@@ -1,4 +1,4 @@
-// The project's folders and files. Only what is unfolded is asked for, and only what can be seen is in the page.
+// The project's folders and files. Only unfolded folders are read, and only visible rows are in the page.
 
 import { fill, h, icon, setAttr } from "../dom.js";
 import { pluralize, revealPath } from "../format.js";
@@ -8,8 +8,8 @@ import { foldersOf, join, rowsOf, step, typed, waiting } from "./tree-rows.js";
 import { VirtualList } from "./virtual-list.js";
 
 const ROW = 28; // px, until it is measured
-const TYPING = 700; // ms in which letters make one word
-const READ_AGAIN = 1_000; // ms between readings because the window has the focus again
+const TYPING = 700; // ms within which typed letters form one prefix
+const READ_AGAIN = 1_000; // ms between reads caused by the window getting the focus
 const MOST_OPEN = 500; // unfolded folders that are remembered
 
 export class FileTree {
@@ -26,14 +26,14 @@ export class FileTree {
     this.window = new VirtualList({
       draw: (row) => this.#row(row),
       dress: (el, row) => this.#dress(el, row),
-      props: { role: "tree", "aria-label": "Files of the project", onkeydown: (event) => this.#key(event), onclick: (event) => this.#click(event) },
+      props: { role: "tree", "aria-label": "Project files", onkeydown: (event) => this.#key(event), onclick: (event) => this.#click(event) },
     });
     const find = () => findFile({ api, openFile: (path) => this.openFile(path) });
     const button = (words, title, onclick, props = {}) => h("button", { type: "button", class: "quiet", title, onclick, ...props }, words);
     this.el = h("div", { class: "tree" },
       h("div", { class: "tree-head" },
         button("Find", "Find a file (Alt+P)", find, { "aria-keyshortcuts": "Alt+P" }),
-        button("Pending", "Everything that waits", () => open("pending")),
+        button("Pending", "All pending changes", () => open("pending")),
         button("Checkpoints", "Checkpoints", () => open("checkpoints"))),
       this.window.el);
     document.addEventListener("keydown", (event) => {
@@ -46,7 +46,7 @@ export class FileTree {
     addEventListener("focus", () => this.again());
   }
 
-  /** Show what is there, and read what is not known yet; called when the tree comes into sight. */
+  /** Show the tree and read missing folders; called when the tree becomes visible. */
   update() {
     this.#changed(this.review.get());
     for (const folder of ["", ...this.open]) if (!this.folders.has(folder) && this.#isInSight(folder)) this.#read(folder);
@@ -67,7 +67,7 @@ export class FileTree {
     if (pending === this.pending) return;
     this.pending = pending;
     this.waits = waiting(pending);
-    // Which files wait, and of what they are changes, changes with a save and with what happens to them on the disk.
+    // The pending files and their bases change with a save, and with changes on disk.
     const disk = JSON.stringify((pending ?? []).map((file) => [file.file_path, file.base_file_hash]));
     const isOther = this.disk !== undefined && this.disk !== disk;
     this.disk = disk;
@@ -75,7 +75,7 @@ export class FileTree {
     this.#draw();
   }
 
-  /** Read again what is unfolded. */
+  /** Read the unfolded folders again. */
   again() {
     if (this.el.offsetParent === null || this.timer) return;
     this.timer = setTimeout(() => (this.timer = null), READ_AGAIN);
@@ -119,7 +119,7 @@ export class FileTree {
     }
   }
 
-  /** What waits in a row's file or below its folder. */
+  /** The pending changes of a row's file or folder. */
   #marks({ path, kind }) {
     if (kind === "directory") return { below: this.waits.folders.get(path) ?? 0 };
     const file = this.waits.files.get(path);
@@ -143,7 +143,7 @@ export class FileTree {
     return indented(row, depth);
   }
 
-  /** Which row the keys are about. */
+  /** Mark the row that the keys apply to. */
   #dress(el, { path, name }) {
     if (!name) return;
     setAttr(el, "aria-selected", path === this.at);
@@ -176,7 +176,7 @@ export class FileTree {
   #fold(path, isOpen) {
     if (isOpen) this.open.add(path);
     else this.open.delete(path);
-    if (isOpen) this.#read(path); // as it is now; what was known of it is shown meanwhile
+    if (isOpen) this.#read(path); // the previous listing is shown meanwhile
     this.#go(path);
   }
 
@@ -192,7 +192,7 @@ export class FileTree {
     else if (event.key.length === 1) this.#type(event.key);
     else return;
     event.preventDefault();
-    event.stopPropagation(); // letters and signs are no commands here
+    event.stopPropagation(); // letters search here, they are no commands
   }
 
   #type(sign) {
@@ -204,7 +204,7 @@ export class FileTree {
   }
 }
 
-/** The page's policy lets no style stand in the markup. */
+/** The content security policy forbids inline styles. */
 function indented(row, depth) {
   row.style.setProperty("--depth", depth);
   return row;
