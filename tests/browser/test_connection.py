@@ -161,7 +161,7 @@ def test_typing_that_fits_nowhere_any_more_is_shown_to_be_copied(workbench: Make
     page.goto(bench.url)
     open_file(bench, page)
     lost = page.locator(".file-lost")
-    expect(lost.get_by_role("textbox", name="Unsent text of notes.md")).to_have_value(" and more")
+    expect(lost.get_by_role("textbox", name="Unsent edits to notes.md")).to_have_value(" and more")
     assert violations(page) == []
     page.reload()
     expect(lost).to_be_visible()

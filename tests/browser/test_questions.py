@@ -127,7 +127,7 @@ def test_a_server_of_the_project_runs_only_when_its_command_is_trusted(workbench
     broken.get_by_role("button", name="Trust this command").click()
     expect(broken).to_contain_text("(broken)")
     expect(broken).to_contain_text("exit code 3")
-    expect(broken.get_by_label("Last lines of broken")).to_have_text("no such module\n")
+    expect(broken.get_by_label("Last output of broken")).to_have_text("no such module\n")
     expect(tools).to_contain_text("1✓")
     expect(tools).to_contain_text("1✗")
     server.get_by_text("2 tools").click()

@@ -85,9 +85,9 @@ def test_a_graceful_stop_keeps_its_note_over_a_reload_and_goes_on_with_what_wait
     expect(waiting(page)).to_contain_text("queued")
     page.get_by_role("button", name="Stop", exact=True).click()
     expect(page.get_by_role("button", name="Continue")).to_be_visible()
-    expect(waiting(page)).to_contain_text("not sent")
+    expect(waiting(page)).to_contain_text("held")
     page.reload()
-    expect(waiting(page)).to_contain_text("not sent")
+    expect(waiting(page)).to_contain_text("held")
     page.get_by_role("button", name="Continue").click()
     expect(page.get_by_text("Then this.")).to_be_visible()
     assert spoken(page) == ["tell", "begin", "and", "Then"]
@@ -134,11 +134,11 @@ def test_no_message_that_waits_is_lost_by_a_double_click_or_with_its_tab_unasked
     expect(waiting(page)).to_have_count(1)
     page.get_by_role("button", name="Stop", exact=True).click()
     page.get_by_role("button", name="Stop now").click()
-    expect(waiting(page)).to_contain_text("not sent")
+    expect(waiting(page)).to_contain_text("held")
     expect(page.get_by_role("alert").filter(has_text="withdrawn")).to_have_count(0)
     page.keyboard.press("Alt+w")
     dialog = page.get_by_role("dialog", name="Close tell me endlessly?")
-    expect(dialog).to_contain_text("This discards 1 unsent message and your draft.")
+    expect(dialog).to_contain_text("This discards 1 queued message and your draft.")
     page.keyboard.press("Escape")
     expect(dialog).to_have_count(0)
     expect(waiting(page)).to_contain_text("two")
@@ -170,7 +170,7 @@ def test_a_request_that_is_made_again_is_one_line_and_its_failure_is_said_once_a
     expect(page.get_by_role("button", name="Retry")).to_be_visible()
 
     def is_told() -> None:
-        assert [text.strip() for text in page.locator(".told-words").all_inner_texts()] == ["Tried 3 times."]
+        assert [text.strip() for text in page.locator(".told-words").all_inner_texts()] == ["Failed after 3 attempts."]
         causes = page.locator(".cause:visible").all_inner_texts()
         assert len(causes) == 1
         assert causes[0].strip().endswith(".")

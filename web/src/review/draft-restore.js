@@ -61,7 +61,7 @@ export function unsavedTextCard(record, { path, unsent, gone }) {
     unsent.set(lostKey(path), null);
     gone();
   };
-  const area = h("textarea", { class: "mono", readonly: true, rows: "4", "aria-label": `Unsent text of ${revealPath(path)}`, value: text });
+  const area = h("textarea", { class: "mono", readonly: true, rows: "4", "aria-label": `Unsent edits to ${revealPath(path)}`, value: text });
   return h("section", { class: "file-lost", role: "status" },
     h("p", {}, icon("warn"), ` Your edits to ${revealPath(path)} could not be sent, and the file no longer exists. Copy what you need.`),
     area, h("div", { class: "row" }, copyButton(() => text), h("button", { type: "button", onclick: discard }, "Discard")));
