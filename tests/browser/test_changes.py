@@ -43,7 +43,8 @@ def test_a_double_click_on_accept_accepts_wherever_it_is_made(workbench: Make) -
     expect(hunks(page, "notes.md").nth(1)).to_contain_text("accepted")
     page.evaluate("location.hash = '#/pending'")
     third = page.get_by_role("listitem", name="Hunk 3 of 4")
-    third.get_by_role("button", name="Accept").dblclick()
+    with page.expect_response("**/api/agent/decide"):  # shown before the server has it
+        third.get_by_role("button", name="Accept").dblclick()
     expect(third).to_contain_text("Accepted, unsaved")
     page.wait_for_timeout(600)
     assert states() == ["accepted", "accepted", "accepted", "pending"]

@@ -112,7 +112,8 @@ def test_a_page_that_ends_without_the_server_loses_nothing_though_another_window
     there = open_file(bench, other)
     type_at(other, there, "first", ", there")
     settled(other)
-    other.get_by_role("button", name="Reject hunk 3").click()
+    with other.expect_response("**/api/agent/decide"):  # shown before the server has it
+        other.get_by_role("button", name="Reject hunk 3").click()
     expect(summary(other)).to_contain_text("1 rejected")
     if how == "reload":
         page.goto(bench.url)

@@ -1,6 +1,6 @@
 // A tab's transcript: finished messages, the growing one, queued ones. It scrolls along only while the reader is at the end.
 
-import { h, iconButton, setAttr } from "./dom.js";
+import { h, iconButton, reconcile, setAttr } from "./dom.js";
 import { localStore } from "./local-storage.js";
 import { AssistantView, PendingView, textOf, NoteView } from "./message.js";
 import { ChangesView, withChanges } from "./review/changes.js";
@@ -84,24 +84,9 @@ export class Conversation {
   }
 
   #reconcile(items, transcript) {
-    const wanted = new Set(items.map(([key]) => key));
-    for (const [key, view] of this.views) {
-      if (wanted.has(key)) continue;
-      view.el.remove();
-      this.views.delete(key);
-    }
-    let before = null; // the previous element
-    for (const [key, item] of items) {
-      let view = this.views.get(key);
-      if (!view) {
-        view = this.#createView(item);
-        this.views.set(key, view);
-      }
-      view.update(item, transcript);
-      const place = before ? before.nextSibling : this.list.firstChild;
-      if (place !== view.el) this.list.insertBefore(view.el, place);
-      before = view.el;
-    }
+    reconcile(this.list, this.views, items, {
+      keyOf: ([key]) => key, create: ([, item]) => this.#createView(item), update: (view, [, item]) => view.update(item, transcript),
+    });
   }
 
   #createView(item) {

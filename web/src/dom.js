@@ -38,6 +38,29 @@ export function setAttr(element, name, value) {
   else if (element.getAttribute(name) !== String(value)) element.setAttribute(name, String(value));
 }
 
+/**
+ * Keep the children of an element in step with `items`. `views` has a view {el} by key; `create(item)` makes a missing one,
+ * `update(view, item)` shows the item in it, `remove(view)` takes one away that has no item any more.
+ */
+export function reconcile(parent, views, items, { keyOf, create, update, remove = (view) => view.el.remove() }) {
+  const keys = new Set(items.map(keyOf));
+  for (const [key, view] of views) {
+    if (keys.has(key)) continue;
+    views.delete(key);
+    remove(view);
+  }
+  let previous = null;
+  for (const item of items) {
+    const key = keyOf(item);
+    if (!views.has(key)) views.set(key, create(item));
+    const view = views.get(key);
+    update(view, item);
+    const next = previous ? previous.nextSibling : parent.firstChild;
+    if (next !== view.el) parent.insertBefore(view.el, next);
+    previous = view.el;
+  }
+}
+
 const SVG = "http://www.w3.org/2000/svg";
 
 // 16 × 16 px, strokes of 1.5 px.

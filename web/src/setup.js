@@ -6,12 +6,12 @@ import { fill, h, icon, setText } from "./dom.js";
 import { plain } from "./format.js";
 
 /** Describe the problem with the model of `hello`; "" for none. */
-export function describeModelProblem({ model, problem }) {
+function describeModelProblem({ model, problem }) {
   if (!problem) return "";
   return model ? "The model server is not responding." : "No model configured.";
 }
 
-export class ModelForm {
+class ModelForm {
   /** `use(fields)` resolves to model names if one has to be chosen, to none when done; then `done()` is called. */
   constructor({ use, announce, done = () => {} }) {
     Object.assign(this, { use, announce, done });

@@ -1,6 +1,6 @@
 // The row of tabs: title, state, unread marker, close.
 
-import { fill, h, icon, setAttr } from "./dom.js";
+import { fill, h, icon, reconcile, setAttr } from "./dom.js";
 import { plain, pluralize } from "./format.js";
 
 const STATES = {
@@ -34,18 +34,15 @@ export class Tabs {
   }
 
   update({ tabs, active, stopping }) {
-    const ids = new Set(tabs.map((tab) => tab.id));
-    for (const [id, button] of this.buttons) {
-      if (ids.has(id)) continue;
-      const hadFocus = button.el === document.activeElement;
-      button.el.remove();
-      this.buttons.delete(id);
-      if (hadFocus) this.buttons.get(active)?.el.focus();
-    }
-    tabs.forEach((tab, index) => {
-      const button = this.buttons.get(tab.id) ?? this.#make(tab);
-      if (this.el.children[index] !== button.el) this.el.insertBefore(button.el, this.el.children[index] ?? null);
-      this.#show(button, tab, { isActive: tab.id === active, stopping: stopping[tab.id] });
+    reconcile(this.el, this.buttons, tabs, {
+      keyOf: (tab) => tab.id,
+      create: (tab) => this.#create(tab),
+      update: (button, tab) => this.#update(button, tab, { isActive: tab.id === active, stopping: stopping[tab.id] }),
+      remove: (button) => {
+        const hadFocus = button.el === document.activeElement;
+        button.el.remove();
+        if (hadFocus) this.buttons.get(active)?.el.focus();
+      },
     });
     this.el.hidden = tabs.length === 0;
     const shown = this.buttons.get(active)?.el ?? null;
@@ -59,7 +56,7 @@ export class Tabs {
     this.active?.scrollIntoView({ block: "nearest", inline: "nearest" });
   }
 
-  #make({ id }) {
+  #create({ id }) {
     const title = h("span", { class: "tab-title" });
     const state = h("span", { class: "tab-state" });
     // For the mouse only: the keyboard closes with Delete, and screen readers do not expect a button inside a tab.
@@ -80,12 +77,10 @@ export class Tabs {
       },
       title, state, close,
     );
-    const button = { el, title, state };
-    this.buttons.set(id, button);
-    return button;
+    return { el, title, state };
   }
 
-  #show(button, tab, { isActive, stopping }) {
+  #update(button, tab, { isActive, stopping }) {
     const folder = tab.kind === "place" ? tab.folder : "";
     const key = JSON.stringify([tab.title, folder, tab.status, tab.isDirty, tab.waits, stopping, tab.isUnread, isActive]);
     if (key === button.shown) return;

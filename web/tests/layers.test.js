@@ -25,7 +25,7 @@ const LAYERS = {
   ],
   elements: [
     "attachments", "dialog", "diff", "dom", "elapsed-timer", "host-status", "markdown", "picker", "streaming-markdown",
-    "review/changes", "review/patch-view", "review/run-origin", "review/virtual-list",
+    "review/changes", "review/paged-list", "review/patch-view", "review/run-origin", "review/virtual-list",
   ],
   state: [
     "actions", "page-state", "router", "socket", "store", "transcript", "review/api", "review/auto-refresh",

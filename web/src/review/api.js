@@ -54,7 +54,12 @@ export class ReviewApi {
   job = (id) => this.#get(`jobs/${encodeURIComponent(id)}`);
   events = (id, cursor, { wait = 0, limit = 200, signal } = {}) =>
     this.#get(`jobs/${encodeURIComponent(id)}/events`, { cursor, limit, wait }, { signal });
-  clarify = (id, question, answer) => this.#post(`jobs/${encodeURIComponent(id)}/clarify`, { question_id: question, answer });
+  /** Answer a job's question, or skip it by null; resolves to an error message, or "". */
+  clarify = (id, question, answer) =>
+    this.#post(`jobs/${encodeURIComponent(id)}/clarify`, { question_id: question, answer }).then(
+      () => "",
+      (error) => (error.code === "question_closed" ? "Already answered elsewhere." : error.message),
+    );
   rerun = (id) => this.#post(`jobs/${encodeURIComponent(id)}/rerun`, {}, { again: false });
   cancel = (id) => this.#post(`jobs/${encodeURIComponent(id)}/cancel`, {});
   apply = (session, job, hunks) => this.#post("apply", { session_id: session, job_id: job, accepted_hunk_ids: hunks });

@@ -8,7 +8,7 @@ const KEPT = "Your edits and decisions are saved in this browser and sent when t
 const UNKEPT = "Your edits and decisions are sent when the connection is back. This browser cannot save them: keep this page open.";
 
 /** "3 hunks to decide · 1 accepted, unsaved". */
-export function summarize({ counts, isTyped, isAbsent, hasHunks, about, isUp, refusal }) {
+function summarize({ counts, isTyped, isAbsent, hasHunks, about, isUp, refusal }) {
   const parts = [
     about || (isAbsent && (hasHunks ? "Deleted in this review" : "No such file")),
     counts.undecided > 0 && `${pluralize(counts.undecided, "hunk")} to decide`,

@@ -1,7 +1,7 @@
 // The list of pending changes, by file. J and K move through it, A and R decide on the focused item.
 
 import { confirm } from "../dialog.js";
-import { fill, h, icon, setText, setAttr } from "../dom.js";
+import { fill, h, icon, reconcile, setAttr, setText } from "../dom.js";
 import { pluralize, revealPath } from "../format.js";
 import { FileRow } from "./sidebar-file.js";
 import { formatPlace } from "./hunk-format.js";
@@ -60,29 +60,18 @@ export class HunkList {
   }
 
   #rows(shown, views, waiting, { isUp, isBusy, unfold }) {
-    const wanted = new Set(shown.map((file) => file.file_path));
     const hadFocus = this.list.contains(document.activeElement);
-    for (const [path, row] of this.rows) {
-      if (wanted.has(path)) continue;
-      row.destroy();
-      this.rows.delete(path);
-    }
-    for (const [index, file] of shown.entries()) {
-      const path = file.file_path;
-      let row = this.rows.get(path);
-      if (!row) {
-        row = this.#row(path);
-        this.rows.set(path, row);
-        row.fold(this.folds.get(path) ?? unfold);
-      }
-      row.update({ file, view: views[path], waiting: waiting[path], isUp, isBusy });
-      if (this.list.children[index] !== row.el) this.list.insertBefore(row.el, this.list.children[index] ?? null);
-    }
+    reconcile(this.list, this.rows, shown, {
+      keyOf: ({ file_path: path }) => path,
+      create: ({ file_path: path }) => this.#row(path, this.folds.get(path) ?? unfold),
+      update: (row, file) => row.update({ file, view: views[file.file_path], waiting: waiting[file.file_path], isUp, isBusy }),
+      remove: (row) => row.destroy(),
+    });
     if (hadFocus && !this.list.contains(document.activeElement)) (this.#items()[0] ?? this.title).focus();
   }
 
-  #row(path) {
-    return new FileRow({
+  #row(path, isUnfolded) {
+    const row = new FileRow({
       path, review: this.review, origins: this.origins,
       actions: {
         open: (at, hunk) => this.openFile(at, hunk && { hunk: hunk.hunk_id }),
@@ -95,6 +84,8 @@ export class HunkList {
         },
       },
     });
+    row.fold(isUnfolded);
+    return row;
   }
 
   // -- deciding -------------------------------------------------------------------------------------
@@ -158,11 +149,8 @@ export class HunkList {
     this.#busy(true);
     fill(this.problem);
     try {
-      await this.waiting.settled();
-      const accepted = (await this.api.pending()).files.filter((file) => file.accepted > 0);
-      const files = accepted.map(({ file_path: path, rev }) => ({ path, rev }));
-      if (files.length === 0) return this.announce("All accepted changes are saved.");
-      const { saved_files: saved } = await this.api.save(files);
+      const saved = await this.waiting.saveAccepted();
+      if (saved.length === 0) return this.announce("All accepted changes are saved.");
       const hunks = saved.reduce((sum, file) => sum + file.saved_hunks, 0);
       this.announce(`Saved ${pluralize(hunks, "hunk")} in ${pluralize(saved.length, "file")}.`);
     } catch (error) {

@@ -7,7 +7,7 @@ import { HunkToolbar, isSameView } from "./hunk-toolbar.js";
 const MANY = 0.5; // the share of changed hunks from which all marks are rebuilt
 
 /** Effect with a function from the current marks, mapped through the transaction, to the new DecorationSet. */
-export const setHunks = StateEffect.define();
+const setHunks = StateEffect.define();
 
 export const hunkField = StateField.define({
   create: () => Decoration.none,

@@ -2,12 +2,13 @@
 // rejected ones included.
 
 import { fill, h, icon, setText } from "../dom.js";
-import { truncate, formatDuration, plain, pluralize, reveal, revealPath } from "../format.js";
+import { truncate, formatDuration, plain, reveal, revealPath } from "../format.js";
 import { ClarifyCard } from "./clarify-card.js";
 import { formatContextRow } from "./prompt-context.js";
 import { AutoRefresh } from "./auto-refresh.js";
 import { formatPlace } from "./hunk-format.js";
 import { isLive } from "./job-state.js";
+import { pagedList } from "./paged-list.js";
 import { parsePatch } from "./patch.js";
 import { hunksView } from "./patch-view.js";
 import { outcomeOf } from "./job-list.js";
@@ -69,15 +70,8 @@ export class JobView extends AutoRefresh {
   }
 
   /** Resolves to an error message, or "". */
-  async #answer(question, text) {
-    try {
-      await this.api.clarify(this.id, question.question_id, text);
-      return "";
-    } catch (error) {
-      return error.code === "question_closed" ? "Already answered elsewhere." : error.message;
-    } finally {
-      this.read();
-    }
+  #answer(question, text) {
+    return this.api.clarify(this.id, question.question_id, text).finally(() => this.read());
   }
 
   async #again() {
@@ -132,19 +126,10 @@ export class JobView extends AutoRefresh {
 
   #file({ file_path: path, hunks }) {
     const own = hunks.filter((hunk) => hunk.run_ids.includes(this.id)).sort((one, other) => one.start_line - other.start_line);
-    const place = h("div", { class: "request-hunks" });
-    const draw = (from) => {
-      place.append(...own.slice(from, from + HUNKS).map((hunk) => this.#hunk(path, hunk)));
-      const left = own.length - from - HUNKS;
-      if (left <= 0) return;
-      const more = h("button", { type: "button", class: "quiet", onclick: () => (more.remove(), draw(from + HUNKS)) }, `Show more (${pluralize(left, "hunk")} left)`);
-      place.append(more);
-    };
-    draw(0);
     return h("div", { class: "request-file" },
       h("p", { class: "row" }, h("button", { type: "button", class: "link mono", onclick: () => this.openFile(path) }, revealPath(path)),
         own.length === 0 && h("span", { class: "dim" }, "changed since then")),
-      place);
+      ...pagedList(h("div", { class: "request-hunks" }), own, { first: HUNKS, noun: "hunk", render: (hunk) => this.#hunk(path, hunk) }));
   }
 
   #hunk(path, hunk) {

@@ -1,7 +1,8 @@
 // A rendered patch: file heads, hunks, lines with numbers and signs. Its content is always text.
 
-import { fill, h } from "../dom.js";
-import { pluralize, reveal, revealPath } from "../format.js";
+import { h } from "../dom.js";
+import { reveal, revealPath } from "../format.js";
+import { pagedList } from "./paged-list.js";
 import { parsePatch } from "./patch.js";
 
 const FIRST = 200; // lines of a file that are shown at first
@@ -34,17 +35,8 @@ function lineView({ kind, text, old, new: fresh }) {
 export function hunksView(hunks, { label = "Changes", heads = true, first = FIRST } = {}) {
   const lines = hunks.flatMap((hunk) => [...(heads ? [{ kind: "head", text: hunk.head }] : []), ...hunk.lines]);
   const code = h("div", { class: "patch-lines", role: "group", "aria-label": label, tabindex: "0" });
-  const more = h("button", { type: "button", class: "quiet", onclick: () => draw(MORE) });
-  let drawn = 0;
-  function draw(count) {
-    const next = lines.slice(drawn, drawn + count);
-    code.append(...next.map((line) => (line.kind === "head" ? h("span", { class: "patch-line hunk-head" }, reveal(line.text)) : lineView(line))));
-    drawn += next.length;
-    more.hidden = drawn >= lines.length;
-    fill(more, `Show more (${pluralize(lines.length - drawn, "line")} left)`);
-  }
-  draw(first);
-  return [code, more];
+  const render = (line) => (line.kind === "head" ? h("span", { class: "patch-line hunk-head" }, reveal(line.text)) : lineView(line));
+  return pagedList(code, lines, { first, step: MORE, noun: "line", render });
 }
 
 /** A complete patch. `heads`: whether each file begins with its name. */

@@ -77,6 +77,14 @@ export class PendingDecisions {
   /** Resolves once the decisions so far are applied or withdrawn, in a file or, for null, in all. */
   settled = (path = null) => (path === null ? Promise.all(this.running.values()) : this.running.get(path));
 
+  /** Save all accepted changes, including those decided just before; resolves to the saved files. */
+  async saveAccepted() {
+    await this.settled();
+    const accepted = (await this.api.pending()).files.filter((file) => file.accepted > 0);
+    if (accepted.length === 0) return [];
+    return (await this.api.save(accepted.map(({ file_path: path, rev }) => ({ path, rev })))).saved_files;
+  }
+
   /** Withdraw the decision on a hunk. */
   withdraw(path, id) {
     const decision = this.of(path).get(id);

@@ -1,7 +1,7 @@
 // All pending changes in the project, file by file, each hunk to accept or reject. Only visible hunks are in the
 // page, and only visible files are read.
 
-import { fill, h, icon, onceClicked, setText, setAttr } from "../dom.js";
+import { h, icon, onceClicked, setText, setAttr } from "../dom.js";
 import { pluralize, reveal, revealPath } from "../format.js";
 import { KEEP_FILE, describePendingDecision, formatPlace, keepLabel } from "./hunk-format.js";
 import { parsePatch } from "./patch.js";
@@ -281,10 +281,7 @@ export class PendingDiffView {
     this.save.disabled = true;
     this.note.hidden = true;
     try {
-      await this.decisions.settled();
-      const accepted = (await this.api.pending()).files.filter((file) => file.accepted > 0);
-      const files = accepted.map(({ file_path: path, rev }) => ({ path, rev }));
-      const { saved_files: saved } = await this.api.save(files);
+      const saved = await this.decisions.saveAccepted();
       this.announce(`${pluralize(saved.length, "file")} saved.`);
     } catch (error) {
       this.note.hidden = false;

@@ -3,6 +3,7 @@
 import { dialogHead, openDialog } from "../dialog.js";
 import { fill, h, setText } from "../dom.js";
 import { pluralize, reveal, revealPath } from "../format.js";
+import { pagedList } from "./paged-list.js";
 import { patchView } from "./patch-view.js";
 
 const STATES = { applied: "saved", accepted: "accepted, unsaved", pending: "not decided", rejected: "rejected" };
@@ -73,22 +74,7 @@ class Rollback {
     if (this.mode !== "scoped_selected") return fill(this.hunks);
     const all = this.checkpoint.files.flatMap((file) => file.hunks.map((hunk) => ({ ...hunk, path: file.file_path })));
     if (all.length === 0) return fill(this.hunks, h("p", { class: "dim" }, "Nothing of this run is left to roll back."));
-    fill(this.hunks);
-    this.#more(all, 0);
-  }
-
-  #more(all, from) {
-    const left = all.length - from - FIRST_HUNKS;
-    this.hunks.append(...all.slice(from, from + FIRST_HUNKS).map((hunk) => this.#hunk(hunk)));
-    if (left <= 0) return;
-    const more = h("button", {
-      type: "button", class: "quiet",
-      onclick: () => {
-        more.remove();
-        this.#more(all, from + FIRST_HUNKS);
-      },
-    }, `Show more (${pluralize(left, "hunk")} left)`);
-    this.hunks.append(more);
+    fill(this.hunks, ...pagedList(h("div", {}), all, { first: FIRST_HUNKS, noun: "hunk", render: (hunk) => this.#hunk(hunk) }));
   }
 
   #hunk({ hunk_id: id, path, state, reverse_patch: patch }) {
@@ -155,8 +141,8 @@ class Rollback {
   }
 
   #done(done) {
-    for (const view of done.buffers) this.review?.take(view);
-    this.review?.touch(done.files.map((file) => file.file_path));
+    for (const view of done.buffers) this.review.take(view.file_path, view);
+    this.review.touch(done.files.map((file) => file.file_path));
     const words = `${pluralize(done.files.length, "file")} rolled back, not saved yet.`;
     this.announce(words);
     this.ways.disabled = true;

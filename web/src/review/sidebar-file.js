@@ -1,6 +1,6 @@
 // A file in the list of pending changes: its counts, and its hunks when unfolded.
 
-import { fill, h, icon, onceClicked, setText, setAttr } from "../dom.js";
+import { fill, h, icon, onceClicked, reconcile, setAttr, setText } from "../dom.js";
 import { pluralize, revealPath } from "../format.js";
 import { describeChange } from "./change-labels.js";
 import { HunkRow } from "./sidebar-hunk.js";
@@ -102,25 +102,19 @@ export class FileRow {
     const hunks = all.slice(0, this.shown);
     this.more.hidden = all.length <= hunks.length;
     setText(this.more, `Show ${Math.min(AT_ONCE, all.length - hunks.length)} more of ${all.length}`);
-    const wanted = new Set(hunks.map((hunk) => hunk.hunk_id));
-    for (const [id, row] of this.rows) {
-      if (wanted.has(id)) continue;
-      row.el.remove();
-      this.rows.delete(id);
-    }
-    for (const [index, hunk] of hunks.entries()) {
-      let row = this.rows.get(hunk.hunk_id);
-      if (!row) {
-        row = new HunkRow({
-          open: (each) => this.actions.open(this.path, each),
-          withdraw: (each) => this.actions.withdraw(this.path, each),
-          decide: (each, action, mine) => this.actions.decide(this.path, each, action, mine),
-        });
-        this.rows.set(hunk.hunk_id, row);
-      }
-      const decision = this.waiting?.get(hunk.hunk_id);
-      row.update({ hunk, file: this.file, wanted: isOpen(decision) ? decision.choice : null, isUp: this.isUp, from: this.origins.wordsOf(hunk, this.file) });
-      if (this.list.children[index] !== row.el) this.list.insertBefore(row.el, this.list.children[index] ?? null);
-    }
+    const { open, withdraw, decide } = this.actions;
+    reconcile(this.list, this.rows, hunks, {
+      keyOf: (hunk) => hunk.hunk_id,
+      create: () => new HunkRow({
+        open: (hunk) => open(this.path, hunk),
+        withdraw: (hunk) => withdraw(this.path, hunk),
+        decide: (hunk, action, mine) => decide(this.path, hunk, action, mine),
+      }),
+      update: (row, hunk) => {
+        const decision = this.waiting?.get(hunk.hunk_id);
+        const wanted = isOpen(decision) ? decision.choice : null;
+        row.update({ hunk, file: this.file, wanted, isUp: this.isUp, from: this.origins.wordsOf(hunk, this.file) });
+      },
+    });
   }
 }

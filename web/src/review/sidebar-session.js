@@ -76,15 +76,8 @@ export class ReviewSession {
   });
 
   /** Resolves to an error message, or "". */
-  async answer(question, text) {
-    try {
-      await this.api.clarify(this.state.job.id, question.question_id, text);
-      return "";
-    } catch (error) {
-      return error.code === "question_closed" ? "Already answered elsewhere." : error.message;
-    } finally {
-      this.hint();
-    }
+  answer(question, text) {
+    return this.api.clarify(this.state.job.id, question.question_id, text).finally(() => this.hint());
   }
 
   // -- reading --------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import { fill, h, setText, setAttr } from "../dom.js";
 import { pluralize, revealPath } from "../format.js";
 import { AutoRefresh } from "./auto-refresh.js";
 import { paired, parsePatch, sizeOf } from "./patch.js";
+import { pagedList } from "./paged-list.js";
 import { patchView, printable } from "./patch-view.js";
 
 const SIDE_BY_SIDE = matchMedia("(min-width: 900.02px)"); // below that width there is one column
@@ -86,7 +87,7 @@ export class ThreeWayView extends AutoRefresh {
 }
 
 /** Summarize a comparison. */
-export function describeComparison(before, after, files) {
+function describeComparison(before, after, files) {
   if (files.length === 0) return "No differences.";
   if (files.some((file) => file.isBinary)) return "Binary files differ.";
   const { added, removed } = sizeOf(files);
@@ -100,7 +101,6 @@ export function describeComparison(before, after, files) {
 function rowsView(hunks, before) {
   const lines = before?.split("\n") ?? [];
   if (lines.at(-1) === "") lines.pop();
-  const place = h("div", { class: "compare-rows" });
   const items = [];
   let [old, fresh] = [1, 1]; // the next line on either side
   for (const hunk of hunks) {
@@ -113,16 +113,9 @@ function rowsView(hunks, before) {
     }
   }
   if (lines.length >= old) items.push({ from: old, fresh, count: lines.length - old + 1 });
-  const more = h("button", { type: "button", class: "quiet", onclick: () => draw(MORE) });
-  let drawn = 0;
-  function draw(count) {
-    place.append(...items.slice(drawn, drawn + count).map((item) => (item.count ? foldView(item, lines) : rowView(item))));
-    drawn += count;
-    more.hidden = drawn >= items.length;
-    setText(more, `Show more (${pluralize(Math.max(0, items.length - drawn), "row")} left)`);
-  }
-  draw(FIRST);
-  return [place, more];
+  return pagedList(h("div", { class: "compare-rows" }), items, {
+    first: FIRST, step: MORE, noun: "row", render: (item) => (item.count ? foldView(item, lines) : rowView(item)),
+  });
 }
 
 function foldView({ from, fresh, count }, lines) {

@@ -5,6 +5,7 @@ import { pluralize, reveal, revealPath } from "../format.js";
 import { totalsOf } from "./changes.js";
 import { changedPaths, CheckpointPages } from "./checkpoint-pages.js";
 import { AutoRefresh } from "./auto-refresh.js";
+import { pagedList } from "./paged-list.js";
 import { patchView } from "./patch-view.js";
 import { openRollback } from "./rollback.js";
 
@@ -133,27 +134,12 @@ export class Timeline extends AutoRefresh {
   }
 
   #body({ checkpoint_id: id, job_id: run, session_id: session, title, files }) {
-    const list = h("div", {});
-    const add = (from) => {
-      list.append(...files.slice(from, from + LISTED).map(({ file_path: path }, index) => this.#file(id, path, from + index < OPEN)));
-      const left = files.length - from - LISTED;
-      if (left <= 0) return;
-      const more = h("button", {
-        type: "button", class: "quiet",
-        onclick: () => {
-          more.remove();
-          add(from + LISTED);
-        },
-      }, `Show more (${pluralize(left, "file")} left)`);
-      list.append(more);
-    };
-    add(0);
     const back = () => openRollback({ api: this.api, review: this.review, checkpoint: id, announce: this.announce }).then(() => this.read());
     return [
       !run.startsWith("rollback_") && h("p", { class: "origins" }, "from ", this.origins.link({ run_id: run, session_id: session, title })),
       files.length > 0 && h("div", { class: "row" }, h("button", { type: "button", onclick: back }, icon("again"), "Roll back…")),
       files.length === 0 && h("p", { class: "dim" }, "No files changed."),
-      list,
+      ...pagedList(h("div", {}), files, { first: LISTED, noun: "file", render: ({ file_path: path }, index) => this.#file(id, path, index < OPEN) }),
     ];
   }
 

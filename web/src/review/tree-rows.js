@@ -32,7 +32,7 @@ export function waiting(pending) {
 }
 
 /** A folder's entries in tree order, including proposed ones. */
-export function entriesOf(listing, proposed) {
+function entriesOf(listing, proposed) {
   const there = listing?.entries ?? [];
   const names = new Set(there.map((entry) => entry.name));
   const fresh = listing?.more ? [] : [...(proposed ?? [])].filter(([name]) => !names.has(name));
