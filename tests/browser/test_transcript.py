@@ -170,7 +170,9 @@ def test_a_request_that_is_made_again_is_one_line_and_its_failure_is_said_once_a
     expect(page.get_by_role("button", name="Retry")).to_be_visible()
 
     def is_told() -> None:
-        assert [text.strip() for text in page.locator(".told-words").all_inner_texts()] == ["Failed after 3 attempts."]
+        assert [text.strip() for text in page.locator(".told-words").all_inner_texts()] == [
+            "Failed after 3 attempts."
+        ]
         causes = page.locator(".cause:visible").all_inner_texts()
         assert len(causes) == 1
         assert causes[0].strip().endswith(".")

@@ -3,8 +3,8 @@
 import { h, icon, iconButton, fill } from "./dom.js";
 import { revealPath, formatBytes } from "./format.js";
 
-const LARGEST = 2 * 1024 * 1024; // bytes of all files of a message: as base64 and as text they must fit into one frame of the socket
-const MOST = 20;
+const MAX_BYTES = 2 * 1024 * 1024; // bytes of all files of a message: as base64 and as text they must fit into one frame of the socket
+const MAX_FILES = 20;
 
 export class Attachments {
   constructor({ refuse, changed }) {
@@ -23,8 +23,8 @@ export class Attachments {
   async add(list) {
     for (const file of [...list]) { // a copy: the browser empties its list after the event
       const total = this.files.reduce((sum, each) => sum + each.size, 0) + file.size;
-      if (total > LARGEST || this.files.length >= MOST) {
-        this.refuse(`${revealPath(file.name)} was not attached: a message takes ${MOST} files and ${formatBytes(LARGEST)} in all.`);
+      if (total > MAX_BYTES || this.files.length >= MAX_FILES) {
+        this.refuse(`${revealPath(file.name)} was not attached: a message takes ${MAX_FILES} files and ${formatBytes(MAX_BYTES)} in all.`);
         continue;
       }
       const attachment = await attachmentOf(file);

@@ -8,8 +8,8 @@ const DEFAULTS = {
 };
 
 const NUMBERS = [
-  ["maxTurns", "Turns", { min: 1, step: 1 }, "of work"],
-  ["maxMinutes", "Minutes", { min: 0.1, step: "any" }, "at work"],
+  ["maxTurns", "Turns", { min: 1, step: 1 }, "maximum"],
+  ["maxMinutes", "Minutes", { min: 0.1, step: "any" }, "maximum"],
   ["maxTokens", "Tokens", { min: 1, step: 1 }, "leave empty for no limit"],
   ["maxCost", "US dollars", { min: 0.0001, step: "any" }, "leave empty for no limit"],
 ];

@@ -9,11 +9,11 @@ export function h(tag, props = {}, ...children) {
     else if (name === "value") element.value = value;
     else element.setAttribute(name, value === true ? "" : value);
   }
-  put(element, ...children);
+  append(element, ...children);
   return element;
 }
 
-function put(element, ...children) {
+function append(element, ...children) {
   element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
 }
 
@@ -23,7 +23,7 @@ export const onceClicked = (run) => (event) => event.detail > 1 || run(event);
 /** Replace all children. */
 export function fill(element, ...children) {
   element.replaceChildren();
-  put(element, ...children);
+  append(element, ...children);
 }
 
 /** Set the text if it differs, to avoid a needless layout. */

@@ -30,12 +30,12 @@ const LANGUAGES = {
   bash, c, cpp, csharp, css, diff, dockerfile, go, ini, java, javascript, json, kotlin, makefile, php, python, ruby,
   rust, shell, sql, swift, typescript, xml, yaml,
 };
-const LONGEST = 50_000; // characters
+const MAX_LENGTH = 50_000; // characters
 
 for (const [name, language] of Object.entries(LANGUAGES)) hljs.registerLanguage(name, language);
 
 /** The code as escaped HTML with classes, or "" to leave it plain. */
 export function highlight(code, language) {
-  if (!language || code.length > LONGEST || !hljs.getLanguage(language)) return "";
+  if (!language || code.length > MAX_LENGTH || !hljs.getLanguage(language)) return "";
   return hljs.highlight(code, { language, ignoreIllegals: true }).value;
 }

@@ -11,8 +11,8 @@ const TAGS = [
   "p", "br", "hr", "h3", "ul", "ol", "li", "blockquote", "pre", "code", "em", "strong", "s", "a", "span",
   "table", "thead", "tbody", "tr", "th", "td",
 ];
-const PURE = { ALLOWED_TAGS: TAGS, ALLOWED_ATTR: ["href", "title", "start", "class"], RETURN_DOM_FRAGMENT: true };
-const GOOD_LINK = /^(?:https?|mailto):/i;
+const SANITIZE_OPTIONS = { ALLOWED_TAGS: TAGS, ALLOWED_ATTR: ["href", "title", "start", "class"], RETURN_DOM_FRAGMENT: true };
+const SAFE_LINK = /^(?:https?|mailto):/i;
 
 const md = new MarkdownIt({ html: false, linkify: true, breaks: false });
 md.linkify.set({ fuzzyLink: false, fuzzyEmail: false });
@@ -34,13 +34,13 @@ for (const cell of ["th_open", "td_open"]) {
 }
 
 /** Render a complete text, with highlighted code blocks that can be copied. */
-export const elements = (text, env = {}) => made(md.parse(text, env), env, true);
+export const renderMarkdown = (text, env = {}) => renderTokens(md.parse(text, env), env, true);
 
 /**
  * Render a growing text in two parts: `finished` (may be null), and `last`, its last block or the last item of a final list.
  * `start` is the offset of `last`, `block` that of the block it belongs to; `fence` is true for an open code block.
  */
-export function split(text, env) {
+export function renderGrowing(text, env) {
   const tokens = md.parse(text, env);
   const top = Math.max(0, tokens.findLastIndex((token) => token.level === 0 && token.map && token.nesting >= 0));
   const block = tokens[top];
@@ -51,8 +51,8 @@ export function split(text, env) {
     ? [tokens.slice(0, top), tokens.slice(top)]
     : [[...tokens.slice(0, item), tokens.at(-1)], [block, ...tokens.slice(item)]];
   return {
-    finished: before.length > 0 ? made(before, env, true) : null,
-    last: made(last, env, false),
+    finished: before.length > 0 ? renderTokens(before, env, true) : null,
+    last: renderTokens(last, env, false),
     start: item < 0 ? offset(top) : offset(item),
     block: offset(top),
     fence: block?.type === "fence" && isOpen(block, lines.slice(...block.map)),
@@ -61,9 +61,9 @@ export function split(text, env) {
 
 const isOpen = ({ markup }, lines) => lines.length < 2 || !lines.at(-1).trim().startsWith(markup);
 
-function made(tokens, env, done) {
+function renderTokens(tokens, env, done) {
   const html = md.renderer.render(tokens, { ...md.options, highlight: done ? highlight : null }, env);
-  const fragment = DOMPurify.sanitize(html, PURE);
+  const fragment = DOMPurify.sanitize(html, SANITIZE_OPTIONS);
   const texts = document.createTreeWalker(fragment, NodeFilter.SHOW_TEXT);
   while (texts.nextNode()) texts.currentNode.data = escapeBidi(texts.currentNode.data);
   for (const link of fragment.querySelectorAll("a")) secureLink(link);
@@ -91,7 +91,7 @@ function markTask(item) {
 
 function secureLink(link) {
   const address = link.getAttribute("href") ?? "";
-  if (GOOD_LINK.test(address)) {
+  if (SAFE_LINK.test(address)) {
     link.target = "_blank";
     link.rel = "noopener noreferrer";
   } else {

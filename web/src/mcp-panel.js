@@ -3,7 +3,7 @@
 import { fill, h, icon, iconButton } from "./dom.js";
 import { plain, pluralize, reveal } from "./format.js";
 
-const SIGN = { active: "check", starting: "again", broken: "close", untrusted: "question", disabled: "stop" };
+const STATE_ICONS = { active: "check", starting: "again", broken: "close", untrusted: "question", disabled: "stop" };
 
 /** Count the servers by state: {good, bad, waiting, starting}. */
 export function countServers(servers) {
@@ -27,7 +27,7 @@ export class ToolsPanel {
     const focused = document.activeElement?.closest("[data-key]")?.dataset.key;
     const asking = servers.filter((server) => server.state === "untrusted");
     const others = servers.filter((server) => server.state !== "untrusted");
-    fill(this.list, servers.length ? [...asking, ...others].map((server) => this.#server(server)) : NONE());
+    fill(this.list, servers.length ? [...asking, ...others].map((server) => this.#server(server)) : emptyList());
     const key = this.decided && others.some((server) => server.name === this.decided) ? `on:${this.decided}` : focused;
     if (key !== focused) this.decided = null;
     if (key) this.list.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus();
@@ -39,7 +39,7 @@ export class ToolsPanel {
     return h(
       "section", { class: `server ${state}`, "aria-label": reveal(name) },
       h("div", { class: "server-head" },
-        h("span", { class: "server-sign" }, icon(SIGN[state])),
+        h("span", { class: "server-sign" }, icon(STATE_ICONS[state])),
         h("strong", {}, reveal(name)), h("span", { class: "server-state" }, `(${state})`),
         h("span", { class: "spacer" }),
         on && state !== "untrusted" && iconButton("again", `Restart ${reveal(name)}`, () => this.actions.restartServer(name), { "data-key": `again:${name}` }),
@@ -107,7 +107,7 @@ export class ToolsPanel {
   }
 }
 
-const NONE = () =>
+const emptyList = () =>
   h("div", { class: "empty" },
     h("p", { class: "empty-title" }, "No MCP servers configured."),
     h("p", {}, "Add one with ", h("code", {}, "newel mcp add NAME COMMAND"), ", or edit ", h("code", {}, "mcp_config.json"), "."));

@@ -104,7 +104,7 @@ export class AssistantView {
   }
 
   #end({ stopReason, errorMessage }) {
-    const words = { error: toSentence(errorMessage || "The request failed."), length: CUT, aborted: "Stopped." }[stopReason];
+    const words = { error: toSentence(errorMessage || "The request failed."), length: CUT_OFF_MESSAGE, aborted: "Stopped." }[stopReason];
     this.end.hidden = !words;
     setAttr(this.end, "class", stopReason === "error" ? "cause bad-text" : "cause");
     fill(this.end, words && icon(stopReason === "error" ? "warn" : "stop"), words && h("span", {}, plain(words)));
@@ -115,7 +115,7 @@ export class AssistantView {
   }
 }
 
-const CUT = "The response was cut off at the model's output limit.";
+const CUT_OFF_MESSAGE = "The response was cut off at the model's output limit.";
 
 // -- the user ---------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ export const diff = (a, b) => {
   later(between(a, b, [], [0, a.length, 0, b.length]), 0);
   while (todo.length > 0) {
     const { gap: whole, depth } = todo.pop();
-    const gap = trimmed(a, b, whole);
+    const gap = trim(a, b, whole);
     const [a0, a1, b0, b1] = gap;
     if (a0 === a1 || b0 === b1) {
       spans.push(gap);
@@ -28,7 +28,7 @@ export const diff = (a, b) => {
       later(between(a, b, anchors, gap), depth + 1);
       continue;
     }
-    const { matches, isWhole } = shortest(a, b, gap, steps);
+    const { matches, isWhole } = shortestScript(a, b, gap, steps);
     const pieces = between(a, b, matches, gap);
     if (matches.length > 0 && !isWhole) later([pieces.pop()], depth);
     spans.push(...pieces);
@@ -37,7 +37,7 @@ export const diff = (a, b) => {
 };
 
 /** A gap without the common lines at its ends. */
-const trimmed = (a, b, [a0, a1, b0, b1]) => {
+const trim = (a, b, [a0, a1, b0, b1]) => {
   while (a0 < a1 && b0 < b1 && a[a0] === b[b0]) a0++, b0++;
   while (a0 < a1 && b0 < b1 && a[a1 - 1] === b[b1 - 1]) a1--, b1--;
   return [a0, a1, b0, b1];
@@ -93,11 +93,11 @@ const ascending = (pairs) => {
   return series.reverse();
 };
 
-const firstNotBelow = (ascends, value) => {
-  let [low, high] = [0, ascends.length];
+const firstNotBelow = (ascending, value) => {
+  let [low, high] = [0, ascending.length];
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (ascends[middle] < value) low = middle + 1;
+    if (ascending[middle] < value) low = middle + 1;
     else high = middle;
   }
   return low;
@@ -107,7 +107,7 @@ const firstNotBelow = (ascends, value) => {
  * The matches of the shortest edit script, or of the part that `MAX_EDITS` reach; none if the steps run out. Subtracts its
  * cost from `steps`.
  */
-const shortest = (a, b, gap, steps) => {
+const shortestScript = (a, b, gap, steps) => {
   const [a0, a1, b0, b1] = gap;
   const [n, m] = [a1 - a0, b1 - b0];
   const limit = Math.min(n + m, MAX_EDITS);

@@ -4,7 +4,7 @@ import { fill, h, setAttr } from "./dom.js";
 import { openDialog } from "./dialog.js";
 import { matchScore } from "./format.js";
 
-const SHOWN = 200;
+const MAX_SHOWN = 200;
 
 /** `choices`: [{title, detail, keys, value}] or a promise of them. Resolves to the chosen value, undefined for none. */
 export const pick = ({ label, placeholder, choices, none = "No matches." }) =>
@@ -43,7 +43,7 @@ class Picker {
     if (!this.all) return;
     const scored = this.all.map((choice) => [matchScore(this.input.value, `${choice.title} ${choice.detail ?? ""}`), choice]);
     const sorted = this.input.value.trim() ? scored.toSorted((one, other) => other[0] - one[0]) : scored;
-    this.fitting = sorted.filter(([score]) => score > 0).slice(0, SHOWN).map(([, choice]) => choice);
+    this.fitting = sorted.filter(([score]) => score > 0).slice(0, MAX_SHOWN).map(([, choice]) => choice);
     this.at = 0;
     this.note.hidden = this.fitting.length > 0;
     this.note.textContent = this.none;

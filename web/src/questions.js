@@ -64,12 +64,12 @@ function frame(title, ...children) {
 
 const button = (words, onclick, props = {}) => h("button", { type: "button", onclick, ...props }, words);
 
-const TITLE = 80; // characters of the action that a title shows
+const MAX_TITLE = 80; // characters of the action that a title shows
 
 function approval(question, answer) {
   const file = /^--- .*\n\+\+\+ (.*)\n@@ /.exec(question.preview)?.[1];
   const [first, ...others] = question.preview.trim().split("\n");
-  const what = truncate(reveal(file ?? first), TITLE) + (!file && others.length > 0 ? " …" : "");
+  const what = truncate(reveal(file ?? first), MAX_TITLE) + (!file && others.length > 0 ? " …" : "");
   const preview = file
     ? wholeDiffView(question.preview)
     : h("pre", { class: "exact", tabindex: "0", "aria-label": "Requested action" }, reveal(question.preview));

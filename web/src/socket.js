@@ -2,7 +2,7 @@
 
 const FIRST_DELAY = 250; // ms before the first attempt to reconnect
 const LAST_DELAY = 5_000;
-const PING_EVERY = 25_000;
+const PING_INTERVAL = 25_000;
 const TIMEOUT = 10_000; // ms without an answer to a ping, or without a connection
 
 // Idempotent requests: repeated if the connection was lost before the reply.
@@ -10,7 +10,7 @@ const REPEATABLE = new Set([
   "send", "stop", "answer", "setServer", "setTool", "setModel", "renameTab", "getHistory", "getSessions", "getModels",
 ]);
 // Requests that belong to one connection: never repeated, as their callers repeat them after reconnecting.
-const PASSING = new Set(["watch", "unwatch", "ping"]);
+const PER_CONNECTION = new Set(["watch", "unwatch", "ping"]);
 
 /** A failed request; `code` is the server's, or "connection". */
 class RequestError extends Error {
@@ -47,11 +47,11 @@ export class Connection {
     this.timer = null;
     const socket = new WebSocket(this.url);
     this.socket = socket;
-    const giveUp = setTimeout(() => socket.close(), TIMEOUT);
+    const connectTimer = setTimeout(() => socket.close(), TIMEOUT);
     socket.onmessage = (message) => this.#receive(JSON.parse(message.data));
-    socket.onopen = () => clearTimeout(giveUp);
+    socket.onopen = () => clearTimeout(connectTimer);
     socket.onclose = () => {
-      clearTimeout(giveUp);
+      clearTimeout(connectTimer);
       this.#lost(socket);
     };
   }
@@ -69,7 +69,7 @@ export class Connection {
     this.count += 1;
     const message = { type, id: `r${this.count}`, ...fields };
     return new Promise((resolve, reject) => {
-      if (!this.isOpen && PASSING.has(type)) {
+      if (!this.isOpen && PER_CONNECTION.has(type)) {
         reject(new RequestError("connection", "Not connected to Newel."));
         return;
       }
@@ -103,14 +103,14 @@ export class Connection {
   #welcomed() {
     this.delay = FIRST_DELAY;
     clearInterval(this.pinging);
-    this.pinging = setInterval(() => this.#ping(), PING_EVERY);
+    this.pinging = setInterval(() => this.#ping(), PING_INTERVAL);
   }
 
   async #ping() {
     const socket = this.socket;
-    const late = setTimeout(() => socket.close(), TIMEOUT);
+    const pingTimer = setTimeout(() => socket.close(), TIMEOUT);
     await this.request("ping").catch(() => {});
-    clearTimeout(late);
+    clearTimeout(pingTimer);
   }
 
   async #lost(socket) {

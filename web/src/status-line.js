@@ -4,7 +4,7 @@ import { fill, h, icon } from "./dom.js";
 import { elapsedTimer } from "./elapsed-timer.js";
 import { isBusy } from "./store.js";
 
-const ASKS = "Waiting for your answer.";
+const QUESTION_MESSAGE = "Waiting for your answer.";
 
 export class StatusLine {
   constructor({ retry = null }) {
@@ -15,21 +15,21 @@ export class StatusLine {
 
   update({ tab, transcript, stopping, pending = [] }) {
     const canRetry = this.retry && transcript.ready && pending.length === 0;
-    const state = isBusy(tab) ? working(tab, transcript, stopping) : canRetry ? rest(transcript) : "";
+    const state = isBusy(tab) ? describeActivity(tab, transcript, stopping) : canRetry ? describeRest(transcript) : "";
     if (state === this.shown) return;
     this.shown = state;
     const button = state === "Retry" || state === "Continue";
     if (!state) fill(this.el);
     else if (button) fill(this.el, h("button", { type: "button", class: "again", onclick: this.retry }, icon("again"), state));
-    else if (state === ASKS) fill(this.el, icon("question"), state);
+    else if (state === QUESTION_MESSAGE) fill(this.el, icon("question"), state);
     else fill(this.el, h("span", { class: "spinner", "aria-hidden": "true" }), h("span", {}, state, " "), elapsedTimer(new Date().toISOString()));
   }
 }
 
-function working(tab, transcript, stopping) {
+function describeActivity(tab, transcript, stopping) {
   if (stopping === "now") return "Stopping…";
   if (stopping === "soon") return "Stopping before the next request…";
-  if (transcript.questions.length) return ASKS;
+  if (transcript.questions.length) return QUESTION_MESSAGE;
   const running = Object.values(transcript.calls).filter((call) => call.working).length;
   if (running) return running === 1 ? "Running a tool…" : `${running} tools running…`;
   const part = transcript.live?.parts.at(-1);
@@ -39,7 +39,7 @@ function working(tab, transcript, stopping) {
   return part.type === "thinking" ? "Thinking…" : "Writing…";
 }
 
-function rest(transcript) {
+function describeRest(transcript) {
   if (transcript.queue.some((each) => each.held)) return "Continue";
   const last = transcript.entries.findLast((entry) => entry.kind !== "custom" && entry.kind !== "notice");
   if (last?.kind === "error" || last?.kind === "user") return "Retry";

@@ -68,17 +68,17 @@ const REDUCERS = {
   host: (state, { host }) => ({ ...state, hello: { ...state.hello, host } }),
   servers: (state, frame) => ({ ...state, servers: (frame.servers ?? []).map(serverOf) }),
   snapshot(state, frame) {
-    return settled(withTranscript(state, frame.tab, () => fromSnapshot(frame.snapshot)), frame.tab);
+    return dropDelivered(withTranscript(state, frame.tab, () => fromSnapshot(frame.snapshot)), frame.tab);
   },
   event(state, frame) {
     const next = withTranscript(state, frame.tab, (transcript) => addEvent(transcript, frame.run, frame.seq ?? 0, frame.event));
-    return frame.event.type === "message_end" ? settled(next, frame.tab) : next;
+    return frame.event.type === "message_end" ? dropDelivered(next, frame.tab) : next;
   },
   soFar: (state, frame) => withTranscript(state, frame.tab, (transcript) => addSoFar(transcript, frame.soFar ?? {})),
   totals: (state, frame) =>
     withTranscript(state, frame.tab, (transcript) => ({ ...transcript, totals: { ...transcript.totals, ...frame.totals } })),
   queue: (state, frame) =>
-    settled(withTranscript(state, frame.tab, (transcript) => withQueue(transcript, frame.messages ?? [])), frame.tab),
+    dropDelivered(withTranscript(state, frame.tab, (transcript) => withQueue(transcript, frame.messages ?? [])), frame.tab),
   questions: (state, frame) => withTranscript(state, frame.tab, (transcript) => withQuestions(transcript, frame.questions ?? [])),
 
   "page/link": (state, { link }) => (link === state.link ? state : { ...state, link }),
@@ -131,7 +131,7 @@ function withTranscript(state, tab, change) {
 }
 
 /** Drop the pending messages that have reached the conversation or its queue. */
-function settled(state, tab) {
+function dropDelivered(state, tab) {
   const pending = state.pending[tab];
   const transcript = state.transcripts[tab];
   if (!pending?.length || !transcript) return state;

@@ -2,11 +2,11 @@
 
 import { h } from "./dom.js";
 import { escapeBidi } from "./format.js";
-import { elements, split } from "./markdown.js";
+import { renderMarkdown, renderGrowing } from "./markdown.js";
 
 // Characters without a meaning in Markdown, wherever they are in a line.
-const TAME = /^[\p{L}\p{N} ,.;:!?'"()]*$/u;
-const LINE_DECIDED = 6; // characters after which tame ones no longer change a line's kind (list, heading, rule)
+const PLAIN_CHARACTERS = /^[\p{L}\p{N} ,.;:!?'"()]*$/u;
+const MIN_LINE_LENGTH = 6; // characters after which tame ones no longer change a line's kind (list, heading, rule)
 const CONTAINERS = new Set(["P", "LI", "UL", "OL", "BLOCKQUOTE", "H3"]);
 
 export class StreamingMarkdown {
@@ -47,7 +47,7 @@ export class StreamingMarkdown {
     const isNamed = this.env.references !== undefined; // a link's address may follow the link
     if (isNamed || !text.startsWith(this.text)) this.#reset();
     this.#dropBlock();
-    this.el.append(elements(text.slice(this.block.start), this.env));
+    this.el.append(renderMarkdown(text.slice(this.block.start), this.env));
     this.text = text;
   }
 
@@ -61,12 +61,12 @@ export class StreamingMarkdown {
     if (this.fence) return !/[`~]/.test(piece);
     const before = this.text.length - piece.length;
     const line = before - this.text.lastIndexOf("\n", before - 1) - 1;
-    return line >= LINE_DECIDED && TAME.test(piece);
+    return line >= MIN_LINE_LENGTH && PLAIN_CHARACTERS.test(piece);
   }
 
   #render() {
     const tail = this.text.slice(this.start);
-    const { finished, last, start, block, fence } = split(tail, this.env);
+    const { finished, last, start, block, fence } = renderGrowing(tail, this.env);
     if (this.list && block > 0) {
       this.#dropBlock(); // the list is complete: only now is its spacing known
       this.#render();

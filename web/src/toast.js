@@ -2,7 +2,7 @@
 
 import { h, icon, iconButton } from "./dom.js";
 
-const MOST = 5;
+const MAX_TOASTS = 5;
 
 export class Toasts {
   constructor() {
@@ -21,6 +21,6 @@ export class Toasts {
     const toast = h("div", { class: "toast", role: "alert" }, icon("warn"), h("span", { class: "toast-words" }, words), again,
       iconButton("close", "Dismiss", () => toast.remove()));
     this.el.append(toast);
-    while (this.el.children.length > MOST) this.el.firstChild.remove();
+    while (this.el.children.length > MAX_TOASTS) this.el.firstChild.remove();
   }
 }

@@ -6,8 +6,8 @@ import { formatCall, formatDuration, hasFailed, describeOutcome, plain, reveal, 
 import { sessionStore } from "./local-storage.js";
 import { elapsedTimer } from "./elapsed-timer.js";
 
-const SHOWN = 40_000; // characters of a text that are shown at first
-const REMEMBERED = 200; // unfolded calls that are remembered
+const MAX_SHOWN = 40_000; // characters of a text that are shown at first
+const MAX_REMEMBERED = 200; // unfolded calls that are remembered
 const AT_BOTTOM = 24; // px
 
 const unfolded = new Set(sessionStore.get("unfolded") ?? []);
@@ -15,7 +15,7 @@ const unfolded = new Set(sessionStore.get("unfolded") ?? []);
 function remember(id, open) {
   unfolded.delete(id);
   if (open) unfolded.add(id);
-  sessionStore.set("unfolded", [...unfolded].slice(-REMEMBERED));
+  sessionStore.set("unfolded", [...unfolded].slice(-MAX_REMEMBERED));
 }
 
 export class ToolCallView {
@@ -44,7 +44,7 @@ export class ToolCallView {
     setText(this.words, part.id ? formatCall(part.name, part.arguments) : formatCall(part.name, partial(part.text)));
     const how = !part.id ? "writing" : phase(state);
     setAttr(this.el, "data-phase", how);
-    setText(this.how, SAID[how]);
+    setText(this.how, PHASE_LABELS[how]);
     this.#aside(how);
     if (isNew && unfolded.has(part.id)) this.#open(true);
     else if (!this.body.hidden) this.#body();
@@ -111,7 +111,7 @@ export class ToolCallView {
   }
 }
 
-const SAID = {
+const PHASE_LABELS = {
   writing: "being written",
   waiting: "not run yet",
   running: "running",
@@ -145,8 +145,8 @@ export const imageView = ({ data, mimeType }) =>
 
 /** A section with a text; of a long one the beginning, with a button that shows it all. */
 export function section(name, text) {
-  const pre = h("pre", { class: "output", tabindex: "0", "aria-label": name }, text.slice(0, SHOWN) || "(empty)");
-  const more = text.length > SHOWN &&
+  const pre = h("pre", { class: "output", tabindex: "0", "aria-label": name }, text.slice(0, MAX_SHOWN) || "(empty)");
+  const more = text.length > MAX_SHOWN &&
     h("button", {
       type: "button",
       class: "quiet",

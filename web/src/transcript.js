@@ -7,8 +7,8 @@
 //   live      the assistant's message while it is streamed, or null: {id, parts: [{type, text, name?}], at}
 //   calls     by call id: {working, output, since, result}; result: {output, isError, details, images, duration}
 
-const OUTPUT_KEPT = 64 * 1024; // characters of a running tool's output that are kept
-const FLEETING = new Set(["message_start", "message_update", "tool_execution_update", "queue_update", "state_update"]);
+const MAX_OUTPUT = 64 * 1024; // characters of a running tool's output that are kept
+const TRANSIENT_EVENTS = new Set(["message_start", "message_update", "tool_execution_update", "queue_update", "state_update"]);
 
 const EMPTY_TOTALS = { input: 0, output: 0, context: 0, window: null, cost: null };
 
@@ -37,10 +37,10 @@ export function fromSnapshot(snapshot) {
     totals: { ...EMPTY_TOTALS, ...snapshot.totals },
   };
   const told = snapshot.told ?? [];
-  for (const { after, event } of told) if (after === "") transcript = addTold(transcript, event);
+  for (const { after, event } of told) if (after === "") transcript = addEventEntry(transcript, event);
   for (const message of snapshot.messages ?? []) {
     transcript = addMessage(transcript, message);
-    for (const { after, event } of told) if (after === message.id) transcript = addTold(transcript, event);
+    for (const { after, event } of told) if (after === message.id) transcript = addEventEntry(transcript, event);
   }
   transcript = withQueue(transcript, snapshot.queue ?? []);
   for (const id of snapshot.working ?? []) transcript = withCall(transcript, id, { working: true });
@@ -49,19 +49,19 @@ export function fromSnapshot(snapshot) {
 
 /** Apply an event of a run. Persistent events that were applied before are ignored. */
 export function addEvent(transcript, run, seq, event) {
-  const lasting = !FLEETING.has(event.type);
+  const lasting = !TRANSIENT_EVENTS.has(event.type);
   if (lasting && run === transcript.run && seq <= transcript.seq) return transcript;
   const read = lasting || run !== transcript.run ? { ...transcript, run, seq } : transcript;
-  return applied(read, event);
+  return applyEvent(read, event);
 }
 
-function applied(transcript, event) {
+function applyEvent(transcript, event) {
   switch (event.type) {
     case "message_start":
-      return event.message.role === "assistant" ? { ...transcript, live: begun(event.message) } : transcript;
+      return event.message.role === "assistant" ? { ...transcript, live: toLive(event.message) } : transcript;
     case "message_update":
       return transcript.live?.id === event.messageId
-        ? { ...afterTries(transcript, ""), live: grown(transcript.live, event.assistantMessageEvent) }
+        ? { ...closeRetry(transcript, ""), live: appendDelta(transcript.live, event.assistantMessageEvent) }
         : transcript;
     case "message_end":
       return addMessage(transcript.live?.id === event.message.id ? { ...transcript, live: null } : transcript, event.message);
@@ -69,19 +69,19 @@ function applied(transcript, event) {
       return withCall(transcript, event.toolCallId, { working: true, since: event.timestamp, output: "" });
     case "tool_execution_update": {
       const before = transcript.calls[event.toolCallId]?.output ?? "";
-      return withCall(transcript, event.toolCallId, { output: (before + event.delta).slice(-OUTPUT_KEPT) });
+      return withCall(transcript, event.toolCallId, { output: (before + event.delta).slice(-MAX_OUTPUT) });
     }
     case "tool_execution_end":
       return withCall(transcript, event.toolCallId, { working: false, result: resultOf(event, event.result) });
     case "retry":
-      return addTold({ ...transcript, live: transcript.live && { ...transcript.live, parts: [] } }, event);
+      return addEventEntry({ ...transcript, live: transcript.live && { ...transcript.live, parts: [] } }, event);
     default:
-      return addTold(transcript, event);
+      return addEventEntry(transcript, event);
   }
 }
 
 /** Add an entry for an event that is not a message: verdict, notice, error, end. */
-function addTold(transcript, event) {
+function addEventEntry(transcript, event) {
   const at = event.timestamp ?? "";
   const add = (kind, values) => addEntry(transcript, { id: `${kind}:${at}:${transcript.entries.length}`, kind, at, ...values });
   switch (event.type) {
@@ -90,32 +90,32 @@ function addTold(transcript, event) {
     case "acceptance_start":
       return add("acceptance", { command: event.command, passed: null, output: "", duration: null });
     case "acceptance_end":
-      return ended(transcript, event) ?? add("acceptance", acceptance(event));
+      return completeAcceptance(transcript, event) ?? add("acceptance", acceptance(event));
     case "notice":
       return add("notice", { level: event.level, text: event.message });
     case "retry":
-      return tried(transcript, event) ?? add("retry", triesOf(event));
+      return updateRetry(transcript, event) ?? add("retry", retryOf(event));
     case "error":
       if (event.code === "progress") return add("notice", { level: "info", text: event.message });
-      return told(transcript, event.message) ? transcript : add("error", { text: event.message, code: event.code });
+      return isShown(transcript, event.message) ? transcript : add("error", { text: event.message, code: event.code });
     case "agent_end":
-      return finished(transcript, event);
+      return endRun(transcript, event);
     default:
       return transcript;
   }
 }
 
-const triesOf = (event) => ({ attempt: event.attempt, of: event.maxAttempts, delay: event.delay, reason: event.reason, outcome: null });
+const retryOf = (event) => ({ attempt: event.attempt, of: event.maxAttempts, delay: event.delay, reason: event.reason, outcome: null });
 
 /** Update the entry of a request that is retried once more; null if this is the first retry. */
-function tried(transcript, event) {
+function updateRetry(transcript, event) {
   const last = transcript.entries.at(-1);
   if (last?.kind !== "retry" || last.outcome !== null) return null;
-  return { ...transcript, entries: transcript.entries.with(-1, { ...last, ...triesOf(event) }) };
+  return { ...transcript, entries: transcript.entries.with(-1, { ...last, ...retryOf(event) }) };
 }
 
 /** Close the entry of a retried request: `failure` is its last error, "" if it succeeded. */
-function afterTries(transcript, failure) {
+function closeRetry(transcript, failure) {
   const last = transcript.entries.at(-1);
   if (last?.kind !== "retry" || last.outcome !== null) return transcript;
   return { ...transcript, entries: transcript.entries.with(-1, { ...last, outcome: failure ? "failed" : "answered" }) };
@@ -129,7 +129,7 @@ const acceptance = (event) => ({
 });
 
 /** Complete the entry of the running acceptance command; null if there is none. */
-function ended(transcript, event) {
+function completeAcceptance(transcript, event) {
   const index = transcript.entries.findLastIndex((entry) => entry.kind === "acceptance" && entry.passed === null);
   if (index < 0 || transcript.entries[index].command !== event.command) return null;
   const entries = transcript.entries.with(index, { ...transcript.entries[index], ...acceptance(event) });
@@ -137,19 +137,19 @@ function ended(transcript, event) {
 }
 
 /** End the run. Its reason becomes an entry, unless the last entry already shows it. */
-function finished(given, event) {
-  const transcript = afterTries(given, event.message || event.reason);
+function endRun(given, event) {
+  const transcript = closeRetry(given, event.message || event.reason);
   const calls = Object.fromEntries(
     Object.entries(transcript.calls).map(([id, call]) => [id, call.working ? { ...call, working: false } : call]),
   );
-  const known = event.reason === "aborted" ? isCut(transcript) : told(transcript, event.message);
+  const known = event.reason === "aborted" ? isCut(transcript) : isShown(transcript, event.message);
   if (event.reason === "done" || !event.message || known) return { ...transcript, live: null, calls };
   const entry = { id: `end:${event.timestamp ?? ""}:${transcript.entries.length}`, kind: "end", at: event.timestamp ?? "" };
   return { ...addEntry(transcript, { ...entry, reason: event.reason, text: event.message }), live: null, calls };
 }
 
 /** Whether the last entry has this text already: a failed answer and the error event have the same. */
-function told(transcript, words) {
+function isShown(transcript, words) {
   const last = transcript.entries.at(-1);
   return Boolean(last) && (last.text === words || last.message?.errorMessage === words);
 }
@@ -174,7 +174,7 @@ export function cutBefore(transcript, id) {
 
 /** Replace the growing message and outputs by the server's current ones, for a page that connects late. */
 export function addSoFar(transcript, soFar) {
-  const live = soFar.message ? begun(soFar.message) : null;
+  const live = soFar.message ? toLive(soFar.message) : null;
   let next = live === transcript.live ? transcript : { ...transcript, live };
   for (const [id, output] of Object.entries(soFar.outputs ?? {})) next = withCall(next, id, { working: true, output });
   return next;
@@ -194,7 +194,7 @@ function addMessage(transcript, message) {
   }
   const kind = message.role;
   const failure = message.stopReason === "error" || message.stopReason === "aborted" ? message.errorMessage || "failed" : "";
-  const next = kind === "assistant" ? afterTries(transcript, failure) : withQueue(transcript, transcript.queue.filter((each) => each.message.id !== message.id));
+  const next = kind === "assistant" ? closeRetry(transcript, failure) : withQueue(transcript, transcript.queue.filter((each) => each.message.id !== message.id));
   return addEntry(next, { id: message.id, kind, at: message.timestamp ?? "", message });
 }
 
@@ -217,7 +217,7 @@ const resultOf = (told, output) => ({
   duration: told.duration ?? 0,
 });
 
-function begun(message) {
+function toLive(message) {
   const parts = (message.content ?? []).map((part) => {
     if (part.type === "text") return { type: "text", text: part.text };
     if (part.type === "thinking") return { type: "thinking", text: part.thinking };
@@ -226,8 +226,8 @@ function begun(message) {
   return { id: message.id, at: message.timestamp ?? "", parts };
 }
 
-function grown(live, delta) {
-  if (delta.type === "toolcall_delta") return { ...live, parts: withCallPiece(live.parts, delta) };
+function appendDelta(live, delta) {
+  if (delta.type === "toolcall_delta") return { ...live, parts: appendCallDelta(live.parts, delta) };
   const type = delta.type === "text_delta" ? "text" : "thinking";
   const last = live.parts.at(-1);
   if (last?.type === type) {
@@ -237,7 +237,7 @@ function grown(live, delta) {
   return { ...live, parts: [...live.parts, { type, text: delta.delta }] };
 }
 
-function withCallPiece(parts, { index, name, delta = "" }) {
+function appendCallDelta(parts, { index, name, delta = "" }) {
   const place = parts.findIndex((part) => part.type === "call" && part.index === index);
   if (place < 0) return [...parts, { type: "call", index, name: name ?? "", text: delta }];
   const before = parts[place];

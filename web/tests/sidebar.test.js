@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { formatContextRow, sent, withRow } from "../src/review/prompt-context.js";
+import { formatContextRow, toRequest, withRow } from "../src/review/prompt-context.js";
 import { describeCounts, formatLineCounts } from "../src/review/sidebar-file.js";
 import { formatPlace } from "../src/review/hunk-format.js";
 import { previewPatch } from "../src/review/sidebar-hunk.js";
@@ -11,7 +11,7 @@ test("the same lines added twice are one row, with the newer text, and stay pinn
   const rows = withRow([{ ...row("a.md", 1, 2, "old"), isPinned: true }, row("b.md", 1, 1)], row("a.md", 1, 2, "new"));
   assert.deepEqual(rows.map(formatContextRow), ["b.md:1", "a.md:1–2"]);
   assert.deepEqual([rows[1].content, rows[1].isPinned], ["new", true]);
-  assert.equal("isPinned" in sent(rows[1]), false);
+  assert.equal("isPinned" in toRequest(rows[1]), false);
 });
 
 test("a hunk shows its first changed lines, without the signs that hide others", () => {

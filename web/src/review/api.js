@@ -1,10 +1,10 @@
 // The requests of docs/review-api.md, one method each.
 
-const TRIES = 5;
-const FIRST_WAIT = 300; // ms before the first retry of a request whose answer was lost
-const SLOW = 4_000; // ms without an answer after which the server counts as unreachable
-const GIVEN_UP = 20_000; // ms after which the request is repeated
-const AGAIN = 1_000; // ms between attempts to reach the server
+const MAX_ATTEMPTS = 5;
+const FIRST_RETRY_DELAY = 300; // ms before the first retry of a request whose answer was lost
+const SLOW_TIMEOUT = 4_000; // ms without an answer after which the server counts as unreachable
+const REQUEST_TIMEOUT = 20_000; // ms after which the request is repeated
+const RECONNECT_INTERVAL = 1_000; // ms between attempts to reach the server
 const QUICK = { isQuick: true }; // a request that a healthy server answers quickly
 
 /** The first id of a hunk. A hunk gets a new id whenever its text changes. */
@@ -39,7 +39,7 @@ export class ReviewApi {
   }
 
   /** Resolves when it is time for the next attempt to reach the server. */
-  untilUp = () => this.#sleep(AGAIN);
+  untilUp = () => this.#sleep(RECONNECT_INTERVAL);
 
   limits = () => this.#get("limits");
   sessions = () => this.#get("sessions").then(({ sessions }) => sessions);
@@ -108,11 +108,11 @@ export class ReviewApi {
   }
 
   async #ask(url, init, { again = true, isQuick = false, signal, as = "json" } = {}) {
-    const tries = again ? TRIES : 1;
-    for (let left = tries, wait = FIRST_WAIT; ; left -= 1, wait *= 2) {
-      const slow = isQuick ? setTimeout(() => this.#link(false), SLOW) : null;
+    const tries = again ? MAX_ATTEMPTS : 1;
+    for (let left = tries, wait = FIRST_RETRY_DELAY; ; left -= 1, wait *= 2) {
+      const slow = isQuick ? setTimeout(() => this.#link(false), SLOW_TIMEOUT) : null;
       try {
-        const answer = await fetch(url, { ...init, signal: isQuick ? AbortSignal.timeout(GIVEN_UP) : signal });
+        const answer = await fetch(url, { ...init, signal: isQuick ? AbortSignal.timeout(REQUEST_TIMEOUT) : signal });
         const body = await answer[answer.ok ? as : "json"]().catch((error) => {
           if (answer.ok) throw error; // the answer was cut off
           return {};

@@ -5,10 +5,10 @@ import { revealPath, formatBytes } from "../format.js";
 import { KEEP_FILE, keepLabel, describePendingDecision } from "./hunk-format.js";
 import { choiceOf, isOpen } from "./pending-decisions.js";
 
-const LARGEST = 8 << 20; // bytes of a picture that is fetched
-const NAMED = /\.(?:png|jpe?g|gif|webp)$/i;
-const WORDS = { binary: "This file is binary or not UTF-8, so it cannot be shown line by line.", too_large: "This file is larger than 2 MiB, so it cannot be shown line by line." };
-const DONE = { accept: "accepted", reject: "rejected", reopen: "pending" };
+const MAX_PICTURE_BYTES = 8 << 20; // bytes of a picture that is fetched
+const PICTURE_NAME = /\.(?:png|jpe?g|gif|webp)$/i;
+const KIND_MESSAGES = { binary: "This file is binary or not UTF-8, so it cannot be shown line by line.", too_large: "This file is larger than 2 MiB, so it cannot be shown line by line." };
+const DONE_LABELS = { accept: "accepted", reject: "rejected", reopen: "pending" };
 
 const startsWith = (bytes, at, text) => [...text].every((letter, index) => bytes[at + index] === letter.charCodeAt(0));
 
@@ -43,7 +43,7 @@ export class BinaryFileView {
   /** `view` is a FileState. */
   update(view, isUp) {
     this.view = view;
-    setText(this.words, WORDS[view.kind]);
+    setText(this.words, KIND_MESSAGES[view.kind]);
     setText(this.sizes, formatSizes(view));
     this.#buttons(isUp);
     const shown = `${view.base_file_hash} ${view.rev}`;
@@ -98,7 +98,7 @@ export class BinaryFileView {
     fill(this.problem);
     const { isDone, problem } = await this.waiting.choose(this.path, hunks, choiceOf(action));
     if (problem) this.#refused(problem);
-    if (isDone && hunks.length > 0) this.announce(`${revealPath(this.path)} is ${DONE[action] === "pending" ? "to be decided again" : DONE[action]}.`);
+    if (isDone && hunks.length > 0) this.announce(`${revealPath(this.path)} is ${DONE_LABELS[action] === "pending" ? "to be decided again" : DONE_LABELS[action]}.`);
   }
 
   #withdraw() {
@@ -141,8 +141,8 @@ export class BinaryFileView {
     const { view } = this;
     const proposes = view.hunks.some((hunk) => hunk.state !== "rejected");
     const sides = proposes ? [["base", "Before", view.base_size], ["buffer", "After", view.size]] : [["buffer", "", view.size]];
-    const isPicture = NAMED.test(this.path) && (view.kind === "binary" || view.hunks.length > 0); // large files are only stored for a review
-    const wanted = isPicture ? sides.filter(([, , bytes]) => bytes !== null && bytes <= LARGEST) : [];
+    const isPicture = PICTURE_NAME.test(this.path) && (view.kind === "binary" || view.hunks.length > 0); // large files are only stored for a review
+    const wanted = isPicture ? sides.filter(([, , bytes]) => bytes !== null && bytes <= MAX_PICTURE_BYTES) : [];
     const figures = await Promise.all(wanted.map(([of, label]) => this.#picture(of, label).catch(() => null))); // then there is no picture
     if (this.isOver || view !== this.view) return;
     this.#drop();

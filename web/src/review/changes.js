@@ -3,9 +3,9 @@
 import { fill, h, icon, setAttr } from "../dom.js";
 import { pluralize, revealPath } from "../format.js";
 
-const LIMIT = 200; // runs of a conversation whose changes are listed, the latest
-const LISTED = 6; // files of a run that are listed
-const NONE = [];
+const MAX_RUNS = 200; // runs of a conversation whose changes are listed, the latest
+const MAX_LISTED = 6; // files of a run that are listed
+const NO_CHANGES = [];
 
 const sum = (files, name) => files.reduce((all, file) => all + file[name], 0);
 
@@ -51,8 +51,8 @@ export class RunChanges {
    * as long as nothing changes.
    */
   of(session, isWanted = true) {
-    if (!isWanted && !this.known.has(session)) return NONE;
-    if (!this.known.has(session)) this.known.set(session, { list: NONE, isStale: true, isReading: false });
+    if (!isWanted && !this.known.has(session)) return NO_CHANGES;
+    if (!this.known.has(session)) this.known.set(session, { list: NO_CHANGES, isStale: true, isReading: false });
     const one = this.known.get(session);
     if (one.isStale && !one.isReading) this.#read(session, one);
     return one.list;
@@ -66,7 +66,7 @@ export class RunChanges {
   async #read(session, one) {
     Object.assign(one, { isStale: false, isReading: true });
     try {
-      const { checkpoints } = await this.api.checkpoints({ session, limit: LIMIT });
+      const { checkpoints } = await this.api.checkpoints({ session, limit: MAX_RUNS });
       const before = new Map(one.list.map((each) => [each.checkpoint_id, each]));
       const runs = checkpoints.filter((each) => !each.job_id.startsWith("rollback_")).reverse();
       const list = runs.map((each) => {
@@ -109,8 +109,8 @@ export class ChangesView {
         h("span", { class: "dim" }, waits ? `in ${pluralize(files.filter((file) => file.pending > 0).length, "file")}` : describeDecisions(totals)),
         h("span", { class: "spacer" }),
         wanted && h("button", { type: "button", class: waits ? "primary" : null, onclick: () => this.actions.review(change) }, "Review")),
-      h("ul", { class: "changes-files" }, ...files.slice(0, LISTED).map((file) => this.#file(file)),
-        files.length > LISTED && h("li", { class: "dim" }, `and ${pluralize(files.length - LISTED, "more file")}`)));
+      h("ul", { class: "changes-files" }, ...files.slice(0, MAX_LISTED).map((file) => this.#file(file)),
+        files.length > MAX_LISTED && h("li", { class: "dim" }, `and ${pluralize(files.length - MAX_LISTED, "more file")}`)));
     if (hadFocus) this.el.querySelector("button").focus();
   }
 

@@ -5,12 +5,12 @@ import { newId, reveal } from "../format.js";
 import { localStore } from "../local-storage.js";
 
 const DRAFTS = "review-answers"; // question id → draft of the answer; survives a reload
-const MOST = 20; // drafts that are stored, the latest
+const MAX_DRAFTS = 20; // drafts that are stored, the latest
 const draftOf = (id) => localStore.get(DRAFTS)?.[id] ?? "";
 
 function keepDraft(id, text) {
   const { [id]: _, ...others } = localStore.get(DRAFTS) ?? {};
-  localStore.set(DRAFTS, Object.fromEntries([...Object.entries(others), ...(text ? [[id, text]] : [])].slice(-MOST)));
+  localStore.set(DRAFTS, Object.fromEntries([...Object.entries(others), ...(text ? [[id, text]] : [])].slice(-MAX_DRAFTS)));
 }
 
 export class ClarifyCard {

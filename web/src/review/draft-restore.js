@@ -10,7 +10,7 @@ import { hashText } from "./text-hash.js";
 import { fileOf } from "./splices.js";
 import { lostKey, typedKey } from "./unsent-edits.js";
 
-const AROUND = 200; // characters of text around the first change that are hashed
+const CONTEXT_LENGTH = 200; // characters of text around the first change that are hashed
 
 /** Create the EditorSync of a file, with its callbacks, and store its unsent edits. */
 export function createStoredSync({ path, view, api, review, unsent, onChange, ...on }) {
@@ -71,7 +71,7 @@ function checkOf(text, changes) {
   let first = null;
   changes.iterChangedRanges((from, to) => (first ??= [from, to]));
   if (!first) return "";
-  return hashText(text.sliceString(Math.max(0, first[0] - AROUND), Math.min(text.length, first[0] + AROUND), "\n"));
+  return hashText(text.sliceString(Math.max(0, first[0] - CONTEXT_LENGTH), Math.min(text.length, first[0] + CONTEXT_LENGTH), "\n"));
 }
 
 /** The changes of a record, if they apply to this text; else null. */

@@ -4,8 +4,8 @@ import { fill, h, icon, iconButton, setText, setAttr } from "../dom.js";
 import { plain, pluralize, revealPath } from "../format.js";
 import { KEEP_FILE, KEEP_OWN, keepLabel } from "./hunk-format.js";
 
-const KEPT = "Your edits and decisions are saved in this browser and sent when the connection is back.";
-const UNKEPT = "Your edits and decisions are sent when the connection is back. This browser cannot save them: keep this page open.";
+const STORED_MESSAGE = "Your edits and decisions are saved in this browser and sent when the connection is back.";
+const NOT_STORED_MESSAGE = "Your edits and decisions are sent when the connection is back. This browser cannot save them: keep this page open.";
 
 /** "3 hunks to decide · 1 accepted, unsaved". */
 function summarize({ counts, isTyped, isAbsent, hasHunks, about, isUp, refusal }) {
@@ -75,7 +75,7 @@ export class EditorBar {
   }
 
   #words({ isUp, isKept, refusal, problem, counts, isGone }) {
-    if (!isUp) return `Not connected to Newel. ${isKept ? KEPT : UNKEPT}`;
+    if (!isUp) return `Not connected to Newel. ${isKept ? STORED_MESSAGE : NOT_STORED_MESSAGE}`;
     if (refusal) return `Your edits were rejected: ${plain(refusal.message)}`;
     if (counts.conflicts > 0 && isGone) return `${revealPath(this.path)} no longer exists on disk.`;
     if (counts.conflicts > 0) {

@@ -1,6 +1,6 @@
 // The keys of a file: with Alt inside the text, without it elsewhere in the tab.
 
-const DOES = {
+const COMMANDS = {
   j: (editor) => editor.move(1),
   k: (editor) => editor.move(-1),
   a: (editor) => editor.decideCurrent("accept"),
@@ -9,7 +9,7 @@ const DOES = {
 
 /** Key bindings of the text. They stop here, as the page uses some of them, too. */
 export const editorKeys = (editor) =>
-  Object.entries(DOES).map(([key, run]) => ({
+  Object.entries(COMMANDS).map(([key, run]) => ({
     key: `Alt-${key}`, run: () => (run(editor), true), stopPropagation: true, preventDefault: true,
   }));
 
@@ -32,7 +32,7 @@ export function pageKey(event, editor) {
   if (isChord && name === "s") editor.save();
   else if (!isHere || isTyping(target)) return;
   else if (stepOf(event)) editor.step(stepOf(event));
-  else if (!isChord && !event.altKey && Object.hasOwn(DOES, name)) DOES[name](editor);
+  else if (!isChord && !event.altKey && Object.hasOwn(COMMANDS, name)) COMMANDS[name](editor);
   else return;
   event.preventDefault();
 }

@@ -29,12 +29,12 @@ const SIGNS = {
   },
 };
 
-const LONGEST = 20_000; // characters of a line beyond which a file is not highlighted
+const MAX_LINE_LENGTH = 20_000; // characters of a line beyond which a file is not highlighted
 
 const script = { js: {}, mjs: {}, cjs: {}, jsx: { jsx: true }, ts: { typescript: true }, tsx: { jsx: true, typescript: true } };
 
 function languageOf(path, text) {
-  for (const line of text.iterLines()) if (line.length > LONGEST) return [];
+  for (const line of text.iterLines()) if (line.length > MAX_LINE_LENGTH) return [];
   const kind = path.slice(path.lastIndexOf(".") + 1).toLowerCase();
   if (script[kind]) return javascript(script[kind]);
   const known = { py: python, pyi: python, json, md: markdown, html, htm: html, css };

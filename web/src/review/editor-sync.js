@@ -9,12 +9,12 @@
 
 import { ChangeSet } from "@codemirror/state";
 import { reuseHunks } from "./hunk-format.js";
-import { changesBetween, fileOf, parted, splicesOf } from "./splices.js";
+import { changesBetween, fileOf, splitChange, splicesOf } from "./splices.js";
 
-const PAUSE = 300; // ms without a key after which typed text is sent
-const LATEST = 2_000; // ms after which it is sent while typing goes on
-const MOST = 1_000; // splices of one request
-const TRIES = 5; // attempts, each with a newer revision
+const SEND_DELAY = 300; // ms without a key after which typed text is sent
+const MAX_SEND_DELAY = 2_000; // ms after which it is sent while typing goes on
+const MAX_SPLICES = 1_000; // splices of one request
+const MAX_ATTEMPTS = 5; // attempts, each with a newer revision
 
 export class EditorSync {
   /**
@@ -60,8 +60,8 @@ export class EditorSync {
   typed(changes) {
     this.unsent = this.unsent.compose(changes);
     clearTimeout(this.pause);
-    this.pause = setTimeout(() => this.send(), PAUSE);
-    this.latest ??= setTimeout(() => this.send(), LATEST);
+    this.pause = setTimeout(() => this.send(), SEND_DELAY);
+    this.latest ??= setTimeout(() => this.send(), MAX_SEND_DELAY);
     this.onChange();
   }
 
@@ -74,7 +74,7 @@ export class EditorSync {
   }
 
   /** Apply a view of the file that was read elsewhere, if it is newer. */
-  heard(view) {
+  applyView(view) {
     if (view.rev <= this.known.view.rev) return;
     this.#queue(async () => {
       if (view.rev > this.known.view.rev) this.#rebase(this.known.text, view);
@@ -93,7 +93,7 @@ export class EditorSync {
   do(act, isWanted = () => true) {
     return this.#queue(async () => {
       await this.#sendAll();
-      for (let left = TRIES; ; left -= 1) {
+      for (let left = MAX_ATTEMPTS; ; left -= 1) {
         try {
           const view = await act(this.known.view.rev);
           if (view) this.#rebase(this.known.text, view);
@@ -143,24 +143,24 @@ export class EditorSync {
 
   async #sendAll() {
     try {
-      for (let left = TRIES; !this.unsent.empty; ) {
+      for (let left = MAX_ATTEMPTS; !this.unsent.empty; ) {
         try {
           await this.#sendSome();
-          left = TRIES;
+          left = MAX_ATTEMPTS;
         } catch (error) {
           left -= 1;
           if (error.code !== "stale_revision" || left <= 0) throw error;
           await this.#reconcile(error.sent);
         }
       }
-      this.#taken(null);
+      this.#setRefusal(null);
     } catch (error) {
-      if (error.code !== "connection") this.#taken(error);
+      if (error.code !== "connection") this.#setRefusal(error);
       throw error;
     }
   }
 
-  #taken(error) {
+  #setRefusal(error) {
     if (error === this.refusal) return;
     this.refusal = error;
     this.onTyped(error);
@@ -168,7 +168,7 @@ export class EditorSync {
   }
 
   async #sendSome() {
-    const [first, rest] = parted(this.unsent, MOST);
+    const [first, rest] = splitChange(this.unsent, MAX_SPLICES);
     const splices = splicesOf(this.known, first);
     const sent = first.apply(this.known.text);
     if (splices.length === 0) {

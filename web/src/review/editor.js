@@ -158,7 +158,7 @@ export class FileEditor {
   }
 
   #open({ view, changes }) {
-    this.end ??= this.review.subscribe((state) => this.#heard(state));
+    this.end ??= this.review.subscribe((state) => this.#applyView(state));
     this.#show(view);
     if (!changes) return;
     this.view.dispatch({ changes, annotations: fromElsewhere.of(true) });
@@ -226,11 +226,11 @@ export class FileEditor {
     this.sync = this.deciding = this.bar = this.view = null;
   }
 
-  #heard({ files, isUp, waiting }) {
+  #applyView({ files, isUp, waiting }) {
     const view = files[this.path];
     if (view) this.#show(view);
     if (!this.sync) return;
-    if (view) this.sync.heard(view);
+    if (view) this.sync.applyView(view);
     if (isUp !== this.isUp || waiting[this.path] !== this.waits) this.#draw();
     else this.#state();
     if (this.wanted) this.reveal(this.wanted);

@@ -2,16 +2,16 @@
 
 import { describeWholeFile } from "./change-labels.js";
 
-const known = new WeakMap();
+const linesCache = new WeakMap();
 
 /** The lines that a hunk removes and adds, without line ends. */
 export function linesOf(hunk) {
-  if (!known.has(hunk)) {
+  if (!linesCache.has(hunk)) {
     const lines = hunk.patch.split("\n").slice(1);
     const having = (sign) => lines.filter((line) => line.startsWith(sign)).map((line) => line.slice(1).replace(/\r$/, ""));
-    known.set(hunk, { removed: having("-"), added: having("+") });
+    linesCache.set(hunk, { removed: having("-"), added: having("+") });
   }
-  return known.get(hunk);
+  return linesCache.get(hunk);
 }
 
 /** "line 41", "lines 41–43", "before line 41" for a hunk that only removes. */
@@ -38,10 +38,10 @@ export const keepLabel = (hunk) => (hunk?.origin === "user" ? KEEP_OWN : "Keep p
 export const KEEP_OWN = "Keep my lines";
 export const KEEP_FILE = "Keep file";
 
-const WANTED = { accepted: "accepted", rejected: "rejected", pending: "undecided again", peeled: "without your lines" };
+const DECISION_LABELS = { accepted: "accepted", rejected: "rejected", pending: "undecided again", peeled: "without your lines" };
 
 /** Describe a decision that is pending until the connection is back. */
-export const describePendingDecision = (choice) => `${WANTED[choice]} · pending connection`;
+export const describePendingDecision = (choice) => `${DECISION_LABELS[choice]} · pending connection`;
 
 /** Count the hunks by state. `toSave`: hunks that a save would write; `unsaved`: all that are in no file yet. */
 export function countHunks(hunks) {
@@ -58,14 +58,14 @@ export function countHunks(hunks) {
   };
 }
 
-const SEEN = ["hunk_id", "seen_id", "patch", "state", "origin", "mine", "conflict", "oversized_hunk", "start_line", "end_line"];
+const COMPARED_FIELDS = ["hunk_id", "seen_id", "patch", "state", "origin", "mine", "conflict", "oversized_hunk", "start_line", "end_line"];
 
 /** A newer view of a file that reuses the objects of unchanged hunks, so that views of them need no redraw. */
 export function reuseHunks(view, before) {
-  const known = new Map(before.hunks.map((hunk) => [hunk.hunk_id, hunk]));
+  const linesCache = new Map(before.hunks.map((hunk) => [hunk.hunk_id, hunk]));
   const hunks = view.hunks.map((hunk) => {
-    const old = known.get(hunk.hunk_id);
-    return old && SEEN.every((name) => old[name] === hunk[name]) ? old : hunk;
+    const old = linesCache.get(hunk.hunk_id);
+    return old && COMPARED_FIELDS.every((name) => old[name] === hunk[name]) ? old : hunk;
   });
   return { ...view, hunks };
 }

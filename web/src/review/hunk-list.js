@@ -9,8 +9,8 @@ import { countPending } from "./review-store.js";
 import { choiceOf } from "./pending-decisions.js";
 import { PendingDecisionsCard } from "./pending-decisions-card.js";
 
-const FEW = 40; // hunks up to which all files are unfolded initially
-const AT_ONCE = 100; // files that are listed at first
+const MAX_AUTO_UNFOLDED = 40; // hunks up to which all files are unfolded initially
+const PAGE_SIZE = 100; // files that are listed at first
 
 export class HunkList {
   constructor({ api, review, waiting, openFile, origins, announce }) {
@@ -18,7 +18,7 @@ export class HunkList {
     this.card = new PendingDecisionsCard({ waiting });
     this.rows = new Map(); // by path
     this.folds = new Map(); // path → whether the user unfolded or folded it
-    this.shown = AT_ONCE;
+    this.shown = PAGE_SIZE;
     const button = (words, act, props = {}) => h("button", { type: "button", onclick: act, ...props }, words);
     this.title = h("span", { tabindex: "-1" }, "To review");
     this.accept = button("Accept all", () => this.#allFiles("accept"));
@@ -28,7 +28,7 @@ export class HunkList {
     this.note = h("p", { class: "dim" });
     this.list = h("ul", { class: "files-to-review", "aria-label": "Files to review", onkeydown: (event) => this.#key(event) });
     this.more = button("", () => {
-      this.shown += AT_ONCE;
+      this.shown += PAGE_SIZE;
       this.update(this.review.get());
     }, { class: "quiet", hidden: true });
     this.el = h("section", { class: "to-review", "aria-label": "To review" },
@@ -54,7 +54,7 @@ export class HunkList {
     const empty = pending === null ? "" : "Nothing to review.";
     setText(this.note, problem || (count === 0 ? empty : ""));
     setAttr(this.note, "class", problem ? "bad-text" : "dim");
-    this.#rows(this.files.slice(0, this.shown), files, waiting, { isUp, isBusy: this.isBusy, unfold: hunks <= FEW });
+    this.#rows(this.files.slice(0, this.shown), files, waiting, { isUp, isBusy: this.isBusy, unfold: hunks <= MAX_AUTO_UNFOLDED });
     this.more.hidden = count <= this.shown;
     setText(this.more, `Show more of ${pluralize(count, "file")}`);
   }
@@ -94,7 +94,7 @@ export class HunkList {
   async #decide(path, hunk, action, mine) {
     const { isDone, problem } = await this.waiting.choose(path, [hunk], choiceOf(action, mine), { base: mine === "base" });
     if (problem) this.review.touch([path]);
-    if (problem || isDone) this.announce(problem || `${DONE[action]} ${revealPath(path)}, ${formatPlace(hunk)}.`);
+    if (problem || isDone) this.announce(problem || `${DONE_LABELS[action]} ${revealPath(path)}, ${formatPlace(hunk)}.`);
     return problem;
   }
 
@@ -109,9 +109,9 @@ export class HunkList {
       const open = hunks.filter((hunk) => hunk.state === "pending" && file.hunk_ids.includes(hunk.seen_id));
       const some = open.filter((hunk) => !(action === "accept" ? hunk.conflict : hunk.mine));
       const { isDone, problem } = await this.waiting.choose(path, some, choiceOf(action));
-      if (action === "reject" && open.length > some.length) setText(left(open.length - some.length));
+      if (action === "reject" && open.length > some.length) setText(describeSkipped(open.length - some.length));
       if (problem) setText(problem);
-      if (problem || isDone) this.announce(problem || `${DONE[action]} ${revealPath(path)}.`);
+      if (problem || isDone) this.announce(problem || `${DONE_LABELS[action]} ${revealPath(path)}.`);
     } catch (error) {
       setText(error.message);
       this.announce(error.message);
@@ -132,9 +132,9 @@ export class HunkList {
     fill(this.problem);
     try {
       const done = await this.api.decideAll(action, this.files.filter((file) => file.pending > 0));
-      if (action === "reject") for (const file of done) if (file.left > 0) this.rows.get(file.file_path)?.say(left(file.left));
+      if (action === "reject") for (const file of done) if (file.left > 0) this.rows.get(file.file_path)?.say(describeSkipped(file.left));
       const rest = action === "accept" && conflicts > 0 ? ` ${pluralize(conflicts, "conflict")} left: decide each one individually.` : "";
-      this.announce(`${DONE[action]} ${pluralize(done.length, "file")}.${rest}`);
+      this.announce(`${DONE_LABELS[action]} ${pluralize(done.length, "file")}.${rest}`);
     } catch (error) {
       fill(this.problem, icon("warn"), error.message);
       this.announce(error.message);
@@ -219,6 +219,6 @@ export class HunkList {
   }
 }
 
-const left = (count) => `${pluralize(count, "hunk")} with your lines: say for each what goes.`;
+const describeSkipped = (count) => `${pluralize(count, "hunk")} with your lines: say for each what goes.`;
 
-const DONE = { accept: "Accepted", reject: "Rejected", reopen: "Undecided again:" };
+const DONE_LABELS = { accept: "Accepted", reject: "Rejected", reopen: "Undecided again:" };

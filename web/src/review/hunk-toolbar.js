@@ -5,10 +5,10 @@ import { h, onceClicked, setText } from "../dom.js";
 import { truncate, pluralize, reveal } from "../format.js";
 import { KEEP_FILE, keepLabel, linesOf, formatPlace, describeHunk, describePendingDecision } from "./hunk-format.js";
 
-const FOLDED = 3; // lines that are shown while folded
-const WIDEST = 2_000; // characters that are shown of a line
-const ROW = 20; // px, about
-const BAR = 34;
+const FOLDED_LINES = 3; // lines that are shown while folded
+const MAX_LINE_LENGTH = 2_000; // characters that are shown of a line
+const LINE_HEIGHT = 20; // px, about
+const BAR_HEIGHT = 34;
 
 /** Whether two hunks look the same: both as `HunkToolbar` takes them, or undefined. */
 export const isSameView = (one, other) => one && other && Object.keys(one).every((name) => one[name] === other[name]);
@@ -34,11 +34,11 @@ export class HunkToolbar extends WidgetType {
 
   get count() {
     if (this.shown.isOpen) return this.lines.length;
-    return this.shown.hunk.state === "rejected" ? 0 : Math.min(this.lines.length, FOLDED);
+    return this.shown.hunk.state === "rejected" ? 0 : Math.min(this.lines.length, FOLDED_LINES);
   }
 
   get estimatedHeight() {
-    return BAR + this.count * ROW;
+    return BAR_HEIGHT + this.count * LINE_HEIGHT;
   }
 
   ignoreEvent() {
@@ -109,10 +109,10 @@ export class HunkToolbar extends WidgetType {
     if (this.lines.length === 0) return null;
     const line = (text) => {
       const row = h(hunk.state === "rejected" ? "span" : "del", { class: "hunk-line" });
-      setText(row, reveal(truncate(text, WIDEST)) || " ");
+      setText(row, reveal(truncate(text, MAX_LINE_LENGTH)) || " ");
       return row;
     };
-    const more = this.lines.length - FOLDED;
+    const more = this.lines.length - FOLDED_LINES;
     const words = isOpen ? "Fewer lines" : `… ${more} more ${more === 1 ? "line" : "lines"}`;
     return [
       this.count > 0 && h("div", { class: "hunk-text" }, ...this.lines.slice(0, this.count).map(line)),

@@ -4,7 +4,7 @@ import { StateEffect, StateField } from "@codemirror/state";
 import { Decoration, EditorView } from "@codemirror/view";
 import { HunkToolbar, isSameView } from "./hunk-toolbar.js";
 
-const MANY = 0.5; // the share of changed hunks from which all marks are rebuilt
+const REBUILD_SHARE = 0.5; // the share of changed hunks from which all marks are rebuilt
 
 /** Effect with a function from the current marks, mapped through the transaction, to the new DecorationSet. */
 const setHunks = StateEffect.define();
@@ -87,7 +87,7 @@ export class HunkMarks {
     if (other.length === 0 && gone.size === 0 && there?.size === count) return null;
     return setHunks.of((marks) => {
       // Marks disappear with removed text, and the text may be back.
-      const isWhole = marks.size === count && other.length < shown.length * MANY;
+      const isWhole = marks.size === count && other.length < shown.length * REBUILD_SHARE;
       const made = isWhole ? replaced(marks, gone, this.#made(text, other).map(local)) : this.#made(text, shown).map(local);
       this.count = made.size;
       return made;

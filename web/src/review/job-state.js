@@ -2,8 +2,8 @@
 
 import { formatCall, formatDuration, pluralize, reveal, truncate } from "../format.js";
 
-const STEPS = 300; // steps that are kept, the latest
-const WIDTH = 160; // characters of a step's line
+const MAX_STEPS = 300; // steps that are kept, the latest
+const MAX_STEP_LENGTH = 160; // characters of a step's line
 
 export const isLive = (status) => status === "queued" || status === "running" || status === "waiting_for_user";
 
@@ -24,12 +24,12 @@ export const emptyJob = (id) => ({
 
 /** Apply a page of a job's events. */
 export function withPage(job, { status, next_cursor: cursor, events }) {
-  const folded = events.reduce((now, event) => STEP[event.type]?.(now, event) ?? now, job);
+  const folded = events.reduce((now, event) => REDUCERS[event.type]?.(now, event) ?? now, job);
   const isRead = job.isRead || events.length === 0;
   return { ...folded, status, cursor, isRead };
 }
 
-const STEP = {
+const REDUCERS = {
   "job.started": (job, { ts }) => ({ ...job, since: ts }),
   "agent.message": (job, { cursor, data }) =>
     withStep(job, { id: `m${cursor}`, words: oneLine(data.text), phase: "said", aside: "" }),
@@ -58,8 +58,8 @@ const STEP = {
   "job.failed": (job, { ts, data }) => ({ ...job, until: ts, question: null, error: data.error }),
 };
 
-const withStep = (job, step) => ({ ...job, steps: [...job.steps, step].slice(-STEPS) });
-const oneLine = (text) => truncate(reveal(String(text)).replace(/\s+/g, " ").trim(), WIDTH);
+const withStep = (job, step) => ({ ...job, steps: [...job.steps, step].slice(-MAX_STEPS) });
+const oneLine = (text) => truncate(reveal(String(text)).replace(/\s+/g, " ").trim(), MAX_STEP_LENGTH);
 
 /** Describe a tool call: "searching “onboarding”". */
 export function describeCall(name, args) {

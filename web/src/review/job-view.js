@@ -15,10 +15,10 @@ import { outcomeOf } from "./job-list.js";
 import { formatTime } from "./timeline.js";
 import { describeWholeFile } from "./change-labels.js";
 
-const LIMIT = 500; // events in one answer
-const HUNKS = 100; // hunks of a file that are shown at first
-const LINES = 30; // lines of a hunk that are shown at first
-const NAME = 40; // characters of the tab's title
+const MAX_EVENTS = 500; // events in one answer
+const PAGE_SIZE = 100; // hunks of a file that are shown at first
+const FIRST_LINES = 30; // lines of a hunk that are shown at first
+const MAX_TITLE = 40; // characters of the tab's title
 const STATES = {
   pending: ["waiting", "question", "Undecided"], accepted: ["completed", "check", "Accepted, unsaved"],
   applied: ["completed", "check", "Kept"], rejected: ["", "close", "Rejected"],
@@ -56,7 +56,7 @@ export class JobView extends AutoRefresh {
 
   /** The title of its tab, once it is loaded. */
   get name() {
-    return this.job && truncate(plain(this.job.instruction).trim(), NAME);
+    return this.job && truncate(plain(this.job.instruction).trim(), MAX_TITLE);
   }
 
   /** Call a function when its name is loaded. */
@@ -83,7 +83,7 @@ export class JobView extends AutoRefresh {
   async read() {
     const asked = (this.asked = (this.asked ?? 0) + 1);
     try {
-      const [job, { events }] = await Promise.all([this.api.job(this.id), this.api.events(this.id, 0, { limit: LIMIT })]);
+      const [job, { events }] = await Promise.all([this.api.job(this.id), this.api.events(this.id, 0, { limit: MAX_EVENTS })]);
       if (asked !== this.asked) return;
       const key = JSON.stringify([job, events.length]);
       this.note.hidden = true;
@@ -129,7 +129,7 @@ export class JobView extends AutoRefresh {
     return h("div", { class: "request-file" },
       h("p", { class: "row" }, h("button", { type: "button", class: "link mono", onclick: () => this.openFile(path) }, revealPath(path)),
         own.length === 0 && h("span", { class: "dim" }, "changed since then")),
-      ...pagedList(h("div", { class: "request-hunks" }), own, { first: HUNKS, noun: "hunk", render: (hunk) => this.#hunk(path, hunk) }));
+      ...pagedList(h("div", { class: "request-hunks" }), own, { first: PAGE_SIZE, noun: "hunk", render: (hunk) => this.#hunk(path, hunk) }));
   }
 
   #hunk(path, hunk) {
@@ -140,7 +140,7 @@ export class JobView extends AutoRefresh {
       h("p", { class: "row" }, h("span", { class: `badge ${kind}` }, icon(sign), words),
         hunk.kind === "lines" && h("span", { class: "dim" }, formatPlace(hunk)),
         isOpen && h("button", { type: "button", class: "link", onclick: () => this.openFile(path, { hunk: hunk.hunk_id }) }, "Show in file")),
-      patch ? hunksView(patch.hunks, { heads: false, first: LINES, label: `Changes of ${revealPath(path)}, ${formatPlace(hunk)}` })
+      patch ? hunksView(patch.hunks, { heads: false, first: FIRST_LINES, label: `Changes of ${revealPath(path)}, ${formatPlace(hunk)}` })
         : h("p", { class: "dim note" }, describeWholeFile(hunk)));
   }
 }

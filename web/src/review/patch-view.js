@@ -5,13 +5,13 @@ import { reveal, revealPath } from "../format.js";
 import { pagedList } from "./paged-list.js";
 import { parsePatch } from "./patch.js";
 
-const FIRST = 200; // lines of a file that are shown at first
-const MORE = 2_000; // lines that each press of the button adds
-const WIDTH = 2_000; // characters of a line
+const FIRST_LINES = 200; // lines of a file that are shown at first
+const PAGE_SIZE = 2_000; // lines that each press of the button adds
+const MAX_LINE_LENGTH = 2_000; // characters of a line
 
 const MARK = { add: "ins", del: "del" };
 const SIGN = { add: "+", del: "−", same: " ", note: "" };
-const NOTES = [
+const NOTE_LABELS = [
   [/^new file mode \d+$/, "New file."],
   [/^deleted file mode \d+$/, "Deletes the file."],
   [/^old mode 100(\d{3})$/, "File mode: $1"],
@@ -20,9 +20,9 @@ const NOTES = [
 
 /** A line's text for display: hidden characters written out, long lines truncated. */
 export function printable(text) {
-  const cut = text.length > WIDTH;
-  const words = reveal(cut ? text.slice(0, WIDTH) : text.replace(/\r$/, ""));
-  return cut ? `${words}… (${(text.length - WIDTH).toLocaleString("en")} more characters)` : words;
+  const cut = text.length > MAX_LINE_LENGTH;
+  const words = reveal(cut ? text.slice(0, MAX_LINE_LENGTH) : text.replace(/\r$/, ""));
+  return cut ? `${words}… (${(text.length - MAX_LINE_LENGTH).toLocaleString("en")} more characters)` : words;
 }
 
 function lineView({ kind, text, old, new: fresh }) {
@@ -32,15 +32,15 @@ function lineView({ kind, text, old, new: fresh }) {
 }
 
 /** The lines of hunks, the first ones at once, the others on request. `heads`: whether the hunks have a head line. */
-export function hunksView(hunks, { label = "Changes", heads = true, first = FIRST } = {}) {
+export function hunksView(hunks, { label = "Changes", heads = true, first = FIRST_LINES } = {}) {
   const lines = hunks.flatMap((hunk) => [...(heads ? [{ kind: "head", text: hunk.head }] : []), ...hunk.lines]);
   const code = h("div", { class: "patch-lines", role: "group", "aria-label": label, tabindex: "0" });
   const render = (line) => (line.kind === "head" ? h("span", { class: "patch-line hunk-head" }, reveal(line.text)) : lineView(line));
-  return pagedList(code, lines, { first, step: MORE, noun: "line", render });
+  return pagedList(code, lines, { first, step: PAGE_SIZE, noun: "line", render });
 }
 
 /** A complete patch. `heads`: whether each file begins with its name. */
-export function patchView(patch, { heads = true, first = FIRST } = {}) {
+export function patchView(patch, { heads = true, first = FIRST_LINES } = {}) {
   const files = parsePatch(patch);
   return h("div", { class: "patch" },
     files.length === 0 && h("p", { class: "dim note" }, "No differences."),
@@ -51,4 +51,4 @@ export function patchView(patch, { heads = true, first = FIRST } = {}) {
       file.hunks.length > 0 && hunksView(file.hunks, { label: `Changes of ${revealPath(file.path)}`, first }))));
 }
 
-const describeNote = (note) => NOTES.reduce((words, [pattern, plain]) => words.replace(pattern, plain), note);
+const describeNote = (note) => NOTE_LABELS.reduce((words, [pattern, plain]) => words.replace(pattern, plain), note);

@@ -6,9 +6,9 @@
 
 import { hashText } from "./text-hash.js";
 
-const KEPT = "decisions"; // their key in UnsentEdits
-const TRIES = 5; // attempts, each with a newer revision
-const MOST_SAID = 20; // failed decisions that are listed
+const STORAGE_KEY = "decisions"; // their key in UnsentEdits
+const MAX_ATTEMPTS = 5; // attempts, each with a newer revision
+const MAX_DROPPED = 20; // failed decisions that are listed
 
 const ACTIONS = { accepted: "accept", rejected: "reject", pending: "reopen", peeled: "peel" };
 
@@ -36,7 +36,7 @@ export class PendingDecisions {
 
   /** Resume with the stored decisions. */
   resume() {
-    for (const [path, id, fields] of this.unsent.get(KEPT) ?? []) {
+    for (const [path, id, fields] of this.unsent.get(STORAGE_KEY) ?? []) {
       if (!this.of(path).has(id)) this.of(path).set(id, { ...fields, id, hasWaited: true, ends: [] });
     }
     for (const path of this.files.keys()) this.#go(path);
@@ -133,7 +133,7 @@ export class PendingDecisions {
     const read = () => this.review.take(path, this.api.file(path));
     const known = this.review.get().files[path];
     let view = known?.hunks && !known.problem ? known : await read();
-    for (let left = TRIES; ; left -= 1) {
+    for (let left = MAX_ATTEMPTS; ; left -= 1) {
       try {
         return await act(view);
       } catch (error) {
@@ -182,7 +182,7 @@ export class PendingDecisions {
   #drop(path, decision, why, hunk = null) {
     const where = hunk ? ` at line ${Math.max(hunk.start_line, 1)}` : "";
     const words = hunk || why.startsWith("it ") ? `A hunk${where} was not decided: ${why}.` : why;
-    if (decision.hasWaited) this.review.put({ dropped: [...this.review.get().dropped, { path, words }].slice(-MOST_SAID) });
+    if (decision.hasWaited) this.review.put({ dropped: [...this.review.get().dropped, { path, words }].slice(-MAX_DROPPED) });
     this.#end(path, decision, { isDone: false, problem: `${words} Check it, then decide.` });
   }
 
@@ -194,7 +194,7 @@ export class PendingDecisions {
   /** Store and publish the pending decisions. */
   #changed(path) {
     const all = [...this.files].flatMap(([each, file]) => [...file.values()].map(({ id, ends, hasWaited, ...fields }) => [each, id, fields]));
-    this.unsent.set(KEPT, all.length > 0 ? all : null);
+    this.unsent.set(STORAGE_KEY, all.length > 0 ? all : null);
     const { [path]: _, ...waiting } = this.review.get().waiting;
     const here = new Map([...this.of(path).values()].map(({ id, choice, from }) => [id, { choice, from }]));
     this.review.put({ waiting: here.size > 0 ? { ...waiting, [path]: here } : waiting });

@@ -12,7 +12,7 @@ import { describeChange, describeWholeFile } from "./change-labels.js";
 import { VirtualList } from "./virtual-list.js";
 
 const FIRST = 30; // lines of a hunk that are shown at first
-const HELD = 40; // files that are kept up to date at once
+const MAX_HELD_FILES = 40; // files that are kept up to date at once
 const KEYS = { j: 1, k: -1 };
 
 export class PendingDiffView {
@@ -83,7 +83,7 @@ export class PendingDiffView {
     const known = this.held.get(path);
     this.held.delete(path);
     this.held.set(path, known ?? this.review.hold(path));
-    if (this.held.size <= HELD) return;
+    if (this.held.size <= MAX_HELD_FILES) return;
     const [oldest, release] = this.held.entries().next().value;
     this.held.delete(oldest);
     release();

@@ -6,8 +6,8 @@ import { localStore } from "../local-storage.js";
 import { idOf, parsePlace } from "./routes.js";
 
 const KEY = "review-rows"; // {session, rows}
-const MOST = 100;
-const BYTES = 256 << 10; // bytes of one row's text
+const MAX_ROWS = 100;
+const MAX_ROW_BYTES = 256 << 10; // bytes of one row's text
 
 export const sizeOf = (text) => new TextEncoder().encode(text).length;
 
@@ -19,11 +19,11 @@ export const formatContextRow = ({ file_path: path, start_line: first, end_line:
 export function withRow(rows, row) {
   const isSame = (each) => formatContextRow(each) === formatContextRow(row);
   const { isPinned } = rows.find(isSame) ?? {};
-  return [...rows.filter((each) => !isSame(each)), isPinned ? { ...row, isPinned } : row].slice(-MOST);
+  return [...rows.filter((each) => !isSame(each)), isPinned ? { ...row, isPinned } : row].slice(-MAX_ROWS);
 }
 
 /** A row as the server takes it. */
-export const sent = ({ isPinned, ...row }) => row;
+export const toRequest = ({ isPinned, ...row }) => row;
 
 export class PromptContext {
   constructor({ api, selection, announce }) {
@@ -63,10 +63,10 @@ export class PromptContext {
   /** The rows as the server takes them. Files are sent with their current text, unless it is too long. */
   async toSend() {
     return Promise.all(this.rows.map(async (row) => {
-      if (row.kind !== "file") return sent(row);
+      if (row.kind !== "file") return toRequest(row);
       const view = await this.api.file(row.file_path).catch(() => null); // the agent gets its name at least
       const content = view?.content ?? "";
-      return { ...sent(row), content: sizeOf(content) <= BYTES ? content : "" };
+      return { ...toRequest(row), content: sizeOf(content) <= MAX_ROW_BYTES ? content : "" };
     }));
   }
 
@@ -74,7 +74,7 @@ export class PromptContext {
     const selected = this.selection();
     if (!selected) return this.#refuse("Select lines in a file first.");
     const { path, startLine, endLine, text } = selected;
-    if (sizeOf(text) > BYTES) return this.#refuse("The selection is larger than 256 kB. Select less, or add the file.");
+    if (sizeOf(text) > MAX_ROW_BYTES) return this.#refuse("The selection is larger than 256 kB. Select less, or add the file.");
     return this.#add({ id: `ctx_${newId()}`, kind: "selection", file_path: path, start_line: startLine, end_line: endLine, content: text });
   }
 

@@ -4,7 +4,7 @@ import { fill, h, setAttr } from "../dom.js";
 import { openDialog } from "../dialog.js";
 import { revealPath } from "../format.js";
 
-const PAUSE = 100; // ms without a key before a search
+const SEARCH_DELAY = 100; // ms without a key before a search
 
 /** Let the user choose a file, and open it. */
 export async function findFile({ api, openFile }) {
@@ -36,7 +36,7 @@ class Finder {
 
   #typed() {
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.#ask(this.input.value.trim()), PAUSE);
+    this.timer = setTimeout(() => this.#ask(this.input.value.trim()), SEARCH_DELAY);
   }
 
   async #ask(query) {

@@ -7,9 +7,9 @@
 //   isUp      whether the server answers
 //   waiting   pending decisions by path and hunk, `dropped` the failed ones: see pending-decisions.js
 
-const JOIN = 40; // ms: changes within this time are read together
-const SOME = 0; // instead of a revision: any revision will do
-const NONE = Infinity; // instead of a revision: read the file in any case
+const BATCH_DELAY = 40; // ms: changes within this time are read together
+const ANY_REVISION = 0; // instead of a revision: any revision will do
+const FORCE_READ = Infinity; // instead of a revision: read the file in any case
 
 /** `api` is a ReviewApi. Subscribers are called after each change. */
 export function createReview({ api }) {
@@ -17,7 +17,7 @@ export function createReview({ api }) {
   const readers = new Set();
   const held = new Map(); // path → number of holders
   const wanted = new Map(); // path → the minimum revision; an older file is read again
-  const taking = new Map(); // path → number of pending answers with a new view of the file
+  const pendingAnswers = new Map(); // path → number of pending answers with a new view of the file
   let timer = null;
   let reading = Promise.resolve();
 
@@ -26,20 +26,20 @@ export function createReview({ api }) {
     for (const reader of readers) reader(state);
   }
 
-  const isKnown = (path, rev) => !state.files[path]?.problem && state.files[path]?.rev >= rev;
+  const isUpToDate = (path, rev) => !state.files[path]?.problem && state.files[path]?.rev >= rev;
 
-  function want(path, rev) {
-    if (held.has(path)) wanted.set(path, Math.max(rev, wanted.get(path) ?? SOME));
+  function requireRevision(path, rev) {
+    if (held.has(path)) wanted.set(path, Math.max(rev, wanted.get(path) ?? ANY_REVISION));
   }
 
   /** The files to read now, except those with a pending answer. */
-  function missing() {
-    for (const [path, rev] of wanted) if (isKnown(path, rev)) wanted.delete(path);
-    return [...wanted.keys()].filter((path) => !taking.has(path));
+  function pathsToRead() {
+    for (const [path, rev] of wanted) if (isUpToDate(path, rev)) wanted.delete(path);
+    return [...wanted.keys()].filter((path) => !pendingAnswers.has(path));
   }
 
   async function refresh() {
-    const paths = missing();
+    const paths = pathsToRead();
     for (const path of paths) wanted.delete(path);
     const read = (request) => request.then((value) => ({ value }), (error) => ({ problem: error.message }));
     const [list, ...views] = await Promise.all([read(api.pending()), ...paths.map((path) => read(api.file(path)))]);
@@ -47,10 +47,10 @@ export function createReview({ api }) {
     views.forEach(({ value, problem }, at) => {
       const path = paths[at];
       if (!held.has(path)) return;
-      if (value) files[path] = newer(value, files[path]);
+      if (value) files[path] = newerOf(value, files[path]);
       else {
         files[path] = { ...files[path], file_path: path, problem };
-        want(path, NONE); // with the next refresh
+        requireRevision(path, FORCE_READ); // with the next refresh
       }
     });
     change({ ...(list.value && { pending: list.value.files, runs: list.value.runs }), problem: list.problem ?? "", files });
@@ -72,17 +72,17 @@ export function createReview({ api }) {
 
     /** The ledger changed: in the files `paths`, or for null in any. `revs` are the new revisions, by path. */
     touch(paths = null, revs = {}) {
-      for (const path of paths ?? held.keys()) want(path, revs[path] ?? NONE);
+      for (const path of paths ?? held.keys()) requireRevision(path, revs[path] ?? FORCE_READ);
       timer ??= setTimeout(() => {
         timer = null;
         reading = reading.then(refresh);
-      }, JOIN);
+      }, BATCH_DELAY);
     },
 
     /** Keep a file's view up to date until the returned function is called. */
     hold(path) {
       held.set(path, (held.get(path) ?? 0) + 1);
-      review.touch([path], { [path]: SOME });
+      review.touch([path], { [path]: ANY_REVISION });
       return () => {
         const left = held.get(path) - 1;
         if (left > 0) held.set(path, left);
@@ -95,16 +95,16 @@ export function createReview({ api }) {
      * a read of the file, as they may be about this very change.
      */
     async take(path, answer) {
-      taking.set(path, (taking.get(path) ?? 0) + 1);
+      pendingAnswers.set(path, (pendingAnswers.get(path) ?? 0) + 1);
       try {
         const view = await answer;
-        if (held.has(path)) change({ files: { ...state.files, [path]: newer(view, state.files[path]) } });
+        if (held.has(path)) change({ files: { ...state.files, [path]: newerOf(view, state.files[path]) } });
         return view;
       } finally {
-        const left = taking.get(path) - 1;
-        if (left > 0) taking.set(path, left);
-        else taking.delete(path);
-        if (missing().includes(path)) review.touch([]);
+        const left = pendingAnswers.get(path) - 1;
+        if (left > 0) pendingAnswers.set(path, left);
+        else pendingAnswers.delete(path);
+        if (pathsToRead().includes(path)) review.touch([]);
       }
     },
 
@@ -119,7 +119,7 @@ export function createReview({ api }) {
 }
 
 /** The newer of two views of a file. */
-const newer = (view, known) => (known?.rev > view.rev && !known.problem ? known : view);
+const newerOf = (view, known) => (known?.rev > view.rev && !known.problem ? known : view);
 
 /** Count the files, hunks and conflicts that are pending. */
 export const countPending = (pending) => ({

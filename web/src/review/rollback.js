@@ -7,9 +7,9 @@ import { pagedList } from "./paged-list.js";
 import { patchView } from "./patch-view.js";
 
 const STATES = { applied: "saved", accepted: "accepted, unsaved", pending: "not decided", rejected: "rejected" };
-const OPEN = 3; // files whose changes are unfolded at first
-const FIRST_HUNKS = 50; // hunks that are listed at first
-const WORDS = {
+const INITIALLY_OPEN = 3; // files whose changes are unfolded at first
+const PAGE_SIZE = 50; // hunks that are listed at first
+const MODE_DESCRIPTIONS = {
   hard_all: "Restores the files of this run to their state before it. Later changes to these files are lost, including your own. "
     + "A rollback is a checkpoint too, so you can undo it.",
   scoped_selected: "Reverts only the selected hunks and keeps later changes.",
@@ -43,7 +43,7 @@ class Rollback {
       h("input", { type: "radio", name: "rollback-mode", value: mode, checked: this.mode === mode, onchange: () => this.#choose(mode) }), label);
     this.ways = h("fieldset", { class: "rollback-ways" }, h("legend", { class: "sr-only" }, "What to roll back"),
       way("hard_all", "Everything since this run"), way("scoped_selected", "Selected hunks only"));
-    this.words = h("p", {}, WORDS[this.mode]);
+    this.words = h("p", {}, MODE_DESCRIPTIONS[this.mode]);
     this.body = h("div", { class: "rollback-body", tabindex: "0", role: "group", "aria-label": "Preview" }, this.hunks, this.note, this.shown);
     this.#load();
     return [dialogHead("Roll back", this.close), this.title, this.ways, this.words, this.body, this.buttons];
@@ -58,14 +58,14 @@ class Rollback {
       setText(this.note, error.message);
       return;
     }
-    this.#look();
+    this.#preview();
   }
 
   #choose(mode) {
     this.mode = mode;
-    setText(this.words, WORDS[mode]);
+    setText(this.words, MODE_DESCRIPTIONS[mode]);
     this.#choices();
-    this.#look();
+    this.#preview();
   }
 
   // -- which hunks ----------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ class Rollback {
     if (this.mode !== "scoped_selected") return fill(this.hunks);
     const all = this.checkpoint.files.flatMap((file) => file.hunks.map((hunk) => ({ ...hunk, path: file.file_path })));
     if (all.length === 0) return fill(this.hunks, h("p", { class: "dim" }, "Nothing of this run is left to roll back."));
-    fill(this.hunks, ...pagedList(h("div", {}), all, { first: FIRST_HUNKS, noun: "hunk", render: (hunk) => this.#hunk(hunk) }));
+    fill(this.hunks, ...pagedList(h("div", {}), all, { first: PAGE_SIZE, noun: "hunk", render: (hunk) => this.#hunk(hunk) }));
   }
 
   #hunk({ hunk_id: id, path, state, reverse_patch: patch }) {
@@ -83,7 +83,7 @@ class Rollback {
       onchange: () => {
         if (box.checked) this.chosen.add(id);
         else this.chosen.delete(id);
-        this.#look();
+        this.#preview();
       },
     });
     return h("div", { class: "rollback-hunk" },
@@ -98,7 +98,7 @@ class Rollback {
   }
 
   /** Load the preview of the current choice. */
-  async #look(words = "") {
+  async #preview(words = "") {
     const number = (this.asked += 1);
     this.plan = null;
     this.confirmButton.disabled = true;
@@ -135,8 +135,8 @@ class Rollback {
       }
       this.#done(await this.api.rollback(this.id, this.#request));
     } catch (error) {
-      if (error.code === "connection") await this.#look("The connection was lost during the rollback. This is the current state.");
-      else await this.#look(error.message);
+      if (error.code === "connection") await this.#preview("The connection was lost during the rollback. This is the current state.");
+      else await this.#preview(error.message);
     }
   }
 
@@ -183,7 +183,7 @@ const conflictsView = (conflicts) =>
 const filesView = (files) =>
   files.map(({ file_path: path, patch }, index) => {
     const place = h("div", {});
-    const isOpen = index < OPEN;
+    const isOpen = index < INITIALLY_OPEN;
     const draw = () => place.firstChild ?? fill(place, patchView(patch, { heads: false }));
     if (isOpen) draw();
     return h("details", { open: isOpen, ontoggle: draw }, h("summary", { class: "mono" }, revealPath(path)), place);

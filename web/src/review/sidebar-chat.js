@@ -3,7 +3,7 @@
 import { h } from "../dom.js";
 import { formatMoment, plain, pluralize } from "../format.js";
 
-const SHOWN = 40; // entries that are shown, the latest
+const MAX_SHOWN = 40; // entries that are shown, the latest
 
 export class SessionChat {
   constructor({ newSession, requests }) {
@@ -22,10 +22,10 @@ export class SessionChat {
     const key = JSON.stringify(chat);
     if (key === this.shown) return;
     this.shown = key;
-    const left = chat.length - SHOWN;
+    const left = chat.length - MAX_SHOWN;
     this.list.replaceChildren(
       ...(left > 0 ? [h("li", { class: "dim" }, `${pluralize(left, "message")} earlier`)] : []),
-      ...chat.slice(-SHOWN).map(entry),
+      ...chat.slice(-MAX_SHOWN).map(entry),
     );
   }
 }

@@ -6,7 +6,7 @@ import { describeChange } from "./change-labels.js";
 import { HunkRow } from "./sidebar-hunk.js";
 import { isOpen } from "./pending-decisions.js";
 
-const AT_ONCE = 50; // hunks that are shown at first
+const PAGE_SIZE = 50; // hunks that are shown at first
 
 /** The counts of a file: "2 to decide · 1 to save · 1 conflict". */
 export const describeCounts = ({ pending, unsaved, conflicts }) =>
@@ -47,7 +47,7 @@ export class FileRow {
     this.el = h("li", { class: "listed-file" }, this.head, this.from, h("div", { class: "row" }, this.accept, this.reject, this.open), this.note, this.body);
     this.el.row = this;
     this.rows = new Map(); // by hunk id
-    this.shown = AT_ONCE;
+    this.shown = PAGE_SIZE;
     this.problem = "";
   }
 
@@ -93,7 +93,7 @@ export class FileRow {
   }
 
   #showMore() {
-    this.shown += AT_ONCE;
+    this.shown += PAGE_SIZE;
     this.#hunks();
   }
 
@@ -101,7 +101,7 @@ export class FileRow {
     const all = this.view.hunks.filter((hunk) => hunk.state !== "applied");
     const hunks = all.slice(0, this.shown);
     this.more.hidden = all.length <= hunks.length;
-    setText(this.more, `Show ${Math.min(AT_ONCE, all.length - hunks.length)} more of ${all.length}`);
+    setText(this.more, `Show ${Math.min(PAGE_SIZE, all.length - hunks.length)} more of ${all.length}`);
     const { open, withdraw, decide } = this.actions;
     reconcile(this.list, this.rows, hunks, {
       keyOf: (hunk) => hunk.hunk_id,

@@ -5,13 +5,13 @@ import { truncate, diffLines, pluralize, reveal } from "../format.js";
 import { KEEP_FILE, describePendingDecision, formatPlace, keepLabel } from "./hunk-format.js";
 import { describeWholeFile } from "./change-labels.js";
 
-const LINES = 5; // lines of a hunk that are shown
-const WIDTH = 160; // characters of a line
+const MAX_LINES = 5; // lines of a hunk that are shown
+const MAX_LINE_LENGTH = 160; // characters of a line
 
 /** The first changed lines of a patch, and the number of others: {lines: [{kind, text}], more}. */
 export function previewPatch(patch) {
   const all = diffLines(patch).filter(({ kind }) => kind === "add" || kind === "del");
-  const lines = all.slice(0, LINES).map(({ kind, text }) => ({ kind, text: truncate(reveal(text.replace(/\r$/, "")), WIDTH) }));
+  const lines = all.slice(0, MAX_LINES).map(({ kind, text }) => ({ kind, text: truncate(reveal(text.replace(/\r$/, "")), MAX_LINE_LENGTH) }));
   return { lines, more: all.length - lines.length };
 }
 

@@ -10,9 +10,9 @@
 import { pluralize } from "../format.js";
 import { emptyJob, isLive, withPage } from "./job-state.js";
 
-const PAGE = 500; // events in one answer
-const WAIT = 10; // s for which the server holds a request without events
-const LOST = 1_000; // ms before a retry after a lost connection
+const PAGE_SIZE = 500; // events in one answer
+const LONG_POLL_SECONDS = 10; // s for which the server holds a request without events
+const RECONNECT_DELAY = 1_000; // ms before a retry after a lost connection
 
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const isUnderWay = ({ status }) => status === "queued" || status === "running";
@@ -22,28 +22,28 @@ export class ReviewSession {
   constructor({ api, review, announce, changed }) {
     Object.assign(this, { api, review, announce, changed });
     this.state = { session: undefined, job: null, others: 0, problem: "", trouble: "", isBusy: false };
-    this.pause = 2_000; // ms between polls while nothing runs
-    this.looking = Promise.resolve();
+    this.pollInterval = 2_000; // ms between polls while nothing runs
+    this.polling = Promise.resolve();
     this.due = null; // the poll that is queued
     this.wake = () => {}; // ends the pause before the next read of events
     this.following = null; // aborts the reading of the job's events
   }
 
   async start() {
-    document.addEventListener("visibilitychange", () => document.hidden || this.look());
-    this.api.limits().then((limits) => (this.pause = limits.poll_interval_ms), () => {}); // else the default
+    document.addEventListener("visibilitychange", () => document.hidden || this.poll());
+    this.api.limits().then((limits) => (this.pollInterval = limits.poll_interval_ms), () => {}); // else the default
     for (;;) {
-      if (!document.hidden || this.state.session === undefined) await this.look();
-      await sleep(this.pause);
+      if (!document.hidden || this.state.session === undefined) await this.poll();
+      await sleep(this.pollInterval);
     }
   }
 
   /** Poll the sessions. Calls during a poll are merged into one more poll. */
-  look() {
-    this.due ??= this.looking.then(() => {
+  poll() {
+    this.due ??= this.polling.then(() => {
       this.due = null;
-      this.looking = this.#look().catch((error) => this.#set({ trouble: error.code === "connection" ? "" : error.message }));
-      return this.looking;
+      this.polling = this.#poll().catch((error) => this.#set({ trouble: error.code === "connection" ? "" : error.message }));
+      return this.polling;
     });
     return this.due;
   }
@@ -51,7 +51,7 @@ export class ReviewSession {
   /** Something changed in the project: poll now. */
   hint() {
     this.wake();
-    this.look();
+    this.poll();
   }
 
   // -- what the user does ---------------------------------------------------------------------------
@@ -92,12 +92,12 @@ export class ReviewSession {
       return false;
     } finally {
       this.wake();
-      await this.look();
+      await this.poll();
       this.#set({ isBusy: false });
     }
   }
 
-  async #look() {
+  async #poll() {
     const sessions = await this.api.sessions();
     const asking = sessions.filter((each) => each.asking_job_id);
     const latest = asking.at(-1) ?? sessions.find((each) => each.status === "active");
@@ -134,8 +134,8 @@ export class ReviewSession {
     this.following = following;
     for (let job = emptyJob(id); !following.signal.aborted; ) {
       try {
-        const wait = job.isRead && isUnderWay(job) && !document.hidden ? WAIT : 0;
-        const page = await this.api.events(id, job.cursor, { wait, limit: PAGE, signal: following.signal });
+        const wait = job.isRead && isUnderWay(job) && !document.hidden ? LONG_POLL_SECONDS : 0;
+        const page = await this.api.events(id, job.cursor, { wait, limit: PAGE_SIZE, signal: following.signal });
         if (following.signal.aborted) return;
         const before = job;
         job = withPage(job, page);
@@ -144,11 +144,11 @@ export class ReviewSession {
         this.#tell(before, job);
         if (page.events.length > 0) continue;
         if (job.status === "completed" || job.status === "failed") return;
-        if (!isUnderWay(job) || document.hidden) await this.#rest(this.pause);
+        if (!isUnderWay(job) || document.hidden) await this.#rest(this.pollInterval);
       } catch (error) {
         if (following.signal.aborted) return;
         if (error.code !== "connection") return this.#set({ trouble: error.message });
-        await this.#rest(LOST);
+        await this.#rest(RECONNECT_DELAY);
       }
     }
   }
@@ -166,7 +166,7 @@ export class ReviewSession {
       this.announce(`The agent asks: ${job.question.question}`);
     }
     if (job.status === before.status) return;
-    this.look();
+    this.poll();
     if (!before.isRead) return; // it was in this state before this page was loaded
     if (job.status === "awaiting_review" && job.proposed) {
       const { hunks, files } = job.proposed;

@@ -75,7 +75,7 @@ function narrowed(text, from, to, insert) {
 }
 
 /** Split a change: its first `count` pieces, and the others as a subsequent change. */
-export function parted(changes, count) {
+export function splitChange(changes, count) {
   const pieces = [];
   changes.iterChanges((from, to, _, __, insert) => pieces.push({ from, to, insert }), true);
   if (pieces.length <= count) return [changes, ChangeSet.empty(changes.newLength)];

@@ -8,9 +8,9 @@ import { pagedList } from "./paged-list.js";
 import { patchView, printable } from "./patch-view.js";
 
 const SIDE_BY_SIDE = matchMedia("(min-width: 900.02px)"); // below that width there is one column
-const FIRST = 500; // rows that are shown at first
-const MORE = 2_000;
-const WAYS = {
+const FIRST_ROWS = 500; // rows that are shown at first
+const PAGE_SIZE = 2_000;
+const COMPARISONS = {
   proposed: { label: "Before ↔ proposed", text: "agent_proposed", patch: "proposed_patch", head: "Proposed by the run" },
   current: { label: "Before ↔ now", text: "current_file", patch: "current_patch", head: "Now, including the review" },
 };
@@ -22,7 +22,7 @@ export class ThreeWayView extends AutoRefresh {
     this.way = "proposed";
     this.note = h("p", { class: "dim note", role: "status" }, "Loading…");
     this.body = h("div", { class: "compare-body", tabindex: "0", role: "region", "aria-label": "Comparison" });
-    this.ways = Object.entries(WAYS).map(([way, { label }]) =>
+    this.ways = Object.entries(COMPARISONS).map(([way, { label }]) =>
       h("button", { type: "button", "data-way": way, onclick: () => this.#choose(way) }, label));
     this.el = h("section", { class: "panel compare", "aria-label": `Compare ${revealPath(path)}` },
       h("div", { class: "compare-head" }, h("h2", { class: "mono", tabindex: "-1" }, revealPath(path)), h("span", { class: "spacer" }),
@@ -75,7 +75,7 @@ export class ThreeWayView extends AutoRefresh {
   #draw() {
     for (const button of this.ways) setAttr(button, "aria-pressed", button.dataset.way === this.way);
     if (!this.view) return;
-    const { text, patch, head } = WAYS[this.way];
+    const { text, patch, head } = COMPARISONS[this.way];
     const files = parsePatch(this.view[patch]);
     const [before, after] = [this.view.checkpoint_base, this.view[text]];
     setText(this.note, describeComparison(before, after, files));
@@ -114,13 +114,13 @@ function rowsView(hunks, before) {
   }
   if (lines.length >= old) items.push({ from: old, fresh, count: lines.length - old + 1 });
   return pagedList(h("div", { class: "compare-rows" }), items, {
-    first: FIRST, step: MORE, noun: "row", render: (item) => (item.count ? foldView(item, lines) : rowView(item)),
+    first: FIRST_ROWS, step: PAGE_SIZE, noun: "row", render: (item) => (item.count ? foldView(item, lines) : rowView(item)),
   });
 }
 
 function foldView({ from, fresh, count }, lines) {
   const unfold = () => {
-    const next = Math.min(count, MORE);
+    const next = Math.min(count, PAGE_SIZE);
     const rows = lines.slice(from - 1, from - 1 + next).map((text, index) => {
       const line = { kind: "same", text, old: from + index, new: fresh + index };
       return rowView({ old: line, new: line });

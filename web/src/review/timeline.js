@@ -9,8 +9,8 @@ import { pagedList } from "./paged-list.js";
 import { patchView } from "./patch-view.js";
 import { openRollback } from "./rollback.js";
 
-const OPEN = 3; // files of a run whose changes are shown at first
-const LISTED = 100; // files of a run that are listed at first
+const INITIALLY_OPEN = 3; // files of a run whose changes are shown at first
+const PAGE_SIZE = 100; // files of a run that are listed at first
 
 /** The kind of run that a checkpoint belongs to. */
 export const kindOf = ({ job_id: run, session_id: session }) =>
@@ -139,7 +139,7 @@ export class Timeline extends AutoRefresh {
       !run.startsWith("rollback_") && h("p", { class: "origins" }, "from ", this.origins.link({ run_id: run, session_id: session, title })),
       files.length > 0 && h("div", { class: "row" }, h("button", { type: "button", onclick: back }, icon("again"), "Roll back…")),
       files.length === 0 && h("p", { class: "dim" }, "No files changed."),
-      ...pagedList(h("div", {}), files, { first: LISTED, noun: "file", render: ({ file_path: path }, index) => this.#file(id, path, index < OPEN) }),
+      ...pagedList(h("div", {}), files, { first: PAGE_SIZE, noun: "file", render: ({ file_path: path }, index) => this.#file(id, path, index < INITIALLY_OPEN) }),
     ];
   }
 

@@ -4,7 +4,7 @@ const sorted = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
 const order = (one, other) =>
   (one.kind === "directory" ? 0 : 1) - (other.kind === "directory" ? 0 : 1) || sorted.compare(one.name, other.name);
 
-const NONE = "none"; // the hash of no file
+const NO_FILE = "none"; // the hash of no file
 
 export const join = (folder, name) => (folder ? `${folder}/${name}` : name);
 
@@ -15,7 +15,7 @@ export const foldersOf = (path) => path.split("/").slice(0, -1).map((_, index, n
  * The pending changes by path: {files: path → PendingFile, folders: number of pending files below a folder, new: names by
  * folder}. `new` are files and folders that a review may create; some of them do not exist on disk yet.
  */
-export function waiting(pending) {
+export function indexPending(pending) {
   const found = { files: new Map(), folders: new Map(), new: new Map() };
   for (const file of pending ?? []) {
     found.files.set(file.file_path, file);
@@ -54,7 +54,7 @@ export function rowsOf({ folders, open, waits }) {
     entries.forEach((entry, place) => {
       const path = join(folder, entry.name);
       const isOpen = entry.kind === "directory" && open.has(path);
-      const isProposed = waits.files.get(path)?.base_file_hash === NONE;
+      const isProposed = waits.files.get(path)?.base_file_hash === NO_FILE;
       rows.push({ ...entry, key: path, path, level, isOpen, isProposed, place: place + 1, size: entries.length });
       if (isOpen) walk(path, level + 1);
     });
@@ -82,7 +82,7 @@ export function step(rows, at, key) {
 }
 
 /** The next row after `at` whose name starts with the typed text; with several letters from `at` itself. */
-export function typed(rows, at, text) {
+export function findByPrefix(rows, at, text) {
   const wanted = text.toLowerCase();
   const index = Math.max(0, rows.findIndex((row) => row.path === at));
   const from = index + (wanted.length > 1 ? 0 : 1);

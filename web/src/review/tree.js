@@ -4,13 +4,13 @@ import { fill, h, icon, setAttr } from "../dom.js";
 import { pluralize, revealPath } from "../format.js";
 import { localStore } from "../local-storage.js";
 import { findFile } from "./quick-open.js";
-import { foldersOf, join, rowsOf, step, typed, waiting } from "./tree-rows.js";
+import { foldersOf, join, rowsOf, step, findByPrefix, indexPending } from "./tree-rows.js";
 import { VirtualList } from "./virtual-list.js";
 
 const ROW = 28; // px, until it is measured
-const TYPING = 700; // ms within which typed letters form one prefix
-const READ_AGAIN = 1_000; // ms between reads caused by the window getting the focus
-const MOST_OPEN = 500; // unfolded folders that are remembered
+const TYPING_TIMEOUT = 700; // ms within which typed letters form one prefix
+const MIN_READ_INTERVAL = 1_000; // ms between reads caused by the window getting the focus
+const MAX_OPEN = 500; // unfolded folders that are remembered
 
 export class FileTree {
   constructor({ api, review, openFile, open, announce }) {
@@ -22,7 +22,7 @@ export class FileTree {
     this.at = last?.at ?? null;
     this.rows = [];
     this.word = { text: "", until: 0 };
-    this.waits = waiting(null);
+    this.waits = indexPending(null);
     this.window = new VirtualList({
       draw: (row) => this.#row(row),
       dress: (el, row) => this.#dress(el, row),
@@ -66,7 +66,7 @@ export class FileTree {
   #changed({ pending }) {
     if (pending === this.pending) return;
     this.pending = pending;
-    this.waits = waiting(pending);
+    this.waits = indexPending(pending);
     // The pending files and their bases change with a save, and with changes on disk.
     const disk = JSON.stringify((pending ?? []).map((file) => [file.file_path, file.base_file_hash]));
     const isOther = this.disk !== undefined && this.disk !== disk;
@@ -78,7 +78,7 @@ export class FileTree {
   /** Read the unfolded folders again. */
   again() {
     if (this.el.offsetParent === null || this.timer) return;
-    this.timer = setTimeout(() => (this.timer = null), READ_AGAIN);
+    this.timer = setTimeout(() => (this.timer = null), MIN_READ_INTERVAL);
     for (const folder of ["", ...this.open]) if (this.#isInSight(folder)) this.#read(folder);
   }
 
@@ -97,7 +97,7 @@ export class FileTree {
   }
 
   #keep() {
-    localStore.set("tree", { open: [...this.open].slice(-MOST_OPEN), at: this.at });
+    localStore.set("tree", { open: [...this.open].slice(-MAX_OPEN), at: this.at });
   }
 
   // -- what is shown --------------------------------------------------------------------------------
@@ -198,8 +198,8 @@ export class FileTree {
   #type(sign) {
     const now = Date.now();
     const text = (now < this.word.until ? this.word.text : "") + sign;
-    this.word = { text, until: now + TYPING };
-    const found = typed(this.named, this.at, text);
+    this.word = { text, until: now + TYPING_TIMEOUT };
+    const found = findByPrefix(this.named, this.at, text);
     if (found) this.#go(found);
   }
 }

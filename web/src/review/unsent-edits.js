@@ -7,13 +7,13 @@ const PREFIX = "newel:unsent:";
 const NAME = "newel:window";
 const TYPED = "typed/";
 const LOST = "lost/";
-const TIMEOUT = 500; // ms for the previous page of this window to release its lock
+const LOCK_TIMEOUT = 500; // ms for the previous page of this window to release its lock
 
 /** The keys of unsent edits of a file, and of edits that cannot be applied any more; another key is "decisions". */
 export const typedKey = (path) => TYPED + path;
 export const lostKey = (path) => LOST + path;
 
-function place(kind) {
+function storageOf(kind) {
   try {
     return globalThis[kind] ?? null;
   } catch {
@@ -23,7 +23,7 @@ function place(kind) {
 
 export class UnsentEdits {
   /** `locks` are missing outside a secure context; then no entries of other windows are taken over. */
-  constructor({ local = place("localStorage"), session = place("sessionStorage"), locks = globalThis.navigator?.locks } = {}) {
+  constructor({ local = storageOf("localStorage"), session = storageOf("sessionStorage"), locks = globalThis.navigator?.locks } = {}) {
     Object.assign(this, { local, session, locks });
     this.values = new Map();
     this.isKept = true;
@@ -38,7 +38,7 @@ export class UnsentEdits {
     const own = this.values;
     this.values = new Map();
     await this.#alone(async (alive) => this.#takeOver(alive));
-    for (const [name, value] of own) this.set(name, both(this.get(name), value));
+    for (const [name, value] of own) this.set(name, merge(this.get(name), value));
     this.isReady = true;
     this.begun();
   }
@@ -108,7 +108,7 @@ export class UnsentEdits {
         resolve(true);
         return new Promise(() => {});
       };
-      this.locks.request(NAME + name, { signal: AbortSignal.timeout(TIMEOUT) }, hold).catch(() => resolve(false));
+      this.locks.request(NAME + name, { signal: AbortSignal.timeout(LOCK_TIMEOUT) }, hold).catch(() => resolve(false));
     });
   }
 
@@ -128,7 +128,7 @@ export class UnsentEdits {
       const value = read(this.local, key);
       if (value === null) continue;
       if (this.values.has(name) && !Array.isArray(value)) continue; // two windows edited the same file: a later one takes this over
-      this.values.set(name, both(value, this.get(name)));
+      this.values.set(name, merge(value, this.get(name)));
       if (!isOwn) this.#write(key, null);
       this.#write(this.#key(name), this.values.get(name));
     }
@@ -136,7 +136,7 @@ export class UnsentEdits {
 }
 
 /** Concatenate lists; of other values prefer the second. */
-const both = (first, second) => (Array.isArray(first) && Array.isArray(second) ? [...first, ...second] : (second ?? first));
+const merge = (first, second) => (Array.isArray(first) && Array.isArray(second) ? [...first, ...second] : (second ?? first));
 
 function read(storage, key) {
   try {

@@ -2,7 +2,7 @@
 
 import { h } from "../dom.js";
 
-const BEYOND = 400; // px above and below the visible part that are drawn, too
+const OVERSCAN = 400; // px above and below the visible part that are drawn, too
 
 export class VirtualList {
   /**
@@ -50,8 +50,8 @@ export class VirtualList {
   render() {
     if (this.el.clientHeight === 0) return; // not visible
     for (let tries = 0; tries < 3; tries += 1) {
-      const from = this.#at(this.el.scrollTop - BEYOND);
-      const to = Math.min(this.items.length, this.#at(this.el.scrollTop + this.el.clientHeight + BEYOND) + 1);
+      const from = this.#at(this.el.scrollTop - OVERSCAN);
+      const to = Math.min(this.items.length, this.#at(this.el.scrollTop + this.el.clientHeight + OVERSCAN) + 1);
       this.#draw(from, to);
       if (!this.#measure(from, to)) break;
     }
