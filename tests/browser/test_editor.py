@@ -371,7 +371,7 @@ def test_a_file_that_is_proposed_and_one_that_is_removed_are_decided_in_their_ta
     page.get_by_role("button", name="Save", exact=True).click()
     on_disk(bench.newel.project / "guide" / "new.md", "# New\n")
     open_file(bench, page)
-    fold = page.get_by_role("button", name="… 4 more lines that hunk 1 of 1 takes away")
+    fold = page.get_by_role("button", name="… 4 more lines removed by hunk 1 of 1")
     fold.click()
     expect(page.locator(".hunk-text:visible")).to_contain_text("third")
     page.get_by_role("button", name="Reject all").click()

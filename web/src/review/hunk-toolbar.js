@@ -116,7 +116,7 @@ export class HunkToolbar extends WidgetType {
     const words = isOpen ? "Fewer lines" : `… ${more} more ${more === 1 ? "line" : "lines"}`;
     return [
       this.count > 0 && h("div", { class: "hunk-text" }, ...this.lines.slice(0, this.count).map(line)),
-      more > 0 && hunk.state !== "rejected" && this.#fold(words, `${words} removed by hunk ${number} of ${total} `),
+      more > 0 && hunk.state !== "rejected" && this.#fold(words, `${words} removed by hunk ${number} of ${total}`),
     ];
   }
 }
