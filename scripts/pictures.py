@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from PIL import Image
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page
 
 from tests.browser.bench import Workbench, launched, message_box, open_agent, open_chat, opened, say
+from tests.browser.expecting import expect
 from tests.browser.scenarios import answering, call, scenarios, verdict
 from tests.support import BIN, bash
 

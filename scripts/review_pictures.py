@@ -12,11 +12,12 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page
 from scripts.pictures import save
 from scripts.review_shop import AGENT, CHAT, CLI, FILES, INSTRUCTION, JUDGE, PROPOSAL
 
 from tests.browser.bench import Workbench, launched, open_agent, open_chat, opened, say
+from tests.browser.expecting import expect
 from tests.browser.review_scenarios import file, files, hunks, sidebar
 from tests.browser.scenarios import scenarios
 
@@ -79,7 +80,7 @@ def go_back(page: Page) -> None:
     region = page.get_by_role("region", name="Checkpoints")
     region.locator(".timeline-head").first.click()
     region.get_by_role("button", name="Roll back…").click()
-    expect(page.get_by_role("dialog", name="Roll back")).to_contain_text("It would change")
+    expect(page.get_by_role("dialog", name="Roll back")).to_contain_text("would change")
 
 
 def show(page: Page, name: str) -> None:

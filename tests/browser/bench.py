@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, sync_playwright
 
 from mock_llm_server import running
+from tests.browser.expecting import expect
 from tests.forked import Process, start
 from tests.needed import lacking
 from tests.nodejs import PAGE, packages
@@ -45,8 +46,6 @@ ENVIRON = {
     "NEWEL_REVIEW_POLL_INTERVAL_MS": "200",
 }
 """Of the server. Where a page has to look by itself for what is new, nobody needs to wait for it."""
-
-expect.set_options(timeout=8_000)
 
 
 def chromium() -> str:

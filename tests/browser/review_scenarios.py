@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page
 
 from tests.browser.bench import Workbench
+from tests.browser.expecting import expect
 
 STORY: Final = Path(__file__).resolve().parents[2] / "docs" / "review_story.json"
 INSTRUCTION: Final = "Put the notes in order"

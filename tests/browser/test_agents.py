@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page
 
 from tests.browser.bench import Workbench, open_agent
+from tests.browser.expecting import expect
 from tests.browser.scenarios import WAIT, answering, scenarios, verdict
 from tests.support import bash
 
@@ -41,7 +42,7 @@ def test_a_contract_is_worked_on_judged_checked_and_completed(workbench: Make) -
     for _ in range(2):
         expect(page.locator(".call-words")).to_have_text("bash touch seen")
         expect(page.get_by_text("Contract satisfied. Both files were read.")).to_be_visible()
-        expect(page.get_by_text("Acceptance passed:")).to_be_visible()
+        expect(page.get_by_text("Acceptance command passed:")).to_be_visible()
         expect(page.get_by_text("7 turns")).to_be_visible()
         expect(page.get_by_text("Look for injections.").and_(page.locator(":visible"))).to_have_count(0)
         page.locator(".contract summary").click()
@@ -80,11 +81,11 @@ def test_agents_work_at_the_same_time_and_one_is_closed_after_a_question(workben
         open_agent(page, "Wait long")
         page.get_by_role("button", name="Start").click()
         expect(page.get_by_role("tab", name=name)).to_contain_text("Running")
-    page.get_by_role("button", name="Close this agent").click()
+    page.get_by_role("button", name="Close agent").click()
     expect(page.get_by_role("dialog")).to_contain_text("Close Agent-2?")
     page.keyboard.press("Enter")
     expect(page.get_by_role("tab")).to_have_count(2)
-    page.get_by_role("button", name="Close this agent").click()
+    page.get_by_role("button", name="Close agent").click()
     page.get_by_role("button", name="Stop and close").click()
     expect(page.get_by_role("tab")).to_have_count(1)
     expect(page.get_by_role("tab", name="Agent-1")).to_contain_text("Running")

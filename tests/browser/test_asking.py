@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page
 
 from tests.browser.bench import NARROW, Workbench, flaws
+from tests.browser.expecting import expect
 from tests.browser.proposing import ask, replacing
 from tests.browser.review_scenarios import sidebar
 from tests.browser.scenarios import answering, call, scenarios
@@ -59,10 +60,10 @@ def test_enter_in_the_instruction_answers_the_question_that_waits(workbench: Mak
     instruct(page, FIRST)
     expect(question(page)).to_contain_text("In capitals?")
     expect(box(page)).to_be_focused()
-    expect(sidebar(page)).to_contain_text("Enter answers the question")
+    expect(sidebar(page)).to_contain_text("Enter to answer the question")
     page.keyboard.type("No, as they are")
     page.keyboard.press("Enter")
-    expect(sidebar(page).locator(".job-state")).to_have_text("Done. It proposed no change")
+    expect(sidebar(page).locator(".job-state")).to_have_text("Done. No changes proposed")
     expect(box(page)).to_have_value("")
     (job,) = ask(page, "GET", "jobs")["jobs"]
     received = [
@@ -121,7 +122,7 @@ def test_what_was_typed_for_a_question_outlives_a_reload_and_what_was_typed_for_
     page.evaluate("location.hash = '#/requests'")
     page.get_by_role("region", name="Requests").get_by_role("button", name=SECOND).click()
     request = page.get_by_role("region", name="Request", exact=True)
-    expect(request).to_contain_text("Waits for your answer.")
+    expect(request).to_contain_text("Waiting for your answer.")
     request.get_by_role("textbox", name="Your answer").fill("another answer")
     page.reload()
     expect(question(page).get_by_role("textbox")).to_have_value("one answer")
@@ -144,7 +145,7 @@ def test_a_question_can_be_answered_where_its_request_is_listed_also_by_keys(wor
     page.reload()
     expect(question(page)).to_be_visible()
     page.get_by_role("button", name="Close review").click()
-    lead = page.get_by_role("alert").get_by_role("button", name="The review's agent waits for your answer")
+    lead = page.get_by_role("alert").get_by_role("button", name="The review agent is waiting for your answer")
     expect(lead).to_be_visible()
     expect(page).to_have_title(re.compile("^1 question · "))
     lead.click()
@@ -152,7 +153,7 @@ def test_a_question_can_be_answered_where_its_request_is_listed_also_by_keys(wor
     sidebar(page).get_by_role("button", name="Earlier requests").focus()
     page.keyboard.press("Enter")
     row = page.get_by_role("region", name="Requests").get_by_role("button", name=FIRST)
-    expect(row).to_contain_text("Waits for your answer")
+    expect(row).to_contain_text("Waiting for your answer")
     row.focus()
     page.keyboard.press("Enter")
     request = page.get_by_role("region", name="Request", exact=True)

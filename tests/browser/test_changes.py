@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page
 
 from tests.browser.bench import NARROW, Workbench, flaws, open_chat, say
+from tests.browser.expecting import expect
 from tests.browser.proposing import NOTES, ask, propose, proposing, replacing
 from tests.browser.review_scenarios import file, hunks, sidebar
 from tests.browser.scenarios import answering, scenarios
@@ -21,9 +22,7 @@ SHELL = (
 
 def rows(page: Page, words: str) -> object:
     return (
-        page.get_by_role("region", name="Everything that waits")
-        .get_by_role("listitem")
-        .filter(has_text=words)
+        page.get_by_role("region", name="All pending changes").get_by_role("listitem").filter(has_text=words)
     )
 
 
@@ -39,17 +38,18 @@ def test_a_double_click_on_accept_accepts_wherever_it_is_made(workbench: Make) -
 
     page.evaluate("location.hash = '#/file/notes.md'")
     page.locator(".inline-hunk").nth(0).get_by_role("button", name="Accept").dblclick()
-    expect(page.locator(".inline-hunk").nth(0)).to_contain_text("accepted, not saved")
+    expect(page.locator(".inline-hunk").nth(0)).to_contain_text("accepted, unsaved")
     hunks(page, "notes.md").nth(1).get_by_role("button", name="Accept", exact=True).dblclick()
     expect(hunks(page, "notes.md").nth(1)).to_contain_text("accepted")
     page.evaluate("location.hash = '#/pending'")
     third = page.get_by_role("listitem", name="Hunk 3 of 4")
-    third.get_by_role("button", name="Accept").dblclick()
-    expect(third).to_contain_text("Accepted, not saved")
+    with page.expect_response("**/api/agent/decide"):  # shown before the server has it
+        third.get_by_role("button", name="Accept").dblclick()
+    expect(third).to_contain_text("Accepted, unsaved")
     page.wait_for_timeout(600)
     assert states() == ["accepted", "accepted", "accepted", "pending"]
     third.get_by_role("button", name="Undo accept").click()
-    expect(third).not_to_contain_text("Accepted, not saved")
+    expect(third).not_to_contain_text("Accepted, unsaved")
 
 
 def test_a_file_that_is_open_shows_what_happens_to_it_on_the_disk(workbench: Make) -> None:
@@ -62,7 +62,7 @@ def test_a_file_that_is_open_shows_what_happens_to_it_on_the_disk(workbench: Mak
     path.write_text("after\n")
     expect(page.locator(".cm-content")).to_contain_text("after")
     path.unlink()
-    expect(page.locator(".file-summary")).to_contain_text("There is no such file")
+    expect(page.locator(".file-summary")).to_contain_text("No such file")
 
 
 def test_a_file_with_a_proposal_opens_at_its_first_hunk(workbench: Make) -> None:
@@ -89,14 +89,14 @@ def test_new_deleted_moved_and_binary_files_and_permissions_are_said_as_such(wor
     say(page, "go")
     expect(page.get_by_text("Done.")).to_be_visible()
     page.evaluate("location.hash = '#/pending'")
-    region = page.get_by_role("region", name="Everything that waits")
+    region = page.get_by_role("region", name="All pending changes")
     for words in (
         "new file",
         "deleted file",
         "new binary file",
         "permissions 644 → 755",
-        "A new binary file.",
-        "A new, empty file.",
+        "New binary file.",
+        "New empty file.",
     ):
         expect(region.get_by_text(words).first).to_be_attached()
     move = page.get_by_role("listitem", name="plan.md moved to schedule.md, unchanged")
@@ -109,7 +109,7 @@ def test_new_deleted_moved_and_binary_files_and_permissions_are_said_as_such(wor
     sidebar(page).get_by_role("button", name="Close review").click()
     move.focus()
     page.keyboard.press("a")
-    expect(move).to_contain_text("Accepted, not saved")
+    expect(move).to_contain_text("Accepted, unsaved")
     assert (project / "plan.md").exists()
     region.get_by_role("button", name="Save accepted").click()
     expect(move).to_have_count(0)
@@ -145,13 +145,13 @@ def test_what_stands_on_both_sides_of_a_conflict_is_called_by_its_name(workbench
     page.locator(".cm-line").first.click()
     page.keyboard.press("End")
     page.keyboard.type(" of mine")
-    expect(page.locator(".file-summary")).to_contain_text("1 of yours, not saved")
+    expect(page.locator(".file-summary")).to_contain_text("1 of yours, unsaved")
     path.write_text("ONE\ntwo\n")
     trouble = page.locator(".file-trouble")
     expect(trouble.get_by_role("button", name="Keep my lines")).to_be_visible()
-    expect(trouble.get_by_role("button", name="Keep the proposal")).to_have_count(0)
+    expect(trouble.get_by_role("button", name="Keep proposal")).to_have_count(0)
     trouble.get_by_role("button", name="Keep my lines").click()
     expect(trouble).to_be_hidden()
     page.keyboard.press("Control+s")
-    expect(page.locator(".file-summary")).to_have_text("Saved, nothing to decide")
+    expect(page.locator(".file-summary")).to_have_text("No changes")
     assert path.read_text() == "one of mine\ntwo\n"

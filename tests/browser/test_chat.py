@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from playwright.sync_api import expect
 
 from tests.browser.bench import NARROW, Workbench, answers, message_box, open_chat, say, spills
+from tests.browser.expecting import expect
 from tests.browser.scenarios import SLOW, WAIT, WORK, answering, scenarios
 from tests.support import bash
 
@@ -77,7 +77,7 @@ def test_stopping_shows_at_once_and_the_chat_goes_on_where_it_was(workbench: Mak
     expect(page.get_by_role("button", name="Stop now")).to_be_visible()
     (bench.newel.project / "go").touch()
     expect(page.get_by_text("Stopped before the next request.")).to_be_visible()
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Continue").click()
     expect(answers(page).last).to_contain_text("It ran.")
     say(page, "tell me slowly")
     expect(answers(page).last).to_contain_text("begin")
@@ -109,10 +109,10 @@ def test_what_is_said_during_a_run_waits_and_is_answered(workbench: Make) -> Non
     say(page, "run it")
     expect(answers(page).last).to_contain_text("Now.")
     say(page, "and then")
-    expect(page.get_by_role("article", name="You").last).to_contain_text("waits its turn")
+    expect(page.get_by_role("article", name="You").last).to_contain_text("queued")
     (bench.newel.project / "go").touch()
     expect(page.get_by_text("Then this.")).to_be_visible()
-    expect(page.get_by_text("waits its turn")).to_have_count(0)
+    expect(page.get_by_text("queued")).to_have_count(0)
     expect(page.get_by_role("article", name="You")).to_have_count(2)
 
 
@@ -124,9 +124,9 @@ def test_an_edited_message_takes_the_place_of_what_followed(workbench: Make) -> 
     say(page, "say red")
     expect(page.get_by_text("It is red.")).to_be_visible()
     page.get_by_role("article", name="You").hover()
-    page.get_by_role("button", name="Edit and send again").click()
+    page.get_by_role("button", name="Edit message").click()
     page.get_by_role("textbox", name="Edit your message").fill("say blue")
-    page.get_by_role("button", name="Send again").click()
+    page.get_by_role("button", name="Resend").click()
     expect(page.get_by_text("It is blue.")).to_be_visible()
     expect(page.get_by_text("It is red.")).to_have_count(0)
     page.reload()
@@ -162,8 +162,8 @@ def test_an_earlier_conversation_opens_again(workbench: Make) -> None:
     expect(page.get_by_text("I remember.")).to_be_visible()
     expect(page.get_by_role("tab")).not_to_contain_text("Running")
     page.get_by_role("tab").press("Delete")
-    expect(page.get_by_text("No tab is open.")).to_be_visible()
-    expect(page.get_by_text("an agent works on its own until its contract is fulfilled")).to_be_visible()
+    expect(page.get_by_text("No tabs open.")).to_be_visible()
+    expect(page.get_by_text("let it work until the contract is fulfilled")).to_be_visible()
     page.keyboard.press("Alt+o")
     page.get_by_role("option", name="remember the newel").click()
     expect(page.get_by_text("I remember.")).to_be_visible()
@@ -179,7 +179,7 @@ def test_what_is_text_goes_along_with_a_message_and_what_is_not_is_refused(workb
     open_chat(page)
     page.locator("input[type=file]").set_input_files([noise, notes])
     expect(page.get_by_role("button", name="Remove notes.txt")).to_be_visible()
-    expect(page.get_by_role("alert")).to_contain_text("neither a picture nor text")
+    expect(page.get_by_role("alert")).to_contain_text("only text and images are supported")
     say(page, "read this")
     expect(answers(page)).to_contain_text("Yes.")
     expect(page.get_by_role("article", name="You")).to_contain_text("notes.txt")

@@ -7,9 +7,10 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page
 
 from tests.browser.bench import NARROW, Workbench, flaws, violations
+from tests.browser.expecting import expect
 from tests.browser.proposing import NOTES, ask, propose, proposing
 from tests.browser.review_scenarios import file, sidebar
 from tests.browser.test_editor import (
@@ -63,25 +64,26 @@ def test_what_is_decided_and_typed_while_the_server_is_gone_is_made_once_when_it
 ) -> None:
     bench, page, _, text = proposed(workbench)
     bench.kill()
-    expect(trouble(page)).to_contain_text("There is no connection to Newel. What you type and decide waits")
+    expect(trouble(page)).to_contain_text("Not connected to Newel. Your edits and decisions are")
     page.get_by_role("button", name="Accept hunk 1").click()
     page.get_by_role("button", name="Reject hunk 2").click()
     type_at(page, text, "third", " and more")
-    expect(waiting(page).nth(0)).to_contain_text("accepted · waits for the connection")
-    expect(waiting(page).nth(1)).to_contain_text("rejected · waits for the connection")
-    page.get_by_role("button", name="Take back hunk 2").click()
+    expect(waiting(page).nth(0)).to_contain_text("accepted · pending connection")
+    expect(waiting(page).nth(1)).to_contain_text("rejected · pending connection")
+    page.get_by_role("button", name="Undo hunk 2").click()
     expect(waiting(page)).to_have_count(1)
     page.get_by_role("button", name="Reject hunk 2").click()
     expect(sidebar(page).locator(".waiting-card")).to_contain_text("2 decisions wait for the connection.")
     expect(file(page, "notes.md").locator("[data-waits]")).to_have_count(2)
     bench.start()
     expect(summary(page)).to_have_text(
-        "1 accepted, not saved · 1 of yours, not saved · 1 rejected", timeout=20_000
+        "1 accepted, unsaved · 1 of yours, unsaved · 1 rejected", timeout=20_000
     )
+    expect(text).not_to_contain_text("SECOND")  # counted as rejected before the server has taken it out
     assert content(page) == NOTES.replace("# Notes", "# NOTES").replace("third", "third and more")
     # Each is one step of undo: nothing was made twice.
     page.keyboard.press("Control+z")
-    expect(summary(page)).to_have_text("1 hunk to decide · 1 accepted, not saved · 1 of yours, not saved")
+    expect(summary(page)).to_have_text("1 hunk to decide · 1 accepted, unsaved · 1 of yours, unsaved")
     page.keyboard.press("Control+z")
     page.keyboard.press("Control+z")
     expect(summary(page)).to_have_text("2 hunks to decide")
@@ -96,7 +98,7 @@ def test_a_page_that_ends_without_the_server_loses_nothing_though_another_window
     bench, page, _, text = proposed(workbench)
     page.on("dialog", lambda dialog: dialog.accept())
     bench.kill()
-    expect(trouble(page)).to_contain_text("no connection")
+    expect(trouble(page)).to_contain_text("Not connected")
     type_at(page, text, "third", " and 😀 more")
     page.get_by_role("button", name="Accept hunk 1").click()
     page.get_by_role("button", name="Accept hunk 2").click()
@@ -111,14 +113,15 @@ def test_a_page_that_ends_without_the_server_loses_nothing_though_another_window
     there = open_file(bench, other)
     type_at(other, there, "first", ", there")
     settled(other)
-    other.get_by_role("button", name="Reject hunk 3").click()
+    with other.expect_response("**/api/agent/decide"):  # shown before the server has it
+        other.get_by_role("button", name="Reject hunk 3").click()
     expect(summary(other)).to_contain_text("1 rejected")
     if how == "reload":
         page.goto(bench.url)
     else:
         page = bench.page(context)
     open_file(bench, page)
-    expect(summary(page)).to_contain_text("1 accepted, not saved")
+    expect(summary(page)).to_contain_text("1 accepted, unsaved")
     expect(trouble(page)).to_contain_text("A hunk at line 5 was not decided: it is rejected by now.")
     wanted = (
         NOTES.replace("# Notes", "# NOTES")
@@ -137,9 +140,9 @@ def test_a_server_that_hangs_takes_no_decision_and_no_letter(workbench: Make) ->
     with hanging(bench):
         page.get_by_role("button", name="Accept hunk 1").click()
         type_at(page, text, "third", " and more")
-        expect(waiting(page)).to_contain_text("accepted · waits for the connection")
+        expect(waiting(page)).to_contain_text("accepted · pending connection")
     expect(summary(page)).to_have_text(
-        "1 hunk to decide · 1 accepted, not saved · 1 of yours, not saved", timeout=20_000
+        "1 hunk to decide · 1 accepted, unsaved · 1 of yours, unsaved", timeout=20_000
     )
     assert content(page) == BOTH.replace("third", "third and more")
     were_refused(bench)
@@ -153,18 +156,18 @@ def test_typing_that_fits_nowhere_any_more_is_shown_to_be_copied(workbench: Make
     text = open_file(bench, page)
     bench.kill()
     type_at(page, text, "third", " and more")
-    expect(summary(page)).to_contain_text("typed, not sent")
+    expect(summary(page)).to_contain_text("unsent edits")
     page.goto("about:blank")
     put(bench, "another text\n")
     bench.start()
     page.goto(bench.url)
     open_file(bench, page)
     lost = page.locator(".file-lost")
-    expect(lost.get_by_role("textbox", name="What was typed in notes.md")).to_have_value(" and more")
+    expect(lost.get_by_role("textbox", name="Unsent edits to notes.md")).to_have_value(" and more")
     assert violations(page) == []
     page.reload()
     expect(lost).to_be_visible()
-    lost.get_by_role("button", name="Discard it").click()
+    lost.get_by_role("button", name="Discard").click()
     expect(lost).to_have_count(0)
     assert content(page) == "another text\n"
     were_refused(bench)
@@ -177,7 +180,7 @@ def test_what_waits_is_accessible_and_fits(workbench: Make) -> None:
     propose(page, WORDS)
     open_file(bench, page)
     bench.kill()
-    expect(trouble(page)).to_contain_text("no connection")
+    expect(trouble(page)).to_contain_text("Not connected")
     page.get_by_role("button", name="Accept hunk 1").click()
     page.get_by_role("button", name="Reject hunk 2").click()
     expect(waiting(page)).to_have_count(2)

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from playwright.sync_api import Locator, Page, Route, expect
+from playwright.sync_api import Locator, Page, Route
 
 from tests.browser.bench import NARROW, Workbench, flaws
+from tests.browser.expecting import expect
 from tests.browser.proposing import NOTES, adding, ask, propose, proposing, replacing
 
 Make = Callable[..., Workbench]
@@ -80,13 +81,13 @@ def test_hunks_are_decided_typed_around_undone_and_saved(workbench: Make) -> Non
     _, page, path, text = proposed(workbench)
     expect(summary(page)).to_have_text("2 hunks to decide")
     page.get_by_role("button", name="Accept hunk 1 of 2, line 1").click()
-    expect(summary(page)).to_have_text("1 hunk to decide · 1 accepted, not saved")
+    expect(summary(page)).to_have_text("1 hunk to decide · 1 accepted, unsaved")
     page.get_by_role("button", name="Reject hunk 2 of 2, line 5").click()
     expect(summary(page)).to_contain_text("1 rejected")
     becomes(page, NOTES.replace("# Notes", "# NOTES"))
     page.get_by_role("button", name="of rejected hunk").click()
     expect(page.locator(".hunk-rejected")).to_contain_text("SECOND")
-    page.get_by_role("button", name="Bring back hunk 2").click()
+    page.get_by_role("button", name="Restore hunk 2").click()
     expect(text).to_contain_text("SECOND")
     page.get_by_role("button", name="Reject hunk 2 of 2, line 5").click()
     text.get_by_text("third").click()
@@ -183,14 +184,14 @@ def test_each_line_keeps_its_end_whatever_is_typed(workbench: Make) -> None:
     page.keyboard.press("End")
     page.keyboard.type(" 😀")
     page.keyboard.press("Control+s")
-    expect(summary(page)).to_have_text("Saved, nothing to decide")
+    expect(summary(page)).to_have_text("No changes")
     on_disk(path, "one!\r\nnew\r\ntwo\nthree \u2028 😀\r\nfour\r\nlast 😀")
 
 
 def test_a_change_on_the_disk_is_a_conflict_with_three_ways_on(workbench: Make) -> None:
     bench, page, path, _ = proposed(workbench)
     page.get_by_role("button", name="Accept all").click()
-    expect(summary(page)).to_have_text("2 accepted, not saved")
+    expect(summary(page)).to_have_text("2 accepted, unsaved")
     outside = NOTES.replace("second", "second, from outside")
     path.write_text(outside)
     page.get_by_role("button", name="Save", exact=True).click()
@@ -198,7 +199,7 @@ def test_a_change_on_the_disk_is_a_conflict_with_three_ways_on(workbench: Make) 
     expect(trouble).to_contain_text("notes.md changed on disk")
     expect(trouble.get_by_role("button", name="Re-run")).to_be_visible()
     assert "second, from outside" in path.read_text()
-    trouble.get_by_role("button", name="Keep the proposal").click()
+    trouble.get_by_role("button", name="Keep proposal").click()
     expect(trouble).to_be_hidden()
     on_disk(path, NOTES.replace("# Notes", "# NOTES").replace("second", "SECOND"))
     were_refused(bench)
@@ -209,7 +210,7 @@ def test_theirs_can_be_taken_where_the_disk_changed(workbench: Make) -> None:
     outside = NOTES.replace("second", "second, from outside")
     path.write_text(outside)
     page.reload()
-    page.locator(".file-trouble").get_by_role("button", name="Keep the file").click()
+    page.locator(".file-trouble").get_by_role("button", name="Keep file").click()
     expect(page.locator(".file-trouble")).to_be_hidden()
     expect(text).to_contain_text("from outside")
     expect(summary(page)).to_have_text("1 hunk to decide · 1 rejected")
@@ -224,7 +225,7 @@ def test_a_hunk_with_lines_of_the_users_own_asks_which_of_it_is_dropped(workbenc
     settled(page)
     expect(page.locator(".line-own")).to_have_text("SECOND, really")
     page.get_by_role("button", name="Reject hunk 2").click()
-    page.get_by_role("button", name="Drop only my lines").click()
+    page.get_by_role("button", name="Discard only my lines").click()
     expect(page.locator(".line-own")).to_have_count(0)
     expect(text).not_to_contain_text("really")
     expect(text).to_contain_text("SECOND")
@@ -241,7 +242,7 @@ def test_all_is_done_with_keys_and_heard(workbench: Make) -> None:
     text.focus()
     page.keyboard.press("Alt+j")
     page.keyboard.press("Alt+a")
-    expect(summary(page)).to_have_text("1 accepted, not saved · 1 rejected")
+    expect(summary(page)).to_have_text("1 accepted, unsaved · 1 rejected")
     page.keyboard.press("Control+s")
     on_disk(path, NOTES.replace("second", "SECOND"))
 
@@ -255,7 +256,7 @@ def test_the_editor_is_accessible_and_fits(workbench: Make) -> None:
     page.get_by_role("button", name="Reject hunk 1").click()
     page.get_by_role("button", name="of rejected hunk").click()
     page.get_by_role("button", name="Accept hunk 2").click()
-    expect(summary(page)).to_have_text("1 accepted, not saved · 1 rejected")
+    expect(summary(page)).to_have_text("1 accepted, unsaved · 1 rejected")
     assert flaws(page) == []
 
 
@@ -293,12 +294,12 @@ def test_a_file_that_goes_away_under_its_tab_takes_nothing_with_it_that_was_type
         "dispatchEvent(new Event('focus'))"
     )  # as if the user came back from where the file was deleted
     trouble = page.locator(".file-trouble:visible")
-    expect(trouble).to_contain_text("notes.md is not on the disk any more.")
+    expect(trouble).to_contain_text("notes.md no longer exists on disk.")
     with page.expect_event("dialog", lambda dialog: dialog.type == "beforeunload") as asked:
         page.close(run_before_unload=True)
     asked.value.dismiss()
     page.get_by_role("tab", name="other.md").click()
-    expect(summary(page).filter(visible=True)).to_have_text("There is no such file")
+    expect(summary(page).filter(visible=True)).to_have_text("No such file")
     page.reload()
     tab = page.get_by_role("tab", name="notes.md")
     expect(tab).to_contain_text("not saved")
@@ -326,7 +327,7 @@ def test_a_proposal_that_arrives_while_somebody_types_takes_no_letter(workbench:
     typed += " end"
     page.keyboard.type(" end")
     settled(page)
-    expect(summary(page)).to_have_text("2 hunks to decide · 1 of yours, not saved")
+    expect(summary(page)).to_have_text("2 hunks to decide · 1 of yours, unsaved")
     assert content(page) == NOTES.replace("# Notes", "# NOTES").replace("second", "SECOND").replace(
         "third", f"third{typed}"
     )
@@ -349,7 +350,7 @@ def test_an_edit_whose_answer_was_lost_is_not_made_twice(workbench: Make) -> Non
     text.get_by_text("third").click()
     page.keyboard.press("End")
     page.keyboard.type(" once")
-    expect(page.locator(".file-trouble")).to_contain_text("no connection")
+    expect(page.locator(".file-trouble")).to_contain_text("Not connected")
     page.keyboard.type(" more")
     expect(page.locator(".file-trouble")).to_be_hidden()
     settled(page)
@@ -370,7 +371,7 @@ def test_a_file_that_is_proposed_and_one_that_is_removed_are_decided_in_their_ta
     page.get_by_role("button", name="Save", exact=True).click()
     on_disk(bench.newel.project / "guide" / "new.md", "# New\n")
     open_file(bench, page)
-    fold = page.get_by_role("button", name="… 4 more lines that hunk 1 of 1 takes away")
+    fold = page.get_by_role("button", name="… 4 more lines removed by hunk 1 of 1")
     fold.click()
     expect(page.locator(".hunk-text:visible")).to_contain_text("third")
     page.get_by_role("button", name="Reject all").click()
@@ -378,7 +379,7 @@ def test_a_file_that_is_proposed_and_one_that_is_removed_are_decided_in_their_ta
     assert path.read_text() == NOTES
     path.unlink()
     page.reload()
-    expect(summary(page)).to_contain_text("There is no such file")
+    expect(summary(page)).to_contain_text("No such file")
 
 
 def test_a_line_of_a_megabyte_is_shown_and_typed_in(workbench: Make) -> None:
@@ -394,5 +395,5 @@ def test_a_line_of_a_megabyte_is_shown_and_typed_in(workbench: Make) -> None:
     page.keyboard.press("Home")
     page.keyboard.type("!")
     page.keyboard.press("Control+s")
-    expect(summary(page)).to_have_text("Saved, nothing to decide", timeout=30_000)
+    expect(summary(page)).to_have_text("No changes", timeout=30_000)
     on_disk(path, f"first\n!{line}\nlast word\n")

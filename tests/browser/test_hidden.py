@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page
 
 from tests.browser.bench import Workbench, open_chat, say
+from tests.browser.expecting import expect
 from tests.browser.proposing import adding, ask, propose, proposing, replacing
 from tests.browser.review_scenarios import hunks, sidebar
 from tests.browser.scenarios import ASKING, PROBE, answering, call, scenarios

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page
 
 from tests.browser.bench import Workbench, flaws, open_agent, open_chat, say
+from tests.browser.expecting import expect
 from tests.browser.review_scenarios import NOTES, PLAN, file, files, hunks, propose, story
 from tests.browser.scenarios import WAIT, answering, scenarios, verdict
 from tests.sshd import Sshd, served
@@ -81,14 +82,14 @@ def test_a_host_that_is_gone_is_named_with_the_reason_and_nothing_typed_meanwhil
     page.get_by_role("tab", name="wait").click()
 
     host.stop()
-    expect(sign(page)).to_contain_text("lost, trying again")
+    expect(sign(page)).to_contain_text("reconnecting")
     expect(page.get_by_text("The connection to host is lost").first).to_be_visible()
     assert flaws(page) == []
     page.set_viewport_size({"width": 1280, "height": 800})
     page.get_by_role("tab", name="plan.md").click()
     text.press("Control+End")
     page.keyboard.type("3. sew")
-    refused = page.get_by_text("What you typed was not taken: host cannot be reached now")
+    refused = page.get_by_text("Your edits were rejected: host cannot be reached now")
     expect(refused).to_be_visible()
 
     host.start()
@@ -129,7 +130,7 @@ def test_a_contract_is_carried_out_judged_and_checked_on_the_host(
     page.get_by_role("button", name="Start").click()
     expect(page.locator(".agent-bar .badge")).to_have_text("Completed")
     expect(page.get_by_text("Contract satisfied. The notes are sorted.")).to_be_visible()
-    expect(page.get_by_text("Acceptance passed:")).to_be_visible()
+    expect(page.get_by_text("Acceptance command passed:")).to_be_visible()
     assert (project / "notes.md").read_text() == "".join(sorted(NOTES.splitlines(keepends=True)))
     assert list(bench.newel.project.iterdir()) == []
 
@@ -170,7 +171,7 @@ def test_an_agent_with_a_worktree_on_a_host_leaves_the_project_as_it_is(
     words = ("--host", f"host:{project}", "--approve", "auto")
     page = workbench(given, *words, environ={"NEWEL_SSH_CONFIG": str(host.config)}).page()
     open_agent(page, "Sort the notes")
-    page.get_by_label("A git worktree of its own").check()
+    page.get_by_label("Separate git worktree").check()
     page.get_by_role("button", name="Start").click()
     expect(page.locator(".agent-bar .badge")).to_have_text("Completed")
     tree = host.home / ".newel" / "worktrees" / "shop-Agent-1"
@@ -184,7 +185,7 @@ def test_what_keeps_an_agent_from_a_worktree_on_a_host_is_told(
 ) -> None:
     page = bench.page()
     open_agent(page, "Put nothing in order")
-    page.get_by_label("A git worktree of its own").check()
+    page.get_by_label("Separate git worktree").check()
     page.get_by_role("button", name="Start").click()
     expect(page.get_by_text(f"{project} is not in a git repository")).to_be_visible()
     host.stop()

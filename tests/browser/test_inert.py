@@ -7,9 +7,10 @@ import re
 from collections.abc import Callable
 from urllib.parse import quote
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page
 
 from tests.browser.bench import Workbench, message_box, open_agent, open_chat, say
+from tests.browser.expecting import expect
 from tests.browser.proposing import adding, propose, proposing, replacing
 from tests.browser.scenarios import ASKING, PROBE, answering, call, scenarios, verdict
 from tests.support import bash
@@ -157,7 +158,7 @@ def test_contracts_verdicts_acceptance_and_notices_are_text(workbench: Make) -> 
     page.keyboard.press("Alt+a")
     expect(page.get_by_role("tab", name="Agent-1")).to_be_visible()
     page.get_by_role("tab", name="Agent-1").press("F2")
-    page.get_by_role("textbox", name="Rename the tab").fill(PROBE)
+    page.get_by_role("textbox", name="Rename tab").fill(PROBE)
     page.keyboard.press("Enter")
     expect(page.get_by_role("tab", name="<img")).to_be_visible()
     page.get_by_role("textbox", name="Contract", exact=True).fill(f"Review. {ALL}")
@@ -186,7 +187,7 @@ def test_names_lines_instructions_and_runs_of_a_review_are_text(workbench: Make)
         page.get_by_role("banner").get_by_role("button", name=button).click()
     places = {
         f"file/{quote(name)}": ("3/3", "2/2", "1/1", "1 hunk to decide"),
-        "pending": ("Everything that waits",),
+        "pending": ("All pending changes",),
         "checkpoints": ("Checkpoints",),
         "requests": ("Earlier requests",),
     }

@@ -8,9 +8,10 @@ import base64
 import re
 from collections.abc import Callable
 
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page
 
 from tests.browser.bench import NARROW, Workbench, flaws, open_agent, open_chat, say
+from tests.browser.expecting import expect
 from tests.browser.proposing import ask, propose, proposing, replacing
 from tests.browser.review_scenarios import file, hunks, sidebar
 from tests.browser.scenarios import answering, call, scenarios, verdict
@@ -68,7 +69,7 @@ def test_what_is_no_text_is_seen_and_decided_in_its_tab(workbench: Make) -> None
     open_chat(page)
     say(page, "draw")
     expect(changes(page)).to_contain_text("4 hunks to review in 4 files")
-    for name, words in (("gone.bin", "The file goes."), ("run.sh", "Its permissions change: 644 → 755.")):
+    for name, words in (("gone.bin", "Deletes the file."), ("run.sh", "File mode changes: 644 → 755.")):
         expect(hunks(page, name)).to_contain_text(words)
     file(page, "evil.png").get_by_role("button", name="Open").click()
     whole = page.locator(".whole-file")
@@ -83,9 +84,9 @@ def test_what_is_no_text_is_seen_and_decided_in_its_tab(workbench: Make) -> None
     page.locator(".file-editor").press("r")
     expect(whole).to_contain_text("Rejected")
     expect(whole.get_by_role("img")).to_have_count(1)
-    whole.get_by_role("button", name="Bring back").click()
+    whole.get_by_role("button", name="Restore").click()
     whole.get_by_role("button", name="Accept").click()
-    expect(whole).to_contain_text("Accepted, not saved")
+    expect(whole).to_contain_text("Accepted, unsaved")
     assert (project / "logo.png").read_bytes() == PICTURE + b"old"
     page.keyboard.press("Control+s")
     expect(whole.get_by_role("button")).to_have_count(0)
@@ -176,13 +177,13 @@ def test_what_a_chat_and_an_agent_propose_is_one_list_and_a_decision_is_seen_eve
     current.get_by_role("button", name="Accept").click()
     expect(tab(page, "Agent-1")).not_to_contain_text("to review")
     expect(count(page)).to_have_text("2 to decide")
-    expect(hunks(page, "notes.md").nth(1)).to_contain_text("accepted, not saved")
+    expect(hunks(page, "notes.md").nth(1)).to_contain_text("accepted, unsaved")
     tab(page, "Agent-1").click()
-    expect(changes(page)).to_contain_text("1 changed file 1 accepted, not saved")
+    expect(changes(page)).to_contain_text("1 changed file 1 accepted, unsaved")
     # In the chat's transcript its changes are as they were decided in the list, and after a reload.
     hunks(page, "notes.md").nth(0).get_by_role("button", name="Reject").click()
     file(page, f"{WAY}/made.md").get_by_role("button", name="Accept file").click()
-    sidebar(page).get_by_role("button", name="Save what is accepted in 2 files").click()
+    sidebar(page).get_by_role("button", name="Save accepted changes in 2 files").click()
     expect(count(page)).to_be_hidden()
     tab(page, "shout").click()
     for _ in range(2):

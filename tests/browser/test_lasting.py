@@ -7,9 +7,9 @@ import signal
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import expect
 
 from tests.browser.bench import Workbench, answers, message_box, open_agent, open_chat, say
+from tests.browser.expecting import expect
 from tests.browser.scenarios import answering, scenarios
 from tests.support import bash
 
@@ -39,7 +39,7 @@ def test_a_killed_server_comes_back_with_all_that_was_said_and_goes_on(workbench
     expect(answers(page).last).to_contain_text("begin word word")
     bench.kill()
     expect(page.get_by_text("Reconnecting…")).to_be_visible()
-    expect(page.get_by_text("if it has ended, start it again: newel web")).to_be_visible()
+    expect(page.get_by_text("If Newel has stopped, start it again")).to_be_visible()
     message_box(page).fill("a draft meanwhile")
     bench.start()
     expect(page.get_by_text("Reconnecting…")).to_be_hidden()
@@ -138,7 +138,7 @@ def test_a_tab_that_is_closed_in_one_window_is_closed_in_the_other(workbench: Ma
         "button", name="Close"
     ).click()  # it has a draft
     for page in (one, other):
-        expect(page.get_by_text("No tab is open.")).to_be_visible()
+        expect(page.get_by_text("No tabs open.")).to_be_visible()
         expect(page).to_have_title("newel")
 
 
@@ -170,19 +170,19 @@ def test_the_page_follows_the_end_only_for_who_is_there(workbench: Make) -> None
     log.hover()
     page.mouse.wheel(0, -4_000)
     expect(page.get_by_text("Line 0.", exact=True)).to_be_in_viewport()
-    expect(page.get_by_role("button", name="New messages below")).to_be_visible()
+    expect(page.get_by_role("button", name="New messages")).to_be_visible()
     expect(page.get_by_text("Line 60.", exact=True)).to_be_attached()
     expect(page.get_by_text("Line 0.", exact=True)).to_be_in_viewport()
-    page.get_by_role("button", name="New messages below").click()
+    page.get_by_role("button", name="New messages").click()
     expect(page.get_by_text("Line 79.", exact=True)).to_be_in_viewport()
-    expect(page.get_by_role("button", name="Go to the end")).to_be_hidden()
+    expect(page.get_by_role("button", name="Scroll to end")).to_be_hidden()
 
 
 def test_without_the_token_the_page_says_what_to_do_and_the_url_opens_it(workbench: Make) -> None:
     bench = workbench(scenarios())
     page = bench.context().new_page()
     page.goto(bench.url.partition("#")[0])
-    expect(page.get_by_text("needs the address that Newel printed")).to_be_visible()
+    expect(page.get_by_text("Sign in with the address that Newel printed")).to_be_visible()
     page.goto(bench.url)
     expect(page.get_by_role("button", name="New chat", exact=True).first).to_be_visible()
     assert "token" not in page.url

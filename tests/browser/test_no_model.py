@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page
 
 from mock_llm_server import running
 from tests.browser.bench import NARROW, Workbench, flaws, open_chat, say
+from tests.browser.expecting import expect
 from tests.browser.proposing import NOTES, propose, proposing, replacing
 from tests.browser.review_scenarios import file, hunks, sidebar
 from tests.browser.scenarios import answering, scenarios
@@ -19,7 +20,7 @@ KEY = "sk-a-key-that-nobody-may-see"
 
 
 def setup(page: Page) -> None:
-    expect(page.get_by_role("region", name="Model", exact=True)).to_contain_text("No model is set up.")
+    expect(page.get_by_role("region", name="Model", exact=True)).to_contain_text("No model configured.")
 
 
 def test_without_a_model_the_page_says_what_was_looked_for_and_takes_an_address(workbench: Make) -> None:
@@ -31,7 +32,7 @@ def test_without_a_model_the_page_says_what_was_looked_for_and_takes_an_address(
     for command in ("export", "newel demo"):  # the page has no prompt to type them at
         expect(region).not_to_contain_text(command)
     assert flaws(page) == []
-    address, key = page.get_by_label("Address of"), page.get_by_label("Key, if it needs one")
+    address, key = page.get_by_label("URL of"), page.get_by_label("API key (optional)")
     address.fill("http://models.example/v1")
     key.fill(KEY)
     key.press("Enter")
@@ -71,17 +72,17 @@ def test_what_waits_for_review_is_decided_without_a_model_and_a_run_says_what_is
     page = bench.page()
     setup(page)
     hunks(page, "notes.md").get_by_role("button", name="Accept", exact=True).click()
-    sidebar(page).get_by_role("button", name="Save what is accepted").click()
+    sidebar(page).get_by_role("button", name="Save accepted changes").click()
     expect(file(page, "notes.md")).to_have_count(0)
     assert (bench.newel.project / "notes.md").read_text().startswith("# NOTES\n")
     open_chat(page)
-    note = page.get_by_role("status").filter(has_text="No model is set up.")
+    note = page.get_by_role("status").filter(has_text="No model configured.")
     expect(note).to_be_visible()
     say(page, "hello")
     expect(page.get_by_text("No model is set up yet.")).to_have_count(1)
     note.get_by_role("button", name="Set up a model").click()
     dialog = page.get_by_role("dialog", name="Set up a model")
-    dialog.get_by_label("Address of").fill(f"{bench.newel.server.url}/v1")
+    dialog.get_by_label("URL of").fill(f"{bench.newel.server.url}/v1")
     dialog.get_by_role("button", name="Use this server").click()
     expect(dialog).to_have_count(0)
     expect(note).to_be_hidden()
@@ -97,7 +98,7 @@ def test_a_model_server_that_is_dead_is_told_of_before_anything_was_sent(
     bench = workbench(scenarios(), environ={"LLM_BASE_URL": url})
     page = bench.page()
     region = page.get_by_role("region", name="Model", exact=True)
-    expect(region).to_contain_text("The model's server does not answer.")
+    expect(region).to_contain_text("The model server is not responding.")
     expect(region).to_contain_text(url.split("/")[2])
     open_chat(page)
-    expect(page.get_by_role("status").filter(has_text="The model's server does not answer.")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="The model server is not responding.")).to_be_visible()

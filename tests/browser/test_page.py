@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page
 
 from tests.browser.bench import (
     NARROW,
@@ -17,6 +17,7 @@ from tests.browser.bench import (
     say,
     spills,
 )
+from tests.browser.expecting import expect
 from tests.browser.scenarios import WORK, answering, scenarios
 from tests.support import BIN
 
@@ -120,10 +121,10 @@ def test_colours_are_as_the_system_has_them_until_they_are_switched(workbench: M
     page = workbench(scenarios()).page(scheme="dark")
     ground = "getComputedStyle(document.body).backgroundColor"
     assert page.evaluate(ground) == "rgb(22, 24, 27)"
-    page.get_by_role("button", name="Colours").click()
+    page.get_by_role("button", name="Color theme").click()
     assert page.evaluate(ground) == "rgb(251, 251, 249)"
     page.reload()
-    expect(page.get_by_role("button", name="Colours: light")).to_be_visible()
+    expect(page.get_by_role("button", name="Color theme: light")).to_be_visible()
     assert page.evaluate(ground) == "rgb(251, 251, 249)"
 
 
@@ -168,5 +169,5 @@ def test_a_server_that_the_project_names_and_that_is_ignored_is_told(workbench: 
     notice = page.get_by_role("alert")
     expect(notice).to_contain_text("newel trust http://127.0.0.1:9/v1")
     assert spills(page) == 0
-    page.get_by_role("button", name="Close notice").click()
+    page.get_by_role("button", name="Dismiss").click()
     expect(notice).to_have_count(0)

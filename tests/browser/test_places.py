@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from playwright.sync_api import expect
-
 from tests.browser.bench import NARROW, Workbench, flaws, open_chat, violations
+from tests.browser.expecting import expect
 from tests.browser.scenarios import scenarios
 from tests.support import BIN
 

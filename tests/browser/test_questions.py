@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from playwright.sync_api import expect
-
 from tests.browser.bench import Workbench, answers, open_agent, open_chat, say
+from tests.browser.expecting import expect
 from tests.browser.scenarios import ASKING, answering, call, scenarios
 from tests.support import BIN, bash
 
@@ -91,7 +90,7 @@ def test_an_agents_question_is_seen_from_another_tab_another_window_and_after_a_
         expect(window.get_by_role("tab", name="Chat", exact=True)).to_have_attribute("aria-selected", "true")
         expect(window.get_by_role("tab", name="Agent-1")).to_contain_text("Question")
         expect(window).to_have_title("1 question · Chat · newel")
-        window.get_by_role("button", name="Agent-1 waits for your answer").click()
+        window.get_by_role("button", name="Agent-1 is waiting for your answer").click()
         expect(window.get_by_role("form", name="Allow")).to_contain_text("touch done")
     page.get_by_role("button", name="Run once").click()
     expect(window.get_by_role("form", name="Allow")).to_have_count(0)
@@ -119,8 +118,8 @@ def test_a_server_of_the_project_runs_only_when_its_command_is_trusted(workbench
     server = page.get_by_role("region", name="time", exact=True)
     expect(server).to_contain_text("(untrusted)")
     expect(server.get_by_label("Command")).to_have_text(str(BIN / "mcp-server-time"))
-    expect(server).to_contain_text(f"In the folder {bench.newel.project}")
-    expect(server).to_contain_text("It is given these variables: LANG")
+    expect(server).to_contain_text(f"Folder: {bench.newel.project}")
+    expect(server).to_contain_text("Environment variables: LANG")
     server.get_by_role("button", name="Trust this command").click()
     expect(server).to_contain_text("(active)")
     expect(server.get_by_label("time is on")).to_be_focused()
@@ -128,7 +127,7 @@ def test_a_server_of_the_project_runs_only_when_its_command_is_trusted(workbench
     broken.get_by_role("button", name="Trust this command").click()
     expect(broken).to_contain_text("(broken)")
     expect(broken).to_contain_text("exit code 3")
-    expect(broken.get_by_label("Last lines of broken")).to_have_text("no such module\n")
+    expect(broken.get_by_label("Last output of broken")).to_have_text("no such module\n")
     expect(tools).to_contain_text("1✓")
     expect(tools).to_contain_text("1✗")
     server.get_by_text("2 tools").click()

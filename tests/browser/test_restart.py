@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Page, Route
 
 from tests.browser.bench import NARROW, Workbench, flaws, message_box, open_chat, say
+from tests.browser.expecting import expect
 from tests.browser.scenarios import answering, scenarios
 
 Make = Callable[..., Workbench]
@@ -17,7 +18,7 @@ PING = answering("ping", {"content": "pong"})
 
 
 def denied(page: Page) -> None:
-    expect(page.get_by_text("This page needs the address that Newel printed.")).to_be_visible(timeout=20_000)
+    expect(page.get_by_text("Sign in with the address that Newel printed.")).to_be_visible(timeout=20_000)
 
 
 def test_an_open_page_goes_on_after_a_restart_without_a_new_address(workbench: Make) -> None:
@@ -50,14 +51,12 @@ def test_a_page_whose_token_is_refused_takes_the_new_address_and_shows_what_it_s
     bench.kill()
     bench.start("--new-token")
     denied(page)
-    expect(page.get_by_text("What you wrote and decided is kept")).to_be_visible()
+    expect(page.get_by_text("Your drafts and decisions are saved")).to_be_visible()
     assert flaws(page) == []
     box = page.get_by_role("textbox", name="Address")
     box.fill(bench.url.replace("#token=", "#token=x"))
     box.press("Enter")
-    expect(page.get_by_role("alert")).to_contain_text(
-        "This is not the address of the Newel that runs here now."
-    )
+    expect(page.get_by_role("alert")).to_contain_text("This address belongs to another start of Newel.")
     box.fill(bench.url)
     box.press("Enter")
     expect(page.get_by_role("tab", name="notes.md")).to_have_attribute("aria-selected", "true")

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from typing import Final
 
 import pytest
-from playwright.sync_api import Error, Locator, Page, Route, expect
+from playwright.sync_api import Error, Locator, Page, Route
 
 from tests.browser.bench import Workbench
+from tests.browser.expecting import expect
 from tests.browser.proposing import ask
 from tests.browser.review_scenarios import (
     NOTES,
@@ -173,7 +174,7 @@ def writes(told: Told) -> None:
     text.get_by_text("third").click()
     told.page.keyboard.press("End")
     told.page.keyboard.type(TYPED)
-    expect(told.summary).to_contain_text("1 of yours, not saved")
+    expect(told.summary).to_contain_text("1 of yours, unsaved")
     expect(told.summary).not_to_contain_text("sending")
 
 
@@ -189,13 +190,13 @@ def takes_back(told: Told) -> None:
     """Undo takes the last decision back, and not what was written before it."""
     told.open("notes.md").get_by_text("first").click()
     told.page.keyboard.press("Control+z")
-    expect(told.summary).to_have_text("1 hunk to decide · 1 of yours, not saved · 1 rejected")
+    expect(told.summary).to_have_text("1 hunk to decide · 1 of yours, unsaved · 1 rejected")
 
 
 def makes_again(told: Told) -> None:
     told.open("notes.md").get_by_text("first").click()
     told.page.keyboard.press("Control+Shift+z")
-    expect(told.summary).to_have_text("1 accepted, not saved · 1 of yours, not saved · 1 rejected")
+    expect(told.summary).to_have_text("1 accepted, unsaved · 1 of yours, unsaved · 1 rejected")
 
 
 def decides_in_the_list(told: Told) -> None:
@@ -215,7 +216,7 @@ def saves(told: Told) -> None:
     expect(told.summary).to_have_text("1 rejected")
     told.open("guide/index.md")
     told.press("Save")
-    expect(told.summary).to_have_text("Saved, nothing to decide")
+    expect(told.summary).to_have_text("No changes")
     written = NOTES.replace("second", "SECOND")
     told.kept |= {"notes.md": notes(written) + TYPED, "guide/index.md": "# Guide\n"}
 
@@ -246,7 +247,7 @@ def saves_the_rest(told: Told) -> None:
     told.press("Accept hunk 1")
     expect(told.summary).to_contain_text("1 accepted")
     told.press("Save")
-    expect(told.summary).to_have_text("Saved, nothing to decide")
+    expect(told.summary).to_have_text("No changes")
     told.kept["plan.md"] = odd(PLAN.replace("measure", "MEASURE TWICE"))
 
 

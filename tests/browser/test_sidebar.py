@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Page, Route
 
 from tests.browser.bench import NARROW, Workbench, flaws
+from tests.browser.expecting import expect
 from tests.browser.proposing import ask
 from tests.browser.review_scenarios import (
     NOTES,
@@ -125,7 +126,7 @@ def test_a_file_that_changed_outside_is_a_conflict_and_the_job_is_run_again_on_i
     expect(hunks(page, "plan.md").locator(".add")).to_have_text("+1. MEASURE TWICE")
     hunks(page, "plan.md").get_by_role("button", name="Accept", exact=True).click()
     expect(hunks(page, "plan.md").locator(".hunk-where")).to_contain_text("accepted")
-    sidebar(page).get_by_role("button", name="Save what is accepted").click()
+    sidebar(page).get_by_role("button", name="Save accepted changes").click()
     expect(files(page)).to_have_count(0)
     assert (bench.newel.project / "plan.md").read_bytes() == PLAN.replace("measure", "MEASURE TWICE").encode()
 
@@ -165,7 +166,7 @@ def test_while_the_server_is_gone_nothing_is_lost_and_afterwards_the_work_goes_o
     asks = sidebar(page).get_by_role("form", name="The agent asks")
     expect(asks).to_be_visible()
     bench.kill()
-    expect(sidebar(page)).to_contain_text("No connection to Newel. What you write is kept.")
+    expect(sidebar(page)).to_contain_text("Not connected to Newel. Your draft is saved.")
     expect(asks.get_by_role("button", name="Skip")).to_be_disabled()
     box = sidebar(page).get_by_role("textbox", name="Instruction")
     box.fill("And then the rest")
@@ -188,13 +189,13 @@ def test_lines_of_ones_own_in_a_hunk_are_not_rejected_without_a_choice(workbench
     second = hunks(page, "notes.md").nth(1)
     expect(second.locator(".hunk-where")).to_contain_text("edited by you")
     second.get_by_role("button", name="Reject").click()
-    expect(second).to_contain_text("It holds lines of yours")
-    second.get_by_role("button", name="Drop only my lines").click()
+    expect(second).to_contain_text("It contains your lines")
+    second.get_by_role("button", name="Discard only my lines").click()
     expect(second.locator(".hunk-where")).not_to_contain_text("edited by you")
     expect(second.locator(".add")).to_have_text("+SECOND")
     second.get_by_role("button", name="Reject").click()
     expect(second.locator(".hunk-where")).to_contain_text("rejected")
-    second.get_by_role("button", name="Bring back").click()
+    second.get_by_role("button", name="Restore").click()
     expect(second.get_by_role("button", name="Accept", exact=True)).to_be_visible()
 
 
@@ -257,7 +258,7 @@ def test_every_state_is_accessible_and_fits(workbench: Make) -> None:
     ask(page, "POST", "edit", {"file_path": "notes.md", "rev": rev, "splices": [splice]})
     expect(second.locator(".hunk-where")).to_contain_text("edited by you")
     second.get_by_role("button", name="Reject").click()
-    expect(second).to_contain_text("It holds lines of yours")
+    expect(second).to_contain_text("It contains your lines")
     (bench.newel.project / "plan.md").write_bytes(PLAN.replace("measure", "measure well").encode())
     ask(page, "GET", "file?file_path=plan.md")
     expect(hunks(page, "plan.md")).to_contain_text("conflict")

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page
 
 from tests.browser.bench import NARROW, Gate, Workbench, flaws
+from tests.browser.expecting import expect
 from tests.browser.proposing import NOTES, adding, ask, propose, proposing, replacing
 from tests.browser.test_editor import were_refused
 
@@ -42,7 +43,7 @@ def go(page: Page, place: str) -> None:
 
 def waiting(page: Page) -> Locator:
     go(page, "pending")
-    return page.get_by_role("region", name="Everything that waits")
+    return page.get_by_role("region", name="All pending changes")
 
 
 def unfolded(page: Page) -> Locator:
@@ -74,7 +75,7 @@ def test_each_hunk_is_decided_with_the_keyboard_and_saved(workbench: Make) -> No
     page.keyboard.press("a")
     expect(region.locator("[aria-current]")).to_contain_text("# NOTES")
     page.keyboard.press("a")
-    expect(region).to_contain_text("1 hunk to decide in 2 files · 2 accepted, not saved")
+    expect(region).to_contain_text("1 hunk to decide in 2 files · 2 accepted, unsaved")
     assert saved(bench) == BEFORE
     region.get_by_role("button", name="Save accepted").click()
     expect(region).to_contain_text("1 hunk to decide in 1 file")
@@ -84,7 +85,7 @@ def test_each_hunk_is_decided_with_the_keyboard_and_saved(workbench: Make) -> No
         "guide/index.md": "# Guide\n",
     }
     region.get_by_role("button", name="Reject").click()
-    expect(region).to_contain_text("Nothing waits.")
+    expect(region).to_contain_text("No pending changes.")
     were_refused(bench)  # if it was made before the window had heard of the save: then it was made anew
 
 
@@ -103,13 +104,13 @@ def test_a_decision_on_a_hunk_that_changed_meanwhile_says_so_and_can_be_made_aga
     with page.expect_response("**/api/agent/decide"):
         region.get_by_role("button", name="Accept", exact=True).first.click()
     gate.open()
-    expect(region).to_contain_text("A hunk at line 2 was not decided: it is another one by now.")
+    expect(region).to_contain_text("A hunk at line 2 was not decided: it has changed.")
     own = region.locator(".pending-hunk", has_text="mine")
-    expect(own.get_by_role("button")).to_have_text(["Drop"])
-    own.get_by_role("button", name="Drop").click()
+    expect(own.get_by_role("button")).to_have_text(["Discard"])
+    own.get_by_role("button", name="Discard").click()
     expect(own).to_have_count(0)
     region.get_by_role("button", name="Accept", exact=True).first.click()
-    expect(region).to_contain_text("accepted, not saved")
+    expect(region).to_contain_text("accepted, unsaved")
     assert ["409" in words for words in bench.complaints] == [True]  # the browser's own, of the answer
     bench.complaints.clear()
 
@@ -152,10 +153,10 @@ def test_a_run_says_what_it_changed_and_can_be_taken_back_and_that_too(workbench
     for wanted in (BEFORE, after):
         region.get_by_role("button", name="Roll back…").first.click()
         dialog = page.get_by_role("dialog", name="Roll back")
-        expect(dialog).to_contain_text("It would change 3 files.")
+        expect(dialog).to_contain_text("3 files would change.")
         held = saved(bench)
         dialog.get_by_role("button", name="Roll back", exact=True).click()
-        expect(dialog).to_contain_text("3 files changed in the buffers. Save writes them.")
+        expect(dialog).to_contain_text("3 files rolled back, not saved yet.")
         assert saved(bench) == held
         dialog.get_by_role("button", name="Save").click()
         expect(dialog).to_have_count(0)
@@ -175,13 +176,13 @@ def test_of_a_run_some_hunks_are_taken_back_and_what_is_newer_stays(workbench: M
     (bench.newel.project / "notes.md").write_text(newer)
     unfolded(page).get_by_role("button", name="Roll back…").first.click()
     dialog = page.get_by_role("dialog", name="Roll back")
-    dialog.get_by_label("Only some hunks").check()
-    expect(dialog).to_contain_text("Tick what is to be taken back.")
+    dialog.get_by_label("Selected hunks only").check()
+    expect(dialog).to_contain_text("Select the hunks to roll back.")
     expect(dialog.get_by_role("button", name="Roll back", exact=True)).to_be_disabled()
     for box in dialog.get_by_role("checkbox", name="notes.md").all():
         box.check()
-    expect(dialog).to_contain_text("It would change 1 file.")
-    expect(dialog).to_contain_text("1 place would stay as it is:")
+    expect(dialog).to_contain_text("1 file would change.")
+    expect(dialog).to_contain_text("1 place would not change:")
     dialog.get_by_role("button", name="Roll back", exact=True).click()
     dialog.get_by_role("button", name="Save").click()
     expect(dialog).to_have_count(0)
@@ -208,13 +209,13 @@ def test_a_file_is_compared_as_it_was_as_proposed_and_as_it_is_now(workbench: Ma
     expect(view).to_contain_text("1 line added, 1 removed.")
     expect(view.locator("del")).to_have_text("    return 1")
     expect(view.locator("ins")).to_have_text("    return '<b>2</b>'")
-    view.get_by_role("button", name="lines the same").click()
+    view.get_by_role("button", name="unchanged lines").click()
     expect(view).to_contain_text("line 59")
     (bench.newel.project / "app.py").write_text(APP.replace("line 59", "the end"))
     go(page, "checkpoints")
     region.get_by_role("button", name="Compare guide/index.md").click()
     view = page.get_by_role("region", name="Compare guide/index.md")
-    expect(view).to_contain_text("The file was not there before the run. 1 line added, 0 removed.")
+    expect(view).to_contain_text("The file did not exist before the run. 1 line added, 0 removed.")
 
 
 @pytest.mark.timeout(90)  # five screens, each in three looks
@@ -231,9 +232,9 @@ def test_every_screen_of_review_is_accessible_and_fits(workbench: Make) -> None:
     expect(region.locator("ins", has_text="# NOTES")).to_be_visible()
     check("checkpoints")
     region.get_by_role("button", name="Roll back…").click()
-    expect(page.get_by_role("dialog")).to_contain_text("It would change 3 files.")
+    expect(page.get_by_role("dialog")).to_contain_text("3 files would change.")
     check("a rollback")
-    page.get_by_label("Only some hunks").check()
+    page.get_by_label("Selected hunks only").check()
     expect(page.get_by_role("dialog").get_by_role("checkbox")).to_have_count(4)
     check("a rollback of hunks")
     page.keyboard.press("Escape")

@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page
 
 from tests.browser.bench import NARROW, Workbench, flaws, message_box, open_chat, say
+from tests.browser.expecting import expect
 from tests.browser.scenarios import SLOW, answering, scenarios
 
 Make = Callable[..., Workbench]
@@ -34,7 +35,7 @@ def test_a_message_sent_while_an_answer_is_written_stands_below_it(workbench: Ma
     say(page, "tell me slowly")
     expect(page.get_by_text("begin word")).to_be_visible()
     say(page, "and then")
-    expect(waiting(page)).to_contain_text("waits its turn")
+    expect(waiting(page)).to_contain_text("queued")
     expect(page.get_by_text("Then this.")).to_be_visible()
     assert spoken(page) == ["tell", "begin", "and", "Then"]
     page.reload()
@@ -55,9 +56,9 @@ def test_after_a_stop_a_reload_shows_how_it_ended_and_what_still_waits(workbench
 
     def is_held() -> None:
         expect(waiting(page)).to_contain_text("and then")
-        expect(waiting(page)).to_contain_text("not sent: the run was stopped")
+        expect(waiting(page)).to_contain_text("held: the run was stopped")
         expect(page.get_by_role("article", name="Assistant")).to_contain_text("Stopped.")
-        expect(page.get_by_role("button", name="Go on")).to_be_visible()
+        expect(page.get_by_role("button", name="Continue")).to_be_visible()
         assert spoken(page)[:3] == ["tell", "begin", "and"]
 
     is_held()
@@ -72,7 +73,7 @@ def test_after_a_stop_a_reload_shows_how_it_ended_and_what_still_waits(workbench
     waiting(page).get_by_role("button", name="Send now").click()
     expect(page.get_by_text("Then this.")).to_be_visible()
     expect(waiting(second)).to_have_count(0)
-    expect(page.get_by_role("button", name="Go on")).to_have_count(0)
+    expect(page.get_by_role("button", name="Continue")).to_have_count(0)
 
 
 def test_a_graceful_stop_keeps_its_note_over_a_reload_and_goes_on_with_what_waits(workbench: Make) -> None:
@@ -81,13 +82,13 @@ def test_a_graceful_stop_keeps_its_note_over_a_reload_and_goes_on_with_what_wait
     say(page, "tell me slowly")
     expect(page.get_by_text("begin word")).to_be_visible()
     say(page, "and then")
-    expect(waiting(page)).to_contain_text("waits its turn")
+    expect(waiting(page)).to_contain_text("queued")
     page.get_by_role("button", name="Stop", exact=True).click()
-    expect(page.get_by_role("button", name="Go on")).to_be_visible()
-    expect(waiting(page)).to_contain_text("not sent")
+    expect(page.get_by_role("button", name="Continue")).to_be_visible()
+    expect(waiting(page)).to_contain_text("held")
     page.reload()
-    expect(waiting(page)).to_contain_text("not sent")
-    page.get_by_role("button", name="Go on").click()
+    expect(waiting(page)).to_contain_text("held")
+    page.get_by_role("button", name="Continue").click()
     expect(page.get_by_text("Then this.")).to_be_visible()
     assert spoken(page) == ["tell", "begin", "and", "Then"]
 
@@ -133,12 +134,12 @@ def test_no_message_that_waits_is_lost_by_a_double_click_or_with_its_tab_unasked
     expect(waiting(page)).to_have_count(1)
     page.get_by_role("button", name="Stop", exact=True).click()
     page.get_by_role("button", name="Stop now").click()
-    expect(waiting(page)).to_contain_text("not sent")
+    expect(waiting(page)).to_contain_text("held")
     expect(page.locator(".stop:visible")).to_have_count(0)  # the run has ended
     expect(page.get_by_role("alert").filter(has_text="withdrawn")).to_have_count(0)
     page.keyboard.press("Alt+w")
     dialog = page.get_by_role("dialog", name="Close tell me endlessly?")
-    expect(dialog).to_contain_text("This discards 1 unsent message and your draft.")
+    expect(dialog).to_contain_text("This discards 1 queued message and your draft.")
     page.keyboard.press("Escape")
     expect(dialog).to_have_count(0)
     expect(waiting(page)).to_contain_text("two")
@@ -163,14 +164,16 @@ def test_a_request_that_is_made_again_is_one_line_and_its_failure_is_said_once_a
     open_chat(page)
     say(page, "ping")
     tries = page.locator(".told", has=page.locator(".icon-again"))
-    expect(tries).to_contain_text(re.compile(r"\. Trying again in \d+ s \(attempt [23] of 3\)\.$"))
-    expect(page.get_by_role("status").filter(has_text="Trying again (attempt")).to_be_visible()
+    expect(tries).to_contain_text(re.compile(r"\. Retrying in \d+ s \(attempt [23] of 3\)\.$"))
+    expect(page.get_by_role("status").filter(has_text="Retrying (attempt")).to_be_visible()
     expect(tries).to_contain_text("attempt 3 of 3")
     expect(tries).to_have_count(1)
     expect(page.get_by_role("button", name="Retry")).to_be_visible()
 
     def is_told() -> None:
-        assert [text.strip() for text in page.locator(".told-words").all_inner_texts()] == ["Tried 3 times."]
+        assert [text.strip() for text in page.locator(".told-words").all_inner_texts()] == [
+            "Failed after 3 attempts."
+        ]
         causes = page.locator(".cause:visible").all_inner_texts()
         assert len(causes) == 1
         assert causes[0].strip().endswith(".")
@@ -191,7 +194,7 @@ def test_a_request_that_was_answered_in_the_end_says_what_failed_before(workbenc
     say(page, "ping")
     expect(page.get_by_text("pong")).to_be_visible()
     for _ in range(2):
-        expect(page.locator(".told-words")).to_contain_text(re.compile(r"\. Answered at attempt 2 of 10\.$"))
+        expect(page.locator(".told-words")).to_contain_text(re.compile(r"\. Succeeded on attempt 2 of 10\.$"))
         page.reload()
 
 

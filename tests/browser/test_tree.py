@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page
 
 from tests.browser.bench import NARROW, Workbench, flaws, violations
+from tests.browser.expecting import expect
 from tests.browser.proposing import adding, ask, propose, proposing, replacing
 
 Make = Callable[..., Workbench]
@@ -36,7 +37,7 @@ def begun(workbench: Make, **options: Any) -> tuple[Workbench, Page]:
 
 
 def tree(page: Page) -> Locator:
-    return page.get_by_role("tree", name="Files of the project")
+    return page.get_by_role("tree", name="Project files")
 
 
 def item(page: Page, name: str) -> Locator:
@@ -124,7 +125,7 @@ def test_a_folder_of_thousands_of_files_has_few_rows_in_the_page(workbench: Make
     assert tree(page).locator(".tree-row").count() < 120
     page.keyboard.press("End")
     expect(item(page, "a10.txt")).to_be_focused()
-    expect(tree(page)).to_contain_text("There are more. Find a file by its name.")
+    expect(tree(page)).to_contain_text("More files exist. Find a file by name.")
 
 
 def test_a_file_is_found_by_a_piece_of_its_name(workbench: Make) -> None:
@@ -132,7 +133,7 @@ def test_a_file_is_found_by_a_piece_of_its_name(workbench: Make) -> None:
     page.keyboard.press("Alt+p")
     dialog = page.get_by_role("dialog", name="Find a file")
     page.keyboard.type("nothing like it")
-    expect(dialog).to_contain_text("No file has a name like that.")
+    expect(dialog).to_contain_text("No matching files.")
     page.keyboard.press("Control+a")
     page.keyboard.type("app")
     expect(dialog.get_by_role("option")).to_have_text("app.pysrc/deep/")

@@ -1,10 +1,10 @@
-// What a user can do. Each action shows at once, asks the server, and says so if that failed.
+// The user's actions. Each shows its effect at once, sends a request to the server, and reports a failure.
 
-import { newId } from "./dom.js";
-import { keptHere } from "./local-storage.js";
+import { newId } from "./format.js";
+import { sessionStore } from "./local-storage.js";
 
 export function createActions({ connection, store, toasts, show, refresh }) {
-  /** Ask; on failure say so, with Retry. Resolves to the reply or null. */
+  /** Send a request and report a failure, with Retry. Resolves to the reply or null. */
   async function ask(type, fields, { what, quiet = false } = {}) {
     try {
       return await connection.request(type, fields);
@@ -23,22 +23,22 @@ export function createActions({ connection, store, toasts, show, refresh }) {
     }
   }
 
-  // What was said and not acknowledged outlives a reload of the page: the same id again is the same message.
+  // Unacknowledged messages survive a reload of the page. The server treats a repeated id as the same message.
   function outbox(change) {
-    keptHere.set("outbox", change(keptHere.get("outbox") ?? []));
+    sessionStore.set("outbox", change(sessionStore.get("outbox") ?? []));
   }
 
   async function deliver(tab, message) {
-    store.dispatch({ type: "page/say", tab, message });
+    store.dispatch({ type: "page/send", tab, message });
     const { id, text, attachments = [], before } = message;
     outbox((sent) => [...sent.filter((each) => each.message.id !== id), { tab, message: { id, text, attachments, before } }]);
     const request = { tab, messageId: id, text, ...(attachments.length && { attachments }), ...(before && { before }) };
     const how = await connection.request("send", request).then(() => "queued", (error) => error);
     outbox((sent) => sent.filter((each) => each.message.id !== id));
-    if (how === "queued") store.dispatch({ type: "page/said", tab, id, state: "queued" });
+    if (how === "queued") store.dispatch({ type: "page/sendResult", tab, id, state: "queued" });
     else {
-      store.dispatch({ type: "page/said", tab, id, state: "failed" });
-      toasts.failed(`The message was not sent: ${how.message}`);
+      store.dispatch({ type: "page/sendResult", tab, id, state: "failed" });
+      toasts.failed(`Could not send the message: ${how.message}`);
     }
   }
 
@@ -48,43 +48,43 @@ export function createActions({ connection, store, toasts, show, refresh }) {
       toasts.failed(words);
       return false;
     },
-    newChat: () => open("openChat", {}, "No chat was opened"),
-    newAgent: () => open("openAgent", {}, "No agent was opened"),
-    openSession: (session) => open("openChat", { session }, "The conversation was not opened"),
-    close: (tab) => ask("closeTab", { tab }, { what: "The tab was not closed" }),
-    rename: (tab, title) => ask("renameTab", { tab, title }, { what: "The tab was not renamed" }),
-    setModel: (tab, model) => ask("setModel", { tab, model }, { what: "The model was not changed" }),
-    retry: (tab) => ask("retry", { tab }, { what: "Could not go on" }),
-    start: (tab, contract) => ask("start", { tab, contract }, { what: "The agent was not started" }),
-    say: (tab, text, { attachments = [], before } = {}) => deliver(tab, { id: newId(), text, attachments, before }),
-    sayAgain: (tab, message) => deliver(tab, { ...message, state: "sending" }),
-    /** Resolves to the reply, or null where it was sent already. */
-    withdraw: (tab, messageId) => ask("withdraw", { tab, messageId }, { what: "The message was not withdrawn" }),
-    sendNow: (tab, messageId) => ask("sendNow", { tab, messageId }, { what: "The message was not sent" }),
-    unsay: (tab, id) => store.dispatch({ type: "page/unsay", tab, id }),
+    newChat: () => open("openChat", {}, "Could not open a chat"),
+    newAgent: () => open("openAgent", {}, "Could not open an agent"),
+    openSession: (session) => open("openChat", { session }, "Could not open the conversation"),
+    close: (tab) => ask("closeTab", { tab }, { what: "Could not close the tab" }),
+    rename: (tab, title) => ask("renameTab", { tab, title }, { what: "Could not rename the tab" }),
+    setModel: (tab, model) => ask("setModel", { tab, model }, { what: "Could not change the model" }),
+    retry: (tab) => ask("retry", { tab }, { what: "Could not continue" }),
+    start: (tab, contract) => ask("start", { tab, contract }, { what: "Could not start the agent" }),
+    send: (tab, text, { attachments = [], before } = {}) => deliver(tab, { id: newId(), text, attachments, before }),
+    resend: (tab, message) => deliver(tab, { ...message, state: "sending" }),
+    /** Resolves to the reply, or null if the message was already sent. */
+    withdraw: (tab, messageId) => ask("withdraw", { tab, messageId }, { what: "Could not withdraw the message" }),
+    sendNow: (tab, messageId) => ask("sendNow", { tab, messageId }, { what: "Could not send the message" }),
+    discard: (tab, id) => store.dispatch({ type: "page/discard", tab, id }),
     async stop(tab, now) {
       store.dispatch({ type: "page/stop", tab, now });
-      const done = await ask("stop", { tab, now }, { what: "The run was not stopped" });
+      const done = await ask("stop", { tab, now }, { what: "Could not stop the run" });
       if (!done) store.dispatch({ type: "page/stopFailed", tab });
     },
-    /** Resolves to null, or to why the answer was not taken. */
+    /** Resolves to null, or to the reason why the answer was rejected. */
     answer: (tab, question, answer) =>
       connection.request("answer", { tab, question: question.id, answer }).then(() => null, (error) => error.message),
-    async older(tab) {
-      const before = store.get().talks[tab]?.entries.find((entry) => entry.message)?.id;
-      const reply = before && (await ask("getHistory", { tab, before }, { what: "Earlier messages did not come" }));
+    async loadEarlier(tab) {
+      const before = store.get().transcripts[tab]?.entries.find((entry) => entry.message)?.id;
+      const reply = before && (await ask("getHistory", { tab, before }, { what: "Could not load earlier messages" }));
       if (reply) store.dispatch({ type: "page/history", tab, messages: reply.messages, more: reply.more });
     },
     sessions: async () => (await connection.request("getSessions")).sessions ?? [],
     models: async () => (await connection.request("getModels")).models ?? [],
-    /** Resolves to the names of models of which one has to be chosen first, none once that is done. Rejects with words. */
+    /** Resolves to model names if one has to be chosen first, to none when done. Rejects with a message for the user. */
     useServer: async (fields) => (await connection.request("useServer", fields)).models ?? [],
     setServer: (server, change) => ask("setServer", { server, ...change }, { what: `${server} was not changed` }),
     setTool: (server, tool, enabled) => ask("setTool", { server, tool, enabled }, { what: `${tool} was not switched` }),
     restartServer: (server) => ask("restartServer", { server }, { what: `${server} was not restarted` }),
-    /** Say again what a page before this one had not had acknowledged. */
-    sayUnacknowledged() {
-      for (const { tab, message } of keptHere.get("outbox") ?? []) {
+    /** Resend the messages that were not acknowledged before this page was loaded. */
+    resendUnacknowledged() {
+      for (const { tab, message } of sessionStore.get("outbox") ?? []) {
         if (store.get().tabs.some((each) => each.id === tab)) deliver(tab, message);
       }
     },

@@ -1,10 +1,10 @@
-// An agent's panel: its contract, what it does, and how far it is.
+// An agent's panel: its contract, its transcript and its progress.
 
-import { copyButton, fill, h, iconButton, say, set } from "./dom.js";
+import { copyButton, fill, h, iconButton, setText, setAttr } from "./dom.js";
 import { ContractForm, limitsOf } from "./contract.js";
 import { Conversation } from "./conversation.js";
-import { Foot } from "./status-line.js";
-import { plain, plural, usage } from "./format.js";
+import { StatusLine } from "./status-line.js";
+import { plain, pluralize, formatUsage } from "./format.js";
 import { ContractView } from "./message.js";
 import { Questions } from "./questions.js";
 import { StopButton } from "./stop-button.js";
@@ -17,10 +17,10 @@ export class AgentView {
     this.title = h("h2", {});
     this.contract = h("div", { class: "contract" });
     this.place = h("div", { class: "contract-place" });
-    this.foot = new Foot({});
+    this.foot = new StatusLine({});
     this.conversation = new Conversation({
       tab, foot: this.foot.el, userView: () => new ContractView(() => this.given?.text),
-      actions: { older: () => actions.older(tab), review: actions.review, openFile: actions.openFile },
+      actions: { loadEarlier: () => actions.loadEarlier(tab), review: actions.review, openFile: actions.openFile },
     });
     this.questions = new Questions({ answer: (question, answer) => actions.answer(tab, question, answer) });
     this.stop = new StopButton((now) => actions.stop(tab, now));
@@ -32,7 +32,7 @@ export class AgentView {
     this.state = h("span", { class: "state", role: "status" });
     this.log = h("span", { class: "log-file" });
     this.bar = h("div", { class: "agent-bar" }, this.stop.el, this.restart, this.change, this.review, this.reason, this.meter, this.state);
-    const close = iconButton("close", "Close this agent", () => actions.close(tab));
+    const close = iconButton("close", "Close agent", () => actions.close(tab));
     this.el = h("div", { class: "panel agent" },
       h("div", { class: "panel-head" }, this.title, close),
       this.contract, this.place, this.conversation.el, this.questions.el, this.bar, this.log);
@@ -54,33 +54,33 @@ export class AgentView {
     else this.conversation.log.focus();
   }
 
-  update({ tab, talk, state, changes }) {
+  update({ tab, transcript, state, changes }) {
     const busy = isBusy(tab);
     const stopping = state.stopping[tab.id];
     this.given = tab.contract;
-    say(this.title, tab.title);
-    // The list of tabs comes after the reply to a start, and may tell of its end only: a quick failure is never seen at work.
+    setText(this.title, tab.title);
+    // The list of tabs arrives after the reply to a start. After a quick failure it never shows the agent as running.
     const ready = tab.status === "ready" || !tab.contract;
     if (!ready) this.started = false;
     if (ready && !this.started) this.#edit(true);
     else if (busy || this.form?.isFirst) this.#edit(false);
     this.#contract(tab.contract);
-    this.foot.update({ tab, talk, stopping });
+    this.foot.update({ tab, transcript, stopping });
     this.stop.update({ busy, stopping });
     this.restart.hidden = this.change.hidden = busy || Boolean(this.form);
     fill(this.state, badge(tab, stopping));
-    say(this.reason, plain(tab.reason));
+    setText(this.reason, plain(tab.reason));
     this.session = tab.session;
     this.review.hidden = busy || tab.waits === 0;
-    say(this.review, `Review ${plural(tab.waits, "hunk")}`);
-    say(this.meter, usage(talk.totals));
+    setText(this.review, `Review ${pluralize(tab.waits, "hunk")}`);
+    setText(this.meter, formatUsage(transcript.totals));
     this.#log(tab.log);
-    const asked = talk.questions !== this.asked && talk.questions.length > 0;
-    this.asked = talk.questions;
-    this.questions.update(talk.questions);
-    this.conversation.el.hidden = Boolean(this.form) && talk.entries.length === 0;
-    set(this.el, "data-form", this.form ? "open" : null);
-    this.conversation.update({ talk, pending: [], changes });
+    const asked = transcript.questions !== this.asked && transcript.questions.length > 0;
+    this.asked = transcript.questions;
+    this.questions.update(transcript.questions);
+    this.conversation.el.hidden = Boolean(this.form) && transcript.entries.length === 0;
+    setAttr(this.el, "data-form", this.form ? "open" : null);
+    this.conversation.update({ transcript, pending: [], changes });
     if (asked) this.questions.focus();
   }
 
@@ -110,7 +110,7 @@ export class AgentView {
       this.started = true;
       this.#edit(false);
     } else if (this.form) this.form.go.disabled = false;
-    this.conversation.toEnd();
+    this.conversation.scrollToEnd();
     this.restart.focus();
   }
 
@@ -133,6 +133,6 @@ export class AgentView {
   #log(path) {
     if (path === this.shownLog) return;
     this.shownLog = path;
-    fill(this.log, path && [h("span", {}, "Log: "), h("code", {}, plain(path)), copyButton(() => path, "Copy path of the log")]);
+    fill(this.log, path && [h("span", {}, "Log: "), h("code", {}, plain(path)), copyButton(() => path, "Copy log path")]);
   }
 }

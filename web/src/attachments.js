@@ -1,10 +1,10 @@
-// Files that go with a message: picked, dropped or pasted.
+// The files attached to a message: picked, dropped or pasted.
 
 import { h, icon, iconButton, fill } from "./dom.js";
-import { revealPath, size } from "./format.js";
+import { revealPath, formatBytes } from "./format.js";
 
-const LARGEST = 2 * 1024 * 1024; // bytes of all files of a message: as base64 and as text they must fit the socket
-const MOST = 20;
+const MAX_BYTES = 2 * 1024 * 1024; // bytes of all files of a message: as base64 and as text they must fit into one frame of the socket
+const MAX_FILES = 20;
 
 export class Attachments {
   constructor({ refuse, changed }) {
@@ -21,20 +21,20 @@ export class Attachments {
   }
 
   async add(list) {
-    for (const file of [...list]) { // a copy: the browser empties its list when the event is over
+    for (const file of [...list]) { // a copy: the browser empties its list after the event
       const total = this.files.reduce((sum, each) => sum + each.size, 0) + file.size;
-      if (total > LARGEST || this.files.length >= MOST) {
-        this.refuse(`${revealPath(file.name)} was not attached: a message takes ${MOST} files and ${size(LARGEST)} in all.`);
+      if (total > MAX_BYTES || this.files.length >= MAX_FILES) {
+        this.refuse(`${revealPath(file.name)} was not attached: a message takes ${MAX_FILES} files and ${formatBytes(MAX_BYTES)} in all.`);
         continue;
       }
       const attachment = await attachmentOf(file);
       if (attachment) this.files.push(attachment);
-      else this.refuse(`${revealPath(file.name)} was not attached: it is neither a picture nor text.`);
+      else this.refuse(`${revealPath(file.name)} was not attached: only text and images are supported.`);
     }
     this.#show();
   }
 
-  putBack(files) {
+  restore(files) {
     this.files = [...files, ...this.files];
     this.#show();
   }
@@ -49,7 +49,7 @@ export class Attachments {
   #show() {
     this.el.hidden = this.files.length === 0;
     fill(this.el, ...this.files.map((file) =>
-      h("span", { class: "chip" }, icon("clip"), `${revealPath(file.fileName)} · ${size(file.size)}`,
+      h("span", { class: "chip" }, icon("clip"), `${revealPath(file.fileName)} · ${formatBytes(file.size)}`,
         iconButton("close", `Remove ${revealPath(file.fileName)}`, () => {
           this.files = this.files.filter((each) => each !== file);
           this.#show();
@@ -60,7 +60,7 @@ export class Attachments {
 
 const PICTURE = /^image\/(?:png|jpeg|gif|webp)$/;
 
-/** The file as the protocol has it; null for what no model could read. */
+/** A file as the protocol represents it; null if no model can read it. */
 async function attachmentOf(file) {
   const common = { fileName: file.name || "pasted", size: file.size, content: await base64(file) };
   if (PICTURE.test(file.type)) return { type: "image", mimeType: file.type, ...common };

@@ -1,9 +1,9 @@
-// A chat's panel: the conversation, the questions, and where the next message is written.
+// A chat's panel: the conversation, the open questions and the composer.
 
 import { h } from "./dom.js";
 import { Composer } from "./composer.js";
 import { Conversation } from "./conversation.js";
-import { Foot } from "./status-line.js";
+import { StatusLine } from "./status-line.js";
 import { UserView } from "./message.js";
 import { Questions } from "./questions.js";
 import { isBusy } from "./store.js";
@@ -13,22 +13,22 @@ export class ChatView {
     this.title = h("h2", { class: "sr-only" });
     this.folder = h("code", {});
     const empty = h("div", { class: "empty", hidden: true },
-      h("p", { class: "empty-title" }, "Nothing said yet."),
-      h("p", {}, "Say what you want done in ", this.folder, "."));
-    this.foot = new Foot({ retry: () => actions.retry(tab) });
+      h("p", { class: "empty-title" }, "No messages yet."),
+      h("p", {}, "Describe a task in ", this.folder, "."));
+    this.foot = new StatusLine({ retry: () => actions.retry(tab) });
     this.conversation = new Conversation({
       tab, empty, foot: this.foot.el,
       userView: () => new UserView({
-        edit: (entry, text) => actions.say(tab, text, { before: entry.id, attachments: entry.message.attachments }),
-        mayEdit: () => !this.busy || actions.refuse("Stop the run first: it still adds to this conversation."),
+        edit: (entry, text) => actions.send(tab, text, { before: entry.id, attachments: entry.message.attachments }),
+        mayEdit: () => !this.busy || actions.refuse("Stop the run before you edit a message."),
       }),
       actions: {
-        again: (message) => actions.sayAgain(tab, message),
-        discard: (message) => actions.unsay(tab, message.id),
+        resend: (message) => actions.resend(tab, message),
+        discard: (message) => actions.discard(tab, message.id),
         withdraw: (item) => actions.withdraw(tab, item.id),
         sendNow: (item) => actions.sendNow(tab, item.id),
-        change: async (item) => (await actions.withdraw(tab, item.id)) && this.composer.putBack(item.text, item.message.attachments ?? []),
-        older: () => actions.older(tab),
+        edit: async (item) => (await actions.withdraw(tab, item.id)) && this.composer.restore(item.text, item.message.attachments ?? []),
+        loadEarlier: () => actions.loadEarlier(tab),
         review: actions.review,
         openFile: actions.openFile,
       },
@@ -38,8 +38,8 @@ export class ChatView {
       tab,
       actions: {
         send: (text, attachments) => {
-          this.conversation.toEnd();
-          actions.say(tab, text, { attachments });
+          this.conversation.scrollToEnd();
+          actions.send(tab, text, { attachments });
         },
         stop: (now) => actions.stop(tab, now),
         refuse: actions.refuse,
@@ -61,19 +61,19 @@ export class ChatView {
     else this.questions.focus();
   }
 
-  update({ tab, talk, state, changes }) {
+  update({ tab, transcript, state, changes }) {
     const busy = isBusy(tab);
     this.busy = busy;
     const pending = state.pending[tab.id] ?? [];
     const stopping = state.stopping[tab.id];
     this.title.textContent = tab.title;
     this.folder.textContent = tab.folder || state.hello.project;
-    this.foot.update({ tab, talk, stopping, pending });
-    const asked = talk.questions !== this.asked && talk.questions.length > 0;
-    this.asked = talk.questions;
-    this.questions.update(talk.questions);
-    this.composer.update({ busy, stopping, totals: talk.totals, queued: tab.queued, link: state.link });
-    this.conversation.update({ talk, pending, changes });
+    this.foot.update({ tab, transcript, stopping, pending });
+    const asked = transcript.questions !== this.asked && transcript.questions.length > 0;
+    this.asked = transcript.questions;
+    this.questions.update(transcript.questions);
+    this.composer.update({ busy, stopping, totals: transcript.totals, queued: tab.queued, link: state.link });
+    this.conversation.update({ transcript, pending, changes });
     if (asked && (this.composer.area.value === "" || !this.el.contains(document.activeElement))) this.questions.focus();
   }
 }

@@ -1,9 +1,9 @@
-// Where a message is written: a draft that is kept, Send (which queues while a run is under way) and Stop.
+// The message box with its stored draft, Send (which queues during a run) and Stop.
 
 import { Attachments } from "./attachments.js";
-import { h, icon, say } from "./dom.js";
-import { usage } from "./format.js";
-import { kept } from "./local-storage.js";
+import { h, icon, setText } from "./dom.js";
+import { formatUsage } from "./format.js";
+import { localStore } from "./local-storage.js";
 import { StopButton } from "./stop-button.js";
 
 export class Composer {
@@ -13,7 +13,7 @@ export class Composer {
     this.attachments = new Attachments({ refuse: actions.refuse, changed: () => this.#ready() });
     this.area = h("textarea", {
       class: "composer-area", rows: "1", "aria-label": "Message", placeholder: "Message", dir: "auto",
-      value: kept.get(`draft:${tab}`) ?? "",
+      value: localStore.get(`draft:${tab}`) ?? "",
       oninput: () => this.#drafted(),
       onkeydown: (event) => this.#key(event),
       onpaste: (event) => event.clipboardData.files.length && this.#files(event, event.clipboardData.files),
@@ -51,18 +51,18 @@ export class Composer {
 
   update({ busy, stopping, totals, queued, link }) {
     this.stop.update({ busy, stopping });
-    say(this.words, busy ? "Queue" : "Send");
-    const waits = queued ? `${queued} waiting for the run. ` : "";
-    const stops = { soon: " · Esc stops now", now: "" }[stopping] ?? " · Esc stops";
-    const keys = busy ? `Enter queues${stops}` : "Enter sends · Shift+Enter begins a line";
-    say(this.hint, link === "open" ? waits + keys : "Not connected: what you send goes out when Newel is back.");
-    say(this.meter, usage(totals));
+    setText(this.words, busy ? "Queue" : "Send");
+    const waits = queued ? `${queued} queued. ` : "";
+    const stops = { soon: " · Esc to stop now", now: "" }[stopping] ?? " · Esc to stop";
+    const keys = busy ? `Enter to queue${stops}` : "Enter to send · Shift+Enter for a new line";
+    setText(this.hint, link === "open" ? waits + keys : "Offline. Messages are sent when the connection is back.");
+    setText(this.meter, formatUsage(totals));
   }
 
-  /** A message that was withdrawn to be edited: it stands before what is being written. */
-  putBack(text, attachments) {
+  /** Put a withdrawn message back to be edited, before the current draft. */
+  restore(text, attachments) {
     this.area.value = [text, this.area.value].filter((each) => each.trim()).join("\n\n");
-    this.attachments.putBack(attachments);
+    this.attachments.restore(attachments);
     this.#drafted();
     this.area.focus();
     this.area.setSelectionRange(text.length, text.length);
@@ -90,7 +90,7 @@ export class Composer {
   }
 
   #drafted() {
-    kept.set(`draft:${this.tab}`, this.area.value);
+    localStore.set(`draft:${this.tab}`, this.area.value);
     this.area.rows = Math.min(12, this.area.value.split("\n").length);
     this.#ready();
   }

@@ -1,32 +1,32 @@
-// The contract's form: what an agent is to achieve, and what it may use.
+// The form of a contract: an agent's goal and its limits.
 
 import { h } from "./dom.js";
-import { kept } from "./local-storage.js";
+import { localStore } from "./local-storage.js";
 
 const DEFAULTS = {
   text: "", accept: "", maxTurns: 50, maxMinutes: 60, maxTokens: null, maxCost: null, smallModel: false, worktree: false,
 };
 
 const NUMBERS = [
-  ["maxTurns", "Turns", { min: 1, step: 1 }, "of work"],
-  ["maxMinutes", "Minutes", { min: 0.1, step: "any" }, "at work"],
-  ["maxTokens", "Tokens", { min: 1, step: 1 }, "empty: no limit"],
-  ["maxCost", "US dollars", { min: 0.0001, step: "any" }, "empty: no limit"],
+  ["maxTurns", "Turns", { min: 1, step: 1 }, "maximum"],
+  ["maxMinutes", "Minutes", { min: 0.1, step: "any" }, "maximum"],
+  ["maxTokens", "Tokens", { min: 1, step: 1 }, "leave empty for no limit"],
+  ["maxCost", "US dollars", { min: 0.0001, step: "any" }, "leave empty for no limit"],
 ];
 
 const SWITCHES = [
-  ["smallModel", "Judge with the small model", "It gives the verdicts, where one is set."],
-  ["worktree", "A git worktree of its own", "The agent works on a new branch, in a folder of its own."],
+  ["smallModel", "Use the small model as judge", "The small model, if configured, decides whether the contract is fulfilled."],
+  ["worktree", "Separate git worktree", "The agent works in its own folder, on a new branch."],
 ];
 
 export class ContractForm {
-  /** `start(contract)` begins; the draft is kept for `tab`. */
+  /** `start(contract)` starts the agent; the draft is stored for `tab`. */
   constructor({ tab, contract, start, cancel }) {
     this.tab = tab;
-    const values = { ...DEFAULTS, ...contract, ...kept.get(`form:${tab}`) };
+    const values = { ...DEFAULTS, ...contract, ...localStore.get(`form:${tab}`) };
     this.text = h("textarea", {
       id: `contract-${tab}`, class: "contract-text", rows: "6", required: true, value: values.text, dir: "auto",
-      placeholder: "What is to be achieved, and how to tell that it is.",
+      placeholder: "Describe the goal, and how to verify it.",
     });
     this.accept = h("input", { type: "text", value: values.accept ?? "", placeholder: "pytest -q", spellcheck: "false", class: "mono" });
     this.numbers = NUMBERS.map(([name, , limits]) => [name, h("input", { type: "number", ...limits, value: values[name] ?? "" })]);
@@ -38,10 +38,10 @@ export class ContractForm {
         class: "contract-form",
         onsubmit: (event) => {
           event.preventDefault();
-          kept.set(`form:${tab}`, null);
+          localStore.set(`form:${tab}`, null);
           start(this.value());
         },
-        oninput: () => kept.set(`form:${tab}`, this.value()),
+        oninput: () => localStore.set(`form:${tab}`, this.value()),
         onkeydown: (event) => {
           if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.el.requestSubmit(this.go);
         },
@@ -49,11 +49,11 @@ export class ContractForm {
       h("label", { class: "big-label", for: this.text.id }, "Contract"),
       this.text,
       h("div", { class: "row" }, this.go, cancel && h("button", { type: "button", onclick: cancel }, "Cancel"),
-        h("span", { class: "dim" }, "Ctrl+Enter starts")),
+        h("span", { class: "dim" }, "Ctrl+Enter to start")),
       h("fieldset", {},
         h("legend", {}, "Acceptance and limits"),
         field("Acceptance command", this.accept,
-          "Newel runs it itself; the contract counts as fulfilled only if it succeeds."),
+          "Newel runs this command. The contract is fulfilled only if it succeeds."),
         h("div", { class: "numbers" },
           ...NUMBERS.map(([, label, , about], index) => field(label, this.numbers[index][1], about))),
         ...SWITCHES.map(([, label, about], index) => field(label, this.switches[index][1], about, "switch"))),
@@ -77,7 +77,7 @@ export class ContractForm {
 
 let count = 0;
 
-/** An input with its label, and words about it that a screen reader reads after. */
+/** An input with its label and a description, linked for screen readers. */
 function field(label, input, about, kind = "field") {
   count += 1;
   input.setAttribute("aria-describedby", `about-${count}`);
@@ -85,7 +85,7 @@ function field(label, input, about, kind = "field") {
     h("label", {}, h("span", {}, label), input), h("span", { class: "dim", id: `about-${count}` }, about));
 }
 
-/** The limits of a contract, in words. */
+/** A contract's limits: "50 turns · 30 minutes". */
 export function limitsOf(contract) {
   const { accept, maxTurns, maxMinutes, maxTokens, maxCost, smallModel, worktree } = { ...DEFAULTS, ...contract };
   return [
@@ -93,8 +93,8 @@ export function limitsOf(contract) {
     `${maxMinutes} minutes`,
     maxTokens && `${maxTokens.toLocaleString("en")} tokens`,
     maxCost && `$${maxCost}`,
-    accept && `accepted by: ${accept}`,
-    smallModel && "judged by the small model",
+    accept && `acceptance: ${accept}`,
+    smallModel && "small model as judge",
     worktree && "own worktree",
   ].filter(Boolean).join(" · ");
 }

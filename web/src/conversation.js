@@ -1,21 +1,21 @@
-// The log of a tab: what was said, what is being said, what waits. It follows the end only when the reader is there.
+// A tab's transcript: finished messages, the growing one, queued ones. It scrolls along only while the reader is at the end.
 
-import { h, iconButton, set } from "./dom.js";
-import { kept } from "./local-storage.js";
-import { AssistantView, PendingView, textOf, ToldView } from "./message.js";
+import { h, iconButton, reconcile, setAttr } from "./dom.js";
+import { localStore } from "./local-storage.js";
+import { AssistantView, PendingView, textOf, NoteView } from "./message.js";
 import { ChangesView, withChanges } from "./review/changes.js";
 
-const AT_END = 40; // px from the end that still count as being there
-const NEAR_TOP = 300; // px from the top at which earlier messages are fetched
+const AT_END = 40; // px from the end within which the reader counts as being there
+const NEAR_TOP = 300; // px from the top at which earlier messages are loaded
 
 export class Conversation {
-  /** `actions` of the tab: again, discard, withdraw, change, sendNow, older, review, openFile; `userView()` makes the view of a message from the user. */
+  /** `actions` of the tab: resend, discard, withdraw, edit, sendNow, loadEarlier, review, openFile; `userView()` makes the view of a user's message. */
   constructor({ tab, actions, userView, foot = null, empty = null }) {
     Object.assign(this, { tab, actions, userView, empty });
-    this.views = new Map(); // by key, in the order of the page
-    this.older = h("div", { class: "older", hidden: true }, "Fetching earlier messages…");
+    this.views = new Map(); // by key, in document order
+    this.loadingNote = h("div", { class: "older", hidden: true }, "Loading earlier messages…");
     this.list = h("div", { class: "entries" });
-    this.content = h("div", { class: "column" }, this.older, empty, this.list, foot);
+    this.content = h("div", { class: "column" }, this.loadingNote, empty, this.list, foot);
     this.log = h(
       "div",
       { class: "log", role: "log", "aria-live": "polite", "aria-label": "Conversation", tabindex: "0" },
@@ -23,49 +23,49 @@ export class Conversation {
     );
     this.pill = h(
       "button",
-      { type: "button", class: "pill", hidden: true, onclick: () => this.toEnd() },
-      "New messages below",
+      { type: "button", class: "pill", hidden: true, onclick: () => this.scrollToEnd() },
+      "New messages",
     );
-    this.end = iconButton("down", "Go to the end", () => this.toEnd(), { class: "icon-button to-end", hidden: true });
+    this.end = iconButton("down", "Scroll to end", () => this.scrollToEnd(), { class: "icon-button to-end", hidden: true });
     this.el = h("div", { class: "log-frame" }, this.log, this.pill, this.end);
     this.follows = true;
-    this.log.addEventListener("scroll", () => this.#scrolled(), { passive: true });
-    this.observer = new ResizeObserver(() => this.follows && this.#jump());
+    this.log.addEventListener("scroll", () => this.#onScroll(), { passive: true });
+    this.observer = new ResizeObserver(() => this.follows && this.#scrollDown());
   }
 
-  /** Called after the view was put into the page: back to where the reader was. */
+  /** Called after the view is added to the page: restores the scroll position. */
   shown() {
     this.observer.observe(this.log);
     this.observer.observe(this.content);
-    this.#restore();
+    this.#restorePosition();
   }
 
-  /** Called before the view is taken out of the page. */
+  /** Called before the view is removed from the page. */
   hidden() {
     this.observer.disconnect();
-    clearTimeout(this.keeping);
-    this.#keep();
+    clearTimeout(this.saveTimer);
+    this.#savePosition();
   }
 
-  /** `changes` are those of its runs, as changes.js has them. */
-  update({ talk, pending, changes }) {
+  /** `changes` are those of its runs, as changes.js lists them. */
+  update({ transcript, pending, changes }) {
     const height = this.follows ? 0 : this.log.scrollHeight;
     const items = [
-      ...withChanges(talk.live ? [...talk.entries, this.#live(talk.live)] : talk.entries, changes),
-      ...this.#waiting(talk.queue).map((item) => [`pending:${item.id}`, item]),
+      ...withChanges(transcript.live ? [...transcript.entries, this.#liveEntry(transcript.live)] : transcript.entries, changes),
+      ...this.#queuedEntries(transcript.queue).map((item) => [`pending:${item.id}`, item]),
       ...pending.map((message) => [`pending:${message.id}`, message]),
     ];
-    this.#reconcile(items, talk);
-    set(this.log, "aria-busy", talk.live ? "true" : null);
-    if (this.empty) this.empty.hidden = !talk.ready || items.length > 0;
-    this.older.hidden = !this.fetching;
-    if (this.restoring && talk.ready && items.length) this.#restore();
-    if (this.follows) this.#jump();
-    else if (this.log.scrollHeight > height && !this.fetching) this.pill.hidden = false;
-    this.talk = talk;
+    this.#reconcile(items, transcript);
+    setAttr(this.log, "aria-busy", transcript.live ? "true" : null);
+    if (this.empty) this.empty.hidden = !transcript.ready || items.length > 0;
+    this.loadingNote.hidden = !this.isLoading;
+    if (this.isRestoring && transcript.ready && items.length) this.#restorePosition();
+    if (this.follows) this.#scrollDown();
+    else if (this.log.scrollHeight > height && !this.isLoading) this.pill.hidden = false;
+    this.transcript = transcript;
   }
 
-  #live(live) {
+  #liveEntry(live) {
     if (live !== this.liveSource) {
       this.liveSource = live;
       this.liveItem = { kind: "live", ...live };
@@ -73,7 +73,7 @@ export class Conversation {
     return this.liveItem;
   }
 
-  #waiting(queue) {
+  #queuedEntries(queue) {
     if (queue !== this.queueSource) {
       this.queueSource = queue;
       this.queueItems = queue.map(({ message, held }, index) => ({
@@ -83,28 +83,13 @@ export class Conversation {
     return this.queueItems;
   }
 
-  #reconcile(items, talk) {
-    const wanted = new Set(items.map(([key]) => key));
-    for (const [key, view] of this.views) {
-      if (wanted.has(key)) continue;
-      view.el.remove();
-      this.views.delete(key);
-    }
-    let before = null; // the element that the next one follows
-    for (const [key, item] of items) {
-      let view = this.views.get(key);
-      if (!view) {
-        view = this.#make(item);
-        this.views.set(key, view);
-      }
-      view.update(item, talk);
-      const place = before ? before.nextSibling : this.list.firstChild;
-      if (place !== view.el) this.list.insertBefore(view.el, place);
-      before = view.el;
-    }
+  #reconcile(items, transcript) {
+    reconcile(this.list, this.views, items, {
+      keyOf: ([key]) => key, create: ([, item]) => this.#createView(item), update: (view, [, item]) => view.update(item, transcript),
+    });
   }
 
-  #make(item) {
+  #createView(item) {
     switch (item.kind) {
       case "assistant":
       case "live":
@@ -116,46 +101,46 @@ export class Conversation {
       case "changes":
         return new ChangesView(this.actions);
       default:
-        return new ToldView();
+        return new NoteView();
     }
   }
 
   // -- where the reader is ------------------------------------------------------------------------
 
-  toEnd() {
+  scrollToEnd() {
     this.#follow(true);
-    this.#jump();
-    kept.set(`place:${this.tab}`, null);
+    this.#scrollDown();
+    localStore.set(`place:${this.tab}`, null);
   }
 
-  /** Whether the reader is at the end, which is when nothing has to lead there. */
+  /** Set whether the reader is at the end, where no button has to lead there. */
   #follow(follows) {
     this.follows = follows;
     this.end.hidden = follows;
     if (follows) this.pill.hidden = true;
   }
 
-  #jump() {
+  #scrollDown() {
     this.log.scrollTop = this.log.scrollHeight;
   }
 
-  #scrolled() {
+  #onScroll() {
     const { scrollTop, scrollHeight, clientHeight } = this.log;
     if (!this.log.isConnected || clientHeight === 0) return;
     const atEnd = scrollHeight - scrollTop - clientHeight < AT_END;
-    if (atEnd && this.follows) return; // as it was, and mostly our own doing
+    if (atEnd && this.follows) return; // unchanged, and mostly our own scrolling
     this.#follow(atEnd);
-    if (scrollTop < NEAR_TOP && this.talk?.more) this.#fetchOlder();
-    clearTimeout(this.keeping);
-    this.keeping = setTimeout(() => this.#keep(), 200);
+    if (scrollTop < NEAR_TOP && this.transcript?.more) this.#loadEarlier();
+    clearTimeout(this.saveTimer);
+    this.saveTimer = setTimeout(() => this.#savePosition(), 200);
   }
 
-  #keep() {
-    kept.set(`place:${this.tab}`, this.follows ? null : this.#place());
+  #savePosition() {
+    localStore.set(`place:${this.tab}`, this.follows ? null : this.#position());
   }
 
-  /** The first entry that is in sight, and how far it is from the top. */
-  #place() {
+  /** The first visible entry and its distance from the top. */
+  #position() {
     const top = this.log.getBoundingClientRect().top;
     for (const [key, view] of this.views) {
       const box = view.el.getBoundingClientRect();
@@ -164,37 +149,37 @@ export class Conversation {
     return null;
   }
 
-  #restore() {
-    const place = kept.get(`place:${this.tab}`);
+  #restorePosition() {
+    const place = localStore.get(`place:${this.tab}`);
     const view = place && this.views.get(place.key);
-    this.restoring = Boolean(place) && !view;
+    this.isRestoring = Boolean(place) && !view;
     if (!place) {
       this.#follow(true);
-      this.#jump();
+      this.#scrollDown();
     } else if (view) {
       this.follows = false;
-      this.#hold(view.el, place.offset);
+      this.#scrollTo(view.el, place.offset);
     }
   }
 
-  #hold(element, offset) {
+  #scrollTo(element, offset) {
     const top = this.log.getBoundingClientRect().top;
     this.log.scrollTop += element.getBoundingClientRect().top - top - offset;
   }
 
-  async #fetchOlder() {
-    if (this.fetching) return;
-    this.fetching = true;
-    this.older.hidden = false;
-    const place = this.#place();
+  async #loadEarlier() {
+    if (this.isLoading) return;
+    this.isLoading = true;
+    this.loadingNote.hidden = false;
+    const place = this.#position();
     try {
-      await this.actions.older();
+      await this.actions.loadEarlier();
     } finally {
       requestAnimationFrame(() => {
         const view = place && this.views.get(place.key);
-        this.fetching = false;
-        this.older.hidden = true;
-        if (view && !this.follows) this.#hold(view.el, place.offset);
+        this.isLoading = false;
+        this.loadingNote.hidden = true;
+        if (view && !this.follows) this.#scrollTo(view.el, place.offset);
       });
     }
   }

@@ -1,8 +1,8 @@
-// Dialogs: the browser's own, so that focus, Escape and what lies behind are right.
+// Dialogs. The browser's own element handles focus, Escape and the inert page behind.
 
 import { h, iconButton } from "./dom.js";
 
-/** Open a dialog; resolves with what `close(value)` was given, undefined by Escape or a click beside it. */
+/** Open a dialog; resolves to the value given to `close(value)`, undefined on Escape or a click outside. */
 export function openDialog({ label, kind = "", build }) {
   return new Promise((resolve) => {
     const done = (value) => {
@@ -14,8 +14,8 @@ export function openDialog({ label, kind = "", build }) {
       onclose: () => done(),
       onclick: (event) => event.target === dialog && dialog.close(),
     });
-    // The browser tells of a closing only later. What follows on it may open another dialog, and what is typed in between
-    // would go elsewhere: so who waits is told at once.
+    // The close event fires later. The caller may open another dialog next, and keys typed in between would be lost: so
+    // the promise is resolved at once.
     const close = (given) => {
       dialog.close();
       done(given);
@@ -29,7 +29,7 @@ export function openDialog({ label, kind = "", build }) {
 export const dialogHead = (title, close) =>
   h("div", { class: "dialog-head" }, h("h2", {}, title), iconButton("close", "Close", () => close()));
 
-/** Ask before something that cannot be taken back; resolves to true or undefined. */
+/** Ask before something that cannot be undone; resolves to true or undefined. */
 export const confirm = ({ title, words, yes }) =>
   openDialog({
     label: title,

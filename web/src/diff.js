@@ -1,14 +1,14 @@
-// A unified diff, line by line; added and removed lines carry their sign, not only a colour.
+// A unified diff, line by line. Added and removed lines keep their sign, as colour alone does not reach everyone.
 
 import { h } from "./dom.js";
 import { diffLines, plain, reveal } from "./format.js";
 
 const MARK = { add: "ins", del: "del" };
 
-/** For reading, below a line that names the file. */
+/** A diff to read, without the file header. */
 export const diffView = (diff) => view(diffLines(diff).filter((line) => line.kind !== "file"), plain);
 
-/** For deciding: no line is left out, no character hides. */
+/** A diff to decide on: complete, with hidden characters written out. */
 export const wholeDiffView = (diff) => view(diffLines(diff), reveal);
 
 const view = (lines, show) =>

@@ -1,4 +1,4 @@
-// Elements in one line each. Text given as a child is text, never HTML.
+// DOM helpers. A string given as a child becomes text, never HTML.
 
 /** h("button", {class: "quiet", onclick}, "Stop"): an element with attributes, listeners and children. */
 export function h(tag, props = {}, ...children) {
@@ -9,38 +9,61 @@ export function h(tag, props = {}, ...children) {
     else if (name === "value") element.value = value;
     else element.setAttribute(name, value === true ? "" : value);
   }
-  put(element, ...children);
+  append(element, ...children);
   return element;
 }
 
-function put(element, ...children) {
+function append(element, ...children) {
   element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
 }
 
-/** What a button that decides does: the second click of a double click is about what was there before, and does nothing. */
+/** A click handler that ignores the second click of a double click: it was meant for the button that was there before. */
 export const onceClicked = (run) => (event) => event.detail > 1 || run(event);
 
 /** Replace all children. */
 export function fill(element, ...children) {
   element.replaceChildren();
-  put(element, ...children);
+  append(element, ...children);
 }
 
-/** Set the text if it is another: nothing is laid out again without need. */
-export function say(element, text) {
+/** Set the text if it differs, to avoid a needless layout. */
+export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** Set or take away an attribute if it is another. What an `aria-` attribute is not is said: without one it would be unknown. */
-export function set(element, name, value) {
+/** Set or remove an attribute if it differs. For `aria-` attributes false is written out: a missing one means unknown. */
+export function setAttr(element, name, value) {
   const isSaid = typeof value === "boolean" && name.startsWith("aria-");
   if (value === null || value === undefined || (value === false && !isSaid)) element.removeAttribute(name);
   else if (element.getAttribute(name) !== String(value)) element.setAttribute(name, String(value));
 }
 
+/**
+ * Keep the children of an element in step with `items`. `views` has a view {el} by key; `create(item)` makes a missing one,
+ * `update(view, item)` shows the item in it, `remove(view)` takes one away that has no item any more.
+ */
+export function reconcile(parent, views, items, { keyOf, create, update, remove = (view) => view.el.remove() }) {
+  const keys = new Set(items.map(keyOf));
+  for (const [key, view] of views) {
+    if (keys.has(key)) continue;
+    views.delete(key);
+    remove(view);
+  }
+  let previous = null;
+  for (const item of items) {
+    const key = keyOf(item);
+    if (!views.has(key)) views.set(key, create(item));
+    const view = views.get(key);
+    update(view, item);
+    const next = previous ? previous.nextSibling : parent.firstChild;
+    if (next !== view.el) parent.insertBefore(view.el, next);
+    previous = view.el;
+  }
+}
+
 const SVG = "http://www.w3.org/2000/svg";
 
-// 16 × 16, strokes of 1.5.
+// 16 × 16 px, strokes of 1.5 px.
 const PATHS = {
   plus: "M8 3v10M3 8h10",
   close: "M4 4l8 8M12 4l-8 8",
@@ -64,7 +87,7 @@ const PATHS = {
   keys: "M2 4.5h12v7H2zM4.5 7h.01M7 7h.01M9.5 7h.01M12 7h.01M5 9.5h6",
 };
 
-/** A picture of the set above; only for the eye, a name stands beside it or on its button. */
+/** One of the icons above, hidden from screen readers: its button or the text beside it has the name. */
 export function icon(name) {
   const svg = document.createElementNS(SVG, "svg");
   for (const [key, value] of [["viewBox", "0 0 16 16"], ["class", `icon icon-${name}`], ["aria-hidden", "true"]]) {
@@ -76,15 +99,11 @@ export function icon(name) {
   return svg;
 }
 
-/** A button that is a picture with a name. */
+/** An icon button with an accessible name. */
 export const iconButton = (name, label, onclick, props = {}) =>
   h("button", { type: "button", class: "icon-button", "aria-label": label, title: label, onclick, ...props }, icon(name));
 
-/** A random identifier of 32 hexadecimal digits, as the server makes them. */
-export const newId = () =>
-  [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
-
-/** Put text on the clipboard; false where that is not allowed. */
+/** Copy text to the clipboard; resolves to whether that was allowed. */
 async function copyText(text) {
   try {
     await navigator.clipboard.writeText(text);
@@ -93,21 +112,21 @@ async function copyText(text) {
     const area = h("textarea", { class: "sr-only", value: text });
     document.body.append(area);
     area.select();
-    const done = document.execCommand("copy"); // the only way on a page that is no secure context
+    const done = document.execCommand("copy"); // the only way outside a secure context
     area.remove();
     return done;
   }
 }
 
-/** A button that copies what `text()` returns, and says so on itself. */
+/** A button that copies the result of `text()` and confirms it. */
 export function copyButton(text, label = "Copy") {
   const button = iconButton("copy", label, async () => {
     const done = await copyText(text());
     button.replaceChildren(icon(done ? "check" : "warn"));
-    set(button, "aria-label", done ? "Copied" : "Could not copy");
+    setAttr(button, "aria-label", done ? "Copied" : "Could not copy");
     setTimeout(() => {
       button.replaceChildren(icon("copy"));
-      set(button, "aria-label", label);
+      setAttr(button, "aria-label", label);
     }, 1_500);
   });
   return button;

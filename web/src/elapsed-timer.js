@@ -1,14 +1,14 @@
-// Texts that count seconds while they are on the screen: one timer for all.
+// Elapsed times that update while they are on the page, with one timer for all.
 
-import { h, say } from "./dom.js";
-import { duration } from "./format.js";
+import { h, setText } from "./dom.js";
+import { formatDuration } from "./format.js";
 
 const counting = new Map(); // element → start, ms since 1970
 let timer = null;
 
 function tick() {
   for (const [element, start] of counting) {
-    if (element.isConnected) say(element, words(start));
+    if (element.isConnected) setText(element, words(start));
     else counting.delete(element);
   }
   if (counting.size === 0) {
@@ -19,11 +19,11 @@ function tick() {
 
 const words = (start) => {
   const passed = Date.now() - start;
-  return passed < 1_000 ? "" : duration(Math.floor(passed / 1_000) * 1_000).replace(".0 s", " s");
+  return passed < 1_000 ? "" : formatDuration(Math.floor(passed / 1_000) * 1_000).replace(".0 s", " s");
 };
 
-/** An element with the time since `since` (ISO 8601), for as long as it stands in the page. */
-export function elapsed(since) {
+/** An element that shows the time since `since` (ISO 8601) while it is in the page. */
+export function elapsedTimer(since) {
   const start = Math.min(Date.parse(since) || Date.now(), Date.now());
   const element = h("span", { class: "elapsed" }, words(start));
   requestAnimationFrame(() => {

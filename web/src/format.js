@@ -1,27 +1,27 @@
-// Words and numbers as the page shows them. Pure functions of text.
+// Text and numbers as the page shows them. Pure functions.
 
 const CALL_WIDTH = 80; // characters of a tool call's line, the ellipsis included
-const SUMMARY_WIDTH = 40; // characters of what a command wrote last
+const SUMMARY_WIDTH = 40; // characters of a command's last output line
 
-/** A text that is at most `width` characters, cut with an ellipsis. Counts code points, so that no sign is torn. */
-export function cut(text, width) {
+/** Truncate a text to `width` code points, the ellipsis included. */
+export function truncate(text, width) {
   if (text.length <= width) return text;
   const signs = [...text];
   return signs.length <= width ? text : `${signs.slice(0, width - 1).join("")}…`;
 }
 
-// Escape sequences (colours, cursor, titles, links) and control characters but tab and line feed.
+// Escape sequences (colours, cursor, titles, links), and control characters except tab and line feed.
 const ESCAPES = /\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|\x1b\[[0-?]*[ -/]*[@-~]?|\x1b[ -/]*[0-~]?/g;
 const CONTROLS = /[\x00-\x08\x0b-\x1f\x7f-\x9f]/g;
-const TURNS = /[\u202a-\u202e\u2066-\u2069]/g; // marks that turn the direction of writing
+const TURNS = /[\u202a-\u202e\u2066-\u2069]/g; // bidirectional control characters
 
-/** Text in which nothing turns writing round: what would is written out. */
-export const unturned = (text) => text.replace(TURNS, written);
+/** Write out bidirectional control characters, which could reorder the text on the screen. */
+export const escapeBidi = (text) => text.replace(TURNS, formatCodePoint);
 
-/** Text of a tool or a file, for reading: no escape sequence, no control character, nothing that turns writing round. */
-export const plain = (text) => unturned(text.replace(ESCAPES, "").replace(/\r\n?/g, "\n").replace(CONTROLS, ""));
+/** Text of a tool or a file to read: without escape sequences and control characters, bidirectional ones written out. */
+export const plain = (text) => escapeBidi(text.replace(ESCAPES, "").replace(/\r\n?/g, "\n").replace(CONTROLS, ""));
 
-const PICTURE = "\\p{Extended_Pictographic}[\\ufe0f\\p{Emoji_Modifier}]?"; // may be of several characters; those that join it would hide elsewhere
+const PICTURE = "\\p{Extended_Pictographic}[\\ufe0f\\p{Emoji_Modifier}]?"; // may consist of several characters, some of which would be hidden elsewhere
 const HIDERS = [
   "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\xa0\\xad\\u034f\\u061c\\u115f\\u1160\\u1680\\u17b4\\u17b5\\u180b-\\u180f\\u2000-\\u200f]",
   "[\\u2028-\\u202f\\u205f-\\u206f\\u2800\\u3000\\u3164\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff9-\\ufffc]",
@@ -32,21 +32,21 @@ const HIDERS = [
 const HIDDEN = new RegExp(`(${PICTURE}(?:\\u200d${PICTURE})*)|${HIDERS}`, "gu");
 
 /**
- * One character that could hide or disguise another: all that `reveal` writes out, but what joins a picture, and the blanks that
- * prose in French or Chinese is full of.
+ * A character that could hide or disguise another: all that `reveal` writes out, except those that join an emoji, and the
+ * spaces that are usual in French and Chinese prose.
  */
-export const HIDING = new RegExp(
+export const HIDDEN_CHARACTER = new RegExp(
   `(?!(?<=\\p{Extended_Pictographic})\\ufe0f|(?<=${PICTURE})\\u200d(?=\\p{Extended_Pictographic})|[\\xa0\\u202f\\u3000])(?:${HIDERS})`,
   "u",
 );
 
-/** Text that somebody decides on: each character that could hide or disguise another is written out. */
-export const reveal = (text) => text.replace(HIDDEN, (sign, picture) => picture ?? written(sign));
+/** Text to decide on: each character that could hide or disguise another is written out. */
+export const reveal = (text) => text.replace(HIDDEN, (sign, picture) => picture ?? formatCodePoint(sign));
 
-/** The name of a file, in which not even the end of a line is taken for one. */
-export const revealPath = (path) => reveal(path).replace(/[\n\t]/g, written);
+/** A file name; line breaks and tabs are written out, too. */
+export const revealPath = (path) => reveal(path).replace(/[\n\t]/g, formatCodePoint);
 
-export const written = (sign) => `<U+${sign.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}>`;
+export const formatCodePoint = (sign) => `<U+${sign.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}>`;
 
 /** Text on one line. */
 const oneLine = (text) => onOneLine(plain(text));
@@ -54,24 +54,24 @@ const onOneLine = (text) => text.replace(/\s*\n\s*/g, " ↵ ").replace(/\t/g, " 
 
 const MAIN_ARGUMENTS = ["command", "file_path", "path", "pattern", "query", "url"];
 
-/** A call in a few words: its name and parameters, at most 80 characters. */
-export function callLine(name, args) {
+/** A tool call on one line: its name and parameters, at most 80 characters. */
+export function formatCall(name, args) {
   const given = args && typeof args === "object" ? Object.entries(args) : [];
   const main = given.find(([key, value]) => MAIN_ARGUMENTS.includes(key) && typeof value === "string");
   const rest = given.filter((pair) => pair !== main).map(([key, value]) => `${key}=${brief(value)}`);
-  const words = revealed([name, ...(main ? [main[1].slice(0, 400)] : []), ...rest].join(" "));
-  return cut(words.replace(/ {2,}/g, " "), CALL_WIDTH);
+  const words = revealOnOneLine([name, ...(main ? [main[1].slice(0, 400)] : []), ...rest].join(" "));
+  return truncate(words.replace(/ {2,}/g, " "), CALL_WIDTH);
 }
 
-const revealed = (text) => onOneLine(reveal(text));
+const revealOnOneLine = (text) => onOneLine(reveal(text));
 
 const brief = (value) =>
   typeof value === "string" ? JSON.stringify(value.slice(0, 200)) : JSON.stringify(value)?.slice(0, 200);
 
-export const plural = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
+export const pluralize = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
 
 /** 3100 → "3.1k". */
-export function short(count) {
+export function formatCount(count) {
   if (count < 1_000) return String(count);
   if (count < 10_000) return `${(count / 1_000).toFixed(1)}k`;
   if (count < 1_000_000) return `${Math.round(count / 1_000)}k`;
@@ -79,42 +79,42 @@ export function short(count) {
 }
 
 /** Milliseconds as "4 ms", "1.9 s", "2 min 5 s". */
-export function duration(ms) {
+export function formatDuration(ms) {
   if (ms < 1_000) return `${Math.round(ms)} ms`;
   if (ms < 60_000) return `${(ms / 1_000).toFixed(1)} s`;
   const seconds = Math.round(ms / 1_000);
   return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
 }
 
-export function size(bytes) {
+export function formatBytes(bytes) {
   if (bytes < 1_000) return `${bytes} B`;
   return bytes < 1_000_000 ? `${(bytes / 1_000).toFixed(1)} kB` : `${(bytes / 1_000_000).toFixed(1)} MB`;
 }
 
-/** Words of a program or a server as a sentence of their own. */
-export function sentence(text) {
+/** A program's or server's message as a sentence. */
+export function toSentence(text) {
   const words = plain(text).trim();
   return /[.!?…:)\]}"'`]$/.test(words) ? words : `${words}.`;
 }
 
-/** What became of a request that is made again: while it is, why and when; afterwards no more than what is said nowhere else. */
-export function triesWords({ attempt, of, delay, reason, outcome }) {
-  if (outcome === "failed") return `Tried ${attempt} times.`;
-  if (outcome === "answered") return `${sentence(reason)} Answered at attempt ${attempt} of ${of}.`;
-  return `${sentence(reason)} Trying again in ${Math.max(1, Math.round(delay))} s (attempt ${attempt} of ${of}).`;
+/** The state of a retried request: reason and delay while it is pending, afterwards its outcome. */
+export function describeRetry({ attempt, of, delay, reason, outcome }) {
+  if (outcome === "failed") return `Failed after ${attempt} attempts.`;
+  if (outcome === "answered") return `${toSentence(reason)} Succeeded on attempt ${attempt} of ${of}.`;
+  return `${toSentence(reason)} Retrying in ${Math.max(1, Math.round(delay))} s (attempt ${attempt} of ${of}).`;
 }
 
-/** What a conversation has used: "3.1k in · 420 out · $0.004 · 11 % of 128k"; "" before anything was. */
-export function usage({ input, output, context, window, cost }) {
+/** A conversation's usage: "3.1k in · 420 out · $0.004 · 11 % of 128k"; "" for none. */
+export function formatUsage({ input, output, context, window, cost }) {
   if (!input && !output) return "";
-  const parts = [`${short(input)} in`, `${short(output)} out`];
+  const parts = [`${formatCount(input)} in`, `${formatCount(output)} out`];
   if (cost !== null && cost !== undefined) parts.push(`$${cost < 0.01 ? cost.toFixed(4) : cost.toFixed(2)}`);
-  if (window) parts.push(`${Math.round((100 * context) / window)} % of ${short(window)}`);
+  if (window) parts.push(`${Math.round((100 * context) / window)} % of ${formatCount(window)}`);
   return parts.join(" · ");
 }
 
-/** How a call ended, in a few words: "212 lines", "exit code 1", "+14 −3"; of a command, its last line. */
-export function outcome(name, result) {
+/** The outcome of a call: "212 lines", "exit code 1", "+14 −3", or a command's last output line. */
+export function describeOutcome(name, result) {
   const { output, isError, details } = result;
   if (details.timedOut) return "timed out";
   if (output.startsWith("Interrupted:")) return "interrupted";
@@ -124,38 +124,38 @@ export function outcome(name, result) {
   return facts(details) || lastWords(name, output);
 }
 
-/** What our own tools say of themselves, in numbers. */
+/** The figures that built-in tools report. */
 function facts({ diff, isNew, size: bytes, linesRead, entries, width, height }) {
-  if (isNew && Number.isInteger(bytes)) return `new, ${size(bytes)}`;
+  if (isNew && Number.isInteger(bytes)) return `new, ${formatBytes(bytes)}`;
   if (typeof diff === "string" && diff) return changed(diff);
-  if (Number.isInteger(linesRead)) return plural(linesRead, "line");
-  if (Number.isInteger(entries)) return plural(entries, "name");
+  if (Number.isInteger(linesRead)) return pluralize(linesRead, "line");
+  if (Number.isInteger(entries)) return pluralize(entries, "name");
   return Number.isInteger(width) && Number.isInteger(height) ? `${width} × ${height}` : "";
 }
 
-/** The last line that a command wrote; of another tool its answer, if that is a single line. */
+/** A command's last output line; for other tools the output, if it is a single line. */
 function lastWords(name, output) {
-  const lines = plain(said(name, output).slice(-4_000)).split("\n").filter((line) => line.trim());
+  const lines = plain(readableOutput(name, output).slice(-4_000)).split("\n").filter((line) => line.trim());
   const last = name === "bash" || lines.length === 1 ? (lines.at(-1) ?? "") : "";
-  return cut(oneLine(last), SUMMARY_WIDTH);
+  return truncate(oneLine(last), SUMMARY_WIDTH);
 }
 
-/** A call's output as a person reads it: a command that wrote to one of its two outputs only needs no labels. */
-export function said(name, output) {
+/** A call's output without its labels, if a command wrote to only one of its two streams. */
+export function readableOutput(name, output) {
   const code = output.lastIndexOf("\nexit code: ");
   const middle = output.lastIndexOf(ERRORS, code);
   if (name !== "bash" || !output.startsWith(OUT) || code < 0 || middle < 0) return output;
   const out = output.slice(OUT.length, middle);
   const errors = output.slice(middle + ERRORS.length, code);
   if (out && errors) return output;
-  const [, ...notes] = output.slice(code + 1).split("\n"); // of a limit that was reached
+  const [, ...notes] = output.slice(code + 1).split("\n"); // about limits that were reached
   return [out || errors, ...notes].filter(Boolean).join("\n");
 }
 
 const OUT = "stdout:\n";
 const ERRORS = "\nstderr:\n";
 
-/** Whether a call did not do what was asked. */
+/** Whether a call failed. */
 export const hasFailed = ({ isError, details }) => Boolean(isError || details.exitCode);
 
 /** The lines of a unified diff: [{kind: "add" | "del" | "hunk" | "file" | "same", text}]. */
@@ -176,8 +176,8 @@ function changed(diff) {
   return [count("add") && `+${count("add")}`, count("del") && `−${count("del")}`].filter(Boolean).join(" ");
 }
 
-/** A moment of the past, in seconds since 1970: the time of today, else the day. */
-export function moment(seconds, now = Date.now()) {
+/** A past time, in seconds since 1970: the time if it is today, else the date. */
+export function formatMoment(seconds, now = Date.now()) {
   const then = new Date(seconds * 1_000);
   const today = new Date(now);
   if (then.toDateString() === today.toDateString()) {
@@ -187,8 +187,8 @@ export function moment(seconds, now = Date.now()) {
   return then.toLocaleDateString("en-GB", { day: "numeric", month: "short", year });
 }
 
-/** How well `query` fits `text`, 0 if not at all: its letters in their order, better together and at word starts. */
-export function fit(query, text) {
+/** Fuzzy match score, 0 for no match: the letters in order; adjacent ones and word starts score higher. */
+export function matchScore(query, text) {
   const wanted = query.toLowerCase().replace(/\s+/g, "");
   const given = text.toLowerCase();
   if (!wanted) return 1;
@@ -204,3 +204,7 @@ export function fit(query, text) {
   }
   return score;
 }
+
+/** A random identifier of 32 hexadecimal digits, as the server makes them. */
+export const newId = () =>
+  [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");

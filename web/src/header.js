@@ -1,24 +1,24 @@
-// The page's head: project, model, tools, new tabs, palette, colours.
+// The page header: host, project, model, tools, new tabs, commands, colour theme.
 
-import { fill, h, icon, iconButton, say, set } from "./dom.js";
+import { fill, h, icon, iconButton, setText, setAttr } from "./dom.js";
 import { plain } from "./format.js";
-import { HostSign } from "./host-status.js";
-import { counts } from "./mcp-panel.js";
+import { HostStatus } from "./host-status.js";
+import { countServers } from "./mcp-panel.js";
 import { nextTheme, theme } from "./theme.js";
 
 export class Header {
-  constructor({ actions, columns }) {
-    this.host = new HostSign();
+  constructor({ commands, columns }) {
+    this.host = new HostStatus();
     this.project = h("span", { class: "project" });
     this.modelName = h("span", { class: "model-name" });
-    this.model = h("button", { type: "button", class: "quiet model", title: "Choose a model", onclick: actions.chooseModel }, this.modelName, icon("down"));
+    this.model = h("button", { type: "button", class: "quiet model", title: "Choose a model", onclick: commands.chooseModel }, this.modelName, icon("down"));
     this.counts = h("span", { class: "counts" });
     this.tools = h(
       "button",
-      { type: "button", "aria-expanded": "false", "aria-controls": "tools-panel", onclick: actions.toggleTools },
+      { type: "button", "aria-expanded": "false", "aria-controls": "tools-panel", onclick: commands.toggleTools },
       "Tools", icon("down"), this.counts,
     );
-    this.theme = iconButton("auto", "Colours", () => {
+    this.theme = iconButton("auto", "Color theme", () => {
       nextTheme();
       this.showTheme();
     });
@@ -30,28 +30,28 @@ export class Header {
       h("span", { class: "spacer" }),
       columns.files, columns.review,
       this.tools,
-      adding("Chat", "New chat", actions.newChat),
-      adding("Agent", "New agent", actions.newAgent),
-      iconButton("history", "Earlier conversations", actions.openSession),
-      iconButton("command", "Commands (Ctrl+K)", actions.palette, { "aria-keyshortcuts": "Control+K Meta+K" }),
+      adding("Chat", "New chat", commands.newChat),
+      adding("Agent", "New agent", commands.newAgent),
+      iconButton("history", "Open conversation", commands.openSession),
+      iconButton("command", "Commands (Ctrl+K)", commands.openPalette, { "aria-keyshortcuts": "Control+K Meta+K" }),
       this.theme);
     this.showTheme();
   }
 
-  update({ hello, tab, servers, toolsOpen }) {
+  update({ hello, tab, servers, isToolsOpen }) {
     this.host.update(hello);
-    say(this.project, plain(hello.host?.folder ?? hello.project));
-    set(this.project, "title", hello.project);
+    setText(this.project, plain(hello.host?.folder ?? hello.project));
+    setAttr(this.project, "title", hello.project);
     const model = plain(tab?.model ?? hello.model) || "no model";
-    say(this.modelName, model);
+    setText(this.modelName, model);
     const where = hello.where ? ` ${plain(hello.where)}` : "";
-    set(this.model, "aria-label", `Model: ${model}${where}`);
-    set(this.model, "title", `Choose a model${where}`);
+    setAttr(this.model, "aria-label", `Model: ${model}${where}`);
+    setAttr(this.model, "title", `Choose a model${where}`);
     this.model.disabled = tab?.kind !== "chat";
-    say(this.flags, [hello.approve, hello.ephemeral && "not kept"].filter(Boolean).join(" · "));
-    set(this.flags, "title", `What may run unasked: ${hello.approve}`);
-    set(this.tools, "aria-expanded", toolsOpen);
-    if (servers !== this.servers) this.#counts(counts(servers));
+    setText(this.flags, [hello.approve, hello.ephemeral && "not saved"].filter(Boolean).join(" · "));
+    setAttr(this.flags, "title", `Approval mode: ${hello.approve}`);
+    setAttr(this.tools, "aria-expanded", isToolsOpen);
+    if (servers !== this.servers) this.#counts(countServers(servers));
     this.servers = servers;
   }
 
@@ -62,12 +62,12 @@ export class Header {
       part(waiting, "?", "warn-text", "not trusted yet"), part(starting, "…", "dim", "starting"));
   }
 
-  /** Show which colours are switched on. */
+  /** Show the current colour theme. */
   showTheme() {
     const now = theme();
     this.theme.replaceChildren(icon(now));
-    const label = { auto: "Colours: as the system", light: "Colours: light", dark: "Colours: dark" }[now];
-    set(this.theme, "aria-label", label);
-    set(this.theme, "title", label);
+    const label = { auto: "Color theme: system", light: "Color theme: light", dark: "Color theme: dark" }[now];
+    setAttr(this.theme, "aria-label", label);
+    setAttr(this.theme, "title", label);
   }
 }

@@ -1,4 +1,4 @@
-// Colours for code, in the languages that come up. What is unknown or very long stays plain.
+// Syntax highlighting for common languages. Unknown languages and very long code stay plain.
 
 import hljs from "highlight.js/lib/core";
 import bash from "highlight.js/lib/languages/bash";
@@ -30,12 +30,12 @@ const LANGUAGES = {
   bash, c, cpp, csharp, css, diff, dockerfile, go, ini, java, javascript, json, kotlin, makefile, php, python, ruby,
   rust, shell, sql, swift, typescript, xml, yaml,
 };
-const LONGEST = 50_000; // characters
+const MAX_LENGTH = 50_000; // characters
 
 for (const [name, language] of Object.entries(LANGUAGES)) hljs.registerLanguage(name, language);
 
-/** The code as escaped HTML with classes, or "" for what stays plain. */
-export function highlighted(code, language) {
-  if (!language || code.length > LONGEST || !hljs.getLanguage(language)) return "";
+/** The code as escaped HTML with classes, or "" to leave it plain. */
+export function highlight(code, language) {
+  if (!language || code.length > MAX_LENGTH || !hljs.getLanguage(language)) return "";
   return hljs.highlight(code, { language, ignoreIllegals: true }).value;
 }

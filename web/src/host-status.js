@@ -1,34 +1,35 @@
-// The host that is worked on: where it is, and how the way there is.
+// The remote host of this project, and the state of its connection.
 
-import { fill, h, icon, set } from "./dom.js";
+import { fill, h, icon, setAttr } from "./dom.js";
 import { plain } from "./format.js";
+import { isHostAway } from "./store.js";
 
-const STATES = { lost: "lost, trying again", failed: "no connection" };
+const STATES = { lost: "reconnecting", failed: "disconnected" };
 
-/** What is wrong with the way to a host, and what that means here; empty while it is there, or where there is none. */
-export function awayWords(host) {
-  if (!host || host.state === "up" || host.state === "slow") return "";
+/** Describe why the host cannot be reached and what that means; "" if it can be, or if there is no host. */
+export function describeOutage(host) {
+  if (!isHostAway(host)) return "";
   const why = host.reason ? `: ${plain(host.reason).replace(/\.$/, "")}` : "";
   const place = plain(host.host);
   return host.state === "lost"
-    ? `The connection to ${place} is lost${why}. Newel tries to get it back; what needs the host cannot be done until then.`
-    : `There is no connection to ${place}${why}. Newel tries again when something is asked for there.`;
+    ? `Connection to ${place} lost${why}. Reconnecting… Actions on the host are unavailable until then.`
+    : `Not connected to ${place}${why}. Newel reconnects with the next action on the host.`;
 }
 
-/** How the way is, in a word or two. */
-export function stateWords({ state, reason, latency }) {
+/** The state of the connection, in a word or two. */
+export function describeState({ state, reason, latency }) {
   if (state === "slow") return plain(reason);
   return STATES[state] ?? (latency === null ? "" : `${latency} ms`);
 }
 
-/** What the words mean. */
-function meaning(host) {
-  if (host.state === "slow") return `There is ${plain(host.reason)}. Newel waits for it.`;
-  return awayWords(host) || (host.latency === null ? "" : `A request takes ${host.latency} ms.`);
+/** The tooltip that explains the state. */
+function explain(host) {
+  if (host.state === "slow") return `Waiting for the host: ${plain(host.reason)}.`;
+  return describeOutage(host) || (host.latency === null ? "" : `Latency: ${host.latency} ms`);
 }
 
-/** In the header: `user@host`, of which a narrow page leaves out the user, and the state. */
-export class HostSign {
+/** The host in the header: `user@host` (narrow pages leave out the user) and its state. */
+export class HostStatus {
   constructor() {
     this.el = h("span", { class: "host", hidden: true });
   }
@@ -39,9 +40,9 @@ export class HostSign {
     this.shown = shown;
     this.el.hidden = !host;
     if (!host) return;
-    set(this.el, "title", [plain(project), meaning(host)].filter(Boolean).join("\n"));
+    setAttr(this.el, "title", [plain(project), explain(host)].filter(Boolean).join("\n"));
     fill(this.el,
       h("span", { class: "host-name" }, host.user && h("span", { class: "host-user" }, `${plain(host.user)}@`), plain(host.host)),
-      h("span", { class: `host-state ${host.state}` }, host.state !== "up" && icon("warn"), h("span", { class: "host-words" }, stateWords(host))));
+      h("span", { class: `host-state ${host.state}` }, host.state !== "up" && icon("warn"), h("span", { class: "host-words" }, describeState(host))));
   }
 }

@@ -1,4 +1,5 @@
-// What the browser keeps for this page: drafts, places, what was read, preferences. Without storage nothing is kept.
+// Browser storage: drafts, scroll positions, read markers, preferences. Where it is disabled nothing is stored.
+// `localStore` is shared by all windows, `sessionStore` belongs to this one and survives a reload.
 
 const PREFIX = "newel:";
 
@@ -6,7 +7,7 @@ function storage(kind) {
   try {
     return window[kind];
   } catch {
-    return null; // storage is switched off
+    return null; // storage is disabled
   }
 }
 
@@ -26,16 +27,16 @@ function write(place, key, value) {
     if (value === null || value === undefined || value === "") place.removeItem(PREFIX + key);
     else place.setItem(PREFIX + key, JSON.stringify(value));
   } catch {
-    // full or switched off: what is kept is a convenience
+    // full or disabled: stored values are a convenience
   }
 }
 
-export const kept = { get: (key) => read(local, key), set: (key, value) => write(local, key, value) };
-export const keptHere = { get: (key) => read(session, key), set: (key, value) => write(session, key, value) };
+export const localStore = { get: (key) => read(local, key), set: (key, value) => write(local, key, value) };
+export const sessionStore = { get: (key) => read(session, key), set: (key, value) => write(session, key, value) };
 
 const OF_TABS = /^newel:(?:draft|place|seen|form):(.+)$/;
 
-/** Forget what belongs to tabs that no longer exist. */
+/** Remove the entries of tabs that no longer exist. */
 export function forgetTabs(ids) {
   if (!local) return;
   for (const key of Object.keys(local)) {

@@ -1,29 +1,29 @@
-// Markdown to inert elements. HTML in it is text; links go to http, https and mailto only; images are links; nothing
-// turns the direction of writing.
+// Markdown to inert elements: HTML stays text, links are limited to http, https and mailto, images become links, and
+// bidirectional control characters are written out.
 
 import DOMPurify from "dompurify";
 import MarkdownIt from "markdown-it";
 import { h, copyButton } from "./dom.js";
-import { unturned } from "./format.js";
-import { highlighted } from "./highlight.js";
+import { escapeBidi } from "./format.js";
+import { highlight } from "./highlight.js";
 
 const TAGS = [
   "p", "br", "hr", "h3", "ul", "ol", "li", "blockquote", "pre", "code", "em", "strong", "s", "a", "span",
   "table", "thead", "tbody", "tr", "th", "td",
 ];
-const PURE = { ALLOWED_TAGS: TAGS, ALLOWED_ATTR: ["href", "title", "start", "class"], RETURN_DOM_FRAGMENT: true };
-const GOOD_LINK = /^(?:https?|mailto):/i;
+const SANITIZE_OPTIONS = { ALLOWED_TAGS: TAGS, ALLOWED_ATTR: ["href", "title", "start", "class"], RETURN_DOM_FRAGMENT: true };
+const SAFE_LINK = /^(?:https?|mailto):/i;
 
 const md = new MarkdownIt({ html: false, linkify: true, breaks: false });
 md.linkify.set({ fuzzyLink: false, fuzzyEmail: false });
-md.validateLink = () => true; // what is no good link loses its address below, not its text
+md.validateLink = () => true; // rejected links lose their address below, but keep their text
 md.renderer.rules.image = (tokens, index) => {
   const { content, attrs } = tokens[index];
   const src = attrs.find(([name]) => name === "src")[1];
   const escape = md.utils.escapeHtml;
   return `<a href="${escape(src)}">Image: ${escape(content || src)}</a>`;
 };
-// One level for all headings: a message must not upset the outline of the page.
+// One level for all headings: a message must not disturb the outline of the page.
 md.renderer.rules.heading_open = (tokens, index) => `<h3 class="level-${tokens[index].tag.slice(1)}">`;
 md.renderer.rules.heading_close = () => "</h3>";
 for (const cell of ["th_open", "td_open"]) {
@@ -33,15 +33,14 @@ for (const cell of ["th_open", "td_open"]) {
   };
 }
 
-/** The elements of a whole text: code in it is coloured and can be copied. */
-export const elements = (text, env = {}) => made(md.parse(text, env), env, true);
+/** Render a complete text, with highlighted code blocks that can be copied. */
+export const renderMarkdown = (text, env = {}) => renderTokens(md.parse(text, env), env, true);
 
 /**
- * A text that grows, in two: what is finished of it, and its last block, or the last item of a list that ends it.
- * Elements of both (`finished` may be null), and offsets: `start` of what is last, `block` of the block it belongs to.
- * `fence` tells whether it is a code block that is still open.
+ * Render a growing text in two parts: `finished` (may be null), and `last`, its last block or the last item of a final list.
+ * `start` is the offset of `last`, `block` that of the block it belongs to; `fence` is true for an open code block.
  */
-export function split(text, env) {
+export function renderGrowing(text, env) {
   const tokens = md.parse(text, env);
   const top = Math.max(0, tokens.findLastIndex((token) => token.level === 0 && token.map && token.nesting >= 0));
   const block = tokens[top];
@@ -52,8 +51,8 @@ export function split(text, env) {
     ? [tokens.slice(0, top), tokens.slice(top)]
     : [[...tokens.slice(0, item), tokens.at(-1)], [block, ...tokens.slice(item)]];
   return {
-    finished: before.length > 0 ? made(before, env, true) : null,
-    last: made(last, env, false),
+    finished: before.length > 0 ? renderTokens(before, env, true) : null,
+    last: renderTokens(last, env, false),
     start: item < 0 ? offset(top) : offset(item),
     block: offset(top),
     fence: block?.type === "fence" && isOpen(block, lines.slice(...block.map)),
@@ -62,12 +61,12 @@ export function split(text, env) {
 
 const isOpen = ({ markup }, lines) => lines.length < 2 || !lines.at(-1).trim().startsWith(markup);
 
-function made(tokens, env, done) {
-  const html = md.renderer.render(tokens, { ...md.options, highlight: done ? highlighted : null }, env);
-  const fragment = DOMPurify.sanitize(html, PURE);
+function renderTokens(tokens, env, done) {
+  const html = md.renderer.render(tokens, { ...md.options, highlight: done ? highlight : null }, env);
+  const fragment = DOMPurify.sanitize(html, SANITIZE_OPTIONS);
   const texts = document.createTreeWalker(fragment, NodeFilter.SHOW_TEXT);
-  while (texts.nextNode()) texts.currentNode.data = unturned(texts.currentNode.data);
-  for (const link of fragment.querySelectorAll("a")) mendLink(link);
+  while (texts.nextNode()) texts.currentNode.data = escapeBidi(texts.currentNode.data);
+  for (const link of fragment.querySelectorAll("a")) secureLink(link);
   for (const item of fragment.querySelectorAll("li")) markTask(item);
   for (const table of fragment.querySelectorAll("table")) {
     const frame = h("div", { class: "table", tabindex: "0", role: "region", "aria-label": "Table" });
@@ -81,7 +80,7 @@ function made(tokens, env, done) {
   return fragment;
 }
 
-/** "[x] done" of a task list becomes its box. */
+/** Replace the "[x]" of a task list by a box. */
 function markTask(item) {
   const text = (item.firstElementChild?.tagName === "P" ? item.firstElementChild : item).firstChild;
   const box = text?.nodeType === Node.TEXT_NODE && /^\s*\[([ x])\] /i.exec(text.data);
@@ -90,9 +89,9 @@ function markTask(item) {
   item.className = "task";
 }
 
-function mendLink(link) {
+function secureLink(link) {
   const address = link.getAttribute("href") ?? "";
-  if (GOOD_LINK.test(address)) {
+  if (SAFE_LINK.test(address)) {
     link.target = "_blank";
     link.rel = "noopener noreferrer";
   } else {

@@ -1,12 +1,12 @@
-// The panel of MCP servers: how each is, what it offers, and whether it may run.
+// The panel of MCP servers: their state, their tools, and the decision whether they may run.
 
 import { fill, h, icon, iconButton } from "./dom.js";
-import { plain, plural, reveal } from "./format.js";
+import { plain, pluralize, reveal } from "./format.js";
 
-const SIGN = { active: "check", starting: "again", broken: "close", untrusted: "question", disabled: "stop" };
+const STATE_ICONS = { active: "check", starting: "again", broken: "close", untrusted: "question", disabled: "stop" };
 
-/** How many servers work and how many do not: {good, bad, waiting}. */
-export function counts(servers) {
+/** Count the servers by state: {good, bad, waiting, starting}. */
+export function countServers(servers) {
   const count = (...states) => servers.filter((server) => states.includes(server.state)).length;
   return { good: count("active"), bad: count("broken"), waiting: count("untrusted"), starting: count("starting") };
 }
@@ -15,9 +15,9 @@ export class ToolsPanel {
   constructor({ actions, close }) {
     Object.assign(this, { actions });
     this.list = h("div", { class: "servers" });
-    this.open = new Set(); // names whose tools are shown
+    this.open = new Set(); // names of servers whose tools are unfolded
     this.el = h("div", { class: "tools-panel", id: "tools-panel", role: "region", "aria-label": "MCP tools", hidden: true },
-      h("div", { class: "panel-head" }, h("h2", {}, "MCP Tools"), iconButton("close", "Close the tools panel", close)),
+      h("div", { class: "panel-head" }, h("h2", {}, "MCP Tools"), iconButton("close", "Close tools", close)),
       this.list);
   }
 
@@ -27,7 +27,7 @@ export class ToolsPanel {
     const focused = document.activeElement?.closest("[data-key]")?.dataset.key;
     const asking = servers.filter((server) => server.state === "untrusted");
     const others = servers.filter((server) => server.state !== "untrusted");
-    fill(this.list, servers.length ? [...asking, ...others].map((server) => this.#server(server)) : NONE());
+    fill(this.list, servers.length ? [...asking, ...others].map((server) => this.#server(server)) : emptyList());
     const key = this.decided && others.some((server) => server.name === this.decided) ? `on:${this.decided}` : focused;
     if (key !== focused) this.decided = null;
     if (key) this.list.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus();
@@ -39,7 +39,7 @@ export class ToolsPanel {
     return h(
       "section", { class: `server ${state}`, "aria-label": reveal(name) },
       h("div", { class: "server-head" },
-        h("span", { class: "server-sign" }, icon(SIGN[state])),
+        h("span", { class: "server-sign" }, icon(STATE_ICONS[state])),
         h("strong", {}, reveal(name)), h("span", { class: "server-state" }, `(${state})`),
         h("span", { class: "spacer" }),
         on && state !== "untrusted" && iconButton("again", `Restart ${reveal(name)}`, () => this.actions.restartServer(name), { "data-key": `again:${name}` }),
@@ -50,25 +50,25 @@ export class ToolsPanel {
           }), "on")),
       server.reason && state !== "untrusted" && h("p", { class: state === "broken" ? "bad-text" : "dim" }, plain(server.reason)),
       state === "untrusted" ? this.#trust(server) : h("p", { class: "dim target" }, h("code", {}, reveal(server.target))),
-      server.stderr && h("details", { open: state === "broken" }, h("summary", {}, "Last lines it wrote"),
-        h("pre", { class: "output", tabindex: "0", "aria-label": `Last lines of ${reveal(name)}` }, plain(server.stderr))),
+      server.stderr && h("details", { open: state === "broken" }, h("summary", {}, "Last output"),
+        h("pre", { class: "output", tabindex: "0", "aria-label": `Last output of ${reveal(name)}` }, plain(server.stderr))),
       server.tools.length > 0 && this.#tools(server),
     );
   }
 
   #trust(server) {
     return h("div", { class: "trust" },
-      h("p", {}, h("code", {}, reveal(server.origin)), " names it. If you trust it, Newel runs exactly this:"),
+      h("p", {}, h("code", {}, reveal(server.origin)), " configures this server. If you trust it, Newel runs exactly this command:"),
       h("pre", { class: "exact", tabindex: "0", "aria-label": "Command" }, reveal(server.target)),
-      server.folder && h("p", {}, "In the folder ", h("code", {}, reveal(server.folder))),
-      server.env?.length > 0 && h("p", {}, "It is given these variables: ",
+      server.folder && h("p", {}, "Folder: ", h("code", {}, reveal(server.folder))),
+      server.env?.length > 0 && h("p", {}, "Environment variables: ",
         ...server.env.flatMap((name, index) => [index ? ", " : "", h("code", {}, reveal(name))])),
       h("div", { class: "row" },
-        h("button", { type: "button", class: "primary", onclick: () => this.#decide(server, { enabled: false }) }, "Do not run"),
+        h("button", { type: "button", class: "primary", onclick: () => this.#decide(server, { enabled: false }) }, "Don't run"),
         h("button", { type: "button", onclick: () => this.#decide(server, { trusted: true }) }, "Trust this command")));
   }
 
-  /** The card goes where the others are, and the focus with it. */
+  /** Decide on a new server. Its card moves to the others, and takes the focus along. */
   async #decide({ name }, change) {
     this.decided = name;
     if (!(await this.actions.setServer(name, change))) this.decided = null;
@@ -81,7 +81,7 @@ export class ToolsPanel {
       open: this.open.has(server.name),
       ontoggle: (event) => (event.target.open ? this.open.add(server.name) : this.open.delete(server.name)),
     },
-    h("summary", { "data-key": `tools:${server.name}` }, used === all ? plural(all, "tool") : `${used} of ${plural(all, "tool")} on`),
+    h("summary", { "data-key": `tools:${server.name}` }, used === all ? pluralize(all, "tool") : `${used} of ${pluralize(all, "tool")} on`),
     h("ul", { class: "tool-list" }, ...server.tools.map((tool) => this.#tool(server, tool))));
   }
 
@@ -94,8 +94,12 @@ export class ToolsPanel {
       h("span", {}, h("code", {}, reveal(tool.name)), " ", h("span", { class: "dim" }, reveal(tool.description).slice(0, 300)))));
   }
 
+  get isOpen() {
+    return !this.el.hidden;
+  }
+
   /** Show or hide the panel. */
-  set(open, servers) {
+  setOpen(open, servers) {
     this.el.hidden = !open;
     this.shown = null;
     this.update(servers);
@@ -103,7 +107,7 @@ export class ToolsPanel {
   }
 }
 
-const NONE = () =>
+const emptyList = () =>
   h("div", { class: "empty" },
-    h("p", { class: "empty-title" }, "No MCP server is set up."),
-    h("p", {}, "Add one with ", h("code", {}, "newel mcp add NAME COMMAND"), ", or name it in ", h("code", {}, "mcp_config.json"), "."));
+    h("p", { class: "empty-title" }, "No MCP servers configured."),
+    h("p", {}, "Add one with ", h("code", {}, "newel mcp add NAME COMMAND"), ", or edit ", h("code", {}, "mcp_config.json"), "."));

@@ -1,16 +1,16 @@
-// What was said, each as a small view: {el, update(item, talk)}.
+// The views of transcript entries: {el, update(item, transcript)}.
 
-import { copyButton, fill, h, icon, iconButton, onceClicked, set } from "./dom.js";
-import { elapsed } from "./elapsed-timer.js";
-import { duration, plain, reveal, revealPath, sentence, size, triesWords } from "./format.js";
-import { kept } from "./local-storage.js";
-import { Prose } from "./streaming-markdown.js";
-import { imageView, section, ToolLine } from "./tool-call.js";
+import { copyButton, fill, h, icon, iconButton, onceClicked, setAttr } from "./dom.js";
+import { elapsedTimer } from "./elapsed-timer.js";
+import { formatDuration, plain, reveal, revealPath, toSentence, formatBytes, describeRetry } from "./format.js";
+import { localStore } from "./local-storage.js";
+import { StreamingMarkdown } from "./streaming-markdown.js";
+import { imageView, section, ToolCallView } from "./tool-call.js";
 
 // -- the assistant ----------------------------------------------------------------------------------
 
-/** The model's reasoning, in a panel of its own. */
-class Reasoning {
+/** The model's reasoning, in a foldable section. */
+class ReasoningView {
   constructor({ open }) {
     this.label = h("span", {}, "Thinking");
     this.head = h(
@@ -20,12 +20,12 @@ class Reasoning {
     );
     this.text = h("div", { class: "reasoning-text", tabindex: "0", role: "region", "aria-label": "Reasoning" });
     this.el = h("section", { class: "reasoning", "aria-label": "Reasoning panel" }, this.head, this.text);
-    this.#open(open && kept.get("reasoning") !== "closed");
+    this.#open(open && localStore.get("reasoning") !== "closed");
   }
 
   update(part, { live, since }) {
     if (this.live !== live) {
-      fill(this.label, live ? ["Thinking ", elapsed(since)] : "Reasoning");
+      fill(this.label, live ? ["Thinking ", elapsedTimer(since)] : "Reasoning");
       this.live = live;
     }
     if (part.text === this.shown) return;
@@ -40,12 +40,12 @@ class Reasoning {
 
   #toggle() {
     this.#open(this.text.hidden);
-    kept.set("reasoning", this.text.hidden ? "closed" : null);
+    localStore.set("reasoning", this.text.hidden ? "closed" : null);
   }
 
   #open(open) {
     this.text.hidden = !open;
-    set(this.head, "aria-expanded", open);
+    setAttr(this.head, "aria-expanded", open);
   }
 }
 
@@ -65,7 +65,7 @@ export class AssistantView {
     this.wasLive = false;
   }
 
-  update(item, talk) {
+  update(item, transcript) {
     const live = item.kind === "live";
     this.wasLive ||= live;
     if (this.item !== item) {
@@ -79,7 +79,7 @@ export class AssistantView {
       if (!live) this.#end(item.message);
     }
     this.parts.forEach((part, index) => {
-      if (part.type === "call") this.views[index].view.update(part, part.id ? talk.calls[part.id] : undefined);
+      if (part.type === "call") this.views[index].view.update(part, part.id ? transcript.calls[part.id] : undefined);
     });
   }
 
@@ -97,16 +97,16 @@ export class AssistantView {
 
   #replace(index, type) {
     for (const { view } of this.views.splice(index)) view.el.remove();
-    const make = { text: () => new Prose(), call: () => new ToolLine(), thinking: () => new Reasoning({ open: this.wasLive }) };
+    const make = { text: () => new StreamingMarkdown(), call: () => new ToolCallView(), thinking: () => new ReasoningView({ open: this.wasLive }) };
     const view = make[type]();
     this.views[index] = { type, view };
     this.body.append(view.el);
   }
 
   #end({ stopReason, errorMessage }) {
-    const words = { error: sentence(errorMessage || "The request failed."), length: CUT, aborted: "Stopped." }[stopReason];
+    const words = { error: toSentence(errorMessage || "The request failed."), length: CUT_OFF_MESSAGE, aborted: "Stopped." }[stopReason];
     this.end.hidden = !words;
-    set(this.end, "class", stopReason === "error" ? "cause bad-text" : "cause");
+    setAttr(this.end, "class", stopReason === "error" ? "cause bad-text" : "cause");
     fill(this.end, words && icon(stopReason === "error" ? "warn" : "stop"), words && h("span", {}, plain(words)));
   }
 
@@ -115,7 +115,7 @@ export class AssistantView {
   }
 }
 
-const CUT = "The answer ends here: it reached the model's limit of length.";
+const CUT_OFF_MESSAGE = "The response was cut off at the model's output limit.";
 
 // -- the user ---------------------------------------------------------------------------------------
 
@@ -127,15 +127,15 @@ const imagesOf = ({ content }) => (typeof content === "string" ? [] : content.fi
 const attachment = (file) =>
   file.type === "image"
     ? imageView({ data: file.preview ?? file.content, mimeType: file.mimeType })
-    : h("span", { class: "chip" }, icon("clip"), `${revealPath(file.fileName)} · ${size(file.size)}`);
+    : h("span", { class: "chip" }, icon("clip"), `${revealPath(file.fileName)} · ${formatBytes(file.size)}`);
 
 export class UserView {
-  /** `edit(item, text)` says an edited message again; `mayEdit()` tells whether that is possible now, and says why not. */
+  /** `edit(item, text)` resends an edited message; `mayEdit()` returns whether that is possible, and reports why not. */
   constructor({ edit, mayEdit }) {
     Object.assign(this, { edit, mayEdit });
     this.body = h("div", { class: "user-text", dir: "auto" });
     this.files = h("div", { class: "files" });
-    const change = iconButton("edit", "Edit and send again", () => this.#edit());
+    const change = iconButton("edit", "Edit message", () => this.#edit());
     this.actions = h("div", { class: "actions" }, change, copyButton(() => this.text, "Copy message"));
     this.el = h("article", { class: "entry user", "aria-label": "You" }, h("span", { class: "who" }, "You"), this.body, this.files, this.actions);
   }
@@ -176,9 +176,9 @@ export class UserView {
         },
       },
       area,
-      h("p", { class: "dim" }, "What followed this message stays in the session and leaves the conversation."),
+      h("p", { class: "dim" }, "Later messages are removed from the conversation; the session keeps them."),
       h("div", { class: "row" },
-        h("button", { type: "submit", class: "primary" }, "Send again"),
+        h("button", { type: "submit", class: "primary" }, "Resend"),
         h("button", { type: "button", onclick: back }, "Cancel")),
     );
     this.body.replaceWith(form);
@@ -187,13 +187,13 @@ export class UserView {
   }
 }
 
-const WAITS = {
-  sending: "· sending", queued: "· waits its turn", failed: "· not sent", held: "· not sent: the run was stopped",
+const PENDING_STATES = {
+  sending: "· sending", queued: "· queued", failed: "· not sent", held: "· held: the run was stopped",
 };
 
-/** Something said here that the conversation does not have yet. */
+/** A message that is not part of the conversation yet. */
 export class PendingView {
-  /** `actions`: again(item), discard(item), and of what the server has: change(item), withdraw(item), sendNow(item). */
+  /** `actions`: resend(item), discard(item); for queued messages edit(item), withdraw(item), sendNow(item). */
   constructor(actions) {
     this.actions = actions;
     this.state = h("span", { class: "aside" });
@@ -206,16 +206,16 @@ export class PendingView {
     if (item === this.item) return;
     this.item = item;
     this.body.textContent = plain(item.text);
-    set(this.el, "data-state", item.state);
-    this.state.textContent = WAITS[item.state];
-    const button = (words, does, title) => h("button", { type: "button", title, onclick: onceClicked(() => this.actions[does](item)) }, words);
+    setAttr(this.el, "data-state", item.state);
+    this.state.textContent = PENDING_STATES[item.state];
+    const button = (words, action, title) => h("button", { type: "button", title, onclick: onceClicked(() => this.actions[action](item)) }, words);
     const canSend = item.state === "held" || item.isFirst;
     fill(
       this.row,
-      item.state === "failed" && [button("Retry", "again"), button("Discard", "discard")],
+      item.state === "failed" && [button("Retry", "resend"), button("Discard", "discard")],
       item.isWaiting && [
-        canSend && button("Send now", "sendNow", item.state === "held" ? null : "Stops the run at once and sends what waits"),
-        button("Edit", "change", "Puts it back into the message box"),
+        canSend && button("Send now", "sendNow", item.state === "held" ? null : "Stop the run now and send the queued messages"),
+        button("Edit", "edit", "Move it back to the message box"),
         button("Withdraw", "withdraw"),
       ],
     );
@@ -227,43 +227,43 @@ export class PendingView {
 const line = (kind, picture, ...children) =>
   h("div", { class: `entry told ${kind}` }, icon(picture), h("div", { class: "told-words" }, ...children));
 
-const TOLD = {
+const ENTRIES = {
   notice: ({ level, text }) => line(level === "warning" ? "warn" : "info", level === "warning" ? "warn" : "question", plain(text)),
-  error: ({ text }) => line("bad", "warn", sentence(text)),
-  end: ({ reason, text }) => line(reason === "error" ? "bad" : "info", reason === "error" ? "close" : "stop", sentence(text)),
-  retry: (tries) => line(tries.outcome === null ? "warn" : "info", "again", triesWords(tries)),
+  error: ({ text }) => line("bad", "warn", toSentence(text)),
+  end: ({ reason, text }) => line(reason === "error" ? "bad" : "info", reason === "error" ? "close" : "stop", toSentence(text)),
+  retry: (tries) => line(tries.outcome === null ? "warn" : "info", "again", describeRetry(tries)),
   verdict: ({ satisfied, why, missing }) =>
     line(
       satisfied ? "ok" : "info",
       satisfied ? "check" : "question",
-      h("strong", {}, satisfied ? "Contract satisfied. " : "Not satisfied yet. "),
+      h("strong", {}, satisfied ? "Contract satisfied. " : "Contract not satisfied yet. "),
       plain(why),
       missing && h("div", { class: "dim" }, `Missing: ${plain(missing)}`),
     ),
   acceptance({ command, passed, output, duration: took }) {
-    if (passed === null) return line("info", "command", h("strong", {}, "Acceptance runs: "), h("code", {}, reveal(command)));
-    const words = passed ? "Acceptance passed: " : "Acceptance failed: ";
+    if (passed === null) return line("info", "command", h("strong", {}, "Running acceptance command: "), h("code", {}, reveal(command)));
+    const words = passed ? "Acceptance command passed: " : "Acceptance command failed: ";
     return line(
       passed ? "ok" : "bad",
       passed ? "check" : "close",
-      h("strong", {}, words), h("code", {}, reveal(command)), h("span", { class: "dim" }, ` ${duration(took ?? 0)}`),
+      h("strong", {}, words), h("code", {}, reveal(command)), h("span", { class: "dim" }, ` ${formatDuration(took ?? 0)}`),
       output.trim() && h("details", { open: !passed }, h("summary", {}, "Output"), section("Output", plain(output))),
     );
   },
-  begun: () => line("info", "edit", "Newel works on the contract."),
+  begun: () => line("info", "edit", "Working on the contract."),
   newel: ({ text }) =>
     h("article", { class: "entry user", "aria-label": "Newel" },
       h("span", { class: "who" }, "Newel"), h("div", { class: "user-text", dir: "auto" }, plain(text))),
   custom({ message }) {
     if (message.name !== "compaction") return h("div", { hidden: true });
     return line(
-      "info", "history", "Earlier messages were summed up for the model.",
+      "info", "history", "Earlier messages were summarized for the model.",
       h("details", {}, h("summary", {}, "Summary"), section("Summary", plain(String(message.data?.summary ?? "")))),
     );
   },
 };
 
-export class ToldView {
+export class NoteView {
   constructor() {
     this.el = h("div", {});
   }
@@ -271,14 +271,14 @@ export class ToldView {
   update(item) {
     if (item === this.item) return;
     this.item = item;
-    const next = TOLD[item.kind](item);
+    const next = ENTRIES[item.kind](item);
     this.el.replaceWith(next);
     this.el = next;
   }
 }
 
-/** What an agent is told: where that is the contract, `shown()` above, it is not said twice. */
-export class ContractView extends ToldView {
+/** A message to an agent. The contract is already shown above (`shown()`), so it is not repeated. */
+export class ContractView extends NoteView {
   constructor(shown) {
     super();
     this.shown = shown;

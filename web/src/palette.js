@@ -1,4 +1,4 @@
-// The command palette and the keyboard: every command has a name, some have keys.
+// The command palette and the keyboard shortcuts.
 
 import { h } from "./dom.js";
 import { dialogHead, openDialog } from "./dialog.js";
@@ -6,23 +6,23 @@ import { pick } from "./picker.js";
 
 const KEYS = [
   ["Ctrl+K", "Commands"],
-  ["?", "This list"],
+  ["?", "Keyboard shortcuts"],
   ["Alt+N", "New chat"],
   ["Alt+A", "New agent"],
-  ["Alt+O", "Open an earlier conversation"],
+  ["Alt+O", "Open a conversation"],
   ["Alt+T", "MCP tools"],
   ["Alt+F", "Files"],
   ["Alt+P", "Find a file"],
   ["Alt+R", "Review"],
-  ["Alt+1 … Alt+9", "Show a tab"],
-  ["J, K, A, R", "In a review: next and previous hunk, accept, reject; in a file's text with Alt"],
-  ["Alt+W", "Close the tab"],
-  ["Delete, F2 on a tab", "Close, rename it"],
-  ["/", "Write a message"],
-  ["Enter", "Send, or queue while a run is under way"],
-  ["Shift+Enter", "A new line"],
-  ["Ctrl+Enter", "Start the agent, send an edited message"],
-  ["Escape", "Close what is open; else stop the run, and again: at once"],
+  ["Alt+1 … Alt+9", "Go to tab"],
+  ["J, K, A, R", "Review: next hunk, previous hunk, accept, reject (with Alt while editing a file)"],
+  ["Alt+W", "Close tab"],
+  ["Delete, F2 on a tab", "Close or rename the tab"],
+  ["/", "Focus the message box"],
+  ["Enter", "Send, or queue while a run is in progress"],
+  ["Shift+Enter", "New line"],
+  ["Ctrl+Enter", "Start the agent or resend an edited message"],
+  ["Escape", "Close the open panel, or stop the run; press again to stop it now"],
 ];
 
 export const showKeys = () =>
@@ -35,11 +35,11 @@ export const showKeys = () =>
     ],
   });
 
-/** Choose one of `commands`, [{title, detail, keys, run}], and run it. */
+/** Let the user choose one of `commands`, [{title, detail, keys, run}], and run it. */
 export async function openPalette(commands) {
   const chosen = await pick({
     label: "Commands",
-    placeholder: "What do you want to do?",
+    placeholder: "Type a command",
     choices: commands.map(({ title, detail, keys, run }) => ({ title, detail, keys, value: run })),
   });
   chosen?.();
@@ -47,9 +47,9 @@ export async function openPalette(commands) {
 
 const isTyping = (element) => element?.matches?.("input, textarea, select, [contenteditable]") ?? false;
 
-/** Listen to the keyboard; `does` has a function for each command. */
-export function listen(does) {
-  const alt = { KeyN: does.newChat, KeyA: does.newAgent, KeyO: does.openSession, KeyT: does.toggleTools, KeyW: does.close, KeyF: does.toggleFiles, KeyR: does.toggleReview };
+/** Bind the keys; `commands` as in commands.js. */
+export function bindKeyboard(commands) {
+  const alt = { KeyN: commands.newChat, KeyA: commands.newAgent, KeyO: commands.openSession, KeyT: commands.toggleTools, KeyW: commands.closeActive, KeyF: commands.toggleFiles, KeyR: commands.toggleReview };
   document.addEventListener("keydown", (event) => {
     const hasDialog = document.querySelector("dialog[open]") !== null;
     const command = commandOf(event, hasDialog);
@@ -61,12 +61,12 @@ export function listen(does) {
   function commandOf(event, hasDialog) {
     const { key, code, altKey } = event;
     const chord = event.ctrlKey || event.metaKey;
-    if (chord && !altKey && key.toLowerCase() === "k") return hasDialog ? null : does.palette;
+    if (chord && !altKey && key.toLowerCase() === "k") return hasDialog ? null : commands.openPalette;
     if (hasDialog || chord) return null;
-    if (altKey && /^Digit[1-9]$/.test(code)) return () => does.showNth(Number(code.at(-1)) - 1);
+    if (altKey && /^Digit[1-9]$/.test(code)) return () => commands.showNth(Number(code.at(-1)) - 1);
     if (altKey) return alt[code] ?? null;
-    if (key === "Escape") return does.escape;
+    if (key === "Escape") return commands.escape;
     if (isTyping(event.target)) return null;
-    return { "?": does.keys, "/": does.write }[key] ?? null;
+    return { "?": commands.showKeys, "/": commands.focusPanel }[key] ?? null;
   }
 }

@@ -1,13 +1,13 @@
-// Which lines differ: patience diff, and within its gaps the shortest edit script as far as that is cheap.
-// src/newel/tools/patience.py does exactly the same, and says how and why: change both.
+// Line diff: patience diff, and within its gaps the shortest edit script as far as that is cheap.
+// src/newel/diff/ has the same algorithm in Python and explains it: change both.
 
 const MAX_EDITS = 200;
 const MAX_DEPTH = 32;
 const MAX_STEPS = 1_000_000;
 
 /**
- * The spans in which the lines `b` differ from the lines `a`, in order and apart from each other: `[a0, a1, b0, b1]` for
- * lines `a0` to `a1` that give way to lines `b0` to `b1`, counted from 0, the end not included.
+ * The spans in which the lines `b` differ from the lines `a`, in order and not touching: `[a0, a1, b0, b1]` replaces the lines
+ * `a0` to `a1` by the lines `b0` to `b1`, counted from 0, the end excluded.
  */
 export const diff = (a, b) => {
   const spans = [];
@@ -17,7 +17,7 @@ export const diff = (a, b) => {
   later(between(a, b, [], [0, a.length, 0, b.length]), 0);
   while (todo.length > 0) {
     const { gap: whole, depth } = todo.pop();
-    const gap = trimmed(a, b, whole);
+    const gap = trim(a, b, whole);
     const [a0, a1, b0, b1] = gap;
     if (a0 === a1 || b0 === b1) {
       spans.push(gap);
@@ -28,7 +28,7 @@ export const diff = (a, b) => {
       later(between(a, b, anchors, gap), depth + 1);
       continue;
     }
-    const { matches, isWhole } = shortest(a, b, gap, steps);
+    const { matches, isWhole } = shortestScript(a, b, gap, steps);
     const pieces = between(a, b, matches, gap);
     if (matches.length > 0 && !isWhole) later([pieces.pop()], depth);
     spans.push(...pieces);
@@ -36,14 +36,14 @@ export const diff = (a, b) => {
   return spans.sort((one, other) => one[0] - other[0] || one[2] - other[2]);
 };
 
-/** Without the lines at its ends that both sides have in common. */
-const trimmed = (a, b, [a0, a1, b0, b1]) => {
+/** A gap without the common lines at its ends. */
+const trim = (a, b, [a0, a1, b0, b1]) => {
   while (a0 < a1 && b0 < b1 && a[a0] === b[b0]) a0++, b0++;
   while (a0 < a1 && b0 < b1 && a[a1 - 1] === b[b1 - 1]) a1--, b1--;
   return [a0, a1, b0, b1];
 };
 
-/** What differs between matches, which are given in their order. */
+/** The spans between matches, which are in order. */
 const between = (a, b, matches, [start, end, startB, endB]) => {
   const spans = [];
   let [a0, b0] = [start, startB];
@@ -61,7 +61,7 @@ const same = (a, a0, a1, b, b0, b1) => {
   return true;
 };
 
-/** The lines that occur once in both, the longest series of them whose order is the same. */
+/** The longest common subsequence of the lines that are unique on both sides. */
 const anchorsOf = (a, b, [a0, a1, b0, b1]) => {
   const [once, onceB] = [onceIn(a, a0, a1), onceIn(b, b0, b1)];
   const pairs = [];
@@ -72,14 +72,14 @@ const anchorsOf = (a, b, [a0, a1, b0, b1]) => {
   return ascending(pairs);
 };
 
-/** Where each line stands, in their order; -1 for one that occurs several times. */
+/** The position of each line; -1 for one that occurs several times. */
 const onceIn = (lines, start, end) => {
   const places = new Map();
   for (let index = start; index < end; index++) places.set(lines[index], places.has(lines[index]) ? -1 : index);
   return places;
 };
 
-/** The longest series of pairs, given in the order of their first, whose second ascends (patience sorting). */
+/** The longest subsequence of pairs, sorted by their first, whose second ascends (patience sorting). */
 const ascending = (pairs) => {
   const [tops, piles, before] = [[], [], []];
   pairs.forEach(([, j], index) => {
@@ -93,26 +93,26 @@ const ascending = (pairs) => {
   return series.reverse();
 };
 
-const firstNotBelow = (ascends, value) => {
-  let [low, high] = [0, ascends.length];
+const firstNotBelow = (ascending, value) => {
+  let [low, high] = [0, ascending.length];
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (ascends[middle] < value) low = middle + 1;
+    if (ascending[middle] < value) low = middle + 1;
     else high = middle;
   }
   return low;
 };
 
 /**
- * The matches of the shortest edit script, or of as much of it as `MAX_EDITS` lead to; none if the steps run out. Takes
- * what it costs from `steps`.
+ * The matches of the shortest edit script, or of the part that `MAX_EDITS` reach; none if the steps run out. Subtracts its
+ * cost from `steps`.
  */
-const shortest = (a, b, gap, steps) => {
+const shortestScript = (a, b, gap, steps) => {
   const [a0, a1, b0, b1] = gap;
   const [n, m] = [a1 - a0, b1 - b0];
   const limit = Math.min(n + m, MAX_EDITS);
   const middle = limit + 1;
-  const furthest = new Int32Array(2 * middle + 1); // how far one gets on the diagonal k = x - y, at middle + k
+  const furthest = new Int32Array(2 * middle + 1); // the furthest x on the diagonal k = x - y, at middle + k
   const rounds = [];
   for (let edits = 0; edits <= limit; edits++) {
     rounds.push(furthest.slice(middle - edits - 1, middle + edits + 2));
@@ -140,8 +140,8 @@ const shortest = (a, b, gap, steps) => {
 const goesDown = (k, edits, left, right) => k === -edits || (k !== edits && left < right);
 
 /**
- * Back from `x, y` on the path that `shortest` found, to its matches in their order. `rounds` has for each number of edits
- * how far one got with one less, from diagonal `-edits - 1` on.
+ * Trace the path of `shortest` back from `x, y`; returns its matches in order. `rounds` has for each number of edits the
+ * furthest x with one edit less, from diagonal `-edits - 1` on.
  */
 const trace = (rounds, [a0, , b0], x, y) => {
   const matches = [];

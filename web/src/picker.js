@@ -1,13 +1,13 @@
-// A list to choose from by typing: the command palette, the sessions, the models.
+// A dialog to choose from a list by typing: commands, sessions, models.
 
-import { fill, h, set } from "./dom.js";
+import { fill, h, setAttr } from "./dom.js";
 import { openDialog } from "./dialog.js";
-import { fit } from "./format.js";
+import { matchScore } from "./format.js";
 
-const SHOWN = 200;
+const MAX_SHOWN = 200;
 
-/** `choices`: [{title, detail, keys, value}] or a promise of them. Resolves to the value of the one that was chosen. */
-export const pick = ({ label, placeholder, choices, none = "Nothing fits." }) =>
+/** `choices`: [{title, detail, keys, value}] or a promise of them. Resolves to the chosen value, undefined for none. */
+export const pick = ({ label, placeholder, choices, none = "No matches." }) =>
   openDialog({ label, kind: "picker", build: (close) => new Picker({ label, placeholder, none, close }).begin(choices) });
 
 class Picker {
@@ -41,9 +41,9 @@ class Picker {
 
   #filter() {
     if (!this.all) return;
-    const scored = this.all.map((choice) => [fit(this.input.value, `${choice.title} ${choice.detail ?? ""}`), choice]);
+    const scored = this.all.map((choice) => [matchScore(this.input.value, `${choice.title} ${choice.detail ?? ""}`), choice]);
     const sorted = this.input.value.trim() ? scored.toSorted((one, other) => other[0] - one[0]) : scored;
-    this.fitting = sorted.filter(([score]) => score > 0).slice(0, SHOWN).map(([, choice]) => choice);
+    this.fitting = sorted.filter(([score]) => score > 0).slice(0, MAX_SHOWN).map(([, choice]) => choice);
     this.at = 0;
     this.note.hidden = this.fitting.length > 0;
     this.note.textContent = this.none;
@@ -72,8 +72,8 @@ class Picker {
   }
 
   #mark() {
-    [...this.list.children].forEach((option, index) => set(option, "aria-selected", index === this.at));
-    set(this.input, "aria-activedescendant", this.fitting.length ? `option-${this.at}` : null);
+    [...this.list.children].forEach((option, index) => setAttr(option, "aria-selected", index === this.at));
+    setAttr(this.input, "aria-activedescendant", this.fitting.length ? `option-${this.at}` : null);
     this.list.children[this.at]?.scrollIntoView({ block: "nearest" });
   }
 

@@ -1,11 +1,11 @@
-// Questions that wait for a person: what would be done, exactly; the default is no.
+// Questions for the user, with the exact action they are about. The default answer is no.
 
-import { fill, h, icon, set } from "./dom.js";
+import { fill, h, icon, setAttr } from "./dom.js";
 import { wholeDiffView } from "./diff.js";
-import { cut, reveal } from "./format.js";
+import { truncate, reveal } from "./format.js";
 
 export class Questions {
-  /** `answer(question, answer)` resolves when the server has it. */
+  /** `answer(question, answer)` resolves when the server has accepted it. */
   constructor({ answer }) {
     this.answer = answer;
     this.cards = new Map();
@@ -30,7 +30,7 @@ export class Questions {
     this.el.hidden = questions.length === 0;
   }
 
-  /** Go to the first question, at its safe answer. */
+  /** Focus the safe answer of the first question. */
   focus() {
     this.el.querySelector("[data-default]")?.focus();
   }
@@ -58,21 +58,21 @@ function frame(title, ...children) {
     heading,
     ...children,
     h("p", { class: "problem bad-text" }),
-    h("div", { class: "sr-only", role: "alert" }, `A question waits: ${title}`),
+    h("div", { class: "sr-only", role: "alert" }, `Question: ${title}`),
   );
 }
 
 const button = (words, onclick, props = {}) => h("button", { type: "button", onclick, ...props }, words);
 
-const TITLE = 80; // characters of what would be done that a title takes
+const MAX_TITLE = 80; // characters of the action that a title shows
 
 function approval(question, answer) {
   const file = /^--- .*\n\+\+\+ (.*)\n@@ /.exec(question.preview)?.[1];
   const [first, ...others] = question.preview.trim().split("\n");
-  const what = cut(reveal(file ?? first), TITLE) + (!file && others.length > 0 ? " …" : "");
+  const what = truncate(reveal(file ?? first), MAX_TITLE) + (!file && others.length > 0 ? " …" : "");
   const preview = file
     ? wholeDiffView(question.preview)
-    : h("pre", { class: "exact", tabindex: "0", "aria-label": "What would be done" }, reveal(question.preview));
+    : h("pre", { class: "exact", tabindex: "0", "aria-label": "Requested action" }, reveal(question.preview));
   const word = h("input", {
     type: "text", "aria-label": "What to do instead", placeholder: "What to do instead (optional)", maxlength: "2000",
     onkeydown: (event) => {
@@ -89,7 +89,7 @@ function approval(question, answer) {
     h("div", { class: "row" },
       button("No", no, { class: "primary", "data-default": true }),
       button("Run once", () => answer({ decision: "once" })),
-      button("Always for exactly this", () => answer({ decision: "always" })),
+      button("Always allow exactly this", () => answer({ decision: "always" })),
       word),
   );
 }
@@ -100,7 +100,7 @@ function link(question, answer) {
     const url = new URL(question.url);
     if (/^https?:$/.test(url.protocol)) host = url.host;
   } catch {
-    // no address at all: it is shown, and cannot be opened
+    // not a URL: it is shown, but cannot be opened
   }
   return frame(
     reveal(question.title),
@@ -144,8 +144,8 @@ function field(name, schema, required) {
   const about = schema.description && h("span", { class: "dim", id: `${id}-about` }, reveal(schema.description));
   const label = h("label", { for: id }, reveal(schema.title ?? name), required ? " (required)" : "");
   const control = controlFor(schema, required);
-  set(control, "id", id);
-  if (about) set(control, "aria-describedby", about.id);
+  setAttr(control, "id", id);
+  if (about) setAttr(control, "aria-describedby", about.id);
   const side = schema.type === "boolean" ? [control, label] : [label, control];
   return { name, el: h("div", { class: `field ${schema.type}` }, ...side, about), value: () => valueOf(control, schema) };
 }
@@ -173,7 +173,7 @@ function controlFor(schema, required) {
   });
 }
 
-/** [[value, title]] of a schema that is a choice, else null. */
+/** The choices of a schema as [[value, title]]; null if it has none. */
 function choicesOf(schema) {
   const from = schema.type === "array" ? (schema.items ?? {}) : schema;
   const titled = from.oneOf ?? from.anyOf;

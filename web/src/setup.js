@@ -1,18 +1,18 @@
-// The model that answers: why there is none, or why it is silent, and a form for the address of another server. What is
-// written there goes to the server once; it keeps it for as long as it runs, and nobody keeps the key.
+// Model setup: why no model is available, and a form for another model server. Newel keeps the values until it exits; the
+// key is never stored.
 
 import { openDialog } from "./dialog.js";
-import { fill, h, icon, say } from "./dom.js";
+import { fill, h, icon, setText } from "./dom.js";
 import { plain } from "./format.js";
 
-/** What is wrong with the model of `hello`, in a sentence; "" if nothing is, as far as is known. */
-export function troubleOf({ model, problem }) {
+/** Describe the problem with the model of `hello`; "" for none. */
+function describeModelProblem({ model, problem }) {
   if (!problem) return "";
-  return model ? "The model's server does not answer." : "No model is set up.";
+  return model ? "The model server is not responding." : "No model configured.";
 }
 
-export class ModelForm {
-  /** `use(fields)` resolves to the names of models of which one has to be chosen, none if it was done; `done()` hears of that. */
+class ModelForm {
+  /** `use(fields)` resolves to model names if one has to be chosen, to none when done; then `done()` is called. */
   constructor({ use, announce, done = () => {} }) {
     Object.assign(this, { use, announce, done });
     const field = (label, input) => h("label", { class: "field" }, h("span", {}, label), input);
@@ -25,11 +25,11 @@ export class ModelForm {
     this.problem = h("p", { class: "problem bad-text", role: "alert" });
     this.go = h("button", { type: "submit", class: "primary" }, "Use this server");
     this.el = h("form", { class: "model-form", "aria-label": "Model server", onsubmit: (event) => this.#submit(event) },
-      field("Address of an OpenAI-compatible server, or of Ollama", this.address),
-      field("Key, if it needs one", this.key), this.choice,
+      field("URL of an OpenAI-compatible server or Ollama", this.address),
+      field("API key (optional)", this.key), this.choice,
       h("div", { class: "row" }, this.go),
       this.problem,
-      h("p", { class: "dim" }, "Used until this Newel ends. To keep an address, write it into config.toml or set LLM_BASE_URL."));
+      h("p", { class: "dim" }, "Used until Newel exits. To make it permanent, edit config.toml or set LLM_BASE_URL."));
     this.address.addEventListener("input", () => this.#choose([]));
   }
 
@@ -48,12 +48,12 @@ export class ModelForm {
       const names = await this.use({ baseUrl, ...(apiKey && { apiKey }), ...(model && { model }) });
       this.#choose(names);
       if (names.length > 0) {
-        this.announce("Choose a model of this server.");
+        this.announce("Choose a model.");
         this.model.focus();
         return;
       }
       this.key.value = "";
-      this.announce("The model server is set.");
+      this.announce("Model server configured.");
       this.done();
     } catch (error) {
       fill(this.problem, icon("warn"), h("span", {}, plain(error.message)));
@@ -63,7 +63,7 @@ export class ModelForm {
   }
 }
 
-/** On the first page: what was looked for, and the form. */
+/** On the empty page: the problem and the form. */
 export class ModelSetup {
   constructor(parts) {
     this.form = new ModelForm(parts);
@@ -73,14 +73,14 @@ export class ModelSetup {
   }
 
   update(hello) {
-    const trouble = troubleOf(hello);
+    const trouble = describeModelProblem(hello);
     this.el.hidden = !trouble;
-    say(this.title, trouble);
-    say(this.words, plain(hello.problem));
+    setText(this.title, trouble);
+    setText(this.words, plain(hello.problem));
   }
 }
 
-/** Above all tabs: that there is no model, and the way to one. */
+/** The banner above all tabs that leads to the form. */
 export class ModelNote {
   constructor({ open }) {
     this.words = h("span", {});
@@ -88,11 +88,11 @@ export class ModelNote {
       h("button", { type: "button", onclick: open }, "Set up a model"));
   }
 
-  /** `isElsewhere`: the form stands on the page that is shown. */
-  update({ hello, isElsewhere }) {
-    const trouble = troubleOf(hello);
-    this.el.hidden = !trouble || isElsewhere;
-    say(this.words, `${trouble} What waits for review can be decided without one.`);
+  /** `hasForm`: whether the page shows the form already. */
+  update({ hello, hasForm }) {
+    const trouble = describeModelProblem(hello);
+    this.el.hidden = !trouble || hasForm;
+    setText(this.words, `${trouble} You can still review pending changes.`);
     this.el.title = plain(hello.problem);
   }
 }

@@ -1,18 +1,18 @@
-// The one socket: requests with replies, and a connection that comes back by itself.
+// The WebSocket: requests with replies, and automatic reconnection.
 
-const FIRST_DELAY = 250; // ms before the first try to connect again
+const FIRST_DELAY = 250; // ms before the first attempt to reconnect
 const LAST_DELAY = 5_000;
-const PING_EVERY = 25_000;
-const PATIENCE = 10_000; // ms without an answer to a ping, or without a connection
+const PING_INTERVAL = 25_000;
+const TIMEOUT = 10_000; // ms without an answer to a ping, or without a connection
 
-// What may be asked again after the connection was lost without a reply: asking twice is asking once.
+// Idempotent requests: repeated if the connection was lost before the reply.
 const REPEATABLE = new Set([
   "send", "stop", "answer", "setServer", "setTool", "setModel", "renameTab", "getHistory", "getSessions", "getModels",
 ]);
-// What belongs to one connection: it is asked anew by whoever wants it, and not after it is gone.
-const PASSING = new Set(["watch", "unwatch", "ping"]);
+// Requests that belong to one connection: never repeated, as their callers repeat them after reconnecting.
+const PER_CONNECTION = new Set(["watch", "unwatch", "ping"]);
 
-/** A request that was not done; `code` is the server's, or "connection". */
+/** A failed request; `code` is the server's, or "connection". */
 class RequestError extends Error {
   constructor(code, message) {
     super(message);
@@ -22,9 +22,9 @@ class RequestError extends Error {
 
 export class Connection {
   /**
-   * `onFrame(frame)` takes what the server sends unasked, `onLink(state)` "open", "lost" or "denied". `isAllowed()`
-   * resolves to false where the server no longer takes our cookie: a browser does not tell why a socket was refused. It is given
-   * a signal that ends the question.
+   * `onFrame(frame)` receives the server's frames that are no replies, `onLink(state)` "open", "lost" or "denied".
+   * `isAllowed(signal)` resolves to false if the server no longer accepts our cookie: browsers do not report why a socket was
+   * refused.
    */
   constructor({ url, onFrame, onLink, isAllowed }) {
     Object.assign(this, { url, onFrame, onLink, isAllowed });
@@ -33,9 +33,9 @@ export class Connection {
     this.delay = FIRST_DELAY;
     this.socket = null;
     this.timer = null;
-    this.checking = null; // ends the question whether we are allowed, which is asked before the next try
-    addEventListener("online", () => this.hurry());
-    document.addEventListener("visibilitychange", () => document.hidden || this.hurry());
+    this.checking = null; // aborts the check whether we are allowed, before the next attempt
+    addEventListener("online", () => this.reconnectNow());
+    document.addEventListener("visibilitychange", () => document.hidden || this.reconnectNow());
   }
 
   get isOpen() {
@@ -47,30 +47,30 @@ export class Connection {
     this.timer = null;
     const socket = new WebSocket(this.url);
     this.socket = socket;
-    const giveUp = setTimeout(() => socket.close(), PATIENCE);
+    const connectTimer = setTimeout(() => socket.close(), TIMEOUT);
     socket.onmessage = (message) => this.#receive(JSON.parse(message.data));
-    socket.onopen = () => clearTimeout(giveUp);
+    socket.onopen = () => clearTimeout(connectTimer);
     socket.onclose = () => {
-      clearTimeout(giveUp);
+      clearTimeout(connectTimer);
       this.#lost(socket);
     };
   }
 
-  /** Connect now, if a try is due later. */
-  hurry() {
+  /** Reconnect now instead of later. */
+  reconnectNow() {
     this.checking?.abort();
     if (this.timer === null) return;
     this.delay = FIRST_DELAY;
     this.connect();
   }
 
-  /** Ask for something; resolves to the reply, rejects with a RequestError. */
+  /** Send a request; resolves to the reply, rejects with a RequestError. */
   request(type, fields = {}) {
     this.count += 1;
     const message = { type, id: `r${this.count}`, ...fields };
     return new Promise((resolve, reject) => {
-      if (!this.isOpen && PASSING.has(type)) {
-        reject(new RequestError("connection", "There is no connection to Newel at the moment."));
+      if (!this.isOpen && PER_CONNECTION.has(type)) {
+        reject(new RequestError("connection", "Not connected to Newel."));
         return;
       }
       this.waiting.set(message.id, { message, resolve, reject, wasSent: false });
@@ -95,7 +95,7 @@ export class Connection {
     }
     this.onFrame(frame);
     if (frame.type === "welcome") {
-      this.onLink("open"); // the tabs are read again first, then what was not answered is asked again
+      this.onLink("open"); // tabs are watched again first, then unanswered requests are repeated
       for (const [id, { wasSent }] of this.waiting) if (!wasSent) this.#send(id);
     }
   }
@@ -103,14 +103,14 @@ export class Connection {
   #welcomed() {
     this.delay = FIRST_DELAY;
     clearInterval(this.pinging);
-    this.pinging = setInterval(() => this.#ping(), PING_EVERY);
+    this.pinging = setInterval(() => this.#ping(), PING_INTERVAL);
   }
 
   async #ping() {
     const socket = this.socket;
-    const late = setTimeout(() => socket.close(), PATIENCE);
+    const pingTimer = setTimeout(() => socket.close(), TIMEOUT);
     await this.request("ping").catch(() => {});
-    clearTimeout(late);
+    clearTimeout(pingTimer);
   }
 
   async #lost(socket) {
@@ -123,12 +123,12 @@ export class Connection {
         continue;
       }
       this.waiting.delete(id);
-      reject(new RequestError("connection", "The connection was lost before Newel answered."));
+      reject(new RequestError("connection", "The connection was lost before Newel replied."));
     }
     this.onLink("lost");
     const checking = new AbortController();
     this.checking = checking;
-    const isAllowed = await this.isAllowed(AbortSignal.any([checking.signal, AbortSignal.timeout(PATIENCE)]));
+    const isAllowed = await this.isAllowed(AbortSignal.any([checking.signal, AbortSignal.timeout(TIMEOUT)]));
     this.checking = null;
     if (!isAllowed) {
       this.onLink("denied");

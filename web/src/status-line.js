@@ -1,51 +1,51 @@
-// The last line of a conversation: what goes on now, or how to go on.
+// The last line of a conversation: its current activity, or a button to continue.
 
 import { fill, h, icon } from "./dom.js";
-import { elapsed } from "./elapsed-timer.js";
+import { elapsedTimer } from "./elapsed-timer.js";
 import { isBusy } from "./store.js";
 
-const ASKS = "Waits for your answer.";
+const QUESTION_MESSAGE = "Waiting for your answer.";
 
-export class Foot {
+export class StatusLine {
   constructor({ retry = null }) {
     this.retry = retry;
     this.el = h("div", { class: "foot", role: "status" });
     this.shown = null;
   }
 
-  update({ tab, talk, stopping, pending = [] }) {
-    const canRetry = this.retry && talk.ready && pending.length === 0;
-    const state = isBusy(tab) ? working(tab, talk, stopping) : canRetry ? rest(talk) : "";
+  update({ tab, transcript, stopping, pending = [] }) {
+    const canRetry = this.retry && transcript.ready && pending.length === 0;
+    const state = isBusy(tab) ? describeActivity(tab, transcript, stopping) : canRetry ? describeRest(transcript) : "";
     if (state === this.shown) return;
     this.shown = state;
-    const button = state === "Retry" || state === "Go on";
+    const button = state === "Retry" || state === "Continue";
     if (!state) fill(this.el);
     else if (button) fill(this.el, h("button", { type: "button", class: "again", onclick: this.retry }, icon("again"), state));
-    else if (state === ASKS) fill(this.el, icon("question"), state);
-    else fill(this.el, h("span", { class: "spinner", "aria-hidden": "true" }), h("span", {}, state, " "), elapsed(new Date().toISOString()));
+    else if (state === QUESTION_MESSAGE) fill(this.el, icon("question"), state);
+    else fill(this.el, h("span", { class: "spinner", "aria-hidden": "true" }), h("span", {}, state, " "), elapsedTimer(new Date().toISOString()));
   }
 }
 
-function working(tab, talk, stopping) {
+function describeActivity(tab, transcript, stopping) {
   if (stopping === "now") return "Stopping…";
-  if (stopping === "soon") return "Stops before the next request.";
-  if (talk.questions.length) return ASKS;
-  const running = Object.values(talk.calls).filter((call) => call.working).length;
-  if (running) return running === 1 ? "A tool runs." : `${running} tools run.`;
-  const part = talk.live?.parts.at(-1);
-  const last = talk.entries.at(-1);
-  if (!part && last?.kind === "retry" && last.outcome === null) return `Trying again (attempt ${last.attempt} of ${last.of}).`;
-  if (!part) return "Waits for the model.";
-  return part.type === "thinking" ? "Thinking." : "Writing.";
+  if (stopping === "soon") return "Stopping before the next request…";
+  if (transcript.questions.length) return QUESTION_MESSAGE;
+  const running = Object.values(transcript.calls).filter((call) => call.working).length;
+  if (running) return running === 1 ? "Running a tool…" : `${running} tools running…`;
+  const part = transcript.live?.parts.at(-1);
+  const last = transcript.entries.at(-1);
+  if (!part && last?.kind === "retry" && last.outcome === null) return `Retrying (attempt ${last.attempt} of ${last.of}).`;
+  if (!part) return "Waiting for the model…";
+  return part.type === "thinking" ? "Thinking…" : "Writing…";
 }
 
-function rest(talk) {
-  if (talk.queue.some((each) => each.held)) return "Go on";
-  const last = talk.entries.findLast((entry) => entry.kind !== "custom" && entry.kind !== "notice");
+function describeRest(transcript) {
+  if (transcript.queue.some((each) => each.held)) return "Continue";
+  const last = transcript.entries.findLast((entry) => entry.kind !== "custom" && entry.kind !== "notice");
   if (last?.kind === "error" || last?.kind === "user") return "Retry";
-  if (last?.kind === "end") return "Go on";
+  if (last?.kind === "end") return "Continue";
   if (last?.kind !== "assistant") return "";
   const { stopReason = "stop" } = last.message;
   if (stopReason === "error") return "Retry";
-  return stopReason === "stop" ? "" : "Go on";
+  return stopReason === "stop" ? "" : "Continue";
 }

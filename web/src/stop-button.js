@@ -1,6 +1,6 @@
-// Stop: the first press ends a run before its next request, the second one at once. What was pressed shows at once.
+// The Stop button: the first press stops the run before its next request, the second at once. It responds immediately.
 
-import { h, icon, say, set } from "./dom.js";
+import { h, icon, setText, setAttr } from "./dom.js";
 
 export class StopButton {
   constructor(stop) {
@@ -22,9 +22,9 @@ export class StopButton {
     this.stopping = stopping;
     this.el.hidden = !busy;
     this.el.disabled = stopping === "now";
-    set(this.el, "data-stopping", stopping);
-    say(this.words, { soon: "Stop now", now: "Stopping…" }[stopping] ?? "Stop");
-    const held = "Messages that wait are kept and not sent.";
-    set(this.el, "title", stopping === "soon" ? `Stops at once what still runs. ${held}` : `Stops before the next request to the model. ${held}`);
+    setAttr(this.el, "data-stopping", stopping);
+    setText(this.words, { soon: "Stop now", now: "Stopping…" }[stopping] ?? "Stop");
+    const held = "Queued messages are held.";
+    setAttr(this.el, "title", stopping === "soon" ? `Stop running tools now. ${held}` : `Stop before the next model request. ${held}`);
   }
 }

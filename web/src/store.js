@@ -1,24 +1,26 @@
-// The state of the page: a pure fold of the server's frames and of what the user does here.
+// The state of the page: reduced from the server's frames and the user's actions.
 //
 //   link       "connecting" | "open" | "lost" | "denied"
 //   hello      the welcome: project, model, approve, ephemeral, newel, server, and the host as it is now
-//   tabs       as the server has them, with every field set
-//   talks      by tab id, for the tabs that are read
-//   pending    by tab id: what was said here and is not part of the conversation yet: {id, text, state, before}
-//   stopping   by tab id: the run that was asked to stop
+//   tabs       as the server lists them, with every field set
+//   transcripts     by tab id, for the tabs that are watched
+//   pending    by tab id: messages sent here that are not part of the conversation yet: {id, text, state, before}
+//   stopping   by tab id: "soon" or "now", for runs that were asked to stop
 //   active     the id of the tab that is shown, or null
+//   focusRequests   counts the requests to show a tab and focus it
 
-import { addEvent, addHistory, addSoFar, cutBefore, emptyTalk, fromSnapshot, withQuestions, withQueue } from "./transcript.js";
+import { addEvent, addHistory, addSoFar, cutBefore, emptyTranscript, fromSnapshot, withQuestions, withQueue } from "./transcript.js";
 
 export const initialState = () => ({
   link: "connecting",
   hello: null,
   tabs: [],
   servers: [],
-  talks: {},
+  transcripts: {},
   pending: {},
   stopping: {},
   active: null,
+  focusRequests: 0,
 });
 
 const tabOf = (given) => ({
@@ -42,17 +44,23 @@ const serverOf = (given) => ({
 
 export const isBusy = (tab) => tab.status === "running" || tab.status === "waiting";
 
-/** The state after a frame from the server, or an action of the page (its type begins with "page/"). */
-export function fold(state, frame) {
-  const step = STEPS[frame.type];
+/** Whether the project's host, if it has one, cannot be reached. */
+export const isHostAway = (host) => Boolean(host) && host.state !== "up" && host.state !== "slow";
+
+/** Whether a tab has a question for the user; `transcript` is that of the tab, undefined if it is not watched. */
+export const needsAnswer = (tab, transcript) => tab.status === "waiting" || transcript?.questions.length > 0;
+
+/** The state after a frame of the server or of the page; the latter have types that begin with "page/". */
+export function reduce(state, frame) {
+  const step = REDUCERS[frame.type];
   return step ? step(state, frame) : state;
 }
 
-const STEPS = {
+const REDUCERS = {
   welcome(state, frame) {
     const restarted = state.hello && state.hello.server !== frame.server;
-    const talks = restarted ? mapValues(state.talks, (talk) => ({ ...talk, live: null })) : state.talks;
-    const next = { ...state, hello: frame, talks, servers: (frame.servers ?? []).map(serverOf) };
+    const transcripts = restarted ? mapValues(state.transcripts, (transcript) => ({ ...transcript, live: null })) : state.transcripts;
+    const next = { ...state, hello: frame, transcripts, servers: (frame.servers ?? []).map(serverOf) };
     return withTabs(next, frame.tabs ?? []);
   },
   tabs: (state, frame) => withTabs(state, frame.tabs ?? []),
@@ -60,38 +68,38 @@ const STEPS = {
   host: (state, { host }) => ({ ...state, hello: { ...state.hello, host } }),
   servers: (state, frame) => ({ ...state, servers: (frame.servers ?? []).map(serverOf) }),
   snapshot(state, frame) {
-    return settled(withTalk(state, frame.tab, () => fromSnapshot(frame.snapshot)), frame.tab);
+    return dropDelivered(withTranscript(state, frame.tab, () => fromSnapshot(frame.snapshot)), frame.tab);
   },
   event(state, frame) {
-    const next = withTalk(state, frame.tab, (talk) => addEvent(talk, frame.run, frame.seq ?? 0, frame.event));
-    return frame.event.type === "message_end" ? settled(next, frame.tab) : next;
+    const next = withTranscript(state, frame.tab, (transcript) => addEvent(transcript, frame.run, frame.seq ?? 0, frame.event));
+    return frame.event.type === "message_end" ? dropDelivered(next, frame.tab) : next;
   },
-  soFar: (state, frame) => withTalk(state, frame.tab, (talk) => addSoFar(talk, frame.soFar ?? {})),
+  soFar: (state, frame) => withTranscript(state, frame.tab, (transcript) => addSoFar(transcript, frame.soFar ?? {})),
   totals: (state, frame) =>
-    withTalk(state, frame.tab, (talk) => ({ ...talk, totals: { ...talk.totals, ...frame.totals } })),
+    withTranscript(state, frame.tab, (transcript) => ({ ...transcript, totals: { ...transcript.totals, ...frame.totals } })),
   queue: (state, frame) =>
-    settled(withTalk(state, frame.tab, (talk) => withQueue(talk, frame.messages ?? [])), frame.tab),
-  questions: (state, frame) => withTalk(state, frame.tab, (talk) => withQuestions(talk, frame.questions ?? [])),
+    dropDelivered(withTranscript(state, frame.tab, (transcript) => withQueue(transcript, frame.messages ?? [])), frame.tab),
+  questions: (state, frame) => withTranscript(state, frame.tab, (transcript) => withQuestions(transcript, frame.questions ?? [])),
 
   "page/link": (state, { link }) => (link === state.link ? state : { ...state, link }),
-  "page/show": (state, { tab }) => ({ ...state, active: tab }),
-  "page/read": (state, { tab }) =>
-    state.talks[tab] ? state : { ...state, talks: { ...state.talks, [tab]: emptyTalk() } },
-  "page/forget": (state, { tab }) => ({ ...state, talks: without(state.talks, tab) }),
+  "page/show": (state, { tab, focus = false }) => ({ ...state, active: tab, focusRequests: state.focusRequests + Number(focus) }),
+  "page/watch": (state, { tab }) =>
+    state.transcripts[tab] ? state : { ...state, transcripts: { ...state.transcripts, [tab]: emptyTranscript() } },
+  "page/forget": (state, { tab }) => ({ ...state, transcripts: without(state.transcripts, tab) }),
   "page/history": (state, { tab, messages, more }) =>
-    withTalk(state, tab, (talk) => addHistory(talk, messages ?? [], more ?? false)),
-  "page/say": (state, { tab, message }) => {
-    const cut = message.before ? withTalk(state, tab, (talk) => cutBefore(talk, message.before)) : state;
+    withTranscript(state, tab, (transcript) => addHistory(transcript, messages ?? [], more ?? false)),
+  "page/send": (state, { tab, message }) => {
+    const cut = message.before ? withTranscript(state, tab, (transcript) => cutBefore(transcript, message.before)) : state;
     const others = (cut.pending[tab] ?? []).filter((each) => each.id !== message.id);
     return withPending(cut, tab, [...others, { kind: "pending", state: "sending", ...message }]);
   },
-  "page/said": (state, { tab, id, state: how }) =>
+  "page/sendResult": (state, { tab, id, state: how }) =>
     withPending(
       state,
       tab,
       (state.pending[tab] ?? []).map((each) => (each.id === id ? { ...each, state: how } : each)),
     ),
-  "page/unsay": (state, { tab, id }) =>
+  "page/discard": (state, { tab, id }) =>
     withPending(state, tab, (state.pending[tab] ?? []).filter((each) => each.id !== id)),
   "page/stop": (state, { tab, now }) => ({
     ...state,
@@ -100,34 +108,34 @@ const STEPS = {
   "page/stopFailed": (state, { tab }) => ({ ...state, stopping: without(state.stopping, tab) }),
 };
 
-/** The tabs, and nothing of those that are gone. */
+/** Replace the tabs, and drop the state of those that are gone. */
 function withTabs(state, given) {
   const tabs = given.map(tabOf);
   const here = new Map(tabs.map((tab) => [tab.id, tab]));
-  const kept = (values) => Object.fromEntries(Object.entries(values).filter(([id]) => here.has(id)));
+  const ofOpenTabs = (values) => Object.fromEntries(Object.entries(values).filter(([id]) => here.has(id)));
   const busy = ([id]) => isBusy(here.get(id) ?? { status: "" });
   return {
     ...state,
     tabs,
-    talks: kept(state.talks),
-    pending: kept(state.pending),
+    transcripts: ofOpenTabs(state.transcripts),
+    pending: ofOpenTabs(state.pending),
     stopping: Object.fromEntries(Object.entries(state.stopping).filter(busy)),
   };
 }
 
-function withTalk(state, tab, change) {
-  const talk = state.talks[tab];
-  if (!talk) return state;
-  const next = change(talk);
-  return next === talk ? state : { ...state, talks: { ...state.talks, [tab]: next } };
+function withTranscript(state, tab, change) {
+  const transcript = state.transcripts[tab];
+  if (!transcript) return state;
+  const next = change(transcript);
+  return next === transcript ? state : { ...state, transcripts: { ...state.transcripts, [tab]: next } };
 }
 
-/** What was said here is pending until the conversation, or what waits for it, has it. */
-function settled(state, tab) {
+/** Drop the pending messages that have reached the conversation or its queue. */
+function dropDelivered(state, tab) {
   const pending = state.pending[tab];
-  const talk = state.talks[tab];
-  if (!pending?.length || !talk) return state;
-  const has = new Set([...talk.entries.map((entry) => entry.id), ...talk.queue.map(({ message }) => message.id)]);
+  const transcript = state.transcripts[tab];
+  if (!pending?.length || !transcript) return state;
+  const has = new Set([...transcript.entries.map((entry) => entry.id), ...transcript.queue.map(({ message }) => message.id)]);
   const rest = pending.filter((each) => !has.has(each.id));
   return rest.length === pending.length ? state : withPending(state, tab, rest);
 }
@@ -140,17 +148,17 @@ function withPending(state, tab, messages) {
 const without = (values, key) => Object.fromEntries(Object.entries(values).filter(([each]) => each !== key));
 const mapValues = (values, change) => Object.fromEntries(Object.entries(values).map(([key, value]) => [key, change(value)]));
 
-/** Holds the state; whoever subscribes is told after each change. */
+/** Holds the state; subscribers are called with it and the frame that changed it. */
 export function createStore() {
   let state = initialState();
   const readers = new Set();
   return {
     get: () => state,
     dispatch(frame) {
-      const next = fold(state, frame);
+      const next = reduce(state, frame);
       if (next === state) return;
       state = next;
-      for (const reader of readers) reader(state);
+      for (const reader of readers) reader(state, frame);
     },
     subscribe(reader) {
       readers.add(reader);

@@ -1,15 +1,15 @@
-// A text in Markdown that may still grow. Its finished blocks are frozen; only the last one is made again.
+// Markdown that may still grow. Finished blocks are frozen; only the last one is rendered again.
 
 import { h } from "./dom.js";
-import { unturned } from "./format.js";
-import { elements, split } from "./markdown.js";
+import { escapeBidi } from "./format.js";
+import { renderMarkdown, renderGrowing } from "./markdown.js";
 
-// Characters that only add to a line of text, wherever they stand in it.
-const TAME = /^[\p{L}\p{N} ,.;:!?'"()]*$/u;
-const LINE_DECIDED = 6; // characters after which a line's kind (list, heading, rule) no longer changes by tame ones
+// Characters without a meaning in Markdown, wherever they are in a line.
+const PLAIN_CHARACTERS = /^[\p{L}\p{N} ,.;:!?'"()]*$/u;
+const MIN_LINE_LENGTH = 6; // characters after which tame ones no longer change a line's kind (list, heading, rule)
 const CONTAINERS = new Set(["P", "LI", "UL", "OL", "BLOCKQUOTE", "H3"]);
 
-export class Prose {
+export class StreamingMarkdown {
   constructor() {
     this.el = h("div", { class: "prose" });
     this.#reset();
@@ -19,16 +19,16 @@ export class Prose {
     this.el.replaceChildren();
     this.text = "";
     this.env = {};
-    this.start = 0; // offset of what is made again: the last block, or the last item of its list
-    this.open = []; // the elements of that
-    this.list = null; // the list that they are items of
-    this.block = { start: 0, before: 0 }; // the last block's offset, and how many elements stand before it
-    this.node = null; // the text node that tame characters are added to
+    this.start = 0; // offset of the part that is rendered again: the last block, or the last item of its list
+    this.open = []; // its elements
+    this.list = null; // the list they belong to
+    this.block = { start: 0, before: 0 }; // the last block's offset, and the number of elements before it
+    this.node = null; // the text node to which tame characters are appended
     this.fence = false;
     this.whole = false;
   }
 
-  /** Show the text so far, or, when it no longer `grows`, the whole. */
+  /** Show the text so far; once it no longer `grows`, the complete text. */
   show(text, grows) {
     if (grows) this.#grow(text);
     else if (!this.whole) this.#finish(text);
@@ -39,15 +39,15 @@ export class Prose {
     if (this.whole || !text.startsWith(this.text)) this.#reset();
     const piece = text.slice(this.text.length);
     this.text = text;
-    if (this.node && this.#isTame(piece)) this.node.appendData(unturned(piece));
+    if (this.node && this.#isTame(piece)) this.node.appendData(escapeBidi(piece));
     else if (piece) this.#render();
   }
 
   #finish(text) {
-    const isNamed = this.env.references !== undefined; // an address may stand after the link that names it
+    const isNamed = this.env.references !== undefined; // a link's address may follow the link
     if (isNamed || !text.startsWith(this.text)) this.#reset();
     this.#dropBlock();
-    this.el.append(elements(text.slice(this.block.start), this.env));
+    this.el.append(renderMarkdown(text.slice(this.block.start), this.env));
     this.text = text;
   }
 
@@ -61,14 +61,14 @@ export class Prose {
     if (this.fence) return !/[`~]/.test(piece);
     const before = this.text.length - piece.length;
     const line = before - this.text.lastIndexOf("\n", before - 1) - 1;
-    return line >= LINE_DECIDED && TAME.test(piece);
+    return line >= MIN_LINE_LENGTH && PLAIN_CHARACTERS.test(piece);
   }
 
   #render() {
     const tail = this.text.slice(this.start);
-    const { finished, last, start, block, fence } = split(tail, this.env);
+    const { finished, last, start, block, fence } = renderGrowing(tail, this.env);
     if (this.list && block > 0) {
-      this.#dropBlock(); // the list is whole: only now it is known how its items stand apart
+      this.#dropBlock(); // the list is complete: only now is its spacing known
       this.#render();
       return;
     }
@@ -87,7 +87,7 @@ export class Prose {
     else this.#openText(source);
   }
 
-  /** Add elements at the end, and to the list that is under way its items. Returns what was added. */
+  /** Append elements, and items to the open list. Returns the added elements. */
   #add(fragment) {
     const first = fragment.firstElementChild;
     const items = this.list && first?.tagName === this.list.tagName ? [...first.children] : [];
@@ -98,16 +98,16 @@ export class Prose {
     return [...items, ...others];
   }
 
-  /** The text node of an open code block; a block that stands in no list and no quote is its source's lines. */
+  /** Find the text node of an open code block; outside lists and quotes its text is the source. */
   #openCode(source) {
     const code = this.el.lastElementChild?.querySelector("code");
     const start = source.indexOf("\n") + 1;
     if (!code || !start || !/^[`~]/.test(source)) return;
-    code.textContent = unturned(source.slice(start));
+    code.textContent = escapeBidi(source.slice(start));
     this.node = code.firstChild ?? code.appendChild(document.createTextNode(""));
   }
 
-  /** The text node at the end of the last paragraph, with the blanks that rendering leaves out. */
+  /** Find the text node at the end of the last paragraph, and add the trailing spaces that rendering drops. */
   #openText(source) {
     let element = this.el.lastElementChild;
     while (element && CONTAINERS.has(element.lastElementChild?.tagName) && !text(element)) {
@@ -120,5 +120,5 @@ export class Prose {
   }
 }
 
-/** Whether an element ends with text of its own. */
+/** Whether an element ends with its own text. */
 const text = (element) => element.lastChild?.nodeType === Node.TEXT_NODE && element.lastChild.data.trim() !== "";

@@ -1,7 +1,7 @@
-// The row of tabs: title, state, what is unread, close.
+// The row of tabs: title, state, unread marker, close.
 
-import { fill, h, icon, set } from "./dom.js";
-import { plain, plural } from "./format.js";
+import { fill, h, icon, reconcile, setAttr } from "./dom.js";
+import { plain, pluralize } from "./format.js";
 
 const STATES = {
   idle: null,
@@ -15,7 +15,7 @@ const STATES = {
 
 const SIGNS = { completed: "check", failed: "close", stopped: "stop", waiting: "question" };
 
-/** A tab's state in words, with its sign; null for a chat at rest. */
+/** The badge of a tab's state; null for an idle chat. */
 export function badge(tab, stopping) {
   const state = STATES[tab.status];
   if (!state) return null;
@@ -29,23 +29,20 @@ export class Tabs {
     Object.assign(this, { show, close, rename });
     this.el = h("div", { class: "tablist", role: "tablist", "aria-label": "Chats and agents", onkeydown: (event) => this.#key(event) });
     this.buttons = new Map();
-    this.active = null; // the chosen tab's element, which stays in sight whatever the width
+    this.active = null; // the active tab's element, which is kept in view
     new ResizeObserver(() => this.#reveal()).observe(this.el);
   }
 
-  update({ tabs, active, stopping, isUnread }) {
-    const ids = new Set(tabs.map((tab) => tab.id));
-    for (const [id, button] of this.buttons) {
-      if (ids.has(id)) continue;
-      const hadFocus = button.el === document.activeElement;
-      button.el.remove();
-      this.buttons.delete(id);
-      if (hadFocus) this.buttons.get(active)?.el.focus();
-    }
-    tabs.forEach((tab, index) => {
-      const button = this.buttons.get(tab.id) ?? this.#make(tab);
-      if (this.el.children[index] !== button.el) this.el.insertBefore(button.el, this.el.children[index] ?? null);
-      this.#show(button, tab, { isActive: tab.id === active, stopping: stopping[tab.id], unread: isUnread(tab) });
+  update({ tabs, active, stopping }) {
+    reconcile(this.el, this.buttons, tabs, {
+      keyOf: (tab) => tab.id,
+      create: (tab) => this.#create(tab),
+      update: (button, tab) => this.#update(button, tab, { isActive: tab.id === active, stopping: stopping[tab.id] }),
+      remove: (button) => {
+        const hadFocus = button.el === document.activeElement;
+        button.el.remove();
+        if (hadFocus) this.buttons.get(active)?.el.focus();
+      },
     });
     this.el.hidden = tabs.length === 0;
     const shown = this.buttons.get(active)?.el ?? null;
@@ -59,10 +56,10 @@ export class Tabs {
     this.active?.scrollIntoView({ block: "nearest", inline: "nearest" });
   }
 
-  #make({ id }) {
+  #create({ id }) {
     const title = h("span", { class: "tab-title" });
     const state = h("span", { class: "tab-state" });
-    // For the mouse; the keyboard closes with Delete, and a button in a tab would be no good to a screen reader.
+    // For the mouse only: the keyboard closes with Delete, and screen readers do not expect a button inside a tab.
     const close = h("span", {
       class: "tab-close", "aria-hidden": "true", title: "Close (Delete)",
       onclick: (event) => {
@@ -80,22 +77,20 @@ export class Tabs {
       },
       title, state, close,
     );
-    const button = { el, title, state };
-    this.buttons.set(id, button);
-    return button;
+    return { el, title, state };
   }
 
-  #show(button, tab, { isActive, stopping, unread }) {
+  #update(button, tab, { isActive, stopping }) {
     const folder = tab.kind === "place" ? tab.folder : "";
-    const key = JSON.stringify([tab.title, folder, tab.status, tab.isDirty, tab.waits, stopping, unread, isActive]);
+    const key = JSON.stringify([tab.title, folder, tab.status, tab.isDirty, tab.waits, stopping, tab.isUnread, isActive]);
     if (key === button.shown) return;
     button.shown = key;
     fill(button.title, plain(tab.title), folder && h("span", { class: "tab-folder" }, ` ${folder}`));
-    set(button.el, "title", tab.hint || null);
+    setAttr(button.el, "title", tab.hint || null);
     fill(button.state, tab.isDirty && h("span", { class: "dirty" }, h("span", { class: "sr-only" }, "not saved")),
-      tab.waits > 0 && h("span", { class: "count", title: `${plural(tab.waits, "hunk")} to review` }, String(tab.waits), h("span", { class: "sr-only" }, " to review")),
-      badge(tab, stopping), unread && h("span", { class: "unread" }, h("span", { class: "sr-only" }, "unread")));
-    set(button.el, "aria-selected", isActive);
+      tab.waits > 0 && h("span", { class: "count", title: `${pluralize(tab.waits, "hunk")} to review` }, String(tab.waits), h("span", { class: "sr-only" }, " to review")),
+      badge(tab, stopping), tab.isUnread && h("span", { class: "unread" }, h("span", { class: "sr-only" }, "unread")));
+    setAttr(button.el, "aria-selected", isActive);
     button.el.tabIndex = isActive ? 0 : -1;
     if (isActive) this.#reveal();
   }

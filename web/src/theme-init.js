@@ -1,7 +1,7 @@
-// Runs before the first paint: the colours that were switched to, so that the page does not flash.
+// Runs before the first paint and sets the stored colour theme, so that the page does not flash.
 try {
   const theme = JSON.parse(localStorage.getItem("newel:theme"));
   if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
 } catch {
-  // without storage: the system's preference
+  // storage is disabled: the system's preference applies
 }

@@ -1,13 +1,13 @@
-// Light or dark: by the system's preference, or as switched here. theme-init.js sets it before the first paint.
+// Colour theme: the system's preference, or the user's choice. theme-init.js sets it before the first paint.
 
-import { kept } from "./local-storage.js";
+import { localStore } from "./local-storage.js";
 
 const ORDER = ["auto", "light", "dark"];
 
-export const theme = () => kept.get("theme") ?? "auto";
+export const theme = () => localStore.get("theme") ?? "auto";
 
 export function setTheme(name) {
-  kept.set("theme", name === "auto" ? null : name);
+  localStore.set("theme", name === "auto" ? null : name);
   if (name === "auto") document.documentElement.removeAttribute("data-theme");
   else document.documentElement.setAttribute("data-theme", name);
 }

@@ -1,15 +1,15 @@
-// Short messages at the edge: what went wrong stays until it is closed, with Retry where that can help.
+// Toasts for failures. They stay until dismissed, and offer Retry where that can help.
 
 import { h, icon, iconButton } from "./dom.js";
 
-const MOST = 5;
+const MAX_TOASTS = 5;
 
 export class Toasts {
   constructor() {
     this.el = h("div", { class: "toasts", role: "region", "aria-label": "Notices" });
   }
 
-  /** Something failed; `retry` is called by its button. */
+  /** Show a failure, with a Retry button if `retry` is given. */
   failed(words, retry = null) {
     const again = retry && h("button", {
       type: "button",
@@ -19,8 +19,8 @@ export class Toasts {
       },
     }, "Retry");
     const toast = h("div", { class: "toast", role: "alert" }, icon("warn"), h("span", { class: "toast-words" }, words), again,
-      iconButton("close", "Close notice", () => toast.remove()));
+      iconButton("close", "Dismiss", () => toast.remove()));
     this.el.append(toast);
-    while (this.el.children.length > MOST) this.el.firstChild.remove();
+    while (this.el.children.length > MAX_TOASTS) this.el.firstChild.remove();
   }
 }

@@ -1,24 +1,24 @@
-// A tool call: one line, that unfolds in place to its whole input and its output.
+// A tool call: one line that unfolds in place to the complete input and output.
 
-import { copyButton, fill, h, icon, say, set } from "./dom.js";
+import { copyButton, fill, h, icon, setText, setAttr } from "./dom.js";
 import { diffView } from "./diff.js";
-import { callLine, duration, hasFailed, outcome, plain, reveal, said } from "./format.js";
-import { keptHere } from "./local-storage.js";
-import { elapsed } from "./elapsed-timer.js";
+import { formatCall, formatDuration, hasFailed, describeOutcome, plain, reveal, readableOutput } from "./format.js";
+import { sessionStore } from "./local-storage.js";
+import { elapsedTimer } from "./elapsed-timer.js";
 
-const SHOWN = 40_000; // characters of a text that are laid out at once
-const REMEMBERED = 200; // unfolded calls
+const MAX_SHOWN = 40_000; // characters of a text that are shown at first
+const MAX_REMEMBERED = 200; // unfolded calls that are remembered
 const AT_BOTTOM = 24; // px
 
-const unfolded = new Set(keptHere.get("unfolded") ?? []);
+const unfolded = new Set(sessionStore.get("unfolded") ?? []);
 
 function remember(id, open) {
   unfolded.delete(id);
   if (open) unfolded.add(id);
-  keptHere.set("unfolded", [...unfolded].slice(-REMEMBERED));
+  sessionStore.set("unfolded", [...unfolded].slice(-MAX_REMEMBERED));
 }
 
-export class ToolLine {
+export class ToolCallView {
   constructor() {
     this.mark = h("span", { class: "mark", "aria-hidden": "true" });
     this.words = h("span", { class: "call-words" });
@@ -35,28 +35,28 @@ export class ToolLine {
     this.state = null;
   }
 
-  /** `part`: {id, name, arguments} or, while it is being written, {name, text}; `state` as in talk.js, or undefined. */
+  /** `part`: {id, name, arguments} or, while it is being written, {name, text}; `state` as in transcript.js, or undefined. */
   update(part, state) {
     if (part === this.call && state === this.state) return;
     const isNew = part.id && part.id !== this.call?.id;
     this.call = part;
     this.state = state;
-    say(this.words, part.id ? callLine(part.name, part.arguments) : callLine(part.name, partial(part.text)));
+    setText(this.words, part.id ? formatCall(part.name, part.arguments) : formatCall(part.name, partial(part.text)));
     const how = !part.id ? "writing" : phase(state);
-    set(this.el, "data-phase", how);
-    say(this.how, SAID[how]);
+    setAttr(this.el, "data-phase", how);
+    setText(this.how, PHASE_LABELS[how]);
     this.#aside(how);
     if (isNew && unfolded.has(part.id)) this.#open(true);
     else if (!this.body.hidden) this.#body();
   }
 
   #aside(how) {
-    if (how === "running") fill(this.aside, this.state.since ? elapsed(this.state.since) : "running");
-    else if (!this.state?.result) say(this.aside, "");
+    if (how === "running") fill(this.aside, this.state.since ? elapsedTimer(this.state.since) : "running");
+    else if (!this.state?.result) setText(this.aside, "");
     else {
       const { result } = this.state;
-      const words = [outcome(this.call.name, result), result.duration && duration(result.duration)];
-      say(this.aside, words.filter(Boolean).join(" · "));
+      const words = [describeOutcome(this.call.name, result), result.duration && formatDuration(result.duration)];
+      setText(this.aside, words.filter(Boolean).join(" · "));
     }
   }
 
@@ -68,7 +68,7 @@ export class ToolLine {
 
   #open(open) {
     this.body.hidden = !open;
-    set(this.head, "aria-expanded", open);
+    setAttr(this.head, "aria-expanded", open);
     if (open) this.#body();
     else this.body.replaceChildren();
     this.shown = null;
@@ -106,12 +106,12 @@ export class ToolLine {
   #stream(text) {
     const { scrollHeight, scrollTop, clientHeight } = this.output;
     const follows = scrollHeight - scrollTop - clientHeight < AT_BOTTOM;
-    say(this.output, plain(text) || "No output yet.");
+    setText(this.output, plain(text) || "No output yet.");
     if (follows) this.output.scrollTop = this.output.scrollHeight;
   }
 }
 
-const SAID = {
+const PHASE_LABELS = {
   writing: "being written",
   waiting: "not run yet",
   running: "running",
@@ -125,14 +125,14 @@ function phase(state) {
   return hasFailed(state.result) ? "failed" : "done";
 }
 
-/** The arguments of a call that is not whole yet, as far as they can be read. */
+/** The readable arguments of an incomplete call. */
 function partial(text) {
   const pairs = [...text.matchAll(/"(\w+)"\s*:\s*"((?:[^"\\]|\\.)*)/g)].slice(0, 4);
   return Object.fromEntries(pairs.map(([, key, value]) => [key, value.replace(/\\n/g, "\n").replace(/\\(.)/g, "$1")]));
 }
 
 const resultView = (name, result) => [
-  section("Output", plain(said(name, result.output))),
+  section("Output", plain(readableOutput(name, result.output))),
   ...result.images.map(imageView),
 ];
 
@@ -141,12 +141,12 @@ const IMAGE = /^image\/(?:png|jpeg|gif|webp)$/;
 export const imageView = ({ data, mimeType }) =>
   IMAGE.test(mimeType)
     ? h("img", { class: "picture", src: `data:${mimeType};base64,${data}`, alt: `Image, ${mimeType}` })
-    : h("p", { class: "dim" }, `An image of a kind that is not shown: ${plain(mimeType)}`);
+    : h("p", { class: "dim" }, `Image format not supported: ${plain(mimeType)}`);
 
-/** A named text: long ones are shown in part, with a button for all of it. */
+/** A section with a text; of a long one the beginning, with a button that shows it all. */
 export function section(name, text) {
-  const pre = h("pre", { class: "output", tabindex: "0", "aria-label": name }, text.slice(0, SHOWN) || "(empty)");
-  const more = text.length > SHOWN &&
+  const pre = h("pre", { class: "output", tabindex: "0", "aria-label": name }, text.slice(0, MAX_SHOWN) || "(empty)");
+  const more = text.length > MAX_SHOWN &&
     h("button", {
       type: "button",
       class: "quiet",

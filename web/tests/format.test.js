@@ -1,23 +1,23 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
-  callLine, cut, diffLines, duration, fit, moment, outcome, plain, reveal, said, sentence, short, triesWords, usage,
+  formatCall, truncate, diffLines, formatDuration, matchScore, formatMoment, describeOutcome, plain, reveal, readableOutput, toSentence, formatCount, describeRetry, formatUsage,
 } from "../src/format.js";
 
 test("a call's line has the name and the parameters, and never more than 80 characters", () => {
-  assert.equal(callLine("read", { file_path: "src/auth.py" }), "read src/auth.py");
-  assert.equal(callLine("grep", { pattern: "SELECT.*%s", type: "py" }), 'grep SELECT.*%s type="py"');
-  const long = callLine("bash", { command: "x".repeat(500) });
+  assert.equal(formatCall("read", { file_path: "src/auth.py" }), "read src/auth.py");
+  assert.equal(formatCall("grep", { pattern: "SELECT.*%s", type: "py" }), 'grep SELECT.*%s type="py"');
+  const long = formatCall("bash", { command: "x".repeat(500) });
   assert.equal([...long].length, 80);
   assert.ok(long.endsWith("…"));
-  assert.equal([...callLine("bash", { command: "😀".repeat(200) })].length, 80);
-  assert.equal(callLine("bash", { command: "a\nb" }), "bash a ↵ b");
-  assert.equal(callLine("odd", null), "odd");
+  assert.equal([...formatCall("bash", { command: "😀".repeat(200) })].length, 80);
+  assert.equal(formatCall("bash", { command: "a\nb" }), "bash a ↵ b");
+  assert.equal(formatCall("odd", null), "odd");
 });
 
 test("cutting tears no sign", () => {
-  assert.equal(cut("😀😀😀", 2), "😀…");
-  assert.equal(cut("😀😀😀", 3), "😀😀😀");
+  assert.equal(truncate("😀😀😀", 2), "😀…");
+  assert.equal(truncate("😀😀😀", 3), "😀😀😀");
 });
 
 test("escape sequences and control characters do not reach the screen", () => {
@@ -41,59 +41,59 @@ test("a diff's lines are known by their sign, also where the text looks like a h
 
 test("how a call ended is said in a few words", () => {
   const result = (more) => ({ output: "", isError: false, details: {}, ...more });
-  assert.equal(outcome("bash", result({ details: { exitCode: 2 } })), "exit code 2");
-  assert.equal(outcome("edit", result({ details: { diff: "@@ -1 +1 @@\n-a\n+b\n" } })), "+1 −1");
-  assert.equal(outcome("read", result({ details: { linesRead: 1 } })), "1 line");
-  assert.equal(outcome("x", result({ output: "Not run: the user declined this call." })), "not run");
-  assert.equal(outcome("write", result({ details: { isNew: true, size: 23, diff: "@@ -0,0 +1 @@\n+a\n" } })), "new, 23 B");
-  assert.equal(outcome("edit", result({ details: { diff: "@@ -1,2 +1 @@\n-a\n b\n" } })), "−1");
-  assert.equal(outcome("read", result({ details: { entries: 12 } })), "12 names");
-  assert.equal(outcome("read", result({ details: { width: 640, height: 480 } })), "640 × 480");
-  assert.equal(outcome("bash", result({ output: report("one\n12 passed\n", "") })), "12 passed");
-  assert.equal([...outcome("bash", result({ output: report("x".repeat(99), "") }))].length, 40);
-  assert.equal(outcome("time__now", result({ output: "12:40" })), "12:40");
-  assert.equal(outcome("time__now", result({ output: "{\n}" })), "");
+  assert.equal(describeOutcome("bash", result({ details: { exitCode: 2 } })), "exit code 2");
+  assert.equal(describeOutcome("edit", result({ details: { diff: "@@ -1 +1 @@\n-a\n+b\n" } })), "+1 −1");
+  assert.equal(describeOutcome("read", result({ details: { linesRead: 1 } })), "1 line");
+  assert.equal(describeOutcome("x", result({ output: "Not run: the user declined this call." })), "not run");
+  assert.equal(describeOutcome("write", result({ details: { isNew: true, size: 23, diff: "@@ -0,0 +1 @@\n+a\n" } })), "new, 23 B");
+  assert.equal(describeOutcome("edit", result({ details: { diff: "@@ -1,2 +1 @@\n-a\n b\n" } })), "−1");
+  assert.equal(describeOutcome("read", result({ details: { entries: 12 } })), "12 names");
+  assert.equal(describeOutcome("read", result({ details: { width: 640, height: 480 } })), "640 × 480");
+  assert.equal(describeOutcome("bash", result({ output: report("one\n12 passed\n", "") })), "12 passed");
+  assert.equal([...describeOutcome("bash", result({ output: report("x".repeat(99), "") }))].length, 40);
+  assert.equal(describeOutcome("time__now", result({ output: "12:40" })), "12:40");
+  assert.equal(describeOutcome("time__now", result({ output: "{\n}" })), "");
 });
 
 const report = (out, errors) => `stdout:\n${out}\nstderr:\n${errors}\nexit code: 0`;
 
 test("a command's output is shown without labels, unless it wrote to both of its outputs", () => {
-  assert.equal(said("bash", report("a\nb", "")), "a\nb");
-  assert.equal(said("bash", report("", "no such file")), "no such file");
-  assert.equal(said("bash", report("", "")), "");
-  assert.equal(said("bash", report("a\nstderr:\nb", "")), "a\nstderr:\nb");
-  assert.equal(said("bash", report("a", "b")), report("a", "b"));
-  assert.equal(said("bash", `${report("a", "")}\nStopped after 30 seconds.`), "a\nStopped after 30 seconds.");
-  assert.equal(said("other", report("a", "")), report("a", ""));
-  assert.equal(said("bash", "Interrupted: the outcome is unknown."), "Interrupted: the outcome is unknown.");
+  assert.equal(readableOutput("bash", report("a\nb", "")), "a\nb");
+  assert.equal(readableOutput("bash", report("", "no such file")), "no such file");
+  assert.equal(readableOutput("bash", report("", "")), "");
+  assert.equal(readableOutput("bash", report("a\nstderr:\nb", "")), "a\nstderr:\nb");
+  assert.equal(readableOutput("bash", report("a", "b")), report("a", "b"));
+  assert.equal(readableOutput("bash", `${report("a", "")}\nStopped after 30 seconds.`), "a\nStopped after 30 seconds.");
+  assert.equal(readableOutput("other", report("a", "")), report("a", ""));
+  assert.equal(readableOutput("bash", "Interrupted: the outcome is unknown."), "Interrupted: the outcome is unknown.");
 });
 
 test("a moment is told by the clock today, by its day before", () => {
   const now = new Date(2026, 10, 22, 12, 0).getTime();
   const at = (...parts) => new Date(...parts).getTime() / 1_000;
-  assert.equal(moment(at(2026, 10, 22, 9, 5), now), "09:05");
-  assert.equal(moment(at(2026, 10, 3, 9, 5), now), "3 Nov");
-  assert.equal(moment(at(2025, 10, 3), now), "3 Nov 2025");
+  assert.equal(formatMoment(at(2026, 10, 22, 9, 5), now), "09:05");
+  assert.equal(formatMoment(at(2026, 10, 3, 9, 5), now), "3 Nov");
+  assert.equal(formatMoment(at(2025, 10, 3), now), "3 Nov 2025");
 });
 
 test("numbers are short and say what they count", () => {
-  assert.deepEqual([short(420), short(3_100), short(128_000), short(2_500_000)], ["420", "3.1k", "128k", "2.5M"]);
-  assert.deepEqual([duration(4), duration(1_900), duration(125_000)], ["4 ms", "1.9 s", "2 min 5 s"]);
+  assert.deepEqual([formatCount(420), formatCount(3_100), formatCount(128_000), formatCount(2_500_000)], ["420", "3.1k", "128k", "2.5M"]);
+  assert.deepEqual([formatDuration(4), formatDuration(1_900), formatDuration(125_000)], ["4 ms", "1.9 s", "2 min 5 s"]);
   const totals = { input: 3_100, output: 420, context: 14_080, window: 128_000, cost: 0.004 };
-  assert.equal(usage(totals), "3.1k in · 420 out · $0.0040 · 11 % of 128k");
-  assert.equal(usage({ input: 0, output: 0 }), "");
+  assert.equal(formatUsage(totals), "3.1k in · 420 out · $0.0040 · 11 % of 128k");
+  assert.equal(formatUsage({ input: 0, output: 0 }), "");
 });
 
 test("a command is found by some of its letters, the best first", () => {
-  assert.ok(fit("nwag", "New agent") > 0);
-  assert.equal(fit("zzz", "New agent"), 0);
-  assert.ok(fit("agent", "New agent") > fit("agent", "a green tent"));
+  assert.ok(matchScore("nwag", "New agent") > 0);
+  assert.equal(matchScore("zzz", "New agent"), 0);
+  assert.ok(matchScore("agent", "New agent") > matchScore("agent", "a green tent"));
 });
 
 test("tries of a request are said in whole sentences, and in seconds", () => {
   const tries = { attempt: 2, of: 5, delay: 0.825, reason: "status 500", outcome: null };
-  assert.equal(triesWords(tries), "status 500. Trying again in 1 s (attempt 2 of 5).");
-  assert.equal(triesWords({ ...tries, outcome: "failed" }), "Tried 2 times.");
-  assert.equal(triesWords({ ...tries, outcome: "answered" }), "status 500. Answered at attempt 2 of 5.");
-  assert.deepEqual(["Done.", "really?", "see (here)", "no end "].map(sentence), ["Done.", "really?", "see (here)", "no end."]);
+  assert.equal(describeRetry(tries), "status 500. Retrying in 1 s (attempt 2 of 5).");
+  assert.equal(describeRetry({ ...tries, outcome: "failed" }), "Failed after 2 attempts.");
+  assert.equal(describeRetry({ ...tries, outcome: "answered" }), "status 500. Succeeded on attempt 2 of 5.");
+  assert.deepEqual(["Done.", "really?", "see (here)", "no end "].map(toSentence), ["Done.", "really?", "see (here)", "no end."]);
 });

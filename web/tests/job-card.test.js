@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { callWords, emptyJob, statusWords, withPage } from "../src/review/job-card.js";
+import { describeCall, describeStatus, emptyJob, withPage } from "../src/review/job-state.js";
 
 let cursor = 0;
 const event = (type, data = {}) => ({ cursor: (cursor += 1), type, ts: `2026-03-02T07:40:${String(cursor).padStart(2, "0")}Z`, data });
@@ -13,9 +13,9 @@ const ASKED = { question_id: "q_1", question: "In capitals?" };
 
 test("what a job does now is said while a call runs, and not after it", () => {
   const during = after(page("running", event("job.started"), event("tool.call.requested", SEARCH)));
-  assert.equal(statusWords(during), "searching “onboarding”");
+  assert.equal(describeStatus(during), "searching “onboarding”");
   const then = withPage(during, page("running", event("tool.call.completed", FOUND)));
-  assert.equal(statusWords(then), "Thinking");
+  assert.equal(describeStatus(then), "Thinking");
   assert.deepEqual(then.steps.map(({ words, phase, aside }) => [words, phase, aside]), [["searching “onboarding”", "done", "3 found · 12 ms"]]);
 });
 
@@ -48,8 +48,8 @@ test("a journal of thousands of events keeps a bounded number of steps, the late
 });
 
 test("words of a model are one short line without control codes", () => {
-  const words = callWords("read_file", { file_path: `a\n\x1b[31m${"b".repeat(5_000)}`, start_line: 3, end_line: 9 });
+  const words = describeCall("read_file", { file_path: `a\n\x1b[31m${"b".repeat(5_000)}`, start_line: 3, end_line: 9 });
   assert.ok(words.length <= 160 && !/[\n\x1b]/.test(words), words);
-  assert.equal(callWords("read_file", { file_path: "notes.md", start_line: 3, end_line: 9 }), "reading notes.md:3–9");
-  assert.equal(callWords("propose_edits", { omitted_bytes: 9_000 }), "proposing edits");
+  assert.equal(describeCall("read_file", { file_path: "notes.md", start_line: 3, end_line: 9 }), "reading notes.md:3–9");
+  assert.equal(describeCall("propose_edits", { omitted_bytes: 9_000 }), "proposing edits");
 });

@@ -3,13 +3,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { set } from "../src/dom.js";
-import { Changes, stateWords, totalsOf, withChanges } from "../src/review/changes.js";
+import { setAttr } from "../src/dom.js";
+import { RunChanges, describeDecisions, totalsOf, withChanges } from "../src/review/changes.js";
 import { dialogueOf } from "../src/review/job-view.js";
 import { outcomeOf } from "../src/review/job-list.js";
 import { originOf } from "../src/review/run-origin.js";
-import { changeWords, movesOf, wholeHunkWords } from "../src/review/change-labels.js";
-import { pictureType, sizeWords } from "../src/review/binary-file-view.js";
+import { describeChange, movesOf, describeWholeFile } from "../src/review/change-labels.js";
+import { pictureType, formatSizes } from "../src/review/binary-file-view.js";
 
 const run = (fields) => ({ run_id: "r", session_id: "s", title: "add a flag", ...fields });
 
@@ -36,15 +36,15 @@ test("what a run changed stands at the end of what was done for its prompt", () 
 
 test("what became of hunks is said, and that nothing is known of them any more", () => {
   const files = [{ pending: 1, accepted: 0, applied: 2, rejected: 0 }, { pending: 1, accepted: 1, applied: 0, rejected: 1 }];
-  assert.equal(stateWords(totalsOf(files)), "2 to decide · 1 accepted, not saved · 2 kept · 1 rejected");
-  assert.equal(stateWords(totalsOf([])), "changed since");
+  assert.equal(describeDecisions(totalsOf(files)), "2 to decide · 1 accepted, unsaved · 2 kept · 1 rejected");
+  assert.equal(describeDecisions(totalsOf([])), "changed since");
 });
 
 test("a conversation's changes are read again once something changed, and are the same while they are", async () => {
   let [runs, asked] = [[{ checkpoint_id: "c", job_id: "r", files: [] }], 0];
   let changed = () => {};
   const api = { checkpoints: async () => ((asked += 1), { checkpoints: structuredClone(runs) }) };
-  const changes = new Changes({ api, review: { subscribe: (reader) => (changed = reader) }, changed: () => {} });
+  const changes = new RunChanges({ api, review: { subscribe: (reader) => (changed = reader) }, changed: () => {} });
   changes.of("s");
   await Promise.resolve();
   await new Promise(setImmediate);
@@ -79,10 +79,10 @@ test("what an aria attribute is not is said, and any other attribute that is fal
     removeAttribute: (name) => attributes.delete(name),
   };
   for (const value of [true, false]) {
-    set(element, "aria-expanded", value);
-    set(element, "hidden", value);
+    setAttr(element, "aria-expanded", value);
+    setAttr(element, "hidden", value);
   }
-  set(element, "aria-current", null);
+  setAttr(element, "aria-current", null);
   assert.deepEqual([...attributes], [["aria-expanded", "false"]]);
 });
 
@@ -97,12 +97,12 @@ test("a picture is known by its first bytes, and nothing else is drawn", () => {
 
 test("what a hunk without lines changes, and a file's sizes, are said", () => {
   const hunk = { kind: "bytes", state: "pending", start_line: 1, end_line: 1 };
-  assert.equal(wholeHunkWords(hunk), "Its content changes as a whole.");
-  assert.equal(wholeHunkWords({ ...hunk, end_line: 0 }), "The file goes.");
-  assert.equal(wholeHunkWords({ kind: "lines" }), "");
-  assert.equal(sizeWords({ size: 2_000, base_size: 900, hunks: [hunk] }), "900 B → 2.0 kB");
-  assert.equal(sizeWords({ size: 2_000, base_size: null, hunks: [hunk] }), "A new file · 2.0 kB");
-  assert.equal(sizeWords({ size: 2_000, base_size: 2_000, hunks: [] }), "2.0 kB");
+  assert.equal(describeWholeFile(hunk), "The whole content changes.");
+  assert.equal(describeWholeFile({ ...hunk, end_line: 0 }), "Deletes the file.");
+  assert.equal(describeWholeFile({ kind: "lines" }), "");
+  assert.equal(formatSizes({ size: 2_000, base_size: 900, hunks: [hunk] }), "900 B → 2.0 kB");
+  assert.equal(formatSizes({ size: 2_000, base_size: null, hunks: [hunk] }), "A new file · 2.0 kB");
+  assert.equal(formatSizes({ size: 2_000, base_size: 2_000, hunks: [] }), "2.0 kB");
 });
 
 test("a request's questions stand with their answers, skipped and open ones too", () => {
@@ -115,7 +115,7 @@ test("a request's questions stand with their answers, skipped and open ones too"
 test("what came of a request is said in a word", () => {
   const words = (status, files = 1, waits = true) => outcomeOf({ status, files }, waits)[1];
   assert.deepEqual(["completed", "failed", "awaiting_review", "waiting_for_user"].map((status) => words(status)),
-    ["Reviewed", "Failed", "To review", "Waits for your answer"]);
+    ["Reviewed", "Failed", "To review", "Waiting for your answer"]);
   assert.equal(words("completed", 0), "No change");
   assert.equal(words("awaiting_review", 1, false), "Decided");
 });
@@ -125,11 +125,11 @@ test("what becomes of a file is said: new, deleted, moved, binary, permissions",
   assert.deepEqual([
     file({}), file({ change: "created", base_mode: null }), file({ change: "deleted", is_binary: true, mode: null }),
     file({ mode: "755" }), file({ change: "created", moved_from: "a/b\u202e.md" }), file({ change: "deleted", moved_to: "c.md" }),
-  ].map(changeWords), ["", "new file", "deleted binary file", "permissions 644 → 755", "moved from a/b<U+202E>.md", "moved to c.md"]);
+  ].map(describeChange), ["", "new file", "deleted binary file", "permissions 644 → 755", "moved from a/b<U+202E>.md", "moved to c.md"]);
 });
 
 test("a link is said to be one, with what it leads to, and so is what stops being a file", () => {
-  const words = (fields) => changeWords({ is_binary: false, base_mode: null, mode: "120777", moved_from: null, moved_to: null, ...fields });
+  const words = (fields) => describeChange({ is_binary: false, base_mode: null, mode: "120777", moved_from: null, moved_to: null, ...fields });
   assert.equal(words({ kind: "link", change: "created", about: "new symbolic link → /etc/pas\u202esw" }), "new symbolic link → /etc/pas<U+202E>sw");
   assert.equal(words({ kind: "folder", change: "kind", base_mode: "644", about: "file became a folder" }), "file became a folder");
 });

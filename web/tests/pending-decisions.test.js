@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createReview } from "../src/review/review-store.js";
-import { typedIn, Unsent } from "../src/review/unsent-edits.js";
-import { choiceOf, Waiting } from "../src/review/pending-decisions.js";
+import { typedKey, UnsentEdits } from "../src/review/unsent-edits.js";
+import { choiceOf, PendingDecisions } from "../src/review/pending-decisions.js";
 
 const STATES = { accept: "accepted", reject: "rejected", reopen: "pending" };
 const tick = () => new Promise((resolve) => setImmediate(resolve));
@@ -102,8 +102,8 @@ class Window {
       untilUp: () => (this.isDead ? never : tick()),
     };
     this.review = createReview({ api: this.api });
-    this.unsent = new Unsent({ local, session, locks });
-    this.waiting = new Waiting(this);
+    this.unsent = new UnsentEdits({ local, session, locks });
+    this.waiting = new PendingDecisions(this);
   }
 
   async begin(project = "/project") {
@@ -203,7 +203,7 @@ test("a decision that was taken back is not made, whether the server has it alre
     const done = here.choose("h0", "accepted");
     while (here.server.hunk("h0").state !== (isMade ? "accepted" : "pending")) await tick();
     here.link(false);
-    here.waiting.takeBack("a.md", "h0");
+    here.waiting.withdraw("a.md", "h0");
     await here.settled();
     assert.deepEqual(here.server.states(), ["pending", "pending"]);
     await done;
@@ -250,7 +250,7 @@ test("what a window left that is no more is taken over by one of the same projec
   const first = await inWindow(2, { local, locks });
   first.link(false);
   first.choose("h0", "accepted");
-  first.unsent.set(typedIn("a.md"), { rev: 1 });
+  first.unsent.set(typedKey("a.md"), { rev: 1 });
   const beside = new Window(first.server, { local, locks });
   await beside.begin();
   assert.deepEqual([beside.unsent.get("decisions"), beside.unsent.typedPaths()], [null, []]);
@@ -259,9 +259,9 @@ test("what a window left that is no more is taken over by one of the same projec
   const elsewhere = await new Window(first.server, { local, locks }).begin("/another");
   assert.deepEqual(elsewhere.unsent.typedPaths(), []);
   const after = new Window(first.server, { local, locks });
-  const asked = [after.unsent.find(typedIn("a.md"))];
+  const asked = [after.unsent.find(typedKey("a.md"))];
   const begun = after.begin();
-  for (let ticks = 0; ticks < 3; ticks += 1) asked.push((await tick(), after.unsent.find(typedIn("a.md"))));
+  for (let ticks = 0; ticks < 3; ticks += 1) asked.push((await tick(), after.unsent.find(typedKey("a.md"))));
   await begun;
   assert.deepEqual(await Promise.all(asked), asked.map(() => ({ rev: 1 })), "an editor that opens early waits for it");
   await after.settled();

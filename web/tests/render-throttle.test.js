@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { added, Pace } from "../src/render-throttle.js";
+import { addedCharacters, RenderThrottle } from "../src/render-throttle.js";
 
 /** How long the next drawing waits when four characters came every `interval` ms and the last one took `cost` ms. */
 const waits = (interval, cost) => {
-  const pace = new Pace();
-  for (let now = 0; now < 2_000; now += interval) pace.note(4, now);
-  pace.drew(2_000 - cost, 2_000);
-  return pace.wait(2_000);
+  const throttle = new RenderThrottle();
+  for (let now = 0; now < 2_000; now += interval) throttle.recordInput(4, now);
+  throttle.recordRender(2_000 - cost, 2_000);
+  return throttle.delay(2_000);
 };
 
 test("a text that is read as it comes is drawn with each frame, a flood is not", () => {
@@ -22,17 +22,17 @@ test("what is slow to draw is drawn less often, but never so seldom that a flood
 });
 
 test("after a flood, and after a pause, the next word is drawn at once", () => {
-  const pace = new Pace();
-  pace.note(60_000, 0);
-  pace.drew(0, 5);
-  assert.ok(pace.wait(6) > 0);
-  assert.ok(pace.wait(5_000) <= 0);
+  const throttle = new RenderThrottle();
+  throttle.recordInput(60_000, 0);
+  throttle.recordRender(0, 5);
+  assert.ok(throttle.delay(6) > 0);
+  assert.ok(throttle.delay(5_000) <= 0);
 });
 
 test("only pieces of what is being written may wait", () => {
   const piece = { type: "text_delta", delta: "four" };
-  assert.equal(added({ type: "event", event: { type: "message_update", assistantMessageEvent: piece } }), 4);
-  assert.equal(added({ type: "event", event: { type: "tool_execution_update", delta: "ab" } }), 2);
-  assert.equal(added({ type: "event", event: { type: "message_end" } }), null);
-  assert.equal(added({ type: "tabs", tabs: [] }), null);
+  assert.equal(addedCharacters({ type: "event", event: { type: "message_update", assistantMessageEvent: piece } }), 4);
+  assert.equal(addedCharacters({ type: "event", event: { type: "tool_execution_update", delta: "ab" } }), 2);
+  assert.equal(addedCharacters({ type: "event", event: { type: "message_end" } }), null);
+  assert.equal(addedCharacters({ type: "tabs", tabs: [] }), null);
 });

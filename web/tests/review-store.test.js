@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { counts, createReview } from "../src/review/review-store.js";
+import { countPending, createReview } from "../src/review/review-store.js";
 
 /** A server with files, and what it was asked for. */
 function server(files) {
@@ -103,6 +103,6 @@ test("a file that cannot be read says so, keeps what was known, and is read as s
 
 test("what waits is counted", () => {
   const files = [{ pending: 2, conflicts: 1 }, { pending: 3, conflicts: 0 }];
-  assert.deepEqual(counts(files), { files: 2, hunks: 5, conflicts: 1 });
-  assert.deepEqual(counts(null), { files: 0, hunks: 0, conflicts: 0 });
+  assert.deepEqual(countPending(files), { files: 2, hunks: 5, conflicts: 1 });
+  assert.deepEqual(countPending(null), { files: 0, hunks: 0, conflicts: 0 });
 });

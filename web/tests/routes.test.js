@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { compareId, fileId, foldersOf, hashOf, idOf, placeOf, requestId, titleOf } from "../src/review/routes.js";
+import { compareId, fileId, foldersOf, hashOf, idOf, parsePlace, requestId, titleOf } from "../src/review/routes.js";
 
 const PATHS = ["a.py", "src/deep/b.js", "with space/ü#?%.txt", "a/compare/b", "pending", "😀"];
 
@@ -13,8 +13,8 @@ test("an address leads back to what it was made of", () => {
       assert.equal(idOf(hashOf(id)), id);
       assert.equal(new URL(hashOf(id), "http://127.0.0.1/").hash, hashOf(id));
     }
-    assert.deepEqual(placeOf(fileId(path)), { kind: "file", path });
-    assert.deepEqual(placeOf(compareId("cp_1", path)), { kind: "compare", checkpoint: "cp_1", path });
+    assert.deepEqual(parsePlace(fileId(path)), { kind: "file", path });
+    assert.deepEqual(parsePlace(compareId("cp_1", path)), { kind: "compare", checkpoint: "cp_1", path });
   }
 });
 
@@ -26,7 +26,7 @@ test("what names no place is none", () => {
 
 test("a place is called by its file", () => {
   assert.equal(titleOf(fileId("src/a.py")), "a.py");
-  assert.equal(titleOf("pending"), "Everything that waits");
+  assert.equal(titleOf("pending"), "All pending changes");
 });
 
 test("files of one name are told apart by as much of their folders as that takes", () => {

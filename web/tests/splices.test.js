@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ChangeSet, Text } from "@codemirror/state";
-import { changesBetween, fileOf, parted, splicesOf } from "../src/review/splices.js";
+import { changesBetween, fileOf, splitChange, splicesOf } from "../src/review/splices.js";
 
 const linesOf = (content) => content.split(/(?<=\n)/).filter((line) => line !== "");
 
@@ -96,7 +96,7 @@ test("a replacement in thousands of places is sent in parts that are one whole",
   for (let round = 0; round < 500; round += 1) {
     const { text } = fileOf(some(next, FILES, 20));
     const changes = someChanges(next, text);
-    const [first, rest] = parted(changes, 1 + next(3));
+    const [first, rest] = splitChange(changes, 1 + next(3));
     assert.ok(rest.apply(first.apply(text)).eq(changes.apply(text)));
   }
 });

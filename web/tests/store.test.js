@@ -1,41 +1,41 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createStore, fold, initialState } from "../src/store.js";
+import { createStore, reduce, initialState } from "../src/store.js";
 
 const tab = (id, more = {}) => ({ id, kind: "chat", title: "Chat", session: "s", status: "idle", ...more });
 const welcome = { type: "welcome", server: "one", project: "/p", model: "m", tabs: [tab("t")], servers: [] };
-const after = (...frames) => frames.reduce(fold, initialState());
-const said = (id) => ({ type: "event", tab: "t", run: "r", seq: 1, event: { type: "message_end", message: { role: "user", id, content: "x" } } });
+const after = (...frames) => frames.reduce(reduce, initialState());
+const readableOutput = (id) => ({ type: "event", tab: "t", run: "r", seq: 1, event: { type: "message_end", message: { role: "user", id, content: "x" } } });
 
 test("what is said stands there at once, and once when the conversation has it", () => {
   const message = { id: "m1", text: "hello" };
-  const waiting = after(welcome, { type: "page/read", tab: "t" }, { type: "page/say", tab: "t", message });
+  const waiting = after(welcome, { type: "page/watch", tab: "t" }, { type: "page/send", tab: "t", message });
   assert.deepEqual(waiting.pending.t.map((each) => [each.text, each.state]), [["hello", "sending"]]);
-  const there = fold(waiting, said("m1"));
+  const there = reduce(waiting, readableOutput("m1"));
   assert.equal(there.pending.t, undefined);
-  assert.deepEqual(there.talks.t.entries.map((entry) => entry.id), ["m1"]);
+  assert.deepEqual(there.transcripts.t.entries.map((entry) => entry.id), ["m1"]);
 });
 
 test("a message that failed keeps its text, and saying it again is the same message", () => {
   const message = { id: "m1", text: "hello" };
   const failed = after(
     welcome,
-    { type: "page/say", tab: "t", message },
-    { type: "page/said", tab: "t", id: "m1", state: "failed" },
+    { type: "page/send", tab: "t", message },
+    { type: "page/sendResult", tab: "t", id: "m1", state: "failed" },
   );
   assert.equal(failed.pending.t[0].state, "failed");
-  const again = fold(failed, { type: "page/say", tab: "t", message });
+  const again = reduce(failed, { type: "page/send", tab: "t", message });
   assert.deepEqual(again.pending.t.map((each) => each.state), ["sending"]);
 });
 
 test("tabs that are gone leave nothing behind", () => {
   const state = after(
     welcome,
-    { type: "page/read", tab: "t" },
-    { type: "page/say", tab: "t", message: { id: "m", text: "x" } },
+    { type: "page/watch", tab: "t" },
+    { type: "page/send", tab: "t", message: { id: "m", text: "x" } },
     { type: "tabs", tabs: [tab("other")] },
   );
-  assert.deepEqual([state.talks, state.pending], [{}, {}]);
+  assert.deepEqual([state.transcripts, state.pending], [{}, {}]);
 });
 
 test("Stop shows at once and ends with the run", () => {
@@ -45,24 +45,24 @@ test("Stop shows at once and ends with the run", () => {
     { type: "page/stop", tab: "t", now: false },
   );
   assert.equal(stopping.stopping.t, "soon");
-  assert.deepEqual(fold(stopping, { type: "tabs", tabs: [tab("t")] }).stopping, {});
+  assert.deepEqual(reduce(stopping, { type: "tabs", tabs: [tab("t")] }).stopping, {});
 });
 
 test("after a restart of the server half a message is no message", () => {
   const state = after(
     welcome,
-    { type: "page/read", tab: "t" },
+    { type: "page/watch", tab: "t" },
     { type: "soFar", tab: "t", run: "r", soFar: { message: { role: "assistant", id: "a", content: [] } } },
   );
-  assert.ok(state.talks.t.live);
-  assert.ok(fold(state, welcome).talks.t.live);
-  assert.equal(fold(state, { ...welcome, server: "two" }).talks.t.live, null);
+  assert.ok(state.transcripts.t.live);
+  assert.ok(reduce(state, welcome).transcripts.t.live);
+  assert.equal(reduce(state, { ...welcome, server: "two" }).transcripts.t.live, null);
 });
 
 test("frames of tabs that are not read, and of kinds that are not known, change nothing", () => {
   const state = after(welcome);
-  assert.equal(fold(state, said("m")), state);
-  assert.equal(fold(state, { type: "of a newer server" }), state);
+  assert.equal(reduce(state, readableOutput("m")), state);
+  assert.equal(reduce(state, { type: "of a newer server" }), state);
 });
 
 test("readers are told of changes only", () => {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { addEvent, addHistory, addSoFar, cutBefore, emptyTalk, fromSnapshot } from "../src/transcript.js";
+import { addEvent, addHistory, addSoFar, cutBefore, emptyTranscript, fromSnapshot } from "../src/transcript.js";
 
 const user = (id, content, at = "") => ({ role: "user", id, content, timestamp: at });
 const assistant = (id, text, more = {}) => ({ role: "assistant", id, content: [{ type: "text", text }], ...more });
@@ -9,11 +9,11 @@ const delta = (messageId, given, type = "text_delta") => ({
 });
 
 /** The talk after events, each [seq, event], of run "r". */
-const after = (talk, ...events) => events.reduce((each, [seq, event]) => addEvent(each, "r", seq, event), talk);
+const after = (transcript, ...events) => events.reduce((each, [seq, event]) => addEvent(each, "r", seq, event), transcript);
 
 test("an answer that is written piece by piece reads as the whole one", () => {
   const growing = after(
-    emptyTalk(),
+    emptyTranscript(),
     [1, { type: "message_end", message: user("u", "hello") }],
     [1, { type: "message_start", message: { role: "assistant", id: "a", content: [] } }],
     [1, delta("a", "I think.", "thinking_delta")],
@@ -29,30 +29,30 @@ test("an answer that is written piece by piece reads as the whole one", () => {
 test("a lasting event that comes twice is shown once, whatever is between", () => {
   const said = [1, { type: "message_end", message: user("u", "hello") }];
   const notice = [2, { type: "notice", level: "info", message: "A worktree was made.", timestamp: "1" }];
-  const once = after(emptyTalk(), said, notice);
+  const once = after(emptyTranscript(), said, notice);
   assert.deepEqual(after(once, said, notice), once);
 });
 
 test("pieces of a message that is not being read are no message", () => {
-  assert.equal(after(emptyTalk(), [0, delta("gone", "x")]).live, null);
+  assert.equal(after(emptyTranscript(), [0, delta("gone", "x")]).live, null);
 });
 
 test("a request that is made again begins its answer anew", () => {
-  const talk = after(
-    emptyTalk(),
+  const transcript = after(
+    emptyTranscript(),
     [0, { type: "message_start", message: { role: "assistant", id: "a", content: [] } }],
     [0, delta("a", "half of")],
     [1, { type: "retry", attempt: 1, maxAttempts: 3, delay: 2, reason: "Overloaded.", timestamp: "2" }],
     [1, delta("a", "all")],
   );
-  assert.deepEqual(talk.live.parts, [{ type: "text", text: "all" }]);
-  assert.equal(talk.entries[0].kind, "retry");
+  assert.deepEqual(transcript.live.parts, [{ type: "text", text: "all" }]);
+  assert.equal(transcript.entries[0].kind, "retry");
 });
 
 test("a tool's output streams, and its result replaces it", () => {
   const start = { type: "tool_execution_start", toolCallId: "c", toolName: "bash", args: {}, timestamp: "1" };
   const running = after(
-    emptyTalk(),
+    emptyTranscript(),
     [1, start],
     [1, { type: "tool_execution_update", toolCallId: "c", delta: "line 1\n" }],
     [1, { type: "tool_execution_update", toolCallId: "c", delta: "line 2\n" }],
@@ -68,11 +68,11 @@ test("a tool's output streams, and its result replaces it", () => {
 });
 
 test("the output of a running tool takes bounded memory", () => {
-  let talk = emptyTalk();
+  let transcript = emptyTranscript();
   for (let count = 0; count < 30; count += 1) {
-    talk = after(talk, [0, { type: "tool_execution_update", toolCallId: "c", delta: "x".repeat(10_000) }]);
+    transcript = after(transcript, [0, { type: "tool_execution_update", toolCallId: "c", delta: "x".repeat(10_000) }]);
   }
-  assert.ok(talk.calls.c.output.length <= 64 * 1024);
+  assert.ok(transcript.calls.c.output.length <= 64 * 1024);
 });
 
 test("calls that are being written are told apart by their index", () => {
@@ -80,7 +80,7 @@ test("calls that are being written are told apart by their index", () => {
     type: "message_update", messageId: "a", assistantMessageEvent: { type: "toolcall_delta", index, ...given },
   });
   const { live } = after(
-    emptyTalk(),
+    emptyTranscript(),
     [0, { type: "message_start", message: { role: "assistant", id: "a", content: [] } }],
     [0, piece(0, { name: "read" })],
     [0, piece(1, { name: "bash", delta: "{" })],
@@ -90,34 +90,34 @@ test("calls that are being written are told apart by their index", () => {
 });
 
 test("who comes late gets what was missed, and it replaces what was there", () => {
-  const talk = addSoFar(emptyTalk(), { message: assistant("a", "so far"), outputs: { c: "line" } });
-  assert.deepEqual(talk.live.parts, [{ type: "text", text: "so far" }]);
-  assert.deepEqual([talk.calls.c.working, talk.calls.c.output], [true, "line"]);
-  assert.equal(addSoFar(talk, {}).live, null);
+  const transcript = addSoFar(emptyTranscript(), { message: assistant("a", "so far"), outputs: { c: "line" } });
+  assert.deepEqual(transcript.live.parts, [{ type: "text", text: "so far" }]);
+  assert.deepEqual([transcript.calls.c.working, transcript.calls.c.output], [true, "line"]);
+  assert.equal(addSoFar(transcript, {}).live, null);
 });
 
 test("why a run ended is said once", () => {
   const failed = assistant("a", "", { stopReason: "error", errorMessage: "Refused." });
   const error = after(
-    emptyTalk(),
+    emptyTranscript(),
     [1, { type: "message_end", message: failed }],
     [2, { type: "error", code: "provider_error", message: "Refused." }],
     [3, { type: "agent_end", reason: "error", message: "Refused." }],
   );
   assert.deepEqual(error.entries.map((entry) => entry.kind), ["assistant"]);
   const stopped = after(
-    emptyTalk(),
+    emptyTranscript(),
     [1, { type: "message_end", message: assistant("a", "half", { stopReason: "aborted" }) }],
     [2, { type: "agent_end", reason: "aborted", message: "Stopped." }],
   );
   assert.deepEqual(stopped.entries.map((entry) => entry.kind), ["assistant"]);
-  const graceful = after(emptyTalk(), [1, { type: "agent_end", reason: "stopped", message: "Stopped before the next request." }]);
+  const graceful = after(emptyTranscript(), [1, { type: "agent_end", reason: "stopped", message: "Stopped before the next request." }]);
   assert.equal(graceful.entries[0].text, "Stopped before the next request.");
 });
 
 test("an acceptance command's end is told where its beginning was", () => {
   const { entries } = after(
-    emptyTalk(),
+    emptyTranscript(),
     [1, { type: "acceptance_start", command: "pytest -q", timestamp: "1" }],
     [2, { type: "acceptance_end", command: "pytest -q", passed: true, output: "12 passed", duration: 5, timestamp: "2" }],
   );
@@ -125,42 +125,42 @@ test("an acceptance command's end is told where its beginning was", () => {
 });
 
 test("earlier messages come before, without doubles, and keep their results", () => {
-  const talk = fromSnapshot({ messages: [user("u2", "second")], more: true });
+  const transcript = fromSnapshot({ messages: [user("u2", "second")], more: true });
   const older = [
     user("u1", "first"),
     { role: "toolResult", id: "t", toolCallId: "c", toolName: "read", output: "text", isError: false },
     user("u2", "second"),
   ];
-  const all = addHistory(talk, older, false);
+  const all = addHistory(transcript, older, false);
   assert.deepEqual(all.entries.map((entry) => entry.id), ["u1", "u2"]);
   assert.equal(all.calls.c.result.output, "text");
   assert.equal(all.more, false);
 });
 
 test("a snapshot's fields may all be missing, as defaults are on the wire", () => {
-  assert.deepEqual(fromSnapshot({ messages: [] }), { ...emptyTalk(), ready: true });
+  assert.deepEqual(fromSnapshot({ messages: [] }), { ...emptyTranscript(), ready: true });
 });
 
 test("an edited message takes what followed it out of the conversation", () => {
-  const talk = fromSnapshot({ messages: [user("u1", "a"), user("u2", "b"), user("u3", "c")] });
-  assert.deepEqual(cutBefore(talk, "u2").entries.map((entry) => entry.id), ["u1"]);
-  assert.equal(cutBefore(talk, "none"), talk);
+  const transcript = fromSnapshot({ messages: [user("u1", "a"), user("u2", "b"), user("u3", "c")] });
+  assert.deepEqual(cutBefore(transcript, "u2").entries.map((entry) => entry.id), ["u1"]);
+  assert.equal(cutBefore(transcript, "none"), transcript);
 });
 
 test("what is being done that takes its time is told as that, not as an error", () => {
-  const talk = after(emptyTalk(), [1, { type: "error", code: "progress", message: "Looking at all files." }]);
-  assert.deepEqual(talk.entries.map(({ kind, level, text }) => [kind, level, text]), [["notice", "info", "Looking at all files."]]);
+  const transcript = after(emptyTranscript(), [1, { type: "error", code: "progress", message: "Looking at all files." }]);
+  assert.deepEqual(transcript.entries.map(({ kind, level, text }) => [kind, level, text]), [["notice", "info", "Looking at all files."]]);
 });
 
 test("what is said stands in the order of the journal, whatever the clock says", () => {
-  const talk = after(
-    emptyTalk(),
+  const transcript = after(
+    emptyTranscript(),
     [1, { type: "message_end", message: user("u1", "first", "1") }],
     [2, { type: "message_end", message: assistant("a1", "one", { timestamp: "2" }) }],
     [3, { type: "message_end", message: user("u2", "second", "1.5") }], // sent while the answer was written
   );
-  assert.deepEqual(talk.entries.map((entry) => entry.id), ["u1", "a1", "u2"]);
-  const read = fromSnapshot({ messages: talk.entries.map((entry) => entry.message) });
+  assert.deepEqual(transcript.entries.map((entry) => entry.id), ["u1", "a1", "u2"]);
+  const read = fromSnapshot({ messages: transcript.entries.map((entry) => entry.message) });
   assert.deepEqual(read.entries.map((entry) => entry.id), ["u1", "a1", "u2"]);
 });
 
@@ -172,7 +172,7 @@ test("what a run told stands where it happened, also when it is read later", () 
     [4, { type: "message_end", message: failed }], [5, { type: "error", code: "provider_error", message: "Refused" }],
     [6, { type: "agent_end", reason: "error", message: "Refused" }],
   ];
-  const seen = after(emptyTalk(), ...events).entries;
+  const seen = after(emptyTranscript(), ...events).entries;
   assert.deepEqual(seen.map((entry) => entry.kind), ["user", "retry", "assistant"]);
   assert.deepEqual([seen[1].attempt, seen[1].outcome], [3, "failed"]);
   const told = [retry(2), retry(3)].map((event) => ({ after: "u", event }));
@@ -183,7 +183,7 @@ test("what a run told stands where it happened, also when it is read later", () 
 });
 
 test("a message that a run takes waits no longer", () => {
-  const talk = fromSnapshot({ messages: [], queue: [{ message: user("u1", "a"), held: false }, { message: user("u2", "b"), held: true }] });
-  const taken = after(talk, [1, { type: "message_end", message: user("u1", "a") }]);
+  const transcript = fromSnapshot({ messages: [], queue: [{ message: user("u1", "a"), held: false }, { message: user("u2", "b"), held: true }] });
+  const taken = after(transcript, [1, { type: "message_end", message: user("u1", "a") }]);
   assert.deepEqual(taken.queue.map((each) => each.message.id), ["u2"]);
 });

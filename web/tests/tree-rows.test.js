@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { firstHunk, nextHunk, pendingRows, totals } from "../src/review/pending-list-rows.js";
-import { foldersOf, rowsOf, step, typed, waiting } from "../src/review/tree-rows.js";
+import { foldersOf, rowsOf, step, findByPrefix, indexPending } from "../src/review/tree-rows.js";
 
 const file = (file_path, fields = {}) => ({ file_path, pending: 1, accepted: 0, conflicts: 0, hunk_ids: ["h"], ...fields });
 const entry = (name, kind = "file") => ({ name, kind });
 const tree = ({ pending = [], open = [], folders }) =>
-  rowsOf({ folders: new Map(Object.entries(folders)), open: new Set(open), waits: waiting(pending) });
+  rowsOf({ folders: new Map(Object.entries(folders)), open: new Set(open), waits: indexPending(pending) });
 
 const PROJECT = { "": { entries: [entry("b.py"), entry("src", "directory"), entry("a10"), entry("a9")] }, src: { entries: [entry("x.py")] } };
 
@@ -26,11 +26,11 @@ test("a file that is only proposed is there, with folders that are not there yet
 
 test("a folder that could not be read, that is empty, or too long says so", () => {
   const rows = tree({ folders: { "": { entries: [entry("one", "directory"), entry("two", "directory")], more: true }, one: { entries: [], problem: "Gone." }, two: { entries: [] } }, open: ["one", "two"] });
-  assert.deepEqual(rows.map((row) => row.words ?? row.name), ["one", "Gone.", "two", "No file.", "There are more. Find a file by its name."]);
+  assert.deepEqual(rows.map((row) => row.words ?? row.name), ["one", "Gone.", "two", "No files.", "More files exist. Find a file by name."]);
 });
 
 test("what waits is counted for its file and for each folder above", () => {
-  const waits = waiting([file("src/deep/a"), file("src/b")]);
+  const waits = indexPending([file("src/deep/a"), file("src/b")]);
   assert.deepEqual([...waits.folders], [["src", 2], ["src/deep", 1]]);
   assert.deepEqual(foldersOf("src/deep/a"), ["src", "src/deep"]);
 });
@@ -44,9 +44,9 @@ test("the arrows walk, unfold and fold", () => {
   assert.deepEqual(step(rows, "src", "End"), { to: "b.py" });
   assert.deepEqual(step(rows, "b.py", "ArrowDown"), { to: "b.py" });
   assert.equal(step(rows, "b.py", "ArrowRight"), null);
-  assert.equal(typed(rows, "a9", "a"), "a10");
-  assert.equal(typed(rows, "a10", "a1"), "a10");
-  assert.equal(typed(rows, "b.py", "q"), null);
+  assert.equal(findByPrefix(rows, "a9", "a"), "a10");
+  assert.equal(findByPrefix(rows, "a10", "a1"), "a10");
+  assert.equal(findByPrefix(rows, "b.py", "q"), null);
 });
 
 test("of everything that waits the hunks that are decided and saved, or rejected, are not shown", () => {

@@ -1,21 +1,21 @@
 // The requests of docs/review-api.md, one method each.
 
-const TRIES = 5;
-const FIRST_WAIT = 300; // ms before a request is made again whose answer was lost
-const SLOW = 4_000; // ms without an answer, after which there is none at the moment
-const GIVEN_UP = 20_000; // ms after which it is asked again
-const AGAIN = 1_000; // ms between looks whether there is a connection
-const QUICK = { isQuick: true }; // a request of which a server that works makes no work
+const MAX_ATTEMPTS = 5;
+const FIRST_RETRY_DELAY = 300; // ms before the first retry of a request whose answer was lost
+const SLOW_TIMEOUT = 4_000; // ms without an answer after which the server counts as unreachable
+const REQUEST_TIMEOUT = 20_000; // ms after which the request is repeated
+const RECONNECT_INTERVAL = 1_000; // ms between attempts to reach the server
+const QUICK = { isQuick: true }; // a request that a healthy server answers quickly
 
-/** The id under which a hunk came into being. It has another one once it reads otherwise. */
+/** The first id of a hunk. A hunk gets a new id whenever its text changes. */
 export const rootOf = (id) => id.split(".").at(-1);
 
-/** A file whose hunks go by the ids under which they came into being, so that they are known again; `seen_id` stands for what they change. */
+/** A file whose hunks are identified by their first ids, which are stable; `seen_id` identifies the current text. */
 const known = (view) => ({ ...view, hunks: view.hunks.map((hunk) => ({ ...hunk, hunk_id: rootOf(hunk.hunk_id), seen_id: hunk.hunk_id })) });
 
 /**
- * A request that was not done: `code` is the server's, or "connection"; `status` is 0 then. `wasLost`: it was made before, and its
- * answer was lost, so that it may have been done then.
+ * A failed request: `code` is the server's, or "connection", with `status` 0. `wasLost`: the answer to an earlier attempt was
+ * lost, so that attempt may have succeeded.
  */
 export class ApiError extends Error {
   constructor(status, code, message) {
@@ -26,20 +26,20 @@ export class ApiError extends Error {
 }
 
 export class ReviewApi {
-  /** `onLink(isUp)` is told when the server does not answer any more, and when it does again. */
+  /** `onLink(isUp)` is called when the server becomes unreachable, and when it answers again. */
   constructor({ onLink = () => {} } = {}) {
     this.onLink = onLink;
     this.isUp = true;
     this.sleepers = new Set();
   }
 
-  /** Ask at once what waits to be asked again: there is reason to believe that the server answers. */
+  /** Repeat pending requests now: the server is probably reachable again. */
   wake() {
     for (const wake of this.sleepers) wake();
   }
 
-  /** Resolves when it is time to try again what could not reach the server. */
-  untilUp = () => this.#sleep(AGAIN);
+  /** Resolves when it is time for the next attempt to reach the server. */
+  untilUp = () => this.#sleep(RECONNECT_INTERVAL);
 
   limits = () => this.#get("limits");
   sessions = () => this.#get("sessions").then(({ sessions }) => sessions);
@@ -47,33 +47,38 @@ export class ReviewApi {
   createSession = () => this.#post("sessions", {});
   archive = (id) => this.#post(`sessions/${encodeURIComponent(id)}/archive`, {});
 
-  /** Not asked again by itself when its answer is lost: it would be a second job. */
+  /** Not repeated automatically, as that would start a second job. */
   run = (body) => this.#post("run", body, { again: false });
   /** {jobs, more}: those of all sessions, the latest first. */
   jobs = (limit) => this.#get("jobs", { limit });
   job = (id) => this.#get(`jobs/${encodeURIComponent(id)}`);
   events = (id, cursor, { wait = 0, limit = 200, signal } = {}) =>
     this.#get(`jobs/${encodeURIComponent(id)}/events`, { cursor, limit, wait }, { signal });
-  clarify = (id, question, answer) => this.#post(`jobs/${encodeURIComponent(id)}/clarify`, { question_id: question, answer });
+  /** Answer a job's question, or skip it by null; resolves to an error message, or "". */
+  clarify = (id, question, answer) =>
+    this.#post(`jobs/${encodeURIComponent(id)}/clarify`, { question_id: question, answer }).then(
+      () => "",
+      (error) => (error.code === "question_closed" ? "Already answered elsewhere." : error.message),
+    );
   rerun = (id) => this.#post(`jobs/${encodeURIComponent(id)}/rerun`, {}, { again: false });
   cancel = (id) => this.#post(`jobs/${encodeURIComponent(id)}/cancel`, {});
   apply = (session, job, hunks) => this.#post("apply", { session_id: session, job_id: job, accepted_hunk_ids: hunks });
 
-  /** {files, runs}: the files that wait, and the runs that their hunks are of. */
+  /** {files, runs}: the files with pending changes, and the runs that made them. */
   pending = () => this.#get("pending");
-  /** A file as it is, or as it was at a revision. */
+  /** A file at its current or a given revision. */
   file = (path, rev = null) => this.#get("file", { file_path: path, ...(rev !== null && { rev }) }, QUICK).then(known);
-  /** What says whether a file on the disk is still the one that was read. */
+  /** A stamp that changes when the file on disk changes. */
   stamp = (path) => this.#get("stamp", { file_path: path }, { again: false }).then(({ stamp }) => stamp);
-  /** A file's bytes as an ArrayBuffer; `of` is "buffer" or "base", which is the disk. */
+  /** A file's bytes as an ArrayBuffer; `of` is "buffer" or "base" (the file on disk). */
   content = (path, of) => this.#get("content", { file_path: path, of }, { as: "arrayBuffer" });
   changeLog = (path) => this.#get("change_log", { file_path: path });
-  // What is made for a revision is done once: a second time the revision is another one, and it is refused.
+  // Changes name the revision they are based on. A repeated one is refused, as the revision has changed by then.
   edit = (path, rev, splices) => this.#post("edit", { file_path: path, rev, splices }, QUICK).then(known);
-  /** `hunks` are the `seen_id` of each. */
+  /** `hunks` are `seen_id`s. */
   decide = (path, rev, action, { hunks, mine = null }) =>
     this.#post("decide", { file_path: path, rev, action, hunk_ids: hunks, ...(mine && { mine }) }, QUICK).then(known);
-  /** All that is undecided in files of the list of what waits: "accept" or "reject". */
+  /** Decide all pending hunks of the given files: "accept" or "reject". */
   decideAll = (action, files) =>
     this.#post("decide_all", { action, files: files.map(({ file_path, hunk_ids }) => ({ file_path, hunk_ids })) }).then(({ files: done }) => done);
   undo = (path, rev) => this.#post("undo", { file_path: path, rev }, QUICK).then(known);
@@ -103,13 +108,13 @@ export class ReviewApi {
   }
 
   async #ask(url, init, { again = true, isQuick = false, signal, as = "json" } = {}) {
-    const tries = again ? TRIES : 1;
-    for (let left = tries, wait = FIRST_WAIT; ; left -= 1, wait *= 2) {
-      const slow = isQuick ? setTimeout(() => this.#link(false), SLOW) : null;
+    const tries = again ? MAX_ATTEMPTS : 1;
+    for (let left = tries, wait = FIRST_RETRY_DELAY; ; left -= 1, wait *= 2) {
+      const slow = isQuick ? setTimeout(() => this.#link(false), SLOW_TIMEOUT) : null;
       try {
-        const answer = await fetch(url, { ...init, signal: isQuick ? AbortSignal.timeout(GIVEN_UP) : signal });
+        const answer = await fetch(url, { ...init, signal: isQuick ? AbortSignal.timeout(REQUEST_TIMEOUT) : signal });
         const body = await answer[answer.ok ? as : "json"]().catch((error) => {
-          if (answer.ok) throw error; // it was cut off
+          if (answer.ok) throw error; // the answer was cut off
           return {};
         });
         this.#link(true);
@@ -119,7 +124,7 @@ export class ReviewApi {
       } catch (error) {
         if (error instanceof ApiError || signal?.aborted) throw error;
         this.#link(false);
-        if (left <= 1) throw new ApiError(0, "connection", "There is no connection to Newel at the moment.");
+        if (left <= 1) throw new ApiError(0, "connection", "Not connected to Newel.");
         await this.#sleep(wait);
       } finally {
         clearTimeout(slow);
@@ -127,7 +132,7 @@ export class ReviewApi {
     }
   }
 
-  /** Some time, or less if the server is known to answer again. */
+  /** Sleep for `time` ms, or until the server is reachable again. */
   #sleep(time) {
     return new Promise((resolve) => {
       const wake = () => {

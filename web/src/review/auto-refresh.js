@@ -1,14 +1,14 @@
-// A place that shows what the server says: it is read when the place is shown, and while it is shown with every change of what waits.
+// Base class of views that show data of the server: they read it when shown, and again with each relevant change.
 
-const AGAIN = 2_000; // ms
+const POLL_INTERVAL = 2_000; // ms
 
-/** Its subclass has `review` and `read()`, and says by `heard(state)` whether it is concerned. */
-export class Following {
+/** Subclasses have `review` and `read()`; `isAffected(state)` returns whether a change concerns them. */
+export class AutoRefresh {
   load() {
-    this.stop = this.review.subscribe((state) => this.heard(state) && this.isShown && this.read());
+    this.stop = this.review.subscribe((state) => this.isAffected(state) && this.isShown && this.read());
   }
 
-  heard({ pending }) {
+  isAffected({ pending }) {
     const isAnother = pending !== this.pending;
     this.pending = pending;
     return isAnother;
@@ -24,10 +24,10 @@ export class Following {
     clearTimeout(this.timer);
   }
 
-  /** Read again in a while, as long as a job is under way: what it does changes nothing that waits. */
-  readAgainIf(isUnderWay) {
+  /** Read again after a while, as long as a job is running: its progress is not part of the pending changes. */
+  scheduleRead(isUnderWay) {
     clearTimeout(this.timer);
-    if (isUnderWay && this.isShown) this.timer = setTimeout(() => this.read(), AGAIN);
+    if (isUnderWay && this.isShown) this.timer = setTimeout(() => this.read(), POLL_INTERVAL);
   }
 
   destroy() {

@@ -1,18 +1,18 @@
-// A file that is kept as one piece, for it is no text, or too long a one: its sizes, its pictures, and what is decided of all of it.
+// A file that is decided on as a whole, because it is binary or too large: its sizes, its pictures, its buttons.
 
-import { fill, h, icon, onceClicked, say } from "../dom.js";
-import { revealPath, size } from "../format.js";
-import { KEEP_FILE, keepWords, waitWords } from "./hunk-format.js";
+import { fill, h, icon, onceClicked, setText } from "../dom.js";
+import { revealPath, formatBytes } from "../format.js";
+import { KEEP_FILE, keepLabel, describePendingDecision } from "./hunk-format.js";
 import { choiceOf, isOpen } from "./pending-decisions.js";
 
-const LARGEST = 8 << 20; // bytes of a picture that is asked for
-const NAMED = /\.(?:png|jpe?g|gif|webp)$/i;
-const WORDS = { binary: "This file is binary or not UTF-8, so it cannot be shown line by line.", too_large: "This file is larger than 2 MiB, so it is not shown line by line." };
-const DONE = { accept: "accepted", reject: "rejected", reopen: "pending" };
+const MAX_PICTURE_BYTES = 8 << 20; // bytes of a picture that is fetched
+const PICTURE_NAME = /\.(?:png|jpe?g|gif|webp)$/i;
+const KIND_MESSAGES = { binary: "This file is binary or not UTF-8, so it cannot be shown line by line.", too_large: "This file is larger than 2 MiB, so it cannot be shown line by line." };
+const DONE_LABELS = { accept: "accepted", reject: "rejected", reopen: "pending" };
 
 const startsWith = (bytes, at, text) => [...text].every((letter, index) => bytes[at + index] === letter.charCodeAt(0));
 
-/** The type of a picture that a browser draws and does nothing else with, by its first bytes, whatever its name is; else null. */
+/** The MIME type of a picture, by its first bytes; null for anything that is not a harmless picture. */
 export function pictureType(bytes) {
   if (startsWith(bytes, 0, "\x89PNG\r\n\x1a\n")) return "image/png";
   if (startsWith(bytes, 0, "\xff\xd8\xff")) return "image/jpeg";
@@ -20,13 +20,13 @@ export function pictureType(bytes) {
   return startsWith(bytes, 0, "RIFF") && startsWith(bytes, 8, "WEBP") ? "image/webp" : null;
 }
 
-/** What is to be seen of a file's sizes: "A new file · 2.1 kB", "2.1 kB → 3.0 kB". */
-export function sizeWords({ size: now, base_size: before, hunks }) {
-  if (hunks.every((hunk) => hunk.state === "rejected")) return size(now);
-  return before === null ? `A new file · ${size(now)}` : `${size(before)} → ${size(now)}`;
+/** A file's sizes: "A new file · 2.1 kB", "2.1 kB → 3.0 kB". */
+export function formatSizes({ size: now, base_size: before, hunks }) {
+  if (hunks.every((hunk) => hunk.state === "rejected")) return formatBytes(now);
+  return before === null ? `A new file · ${formatBytes(now)}` : `${formatBytes(before)} → ${formatBytes(now)}`;
 }
 
-export class WholeFile {
+export class BinaryFileView {
   constructor({ path, api, review, waiting, announce }) {
     Object.assign(this, { path, api, review, waiting, announce });
     this.words = h("p", { class: "dim" });
@@ -43,15 +43,15 @@ export class WholeFile {
   /** `view` is a FileState. */
   update(view, isUp) {
     this.view = view;
-    say(this.words, WORDS[view.kind]);
-    say(this.sizes, sizeWords(view));
+    setText(this.words, KIND_MESSAGES[view.kind]);
+    setText(this.sizes, formatSizes(view));
     this.#buttons(isUp);
     const shown = `${view.base_file_hash} ${view.rev}`;
     if (shown !== this.shown) this.#pictures();
     this.shown = shown;
   }
 
-  /** Whether something is accepted and not saved. */
+  /** Whether an accepted change is not saved. */
   get isDirty() {
     return this.#in("accepted").length > 0;
   }
@@ -74,35 +74,35 @@ export class WholeFile {
     const isConflict = this.view.hunks.some((hunk) => hunk.conflict && hunk.state === "pending");
     const decision = this.review.get().waiting[this.path]?.values().next().value;
     const waits = !isUp && isOpen(decision) ? decision.choice : null;
-    const words = waits ? waitWords(waits) : isConflict ? "Conflict: the file changed on the disk." : pending ? "To be decided" : accepted ? "Accepted, not saved" : rejected ? "Rejected" : "";
-    say(this.state, words);
+    const words = waits ? describePendingDecision(waits) : isConflict ? "Conflict: the file changed on disk." : pending ? "Undecided" : accepted ? "Accepted, unsaved" : rejected ? "Rejected" : "";
+    setText(this.state, words);
     const key = JSON.stringify([pending, accepted, rejected, isConflict, isUp, waits, this.isBusy]);
     if (key === this.drawn) return;
     this.drawn = key;
     const hadFocus = this.buttons.contains(document.activeElement);
     const button = (text, run, props = {}) => h("button", { type: "button", disabled: this.isBusy, onclick: onceClicked(run), ...props }, text);
-    if (waits) fill(this.buttons, button("Take back", () => this.#takeBack()));
+    if (waits) fill(this.buttons, button("Undo", () => this.#withdraw()));
     else fill(this.buttons,
-      pending && button(isConflict ? keepWords(this.view.hunks.find((hunk) => hunk.conflict)) : "Accept", () => this.decide("accept"), { class: "hunk-accept" }),
+      pending && button(isConflict ? keepLabel(this.view.hunks.find((hunk) => hunk.conflict)) : "Accept", () => this.decide("accept"), { class: "hunk-accept" }),
       pending && button(isConflict ? KEEP_FILE : "Reject", () => this.decide("reject")),
       accepted && button("Save", () => this.save(), { class: "primary", disabled: !isUp || this.isBusy, title: "Save (Ctrl+S)" }),
       accepted && button("Undo accept", () => this.decide("reopen")),
-      rejected && button("Bring back", () => this.decide("reopen")));
+      rejected && button("Restore", () => this.decide("reopen")));
     if (hadFocus) this.focus();
   }
 
-  /** Decide on all of it: "accept", "reject", or "reopen". */
+  /** Decide on the file: "accept", "reject" or "reopen". */
   async decide(action) {
     const from = action === "reopen" ? ["accepted", "rejected"] : ["pending"];
     const hunks = this.view.hunks.filter((hunk) => from.includes(hunk.state));
     fill(this.problem);
     const { isDone, problem } = await this.waiting.choose(this.path, hunks, choiceOf(action));
     if (problem) this.#refused(problem);
-    if (isDone && hunks.length > 0) this.announce(`${revealPath(this.path)} is ${DONE[action] === "pending" ? "to be decided again" : DONE[action]}.`);
+    if (isDone && hunks.length > 0) this.announce(`${revealPath(this.path)} is ${DONE_LABELS[action] === "pending" ? "to be decided again" : DONE_LABELS[action]}.`);
   }
 
-  #takeBack() {
-    for (const hunk of this.view.hunks) this.waiting.takeBack(this.path, hunk.hunk_id);
+  #withdraw() {
+    for (const hunk of this.view.hunks) this.waiting.withdraw(this.path, hunk.hunk_id);
   }
 
   #refused(words) {
@@ -141,9 +141,9 @@ export class WholeFile {
     const { view } = this;
     const proposes = view.hunks.some((hunk) => hunk.state !== "rejected");
     const sides = proposes ? [["base", "Before", view.base_size], ["buffer", "After", view.size]] : [["buffer", "", view.size]];
-    const isPicture = NAMED.test(this.path) && (view.kind === "binary" || view.hunks.length > 0); // what is large is kept for a review alone
-    const wanted = isPicture ? sides.filter(([, , bytes]) => bytes !== null && bytes <= LARGEST) : [];
-    const figures = await Promise.all(wanted.map(([of, label]) => this.#picture(of, label).catch(() => null))); // then there is none
+    const isPicture = PICTURE_NAME.test(this.path) && (view.kind === "binary" || view.hunks.length > 0); // large files are only stored for a review
+    const wanted = isPicture ? sides.filter(([, , bytes]) => bytes !== null && bytes <= MAX_PICTURE_BYTES) : [];
+    const figures = await Promise.all(wanted.map(([of, label]) => this.#picture(of, label).catch(() => null))); // then there is no picture
     if (this.isOver || view !== this.view) return;
     this.#drop();
     this.urls = figures.filter(Boolean).map(({ url }) => url);

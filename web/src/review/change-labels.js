@@ -1,9 +1,9 @@
-// What becomes of a file as a whole, in words: that it is new or goes, moves, is no text, may be run by now.
+// Labels for changes to a whole file: created, deleted, moved, binary, mode changed.
 
 import { reveal, revealPath } from "../format.js";
 
-/** `file` as in the list of what waits; "" for a text that changes and stays what it is. */
-export function changeWords({ kind, change, about, is_binary: isBinary, base_mode: before, mode, moved_from: from, moved_to: to }) {
+/** `file` is a PendingFile; "" for an ordinary change of a text. */
+export function describeChange({ kind, change, about, is_binary: isBinary, base_mode: before, mode, moved_from: from, moved_to: to }) {
   if (about && (kind !== "file" || change === "kind")) return reveal(about);
   const file = isBinary ? "binary file" : "file";
   const what = from ? `moved from ${revealPath(from)}` : to ? `moved to ${revealPath(to)}`
@@ -12,18 +12,18 @@ export function changeWords({ kind, change, about, is_binary: isBinary, base_mod
   return [what, modes].filter(Boolean).join(" · ");
 }
 
-/** What a hunk without lines does to its file. */
-export function wholeHunkWords({ kind, start_line: start, end_line: end }, file = {}) {
-  if (kind === "mode") return file.base_mode && file.mode ? `Its permissions change: ${file.base_mode} → ${file.mode}.` : "Its permissions change.";
-  if (kind === "bytes" && file.change === "created") return "A new binary file.";
-  if (kind === "bytes") return end < start ? "The file goes." : "Its content changes as a whole.";
-  if (kind === "file") return { created: "A new, empty file.", deleted: "The empty file goes." }[file.change] ?? "An empty file comes or goes.";
+/** Describe a hunk without lines. */
+export function describeWholeFile({ kind, start_line: start, end_line: end }, file = {}) {
+  if (kind === "mode") return file.base_mode && file.mode ? `File mode changes: ${file.base_mode} → ${file.mode}.` : "File mode changes.";
+  if (kind === "bytes" && file.change === "created") return "New binary file.";
+  if (kind === "bytes") return end < start ? "Deletes the file." : "The whole content changes.";
+  if (kind === "file") return { created: "New empty file.", deleted: "Deletes the empty file." }[file.change] ?? "Adds or deletes an empty file.";
   return "";
 }
 
 /**
- * The files of which one stands for two, as a move that is decided as one: path of the new file → the file that goes. Both wait
- * for the same: all of each is undecided, or all is accepted.
+ * The moves that are decided as one: new path → the PendingFile that is deleted. Both files are in the same state: all of each
+ * is undecided, or all is accepted.
  */
 export function movesOf(files) {
   const known = new Map(files.map((file) => [file.file_path, file]));

@@ -1,20 +1,20 @@
-// The list of checkpoints as far as it was read: page by page, the latest first, and again only where something is another.
+// The list of checkpoints, read page by page, the latest first. A refresh reads only the pages that changed.
 
 const PAGE = 50;
 
 export class CheckpointPages {
-  /** `api` is a ReviewApi. `list` are CheckpointSummaries; `isMore` says that there are earlier ones. */
+  /** `api` is a ReviewApi. `list` are CheckpointSummaries; `isMore`: whether there are earlier ones. */
   constructor({ api, page = PAGE }) {
     Object.assign(this, { api, page });
     this.list = [];
     this.isMore = false;
   }
 
-  /** Read the latest ones, and of those known before the pages with one that has a file of `paths`, a set. */
+  /** Read the latest page, and of the others those with a file of `paths`, a set. */
   async refresh(paths = new Set()) {
     const { checkpoints: latest, more } = await this.api.checkpoints({ limit: this.page });
     const known = this.list.findIndex((each) => each.checkpoint_id === latest.at(-1)?.checkpoint_id);
-    const isWhole = known < 0 || known === this.list.length - 1; // all that is known of is among the latest, or far behind them
+    const isWhole = known < 0 || known === this.list.length - 1; // all listed ones are among the latest, or far behind them
     this.list = known < 0 ? latest : [...latest, ...this.list.slice(known + 1)];
     if (isWhole) this.isMore = more;
     for (let at = latest.length; at < this.list.length; at += this.page) {
@@ -25,7 +25,7 @@ export class CheckpointPages {
     }
   }
 
-  /** Read one page more. */
+  /** Read one more page. */
   async next() {
     const { checkpoints, more } = await this.api.checkpoints({ limit: this.page, before: this.list.at(-1).checkpoint_id });
     this.list = [...this.list, ...checkpoints];
@@ -33,7 +33,7 @@ export class CheckpointPages {
   }
 }
 
-/** The files whose reviews are others in `after` than in `before`, each a list of PendingFiles or null. */
+/** The paths whose reviews differ between `before` and `after`, each a list of PendingFiles or null. */
 export function changedPaths(before, after) {
   const revs = new Map((before ?? []).map((file) => [file.file_path, file.rev]));
   const changed = new Set();

@@ -1,20 +1,20 @@
-// The question that an agent waits with: one at a time, for as long as it takes.
+// An agent's question to the user, which suspends its job: one at a time.
 
-import { fill, h, icon, newId, say } from "../dom.js";
-import { reveal } from "../format.js";
-import { kept } from "../local-storage.js";
+import { fill, h, icon, setText } from "../dom.js";
+import { newId, reveal } from "../format.js";
+import { localStore } from "../local-storage.js";
 
-const DRAFTS = "review-answers"; // question → what was typed for it: it stays over a reload
-const MOST = 20; // that are kept: the latest
-const draftOf = (id) => kept.get(DRAFTS)?.[id] ?? "";
+const DRAFTS = "review-answers"; // question id → draft of the answer; survives a reload
+const MAX_DRAFTS = 20; // drafts that are stored, the latest
+const draftOf = (id) => localStore.get(DRAFTS)?.[id] ?? "";
 
 function keepDraft(id, text) {
-  const { [id]: _, ...others } = kept.get(DRAFTS) ?? {};
-  kept.set(DRAFTS, Object.fromEntries([...Object.entries(others), ...(text ? [[id, text]] : [])].slice(-MOST)));
+  const { [id]: _, ...others } = localStore.get(DRAFTS) ?? {};
+  localStore.set(DRAFTS, Object.fromEntries([...Object.entries(others), ...(text ? [[id, text]] : [])].slice(-MAX_DRAFTS)));
 }
 
 export class ClarifyCard {
-  /** `answer(text)` sends an answer, null to skip; it resolves to words if that could not be done, else to "". */
+  /** `answer(text)` sends an answer, null to skip; it resolves to an error message, or "". */
   constructor({ answer }) {
     this.answer = answer;
     this.question = null;
@@ -41,7 +41,7 @@ export class ClarifyCard {
     },
     h("h3", { id: title }, icon("question"), "The agent asks"),
     this.words, this.area,
-    h("div", { class: "row" }, this.go, this.skip, h("span", { class: "dim" }, "Enter answers")),
+    h("div", { class: "row" }, this.go, this.skip, h("span", { class: "dim" }, "Enter to answer")),
     this.problem);
   }
 
@@ -52,7 +52,7 @@ export class ClarifyCard {
     this.question = question;
     if (question === null) return;
     this.area.value = draftOf(question.question_id);
-    say(this.words, reveal(question.question));
+    setText(this.words, reveal(question.question));
     fill(this.problem);
   }
 

@@ -1,86 +1,86 @@
-// What is typed in a file and not sent yet, kept in the browser until it is.
+// Unsent edits of a file, stored in the browser until they are sent.
 //
-//   {rev, changes, check}   `changes` of the text of revision `rev`; `check` tells whether that is the text they were made in
+//   {rev, changes, check}   `changes` to the text of revision `rev`; `check` verifies that text
 
 import { ChangeSet } from "@codemirror/state";
 import { copyButton, h, icon } from "../dom.js";
 import { revealPath } from "../format.js";
 import { EditorSync } from "./editor-sync.js";
-import { mark } from "./text-hash.js";
+import { hashText } from "./text-hash.js";
 import { fileOf } from "./splices.js";
-import { lostOf, typedIn } from "./unsent-edits.js";
+import { lostKey, typedKey } from "./unsent-edits.js";
 
-const AROUND = 200; // characters of the text beside the first change that are looked at
+const CONTEXT_LENGTH = 200; // characters of text around the first change that are hashed
 
-/** The EditorSync of a file, with `onText`, `onChange`, `onTyped` as it wants them, of which is kept what is unsent. */
-export function keptSync({ path, view, api, review, unsent, onChange, ...on }) {
+/** Create the EditorSync of a file, with its callbacks, and store its unsent edits. */
+export function createStoredSync({ path, view, api, review, unsent, onChange, ...on }) {
   const taken = (answer) => review.take(path, answer);
   const sync = new EditorSync({
     ...on, path, view,
     api: { file: () => taken(api.file(path)), edit: (...words) => taken(api.edit(...words)), untilUp: api.untilUp },
     onChange: () => {
-      keepTyped(unsent, sync);
+      storeUnsent(unsent, sync);
       onChange();
     },
   });
   return sync;
 }
 
-/** What is kept is let go once it is sent; what another editor kept is not this one's to let go. */
-function keepTyped(unsent, sync) {
+/** Store unsent edits; remove them once they are sent, but never those that another editor stored. */
+function storeUnsent(unsent, sync) {
   const changes = sync.local;
   const record = { rev: sync.known.view.rev, changes: changes.toJSON(), check: checkOf(sync.known.text, changes) };
-  if (sync.isTyped || sync.hasKept) unsent.set(typedIn(sync.path), sync.isTyped ? record : null);
+  if (sync.isTyped || sync.hasKept) unsent.set(typedKey(sync.path), sync.isTyped ? record : null);
   sync.hasKept = sync.isTyped;
 }
 
 /**
- * What a file's editor begins with: {view, changes, lost}. `changes` were typed on `view`, which is the file as it was then; null
- * for none. `lost` is a record that fits nowhere, and is kept as such. Rejects if the file cannot be read.
+ * Load the initial state of a file's editor: {view, changes, lost}. `changes` are stored edits of `view`, the file at their
+ * revision; null for none. `lost` is a record that cannot be applied any more. Rejects if the file cannot be read.
  */
-export async function beginning({ path, api, review, unsent }) {
-  const record = await unsent.find(typedIn(path));
+export async function loadInitialState({ path, api, review, unsent }) {
+  const record = await unsent.find(typedKey(path));
   const then = record && (await api.file(path, record.rev).catch((error) => {
     if (error.code === "connection") throw error;
-    return null; // that revision is not known any more
+    return null; // the server no longer has that revision
   }));
   const changes = then?.content != null ? changesOf(record, fileOf(then.content).text) : null;
   if (record && !changes) {
-    unsent.set(lostOf(path), record);
-    unsent.set(typedIn(path), null);
+    unsent.set(lostKey(path), record);
+    unsent.set(typedKey(path), null);
   }
-  const lost = await unsent.find(lostOf(path));
+  const lost = await unsent.find(lostKey(path));
   if (changes) return { view: then, changes, lost };
   return { view: await review.take(path, api.file(path)), changes, lost };
 }
 
-/** What was typed and fits nowhere, to be copied; `gone()` is called once the user has done with it. */
-export function lostText(record, { path, unsent, gone }) {
+/** A card with edits that cannot be applied, for copying; `gone()` is called when the user discards them. */
+export function unsavedTextCard(record, { path, unsent, gone }) {
   const text = insertedBy(record);
   const discard = () => {
-    unsent.set(lostOf(path), null);
+    unsent.set(lostKey(path), null);
     gone();
   };
-  const area = h("textarea", { class: "mono", readonly: true, rows: "4", "aria-label": `What was typed in ${revealPath(path)}`, value: text });
+  const area = h("textarea", { class: "mono", readonly: true, rows: "4", "aria-label": `Unsent edits to ${revealPath(path)}`, value: text });
   return h("section", { class: "file-lost", role: "status" },
-    h("p", {}, icon("warn"), ` What you typed in ${revealPath(path)} could not be sent, and the file it was typed in is not there any more. Copy what you need.`),
-    area, h("div", { class: "row" }, copyButton(() => text), h("button", { type: "button", onclick: discard }, "Discard it")));
+    h("p", {}, icon("warn"), ` Your edits to ${revealPath(path)} could not be sent, and the file no longer exists. Copy what you need.`),
+    area, h("div", { class: "row" }, copyButton(() => text), h("button", { type: "button", onclick: discard }, "Discard")));
 }
 
 function checkOf(text, changes) {
   let first = null;
   changes.iterChangedRanges((from, to) => (first ??= [from, to]));
   if (!first) return "";
-  return mark(text.sliceString(Math.max(0, first[0] - AROUND), Math.min(text.length, first[0] + AROUND), "\n"));
+  return hashText(text.sliceString(Math.max(0, first[0] - CONTEXT_LENGTH), Math.min(text.length, first[0] + CONTEXT_LENGTH), "\n"));
 }
 
-/** The changes of a record, if they were made in this text. */
+/** The changes of a record, if they apply to this text; else null. */
 function changesOf(record, text) {
   try {
     const changes = ChangeSet.fromJSON(record.changes);
     return changes.length === text.length && checkOf(text, changes) === record.check ? changes : null;
   } catch {
-    return null; // no changes at all
+    return null; // not a change set
   }
 }
 

@@ -1,32 +1,32 @@
-// What a person does about the hunks of a file. Decisions are shown before the server has answered, and as it says afterwards.
+// The user's decisions on the hunks of a file. They are shown at once, and corrected by the server's answer.
 
-import { tally } from "./hunk-format.js";
+import { countHunks } from "./hunk-format.js";
 import { choiceOf, isOpen } from "./pending-decisions.js";
 
 const STATES = { accepted: "accepted", rejected: "rejected", pending: "pending" };
-const SAID = { accept: "Accepted", reject: "Rejected", reopen: "To be decided again" };
+const SAID = { accept: "Accepted", reject: "Rejected", reopen: "Undecided again" };
 
-export class Deciding {
-  /** `sync` is the file's EditorSync, `waiting` the page's Waiting; `changed()` draws the hunks anew. */
+export class EditorDecisions {
+  /** `sync` is the file's EditorSync, `waiting` the page's PendingDecisions; `changed()` redraws the hunks. */
   constructor({ path, api, review, sync, waiting, announce, changed }) {
     Object.assign(this, { path, api, review, sync, waiting, announce, changed });
-    this.asking = null; // the id of the hunk that asks what of it is to be dropped
-    this.refused = { words: "", rev: 0 }; // why the last thing was not done, and of which revision that is so
+    this.asking = null; // the id of the hunk that asks what to discard
+    this.refused = { words: "", rev: 0 }; // why the last action failed, and at which revision
     this.job = null; // the job that can be run again
   }
 
-  /** The decisions on their way, by hunk. */
+  /** The pending decisions, by hunk. */
   get #waiting() {
     return this.review.get().waiting[this.path];
   }
 
-  /** Why the last thing was not done, or one of those that waited. */
+  /** Why the last action or a pending decision failed; "" for neither. */
   get problem() {
     const { words, rev } = this.refused;
     return (rev === this.sync.known.view.rev && words) || (this.review.get().dropped.findLast((each) => each.path === this.path)?.words ?? "");
   }
 
-  /** The hunks as they are shown: as they will be, as far as the text is the same. */
+  /** The hunks as they are shown: with their pending decisions applied. */
   get hunks() {
     const { hunks } = this.sync.known.view;
     const waiting = this.#waiting;
@@ -38,13 +38,13 @@ export class Deciding {
     });
   }
 
-  /** What a hunk is to be that is not decided yet: "accepted", "rejected", "pending", "peeled"; null for none. */
+  /** The pending decision on a hunk: "accepted", "rejected", "pending", "peeled"; null for none. */
   wanted(hunk) {
     const decision = this.#waiting?.get(hunk.hunk_id);
     return isOpen(decision) ? decision.choice : null;
   }
 
-  /** How a hunk is shown; see hunks-bar.js. */
+  /** How a hunk is shown; see hunk-toolbar.js. */
   shown(hunk, index, total) {
     const wanted = this.wanted(hunk);
     const { isUp } = this.review.get();
@@ -52,12 +52,12 @@ export class Deciding {
     return { hunk, number: index + 1, total, isBusy, waits: isUp ? null : wanted, isAsking: this.asking === hunk.hunk_id };
   }
 
-  /** How many hunks stand where, once all is decided that is on its way. */
-  get tally() {
-    return tally(this.hunks.map((hunk) => ({ ...hunk, state: STATES[this.wanted(hunk)] ?? hunk.state })));
+  /** The counts of hunks, with pending decisions applied. */
+  get counts() {
+    return countHunks(this.hunks.map((hunk) => ({ ...hunk, state: STATES[this.wanted(hunk)] ?? hunk.state })));
   }
 
-  /** The next hunk to be decided after one, from the beginning again; undefined for none. */
+  /** The next undecided hunk after one, wrapping around; undefined for none. */
   nextAfter(hunk) {
     const { hunks } = this;
     const at = hunks.findIndex((each) => each.hunk_id === hunk.hunk_id);
@@ -70,7 +70,7 @@ export class Deciding {
     this.changed();
   };
 
-  /** Resolves to whether it was done; false also for a hunk that asks what of it is to go. */
+  /** Resolves to whether it was decided; false also for a hunk that asks what to discard. */
   async decide(hunk, action, mine = null) {
     if (action === "reject" && hunk.mine && !mine) {
       if (hunk.origin !== "user" && !hunk.conflict) return this.ask(hunk), false;
@@ -82,9 +82,9 @@ export class Deciding {
     return done;
   }
 
-  takeBack = (hunk) => {
-    this.waiting.takeBack(this.path, hunk.hunk_id);
-    this.announce(`Taken back. ${this.#left()}`);
+  withdraw = (hunk) => {
+    this.waiting.withdraw(this.path, hunk.hunk_id);
+    this.announce(`Undone. ${this.#left()}`);
   };
 
   async acceptAll() {
@@ -92,12 +92,12 @@ export class Deciding {
     if (await this.#choose(hunks, "accepted")) this.announce(`All accepted. ${this.#left()}`);
   }
 
-  /** All that is not decided, but what the user wrote: that is asked hunk by hunk. */
+  /** Reject all undecided hunks but those with the user's own lines, which are asked about one by one. */
   async rejectAll() {
     const hunks = this.hunks.filter((hunk) => hunk.state === "pending" && !hunk.mine);
     const kept = this.hunks.filter((hunk) => hunk.state === "pending" && hunk.mine && hunk.origin !== "user").length;
     if (!(await this.#choose(hunks, "rejected"))) return;
-    const words = kept > 0 ? "Hunks with lines of your own were left: reject them one by one." : "";
+    const words = kept > 0 ? "Hunks with your own lines were skipped: reject them one by one." : "";
     this.#refuse(words);
     this.announce(`All rejected. ${words} ${this.#left()}`);
   }
@@ -108,7 +108,7 @@ export class Deciding {
 
   async keepFile() {
     const done = await this.#choose(this.#conflicts(), "rejected", { base: true });
-    if (done) this.announce(`The file is as it is on disk there. ${this.#left()}`);
+    if (done) this.announce(`Kept the file on disk. ${this.#left()}`);
   }
 
   #conflicts = () => this.hunks.filter((hunk) => hunk.conflict && hunk.state !== "rejected");
@@ -126,13 +126,13 @@ export class Deciding {
     this.changed();
   }
 
-  /** Take the latest change of the file back ("undo"), or make it again ("redo"). Resolves to whether one was. */
+  /** Undo or redo the latest change of the file; resolves to whether there was one. */
   async step(kind) {
     const act = (rev) => this.#taken(this.api[kind](this.path, rev));
     try {
       await this.waiting.settled(this.path);
       const done = await this.sync.do(act, () => false);
-      this.announce(done ? `${kind === "undo" ? "Undone" : "Done again"}. ${this.#left()}` : "The file changed elsewhere just now.");
+      this.announce(done ? `${kind === "undo" ? "Undone" : "Redone"}. ${this.#left()}` : "The file has just changed elsewhere.");
       return done;
     } catch (error) {
       this.announce(error.message);
@@ -148,15 +148,15 @@ export class Deciding {
       };
       await this.waiting.settled(this.path);
       const isSaved = await this.sync.do(act, () => false);
-      if (!isSaved && this.tally.toSave > 0) {
-        throw new Error("The file was changed in another window just now. Look at it, then save again.");
+      if (!isSaved && this.counts.toSave > 0) {
+        throw new Error("The file was changed in another window. Check it, then save again.");
       }
     });
     if (done) this.announce(`Saved. ${this.#left()}`);
     return done;
   }
 
-  /** Look whether a job proposed what is a conflict now: it can be run again. */
+  /** Find the job whose proposal is in conflict: it can be re-run. */
   async findJob() {
     if (this.#conflicts().length === 0) {
       this.job = null;
@@ -166,7 +166,7 @@ export class Deciding {
     const key = runs.join();
     if (this.job && this.job.key === key) return;
     this.job = { key, id: null };
-    const jobs = await Promise.all(runs.map((run) => this.api.job(run).catch(() => null))); // a chat's run is no job
+    const jobs = await Promise.all(runs.map((run) => this.api.job(run).catch(() => null))); // a chat's run is not a job
     const id = jobs.filter((job) => job?.status === "awaiting_review").at(-1)?.id ?? null;
     if (this.job?.key === key) this.job = { key, id };
     this.changed();
@@ -174,14 +174,14 @@ export class Deciding {
 
   async rerun() {
     const done = await this.#try(() => this.api.rerun(this.job.id));
-    if (done) this.announce("The job runs again on the file as it is now.");
+    if (done) this.announce("Re-running the job on the current file.");
   }
 
   // -- within -----------------------------------------------------------------------------------
 
   #taken = (answer) => this.review.take(this.path, answer);
 
-  /** Resolves to whether it succeeded; why not stands in `problem`. */
+  /** Run an action; resolves to whether it succeeded. `problem` has the reason if not. */
   async #try(act) {
     this.#refuse("");
     try {
@@ -196,7 +196,7 @@ export class Deciding {
   }
 
   #left() {
-    const { undecided, toSave } = this.tally;
+    const { undecided, toSave } = this.counts;
     return `${undecided} to decide, ${toSave} to save.`;
   }
 }

@@ -1,19 +1,19 @@
-// The keys of a file. With Alt they work while the text is being typed in; elsewhere in the tab without it.
+// The keys of a file: with Alt inside the text, without it elsewhere in the tab.
 
-const DOES = {
+const COMMANDS = {
   j: (editor) => editor.move(1),
   k: (editor) => editor.move(-1),
   a: (editor) => editor.decideCurrent("accept"),
   r: (editor) => editor.decideCurrent("reject"),
 };
 
-/** Of the text itself; the page has other uses for some of them. */
+/** Key bindings of the text. They stop here, as the page uses some of them, too. */
 export const editorKeys = (editor) =>
-  Object.entries(DOES).map(([key, run]) => ({
+  Object.entries(COMMANDS).map(([key, run]) => ({
     key: `Alt-${key}`, run: () => (run(editor), true), stopPropagation: true, preventDefault: true,
   }));
 
-/** "undo", "redo" or null. A capital tells nothing of Shift: Caps Lock makes one, too. */
+/** "undo", "redo" or null. A capital does not imply Shift: Caps Lock produces one, too. */
 export function stepOf({ key, ctrlKey, metaKey, altKey, shiftKey }) {
   const name = key.toLowerCase();
   if (!(ctrlKey || metaKey) || altKey || (name !== "z" && name !== "y")) return null;
@@ -22,7 +22,7 @@ export function stepOf({ key, ctrlKey, metaKey, altKey, shiftKey }) {
 
 const isTyping = (element) => element.closest("input, textarea, select, [contenteditable='true']") !== null;
 
-/** Of the tab while it is shown. */
+/** Handle a key of the tab while it is shown. */
 export function pageKey(event, editor) {
   const { key, target } = event;
   if (event.defaultPrevented || document.querySelector("dialog[open]")) return;
@@ -32,7 +32,7 @@ export function pageKey(event, editor) {
   if (isChord && name === "s") editor.save();
   else if (!isHere || isTyping(target)) return;
   else if (stepOf(event)) editor.step(stepOf(event));
-  else if (!isChord && !event.altKey && Object.hasOwn(DOES, name)) DOES[name](editor);
+  else if (!isChord && !event.altKey && Object.hasOwn(COMMANDS, name)) COMMANDS[name](editor);
   else return;
   event.preventDefault();
 }

@@ -1,4 +1,4 @@
-// The editor itself: CodeMirror, with what it needs here and nothing more. It keeps no history of its own: see editor.js.
+// The CodeMirror editor with the few extensions it needs. It has no history of its own: see editor.js.
 
 import { defaultKeymap, indentLess, indentMore } from "@codemirror/commands";
 import { css } from "@codemirror/lang-css";
@@ -13,28 +13,28 @@ import { highlightSelectionMatches, search, searchKeymap } from "@codemirror/sea
 import { EditorState } from "@codemirror/state";
 import { EditorView, highlightActiveLine, highlightSpecialChars, keymap, lineNumbers } from "@codemirror/view";
 import { StyleModule } from "style-mod";
-import { HIDING, written } from "../format.js";
+import { HIDDEN_CHARACTER, formatCodePoint } from "../format.js";
 import { stepOf } from "./editor-keys.js";
 import { hunkField } from "./hunks.js";
 
-// What hides or turns what stands beside it is written out, but for what makes one picture of several signs.
+// Hidden and bidirectional characters are written out, except inside emoji.
 const SIGNS = {
-  addSpecialChars: HIDING,
+  addSpecialChars: HIDDEN_CHARACTER,
   render: (code, description) => {
     const sign = document.createElement("span");
     sign.className = "cm-specialChar";
     sign.title = description;
-    sign.textContent = written(String.fromCodePoint(code));
+    sign.textContent = formatCodePoint(String.fromCodePoint(code));
     return sign;
   },
 };
 
-const LONGEST = 20_000; // characters of a line, beyond which a file has no colours
+const MAX_LINE_LENGTH = 20_000; // characters of a line beyond which a file is not highlighted
 
 const script = { js: {}, mjs: {}, cjs: {}, jsx: { jsx: true }, ts: { typescript: true }, tsx: { jsx: true, typescript: true } };
 
 function languageOf(path, text) {
-  for (const line of text.iterLines()) if (line.length > LONGEST) return [];
+  for (const line of text.iterLines()) if (line.length > MAX_LINE_LENGTH) return [];
   const kind = path.slice(path.lastIndexOf(".") + 1).toLowerCase();
   if (script[kind]) return javascript(script[kind]);
   const known = { py: python, pyi: python, json, md: markdown, html, htm: html, css };
@@ -42,8 +42,8 @@ function languageOf(path, text) {
 }
 
 /**
- * The page's policy lets no style element be put in, and CodeMirror puts its rules into one, except in a shadow tree, where
- * it uses a constructed sheet. The document is given the set of such a tree.
+ * The page's content security policy forbids the style element that CodeMirror inserts. In a shadow tree it uses a constructed
+ * style sheet instead: that sheet is adopted by the document.
  */
 function adoptStyles() {
   const tree = document.createElement("div").attachShadow({ mode: "open" });
@@ -51,7 +51,7 @@ function adoptStyles() {
   for (const name of Object.getOwnPropertySymbols(tree)) document[name] ??= tree[name];
 }
 
-/** Text that comes in at once, with one kind of line ends, and without what no text file can hold. */
+/** Normalize pasted text: "\n" as line end, no null characters. */
 const cleaned = (text) => text.replace(/\r\n?/g, "\n").replaceAll("\0", "").toWellFormed();
 
 const indent = { key: "Mod-]", run: indentMore };
@@ -59,12 +59,12 @@ const outdent = { key: "Mod-[", run: indentLess };
 
 const INPUTS = { historyUndo: "undo", historyRedo: "redo" }; // of a menu
 
-/** An editor of `text`, with the `marks` of hunks in it. `keys` come first; `onUpdate` is told of each update, `onStep` of "undo" and "redo". */
+/** Create an editor of `text` with the `marks` of hunks. `keys` take precedence; `onUpdate` gets each update, `onStep` "undo" and "redo". */
 export function createEditor({ path, text, marks, keys, onUpdate, onStep }) {
   adoptStyles();
   const step = (kind) => Boolean(kind) && (onStep(kind), true);
   const extensions = [
-    EditorState.lineSeparator.of("\n"), // what else could end a line is a sign like others
+    EditorState.lineSeparator.of("\n"), // other line separators are ordinary characters
     EditorState.tabSize.of(4),
     indentUnit.of("    "),
     EditorView.clipboardInputFilter.of(cleaned),
@@ -79,7 +79,7 @@ export function createEditor({ path, text, marks, keys, onUpdate, onStep }) {
   return new EditorView({ state: EditorState.create({ doc: text, extensions }) });
 }
 
-/** The lines of which something is selected: {startLine, endLine, text}; null for none. */
+/** The selected lines: {startLine, endLine, text}; null for none. */
 export function selectedLines({ selection: { main }, doc }) {
   if (main.empty) return null;
   const [from, to] = [doc.lineAt(main.from), doc.lineAt(main.to)];

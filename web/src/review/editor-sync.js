@@ -1,35 +1,35 @@
-// One file between its editor and the server.
+// Synchronizes a file between its editor and the server.
 //
-//   known      the server's latest word: {view, text, returns, usual}; see splices.js
-//   inFlight   what is being sent, a change of `known.text`; null if nothing is
-//   unsent     what was typed since, up to the text of the editor
+//   known      the server's latest state: {view, text, returns, usual}; see splices.js
+//   inFlight   the change of `known.text` that is being sent, or null
+//   unsent     the change from there to the text of the editor
 //
-// What the server has is never put in place of what is typed: its difference to what was known is carried out in the editor,
-// and what is unsent is carried over to it. One request is under way at a time, and what was typed goes before all else.
+// The server's text never replaces typed text: its difference to `known` is applied in the editor, and `unsent` is rebased on
+// it. One request is in flight at a time, and typed text is sent before anything else.
 
 import { ChangeSet } from "@codemirror/state";
-import { withSame } from "./hunk-format.js";
-import { changesBetween, fileOf, parted, splicesOf } from "./splices.js";
+import { reuseHunks } from "./hunk-format.js";
+import { changesBetween, fileOf, splitChange, splicesOf } from "./splices.js";
 
-const PAUSE = 300; // ms without a key, after which what was typed is sent
-const LATEST = 2_000; // ms after which it is sent in any case
-const MOST = 1_000; // splices of one request
-const TRIES = 5; // with a newer revision each time
+const SEND_DELAY = 300; // ms without a key after which typed text is sent
+const MAX_SEND_DELAY = 2_000; // ms after which it is sent while typing goes on
+const MAX_SPLICES = 1_000; // splices of one request
+const MAX_ATTEMPTS = 5; // attempts, each with a newer revision
 
 export class EditorSync {
   /**
-   * `onText(changes)` carries what came from elsewhere out in the editor, `onChange()` hears that something here is another.
-   * `onTyped(error)` hears why what was typed is not taken, or null once it is.
+   * `onText(changes)` applies remote changes in the editor, `onChange()` is called after each change of state,
+   * `onTyped(error)` with the reason why typed text was refused, or null once it is accepted.
    */
   constructor({ path, api, view, onText, onChange, onTyped }) {
     Object.assign(this, { path, api, onText, onChange, onTyped });
     this.known = { view, ...fileOf(view.content ?? "") };
     this.unsent = ChangeSet.empty(this.known.text.length);
     this.inFlight = null;
-    this.mayBeThere = false; // whether the server may have some of what is unsent: an answer was lost
+    this.mayBeThere = false; // whether the server may already have some of `unsent`, because an answer was lost
     this.isOver = false;
     this.isWaiting = false; // for a connection
-    this.refusal = null; // why what was typed is not taken
+    this.refusal = null; // why typed text was refused
     this.last = Promise.resolve();
   }
 
@@ -37,22 +37,22 @@ export class EditorSync {
     return this.inFlight !== null || !this.unsent.empty;
   }
 
-  /** From the text that is known to that of the editor. */
+  /** The change from `known.text` to the text of the editor. */
   get local() {
     return this.inFlight ? this.inFlight.compose(this.unsent) : this.unsent;
   }
 
-  /** Whether something that is not sent yet was typed in a hunk. */
+  /** Whether a hunk contains unsent text. */
   touches({ start_line: start, end_line: end }) {
     const { text } = this.known;
     if (start > text.lines) return Boolean(this.local.touchesRange(text.length));
     return Boolean(this.local.touchesRange(text.line(start).from, text.line(Math.min(Math.max(start, end), text.lines)).to));
   }
 
-  /** What was typed and kept when the page ended, a change of the text that is known: it goes before all else. */
+  /** Restore stored edits, a change of `known.text`; they are sent first. */
   restore(changes) {
     this.unsent = changes;
-    this.mayBeThere = true; // the page may have ended while it was sent
+    this.mayBeThere = true; // the page may have been closed while they were sent
     this.onChange();
     this.send();
   }
@@ -60,12 +60,12 @@ export class EditorSync {
   typed(changes) {
     this.unsent = this.unsent.compose(changes);
     clearTimeout(this.pause);
-    this.pause = setTimeout(() => this.send(), PAUSE);
-    this.latest ??= setTimeout(() => this.send(), LATEST);
+    this.pause = setTimeout(() => this.send(), SEND_DELAY);
+    this.latest ??= setTimeout(() => this.send(), MAX_SEND_DELAY);
     this.onChange();
   }
 
-  /** Send what was typed. Resolves when that is done, also where the server did not take it: `onTyped` heard why. */
+  /** Send typed text. Also resolves if the server refused it: `onTyped` got the reason. */
   send() {
     clearTimeout(this.pause);
     clearTimeout(this.latest);
@@ -73,27 +73,27 @@ export class EditorSync {
     return this.isTyped ? this.do(async () => {}).catch(() => {}) : this.last;
   }
 
-  /** What the server says a file is, seen elsewhere: it is taken over if it is newer. */
-  heard(view) {
+  /** Apply a view of the file that was read elsewhere, if it is newer. */
+  applyView(view) {
     if (view.rev <= this.known.view.rev) return;
     this.#queue(async () => {
       if (view.rev > this.known.view.rev) this.#rebase(this.known.text, view);
     });
   }
 
-  /** Look at the file anew, after something that was not done; where it cannot be read, nothing changes. */
+  /** Read the file again after a failed action; if it cannot be read, nothing changes. */
   async refresh() {
     await this.#queue(() => this.#read()).catch(() => {});
   }
 
   /**
-   * Do something with the file, once all that was typed is sent: `act(rev)` returns the new view, or nothing. Where the server
-   * is at another revision, `isWanted()` says whether to do it all the same. Rejects with an ApiError.
+   * Run an action on the file once all typed text is sent: `act(rev)` returns the new view, or nothing. If the server is at
+   * another revision, `isWanted()` returns whether to run it all the same. Rejects with an ApiError.
    */
   do(act, isWanted = () => true) {
     return this.#queue(async () => {
       await this.#sendAll();
-      for (let left = TRIES; ; left -= 1) {
+      for (let left = MAX_ATTEMPTS; ; left -= 1) {
         try {
           const view = await act(this.known.view.rev);
           if (view) this.#rebase(this.known.text, view);
@@ -119,7 +119,7 @@ export class EditorSync {
     this.#rebase(this.known.text, await this.api.file(this.path));
   }
 
-  /** One thing after the other; without a connection it waits for one. */
+  /** Run actions one after another; without a connection, wait for it. */
   #queue(job) {
     const done = this.last.then(() => this.#persist(job));
     this.last = done.then(() => {}, () => {});
@@ -143,24 +143,24 @@ export class EditorSync {
 
   async #sendAll() {
     try {
-      for (let left = TRIES; !this.unsent.empty; ) {
+      for (let left = MAX_ATTEMPTS; !this.unsent.empty; ) {
         try {
           await this.#sendSome();
-          left = TRIES;
+          left = MAX_ATTEMPTS;
         } catch (error) {
           left -= 1;
           if (error.code !== "stale_revision" || left <= 0) throw error;
           await this.#reconcile(error.sent);
         }
       }
-      this.#taken(null);
+      this.#setRefusal(null);
     } catch (error) {
-      if (error.code !== "connection") this.#taken(error);
+      if (error.code !== "connection") this.#setRefusal(error);
       throw error;
     }
   }
 
-  #taken(error) {
+  #setRefusal(error) {
     if (error === this.refusal) return;
     this.refusal = error;
     this.onTyped(error);
@@ -168,7 +168,7 @@ export class EditorSync {
   }
 
   async #sendSome() {
-    const [first, rest] = parted(this.unsent, MOST);
+    const [first, rest] = splitChange(this.unsent, MAX_SPLICES);
     const splices = splicesOf(this.known, first);
     const sent = first.apply(this.known.text);
     if (splices.length === 0) {
@@ -190,7 +190,7 @@ export class EditorSync {
     }
   }
 
-  /** Typed and taken back by the same hand: the same text, as far as it goes. */
+  /** Text that was typed and deleted again leaves no change. */
   #moveOn(text, rest) {
     this.known = { ...this.known, text };
     this.unsent = rest;
@@ -198,8 +198,8 @@ export class EditorSync {
   }
 
   /**
-   * The server is further on. If an answer was lost, that may be because it has what was sent: then it is nearer to that than to
-   * what was known.
+   * The server is at a newer revision. If an answer was lost, it may already have the sent text: then its text is nearer to that
+   * than to `known`.
    */
   async #reconcile(sent) {
     const view = await this.api.file(this.path);
@@ -211,14 +211,14 @@ export class EditorSync {
       this.#rebase(this.known.text, view);
       return;
     }
-    // `local` is `sent` and what was typed after it: that alone is unsent.
+    // `local` is `sent` and the text typed after it: only the latter is unsent.
     this.unsent = changesBetween(here, this.unsent.apply(this.known.text));
     this.#rebase(here, view);
   }
 
-  /** The server had the text `from`, on which `unsent` stands, and has another now. */
+  /** Rebase `unsent` from the text `from` to the server's new text. */
   #rebase(from, view) {
-    const next = { view: withSame(view, this.known.view), ...fileOf(view.content ?? "", from) };
+    const next = { view: reuseHunks(view, this.known.view), ...fileOf(view.content ?? "", from) };
     const theirs = next.text === from ? ChangeSet.empty(from.length) : changesBetween(from, next.text);
     const here = theirs.map(this.unsent);
     this.unsent = this.unsent.map(theirs, true);

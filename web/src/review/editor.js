@@ -1,22 +1,22 @@
-// A file in a tab: its text with the hunks in it.
+// The editor tab of a file: its text with the hunks in it.
 //
-// The editor has no history of its own. What is typed goes to the file's journal after a pause, decisions go there as well, and
-// undo takes the latest of both back: docs/adr/0016.
+// The editor has no history of its own. Typed text is sent to the file's journal after a pause, as decisions are, and undo
+// reverts the latest entry of either kind: docs/adr/0016.
 
 import { Annotation } from "@codemirror/state";
 import { EditorView } from "@codemirror/view";
 import { fill, h } from "../dom.js";
 import { plain, revealPath } from "../format.js";
 import { rootOf } from "./api.js";
-import { changeWords } from "./change-labels.js";
-import { beginning, keptSync, lostText } from "./draft-restore.js";
+import { describeChange } from "./change-labels.js";
+import { loadInitialState, createStoredSync, unsavedTextCard } from "./draft-restore.js";
 import { EditorBar } from "./editor-bar.js";
-import { Deciding } from "./editor-deciding.js";
+import { EditorDecisions } from "./editor-deciding.js";
 import { editorKeys, pageKey } from "./editor-keys.js";
 import { createEditor, selectedLines } from "./editor-setup.js";
-import { HunkMarks, hunkField, placeIn } from "./hunks.js";
-import { placeOf, stateOf } from "./hunk-format.js";
-import { WholeFile } from "./binary-file-view.js";
+import { HunkMarks, hunkField, positionIn } from "./hunks.js";
+import { formatPlace, describeHunk } from "./hunk-format.js";
+import { BinaryFileView } from "./binary-file-view.js";
 
 const fromElsewhere = Annotation.define();
 const NO_TEXT = { directory: "is a folder", special: "is no regular file" };
@@ -28,8 +28,8 @@ export class FileEditor {
     this.el = h("section", { class: "panel file-editor", tabindex: "-1", "aria-label": revealPath(path) });
     this.readers = new Set();
     this.opened = new Set(); // ids of the hunks whose text is unfolded
-    this.current = null; // the id of the hunk that keys are about
-    this.gutter = { // what stands above a hunk is as wide as what is seen of the text beside it
+    this.current = null; // the id of the hunk that the keys apply to
+    this.gutter = { // the toolbar above a hunk is as wide as the visible text
       read: (view) => view.dom.querySelector(".cm-gutters").offsetWidth,
       write: (width) => this.el.style.setProperty("--gutter", `${width}px`),
     };
@@ -48,9 +48,9 @@ export class FileEditor {
     this.#say("Loading…");
     this.release ??= this.review.hold(this.path);
     try {
-      const begun = await beginning(this);
+      const begun = await loadInitialState(this);
       if (this.isOver) return;
-      this.lost = begun.lost && lostText(begun.lost, { ...this, gone: () => this.lost.remove() });
+      this.lost = begun.lost && unsavedTextCard(begun.lost, { ...this, gone: () => this.lost.remove() });
       this.#open(begun);
     } catch (error) {
       this.#say(error.message, h("button", { type: "button", onclick: () => this.load() }, "Try again"));
@@ -82,18 +82,18 @@ export class FileEditor {
     this.whole?.destroy();
   }
 
-  /** Whether something is typed and not sent, or decided and not saved; null while that is not known. */
+  /** Whether there is unsent text or an unsaved decision; null while the file is loading. */
   get isDirty() {
     if (this.whole) return this.whole.isDirty;
-    return this.sync && (this.sync.isTyped || this.deciding.tally.unsaved > 0);
+    return this.sync && (this.sync.isTyped || this.deciding.counts.unsaved > 0);
   }
 
-  /** The lines of which something is selected: {startLine, endLine, text}; null for none. */
+  /** The selected lines: {startLine, endLine, text}; null for none. */
   get selection() {
     return this.view ? selectedLines(this.view.state) : null;
   }
 
-  /** Call a function whenever something is another that a tab shows. */
+  /** Call a function whenever the state that a tab shows has changed. */
   onState(reader) {
     this.readers.add(reader);
   }
@@ -118,7 +118,7 @@ export class FileEditor {
     this.isFollowing = false;
   }
 
-  /** The next hunk, or with -1 the one before; those that are rejected are passed over. */
+  /** Go to the next hunk, or with -1 to the previous one; rejected ones are skipped. */
   move(by) {
     const hunks = this.deciding?.hunks.filter((hunk) => (this.deciding.wanted(hunk) ?? hunk.state) !== "rejected") ?? [];
     if (hunks.length === 0) return;
@@ -127,7 +127,7 @@ export class FileEditor {
     this.#goTo(hunks[at < 0 ? first : (at + by + hunks.length) % hunks.length]);
   }
 
-  /** Decide on the current hunk, and go to the next that is undecided. */
+  /** Decide on the current hunk, and go to the next undecided one. */
   async decideCurrent(action) {
     if (this.whole) return this.whole.decide(action);
     const hunk = this.deciding?.hunks.find((each) => each.hunk_id === this.current);
@@ -158,14 +158,14 @@ export class FileEditor {
   }
 
   #open({ view, changes }) {
-    this.end ??= this.review.subscribe((state) => this.#heard(state));
+    this.end ??= this.review.subscribe((state) => this.#applyView(state));
     this.#show(view);
     if (!changes) return;
     this.view.dispatch({ changes, annotations: fromElsewhere.of(true) });
     this.sync.restore(changes);
   }
 
-  /** A file whose text can be edited, or words on what it is instead. */
+  /** Show the file: an editor for text, else a view or a message. */
   #show(view) {
     const isText = view.kind === "text" || view.kind === "absent";
     if (isText && !this.sync) this.#edit(view);
@@ -176,7 +176,7 @@ export class FileEditor {
   }
 
   #showWhole(view) {
-    if (!this.whole) fill(this.el, (this.whole = new WholeFile(this)).el);
+    if (!this.whole) fill(this.el, (this.whole = new BinaryFileView(this)).el);
     this.whole.update(view, this.review.get().isUp);
     for (const reader of this.readers) reader();
   }
@@ -184,18 +184,18 @@ export class FileEditor {
   #edit(view) {
     this.whole?.destroy();
     this.whole = null;
-    const onTyped = (error) => (this.typedError = error);
-    const sync = keptSync({ ...this, view, onText: (changes) => this.#takeText(changes), onChange: () => this.#state(), onTyped });
+    const onTyped = (error) => (this.refusal = error);
+    const sync = createStoredSync({ ...this, view, onText: (changes) => this.#takeText(changes), onChange: () => this.#state(), onTyped });
     this.sync = sync;
-    this.deciding = new Deciding({ ...this, changed: () => this.#draw() });
+    this.deciding = new EditorDecisions({ ...this, changed: () => this.#draw() });
     this.detach = this.waiting.attach(this.path, (act) => sync.do(() => act(sync.known.view)));
     const on = this.deciding;
     this.marks = new HunkMarks({
-      decide: (...words) => this.decide(...words), fold: (hunk) => this.fold(hunk), ask: on.ask, takeBack: on.takeBack,
+      decide: (...words) => this.decide(...words), fold: (hunk) => this.fold(hunk), ask: on.ask, withdraw: on.withdraw,
     });
     this.bar = new EditorBar({
       path: this.path,
-      does: {
+      actions: {
         next: () => this.move(1), previous: () => this.move(-1), acceptAll: () => on.acceptAll(), rejectAll: () => on.rejectAll(),
         save: this.save, rerun: () => on.rerun(), keepProposal: () => on.keepProposal(), keepFile: () => on.keepFile(),
         resend: () => this.sync.send(),
@@ -212,11 +212,11 @@ export class FileEditor {
     else this.#begin();
   }
 
-  /** Where a file is opened: at its first undecided hunk, if it has one. */
+  /** Scroll to the first undecided hunk, if there is one. */
   #begin() {
     const first = this.deciding.hunks.find((hunk) => hunk.state === "pending");
     const { known, local } = this.sync;
-    if (first) this.#draw(local.mapPos(placeIn(known.text, first)));
+    if (first) this.#draw(local.mapPos(positionIn(known.text, first)));
   }
 
   #stopEditing() {
@@ -226,11 +226,11 @@ export class FileEditor {
     this.sync = this.deciding = this.bar = this.view = null;
   }
 
-  #heard({ files, isUp, waiting }) {
+  #applyView({ files, isUp, waiting }) {
     const view = files[this.path];
     if (view) this.#show(view);
     if (!this.sync) return;
-    if (view) this.sync.heard(view);
+    if (view) this.sync.applyView(view);
     if (isUp !== this.isUp || waiting[this.path] !== this.waits) this.#draw();
     else this.#state();
     if (this.wanted) this.reveal(this.wanted);
@@ -254,7 +254,7 @@ export class FileEditor {
     this.view.dispatch(spec);
   }
 
-  /** Show the hunks as they are now; with `place`, go there. */
+  /** Redraw the hunks; with `place`, scroll there. */
   #draw(place = null) {
     if (!this.view) return;
     const effects = [this.#marks(), place !== null && EditorView.scrollIntoView(place, { y: "center" })].filter(Boolean);
@@ -263,7 +263,7 @@ export class FileEditor {
     this.#state();
   }
 
-  /** The effect that shows the hunks of the server's text in that of the editor after `changes`; null if they stand there. */
+  /** The effect that updates the marks of the hunks after `changes`; null if they are up to date. */
   #marks(changes = null) {
     const { known, local } = this.sync;
     return this.marks.draw(known.text, local, this.#shown(), changes?.empty === false ? null : this.view.state.field(hunkField));
@@ -285,10 +285,10 @@ export class FileEditor {
     const { isUp, pending } = this.review.get();
     const file = pending?.find((each) => each.file_path === this.path);
     this.bar.update({
-      about: file && changeWords(file),
-      tally: this.deciding.tally, isTyped: this.sync.isTyped, isAbsent: this.sync.known.view.content === null && !this.sync.isTyped,
+      about: file && describeChange(file),
+      counts: this.deciding.counts, isTyped: this.sync.isTyped, isAbsent: this.sync.known.view.content === null && !this.sync.isTyped,
       hasHunks: hunks.some((hunk) => hunk.state !== "rejected"), isUp: isUp && !this.sync.isWaiting, isKept: this.unsent.isKept,
-      typedError: this.typedError, problem, hasJob: Boolean(job?.id), isGone: this.sync.known.view.base_file_hash === "none",
+      refusal: this.refusal, problem, hasJob: Boolean(job?.id), isGone: this.sync.known.view.base_file_hash === "none",
     });
     this.deciding.findJob();
     for (const reader of this.readers) reader();
@@ -298,11 +298,11 @@ export class FileEditor {
     if (!this.view) return;
     this.current = hunk.hunk_id;
     const { known, local } = this.sync;
-    this.#draw(local.mapPos(placeIn(known.text, hunk)));
+    this.#draw(local.mapPos(positionIn(known.text, hunk)));
     if (isQuiet) return;
     const { hunks } = this.deciding;
     const number = hunks.findIndex((each) => each.hunk_id === hunk.hunk_id) + 1;
-    this.announce(`Hunk ${number} of ${hunks.length}, ${placeOf(hunk)}. ${stateOf(hunk) || "to be decided"}`);
+    this.announce(`Hunk ${number} of ${hunks.length}, ${formatPlace(hunk)}. ${describeHunk(hunk) || "undecided"}`);
   }
 
   #focusHunk(hunk, selector = "button:not(:disabled)") {

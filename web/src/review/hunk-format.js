@@ -1,71 +1,71 @@
-// What the patch of a hunk says, for showing it.
+// Hunks as text: their lines, place, state and counts.
 
-import { wholeHunkWords } from "./change-labels.js";
+import { describeWholeFile } from "./change-labels.js";
 
-const known = new WeakMap();
+const linesCache = new WeakMap();
 
-/** The lines that a hunk takes away and puts in, without their ends. */
+/** The lines that a hunk removes and adds, without line ends. */
 export function linesOf(hunk) {
-  if (!known.has(hunk)) {
+  if (!linesCache.has(hunk)) {
     const lines = hunk.patch.split("\n").slice(1);
     const having = (sign) => lines.filter((line) => line.startsWith(sign)).map((line) => line.slice(1).replace(/\r$/, ""));
-    known.set(hunk, { removed: having("-"), added: having("+") });
+    linesCache.set(hunk, { removed: having("-"), added: having("+") });
   }
-  return known.get(hunk);
+  return linesCache.get(hunk);
 }
 
-/** "line 41", "lines 41–43", "before line 41" for one that has no line of its own. */
-export function placeOf({ start_line: start, end_line: end }) {
-  if (end < start) return `before line ${start}`;
+/** "line 41", "lines 41–43", "before line 41" for a hunk that only removes. */
+export function formatPlace({ start_line: start, end_line: end }) {
+  if (end < start) return `before line ${Math.max(start, 1)}`;
   return start === end ? `line ${start}` : `lines ${start}–${end}`;
 }
 
-/** What a person is told of where a hunk stands. */
-export function stateOf(hunk) {
+/** Describe the state of a hunk. */
+export function describeHunk(hunk) {
   const words = [];
   if (hunk.conflict) words.push("conflict: the file changed here");
-  if (hunk.state === "accepted") words.push("accepted, not saved");
+  if (hunk.state === "accepted") words.push("accepted, unsaved");
   if (hunk.state === "rejected") words.push("rejected");
   if (hunk.origin === "user") words.push("yours");
-  else if (hunk.mine) words.push("with lines of yours");
+  else if (hunk.mine) words.push("with your lines");
   if (hunk.oversized_hunk) words.push("large");
-  if (hunk.kind !== "lines") words.push(wholeHunkWords(hunk));
+  if (hunk.kind !== "lines") words.push(describeWholeFile(hunk));
   return words.join(" · ");
 }
 
-/** What the two ways out of a conflict are called: what stands in review, or what stands on the disk by now. */
-export const keepWords = (hunk) => (hunk?.origin === "user" ? KEEP_OWN : "Keep the proposal");
+/** The labels of the two ways out of a conflict: the text in review, or the file on disk. */
+export const keepLabel = (hunk) => (hunk?.origin === "user" ? KEEP_OWN : "Keep proposal");
 export const KEEP_OWN = "Keep my lines";
-export const KEEP_FILE = "Keep the file";
+export const KEEP_FILE = "Keep file";
 
-const WANTED = { accepted: "accepted", rejected: "rejected", pending: "undecided again", peeled: "without your lines" };
+const DECISION_LABELS = { accepted: "accepted", rejected: "rejected", pending: "undecided again", peeled: "without your lines" };
 
-/** What a person is told of a decision that waits for a connection. */
-export const waitWords = (choice) => `${WANTED[choice]} · waits for the connection`;
+/** Describe a decision that is pending until the connection is back. */
+export const describePendingDecision = (choice) => `${DECISION_LABELS[choice]} · pending connection`;
 
-/** How many hunks stand where. `toSave` is what a save would write, `unsaved` all that stands in no file yet. */
-export function tally(hunks) {
+/** Count the hunks by state. `toSave`: hunks that a save would write; `unsaved`: all that are in no file yet. */
+export function countHunks(hunks) {
   const count = (is) => hunks.filter(is).length;
   const pending = (hunk) => hunk.state === "pending";
-  const written = (hunk) => hunk.origin === "user" && pending(hunk);
-  const own = (hunk) => written(hunk) && !hunk.conflict;
+  const formatCodePoint = (hunk) => hunk.origin === "user" && pending(hunk);
+  const own = (hunk) => formatCodePoint(hunk) && !hunk.conflict;
   const inConflict = (hunk) => hunk.conflict && hunk.state !== "rejected";
   const accepted = count((hunk) => hunk.state === "accepted");
   const mine = count(own);
   return {
-    undecided: count((hunk) => pending(hunk) && !own(hunk)), accepted, mine, toSave: accepted + mine, unsaved: accepted + count(written),
+    undecided: count((hunk) => pending(hunk) && !own(hunk)), accepted, mine, toSave: accepted + mine, unsaved: accepted + count(formatCodePoint),
     rejected: count((hunk) => hunk.state === "rejected"), conflicts: count(inConflict), isOwnConflict: hunks.every((hunk) => !inConflict(hunk) || hunk.origin === "user"),
   };
 }
 
-const SEEN = ["hunk_id", "seen_id", "patch", "state", "origin", "mine", "conflict", "oversized_hunk", "start_line", "end_line"];
+const COMPARED_FIELDS = ["hunk_id", "seen_id", "patch", "state", "origin", "mine", "conflict", "oversized_hunk", "start_line", "end_line"];
 
-/** A newer view of a file, in which the hunks that are as before are the same objects: what shows them need not be made anew. */
-export function withSame(view, before) {
-  const known = new Map(before.hunks.map((hunk) => [hunk.hunk_id, hunk]));
+/** A newer view of a file that reuses the objects of unchanged hunks, so that views of them need no redraw. */
+export function reuseHunks(view, before) {
+  const linesCache = new Map(before.hunks.map((hunk) => [hunk.hunk_id, hunk]));
   const hunks = view.hunks.map((hunk) => {
-    const old = known.get(hunk.hunk_id);
-    return old && SEEN.every((name) => old[name] === hunk[name]) ? old : hunk;
+    const old = linesCache.get(hunk.hunk_id);
+    return old && COMPARED_FIELDS.every((name) => old[name] === hunk[name]) ? old : hunk;
   });
   return { ...view, hunks };
 }

@@ -1,34 +1,34 @@
-// The list of what waits for a decision, by file. J and K go through it, A and R decide where the focus is.
+// The list of pending changes, by file. J and K move through it, A and R decide on the focused item.
 
 import { confirm } from "../dialog.js";
-import { fill, h, icon, say, set } from "../dom.js";
-import { plural, revealPath } from "../format.js";
+import { fill, h, icon, reconcile, setAttr, setText } from "../dom.js";
+import { pluralize, revealPath } from "../format.js";
 import { FileRow } from "./sidebar-file.js";
-import { placeWords } from "./sidebar-hunk.js";
-import { counts } from "./review-store.js";
+import { formatPlace } from "./hunk-format.js";
+import { countPending } from "./review-store.js";
 import { choiceOf } from "./pending-decisions.js";
-import { WaitingCard } from "./pending-decisions-card.js";
+import { PendingDecisionsCard } from "./pending-decisions-card.js";
 
-const FEW = 40; // hunks of a project that are unfolded by themselves
-const AT_ONCE = 100; // files that are laid out, until more are asked for
+const MAX_AUTO_UNFOLDED = 40; // hunks up to which all files are unfolded initially
+const PAGE_SIZE = 100; // files that are listed at first
 
 export class HunkList {
   constructor({ api, review, waiting, openFile, origins, announce }) {
     Object.assign(this, { api, review, waiting, openFile, origins, announce });
-    this.card = new WaitingCard({ waiting });
+    this.card = new PendingDecisionsCard({ waiting });
     this.rows = new Map(); // by path
     this.folds = new Map(); // path → whether the user unfolded or folded it
-    this.shown = AT_ONCE;
+    this.shown = PAGE_SIZE;
     const button = (words, act, props = {}) => h("button", { type: "button", onclick: act, ...props }, words);
     this.title = h("span", { tabindex: "-1" }, "To review");
     this.accept = button("Accept all", () => this.#allFiles("accept"));
     this.reject = button("Reject all", () => this.#allFiles("reject"));
-    this.save = button("Save accepted", () => this.saveAccepted(), { class: "primary", title: "Write what is accepted to the files (Ctrl+S)" });
+    this.save = button("Save accepted", () => this.saveAccepted(), { class: "primary", title: "Save accepted changes to the files (Ctrl+S)" });
     this.problem = h("p", { class: "problem bad-text" });
     this.note = h("p", { class: "dim" });
     this.list = h("ul", { class: "files-to-review", "aria-label": "Files to review", onkeydown: (event) => this.#key(event) });
     this.more = button("", () => {
-      this.shown += AT_ONCE;
+      this.shown += PAGE_SIZE;
       this.update(this.review.get());
     }, { class: "quiet", hidden: true });
     this.el = h("section", { class: "to-review", "aria-label": "To review" },
@@ -36,58 +36,47 @@ export class HunkList {
       this.card.el, this.save, this.problem, this.note, this.list, this.more);
   }
 
-  /** `state` as in state.js. */
+  /** `state` as in review-store.js. */
   update(state) {
     const { pending, files, problem, isUp, waiting } = state;
     this.card.update(state);
     this.files = pending ?? [];
-    const { hunks, files: count, conflicts } = counts(pending);
+    const { hunks, files: count, conflicts } = countPending(pending);
     const toSave = this.files.filter((file) => file.accepted > 0);
-    say(this.title, count > 0 ? `To review · ${plural(count, "file")}` : "To review");
+    setText(this.title, count > 0 ? `To review · ${pluralize(count, "file")}` : "To review");
     const isOff = !isUp || this.isBusy;
     this.accept.hidden = this.reject.hidden = hunks === 0;
     this.accept.disabled = isOff || hunks - conflicts <= 0;
     this.reject.disabled = isOff;
     this.save.hidden = toSave.length === 0;
     this.save.disabled = isOff;
-    say(this.save, `Save what is accepted in ${plural(toSave.length, "file")}`);
-    const empty = pending === null ? "" : "Nothing waits for a decision.";
-    say(this.note, problem || (count === 0 ? empty : ""));
-    set(this.note, "class", problem ? "bad-text" : "dim");
-    this.#rows(this.files.slice(0, this.shown), files, waiting, { isUp, isBusy: this.isBusy, unfold: hunks <= FEW });
+    setText(this.save, `Save accepted changes in ${pluralize(toSave.length, "file")}`);
+    const empty = pending === null ? "" : "Nothing to review.";
+    setText(this.note, problem || (count === 0 ? empty : ""));
+    setAttr(this.note, "class", problem ? "bad-text" : "dim");
+    this.#rows(this.files.slice(0, this.shown), files, waiting, { isUp, isBusy: this.isBusy, unfold: hunks <= MAX_AUTO_UNFOLDED });
     this.more.hidden = count <= this.shown;
-    say(this.more, `Show more of ${plural(count, "file")}`);
+    setText(this.more, `Show more of ${pluralize(count, "file")}`);
   }
 
   #rows(shown, views, waiting, { isUp, isBusy, unfold }) {
-    const wanted = new Set(shown.map((file) => file.file_path));
     const hadFocus = this.list.contains(document.activeElement);
-    for (const [path, row] of this.rows) {
-      if (wanted.has(path)) continue;
-      row.destroy();
-      this.rows.delete(path);
-    }
-    for (const [index, file] of shown.entries()) {
-      const path = file.file_path;
-      let row = this.rows.get(path);
-      if (!row) {
-        row = this.#row(path);
-        this.rows.set(path, row);
-        row.fold(this.folds.get(path) ?? unfold);
-      }
-      row.update({ file, view: views[path], waiting: waiting[path], isUp, isBusy });
-      if (this.list.children[index] !== row.el) this.list.insertBefore(row.el, this.list.children[index] ?? null);
-    }
+    reconcile(this.list, this.rows, shown, {
+      keyOf: ({ file_path: path }) => path,
+      create: ({ file_path: path }) => this.#row(path, this.folds.get(path) ?? unfold),
+      update: (row, file) => row.update({ file, view: views[file.file_path], waiting: waiting[file.file_path], isUp, isBusy }),
+      remove: (row) => row.destroy(),
+    });
     if (hadFocus && !this.list.contains(document.activeElement)) (this.#items()[0] ?? this.title).focus();
   }
 
-  #row(path) {
-    return new FileRow({
+  #row(path, isUnfolded) {
+    const row = new FileRow({
       path, review: this.review, origins: this.origins,
       actions: {
         open: (at, hunk) => this.openFile(at, hunk && { hunk: hunk.hunk_id }),
         decide: (at, hunk, action, mine) => this.#decide(at, hunk, action, mine),
-        takeBack: (at, hunk) => this.waiting.takeBack(at, hunk.hunk_id),
+        withdraw: (at, hunk) => this.waiting.withdraw(at, hunk.hunk_id),
         all: (file, action) => this.#file(file, action),
         toggled: (at, isOpen) => {
           this.folds.set(at, isOpen);
@@ -95,45 +84,47 @@ export class HunkList {
         },
       },
     });
+    row.fold(isUnfolded);
+    return row;
   }
 
   // -- deciding -------------------------------------------------------------------------------------
 
-  /** Resolves to why it could not be done, or "". */
+  /** Resolves to an error message, or "". */
   async #decide(path, hunk, action, mine) {
     const { isDone, problem } = await this.waiting.choose(path, [hunk], choiceOf(action, mine), { base: mine === "base" });
     if (problem) this.review.touch([path]);
-    if (problem || isDone) this.announce(problem || `${DONE[action]} ${revealPath(path)}, ${placeWords(hunk)}.`);
+    if (problem || isDone) this.announce(problem || `${DONE_LABELS[action]} ${revealPath(path)}, ${formatPlace(hunk)}.`);
     return problem;
   }
 
-  /** All of a file that is undecided and was shown: of conflicts none is accepted, and no lines of the user's own are rejected. */
+  /** Decide all undecided hunks of a file that were shown, but accept no conflict and reject no lines of the user's own. */
   async #file(file, action) {
     const path = file.file_path;
-    const say = (words) => this.rows.get(path)?.say(words);
+    const setText = (words) => this.rows.get(path)?.say(words);
     try {
-      say("");
+      setText("");
       const known = this.review.get().files[path];
       const { hunks } = known?.hunks ? known : await this.review.take(path, this.api.file(path));
       const open = hunks.filter((hunk) => hunk.state === "pending" && file.hunk_ids.includes(hunk.seen_id));
       const some = open.filter((hunk) => !(action === "accept" ? hunk.conflict : hunk.mine));
       const { isDone, problem } = await this.waiting.choose(path, some, choiceOf(action));
-      if (action === "reject" && open.length > some.length) say(left(open.length - some.length));
-      if (problem) say(problem);
-      if (problem || isDone) this.announce(problem || `${DONE[action]} ${revealPath(path)}.`);
+      if (action === "reject" && open.length > some.length) setText(describeSkipped(open.length - some.length));
+      if (problem) setText(problem);
+      if (problem || isDone) this.announce(problem || `${DONE_LABELS[action]} ${revealPath(path)}.`);
     } catch (error) {
-      say(error.message);
+      setText(error.message);
       this.announce(error.message);
     }
     this.review.touch([path]);
   }
 
-  /** The same of all files, in one request. */
+  /** Do the same for all files, in one request. */
   async #allFiles(action) {
-    const { hunks, files, conflicts } = counts(this.files);
+    const { hunks, files, conflicts } = countPending(this.files);
     const sure = action === "accept" || (await confirm({
       title: "Reject all?",
-      words: `${plural(hunks, "hunk")} in ${plural(files, "file")} would be rejected. Each can be brought back in its file.`,
+      words: `${pluralize(hunks, "hunk")} in ${pluralize(files, "file")} will be rejected. You can restore each one in its file.`,
       yes: "Reject all",
     }));
     if (!sure) return;
@@ -141,9 +132,9 @@ export class HunkList {
     fill(this.problem);
     try {
       const done = await this.api.decideAll(action, this.files.filter((file) => file.pending > 0));
-      if (action === "reject") for (const file of done) if (file.left > 0) this.rows.get(file.file_path)?.say(left(file.left));
-      const rest = action === "accept" && conflicts > 0 ? ` ${plural(conflicts, "conflict")} left: decide on each by itself.` : "";
-      this.announce(`${DONE[action]} ${plural(done.length, "file")}.${rest}`);
+      if (action === "reject") for (const file of done) if (file.left > 0) this.rows.get(file.file_path)?.say(describeSkipped(file.left));
+      const rest = action === "accept" && conflicts > 0 ? ` ${pluralize(conflicts, "conflict")} left: decide each one individually.` : "";
+      this.announce(`${DONE_LABELS[action]} ${pluralize(done.length, "file")}.${rest}`);
     } catch (error) {
       fill(this.problem, icon("warn"), error.message);
       this.announce(error.message);
@@ -152,21 +143,18 @@ export class HunkList {
     this.review.touch();
   }
 
-  /** Write what is accepted to the files: as the server has it now, what was decided just before too. */
+  /** Save accepted changes, including those decided just before. */
   async saveAccepted() {
     if (this.isBusy) return;
     this.#busy(true);
     fill(this.problem);
     try {
-      await this.waiting.settled();
-      const accepted = (await this.api.pending()).files.filter((file) => file.accepted > 0);
-      const files = accepted.map(({ file_path: path, rev }) => ({ path, rev }));
-      if (files.length === 0) return this.announce("Nothing is accepted that is not saved.");
-      const { saved_files: saved } = await this.api.save(files);
+      const saved = await this.waiting.saveAccepted();
+      if (saved.length === 0) return this.announce("All accepted changes are saved.");
       const hunks = saved.reduce((sum, file) => sum + file.saved_hunks, 0);
-      this.announce(`Saved ${plural(hunks, "hunk")} in ${plural(saved.length, "file")}.`);
+      this.announce(`Saved ${pluralize(hunks, "hunk")} in ${pluralize(saved.length, "file")}.`);
     } catch (error) {
-      const again = error.code === "stale_revision" ? " Look at what changed, and save again." : "";
+      const again = error.code === "stale_revision" ? " Check what changed, then save again." : "";
       fill(this.problem, icon("warn"), error.message + again);
       this.announce(error.message);
     } finally {
@@ -177,7 +165,7 @@ export class HunkList {
 
   #busy(isBusy) {
     this.isBusy = isBusy;
-    set(this.el, "aria-busy", isBusy);
+    setAttr(this.el, "aria-busy", isBusy);
     this.update(this.review.get());
   }
 
@@ -194,7 +182,7 @@ export class HunkList {
     act();
   }
 
-  /** The thing of the list that the focus is in. */
+  /** The item that has the focus. */
   #current() {
     const element = document.activeElement?.closest(".listed-hunk, .listed-file");
     return element && this.list.contains(element) ? element : null;
@@ -206,7 +194,7 @@ export class HunkList {
     items[Math.max(0, Math.min(items.length - 1, index + by))]?.focus();
   }
 
-  /** Decide where the focus is, and go on to what is not decided yet. */
+  /** Decide on the focused item, and move to the next undecided one. */
   async #verdict(action) {
     const row = this.#current()?.row;
     if (!row) return;
@@ -218,7 +206,7 @@ export class HunkList {
     const button = row[action];
     if (button.hidden || button.disabled) return;
     if (action === "accept" && row.hunk.conflict) {
-      this.announce("A conflict: press Keep the proposal to write it over what the file says now.");
+      this.announce("Conflict: choose Keep proposal to overwrite the current text.");
       button.focus();
       return;
     }
@@ -231,6 +219,6 @@ export class HunkList {
   }
 }
 
-const left = (count) => `${plural(count, "hunk")} with lines of yours: say for each what goes.`;
+const describeSkipped = (count) => `${pluralize(count, "hunk")} with your lines: say for each what goes.`;
 
-const DONE = { accept: "Accepted", reject: "Rejected", reopen: "Undecided again:" };
+const DONE_LABELS = { accept: "Accepted", reject: "Rejected", reopen: "Undecided again:" };

@@ -1,30 +1,30 @@
-// What stands above each hunk in the editor: its state, its buttons, and the lines that it takes away.
+// The toolbar above each hunk in the editor: its state, its buttons, and the lines it removes.
 
 import { WidgetType } from "@codemirror/view";
-import { h, onceClicked, say } from "../dom.js";
-import { cut, plural, reveal } from "../format.js";
-import { KEEP_FILE, keepWords, linesOf, placeOf, stateOf, waitWords } from "./hunk-format.js";
+import { h, onceClicked, setText } from "../dom.js";
+import { truncate, pluralize, reveal } from "../format.js";
+import { KEEP_FILE, keepLabel, linesOf, formatPlace, describeHunk, describePendingDecision } from "./hunk-format.js";
 
-const FOLDED = 3; // lines that are shown of many
-const WIDEST = 2_000; // characters that are shown of a line
-const ROW = 20; // px, about
-const BAR = 34;
+const FOLDED_LINES = 3; // lines that are shown while folded
+const MAX_LINE_LENGTH = 2_000; // characters that are shown of a line
+const LINE_HEIGHT = 20; // px, about
+const BAR_HEIGHT = 34;
 
-/** Whether a hunk is shown in the same way: both as `HunkBar` wants it, or undefined. */
-export const isAlike = (one, other) => one && other && Object.keys(one).every((name) => one[name] === other[name]);
+/** Whether two hunks look the same: both as `HunkToolbar` takes them, or undefined. */
+export const isSameView = (one, other) => one && other && Object.keys(one).every((name) => one[name] === other[name]);
 
-export class HunkBar extends WidgetType {
+export class HunkToolbar extends WidgetType {
   /**
-   * `shown`: {hunk, number, total, isOpen, isBusy, waits, isAsking, isCurrent}; `waits` is what it is to be once there is a
-   * connection, null for nothing. `does`: {decide(hunk, action, mine), takeBack(hunk), fold(hunk), ask(hunk)}.
+   * `shown`: {hunk, number, total, isOpen, isBusy, waits, isAsking, isCurrent}; `waits` is its decision that is pending
+   * until the connection is back, or null. `actions`: {decide(hunk, action, mine), withdraw(hunk), fold(hunk), ask(hunk)}.
    */
-  constructor(shown, does) {
+  constructor(shown, actions) {
     super();
-    Object.assign(this, { shown, does });
+    Object.assign(this, { shown, actions });
   }
 
   eq(other) {
-    return isAlike(this.shown, other.shown);
+    return isSameView(this.shown, other.shown);
   }
 
   get lines() {
@@ -34,15 +34,15 @@ export class HunkBar extends WidgetType {
 
   get count() {
     if (this.shown.isOpen) return this.lines.length;
-    return this.shown.hunk.state === "rejected" ? 0 : Math.min(this.lines.length, FOLDED);
+    return this.shown.hunk.state === "rejected" ? 0 : Math.min(this.lines.length, FOLDED_LINES);
   }
 
   get estimatedHeight() {
-    return BAR + this.count * ROW;
+    return BAR_HEIGHT + this.count * LINE_HEIGHT;
   }
 
   ignoreEvent() {
-    return true; // its buttons are its own, and its text can be selected
+    return true; // its buttons handle their events, and its text can be selected
   }
 
   toDOM() {
@@ -51,12 +51,12 @@ export class HunkBar extends WidgetType {
     return h("div",
       {
         class: `inline-hunk hunk-${kind}${hunk.conflict ? " hunk-conflict" : ""}${waits ? " hunk-waits" : ""}`, role: "group", "data-hunk": hunk.hunk_id,
-        "aria-label": `Hunk ${number} of ${total}, ${placeOf(hunk)}`, "aria-current": isCurrent && "true",
+        "aria-label": `Hunk ${number} of ${total}, ${formatPlace(hunk)}`, "aria-current": isCurrent && "true",
         "aria-busy": isBusy && "true", contenteditable: "false",
       },
       h("div", { class: "hunk-bar" },
         h("span", { class: "hunk-name" }, `${number}/${total}`),
-        h("span", { class: "hunk-state" }, waits ? waitWords(waits) : isBusy ? "…" : stateOf(hunk)),
+        h("span", { class: "hunk-state" }, waits ? describePendingDecision(waits) : isBusy ? "…" : describeHunk(hunk)),
         h("span", { class: "spacer" }),
         this.#buttons()),
       this.#text());
@@ -64,43 +64,43 @@ export class HunkBar extends WidgetType {
 
   #buttons() {
     const { hunk, isAsking, waits } = this.shown;
-    if (waits) return this.#button("Take back", "takeBack");
-    if (hunk.state === "rejected") return [this.#foldRejected(), this.#button("Bring back", "reopen")];
+    if (waits) return this.#button("Undo", "takeBack");
+    if (hunk.state === "rejected") return [this.#foldRejected(), this.#button("Restore", "reopen")];
     if (isAsking) {
-      const drop = hunk.origin === "agent" && this.#button("Drop only my lines", "reject", "peel");
-      return [drop, this.#button("Back to the file", "reject", "base"), this.#button("Cancel", "cancel")];
+      const drop = hunk.origin === "agent" && this.#button("Discard only my lines", "reject", "peel");
+      return [drop, this.#button("Revert to file", "reject", "base"), this.#button("Cancel", "cancel")];
     }
     if (hunk.state === "accepted") return this.#button("Undo accept", "reopen");
-    const yes = hunk.conflict ? keepWords(hunk) : "Accept";
+    const yes = hunk.conflict ? keepLabel(hunk) : "Accept";
     const no = hunk.conflict ? KEEP_FILE : "Reject";
     return [
       (hunk.origin === "agent" || hunk.conflict) && this.#button(yes, "accept"),
-      this.#button(hunk.origin === "user" && !hunk.conflict ? "Drop" : no, "reject"),
+      this.#button(hunk.origin === "user" && !hunk.conflict ? "Discard" : no, "reject"),
     ];
   }
 
   #button(words, action, mine = null) {
     const { hunk, number, total, isBusy } = this.shown;
-    const run = { takeBack: () => this.does.takeBack(hunk), cancel: () => this.does.ask(null) }[action];
+    const run = { withdraw: () => this.actions.withdraw(hunk), cancel: () => this.actions.ask(null) }[action];
     return h("button", {
       type: "button", class: `hunk-${action}`, disabled: isBusy,
-      "aria-label": `${words} hunk ${number} of ${total}, ${placeOf(hunk)}`,
-      onclick: onceClicked(run ?? (() => this.does.decide(hunk, action, mine))),
+      "aria-label": `${words} hunk ${number} of ${total}, ${formatPlace(hunk)}`,
+      onclick: onceClicked(run ?? (() => this.actions.decide(hunk, action, mine))),
     }, words);
   }
 
   #foldRejected() {
     const { hunk, number, total, isOpen } = this.shown;
     const { added, removed } = linesOf(hunk);
-    if (added.length === 0) return h("span", { class: "dim" }, `kept ${plural(removed.length, "line")}`);
-    const words = isOpen ? "Hide" : `Show ${plural(added.length, "line")}`;
+    if (added.length === 0) return h("span", { class: "dim" }, `kept ${pluralize(removed.length, "line")}`);
+    const words = isOpen ? "Hide" : `Show ${pluralize(added.length, "line")}`;
     return this.#fold(words, `${words} of rejected hunk ${number} of ${total}`);
   }
 
   #fold(words, label) {
     const { hunk, isOpen } = this.shown;
     return h("button", {
-      type: "button", class: "quiet", "aria-label": label, "aria-expanded": String(isOpen), onclick: () => this.does.fold(hunk),
+      type: "button", class: "quiet", "aria-label": label, "aria-expanded": String(isOpen), onclick: () => this.actions.fold(hunk),
     }, words);
   }
 
@@ -109,14 +109,14 @@ export class HunkBar extends WidgetType {
     if (this.lines.length === 0) return null;
     const line = (text) => {
       const row = h(hunk.state === "rejected" ? "span" : "del", { class: "hunk-line" });
-      say(row, reveal(cut(text, WIDEST)) || " ");
+      setText(row, reveal(truncate(text, MAX_LINE_LENGTH)) || " ");
       return row;
     };
-    const more = this.lines.length - FOLDED;
+    const more = this.lines.length - FOLDED_LINES;
     const words = isOpen ? "Fewer lines" : `… ${more} more ${more === 1 ? "line" : "lines"}`;
     return [
       this.count > 0 && h("div", { class: "hunk-text" }, ...this.lines.slice(0, this.count).map(line)),
-      more > 0 && hunk.state !== "rejected" && this.#fold(words, `${words} that hunk ${number} of ${total} takes away`),
+      more > 0 && hunk.state !== "rejected" && this.#fold(words, `${words} removed by hunk ${number} of ${total}`),
     ];
   }
 }

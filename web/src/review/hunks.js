@@ -1,13 +1,13 @@
-// The hunks of a file in its editor: the server says where they are, and what is typed moves them until it says it anew.
+// The marks of hunks in the editor: placed by the server, moved by typing until the server places them again.
 
 import { StateEffect, StateField } from "@codemirror/state";
 import { Decoration, EditorView } from "@codemirror/view";
-import { HunkBar, isAlike } from "./hunk-toolbar.js";
+import { HunkToolbar, isSameView } from "./hunk-toolbar.js";
 
-const MANY = 0.5; // the share of hunks that are shown otherwise from which on all marks are made anew
+const REBUILD_SHARE = 0.5; // the share of changed hunks from which all marks are rebuilt
 
-/** What makes the marks of hunks, a DecorationSet, of those that are there, moved to the document after the transaction. */
-export const setHunks = StateEffect.define();
+/** Effect with a function from the current marks, mapped through the transaction, to the new DecorationSet. */
+const setHunks = StateEffect.define();
 
 export const hunkField = StateField.define({
   create: () => Decoration.none,
@@ -25,16 +25,16 @@ function lineClass(hunk) {
   return hunk.state === "accepted" ? "line-accepted" : "line-added";
 }
 
-/** Where a hunk stands in `text`, which is the server's. */
-export const placeIn = (text, { start_line: line }) => (line > text.lines ? text.length : text.line(line).from);
+/** The position of a hunk in the server's `text`. */
+export const positionIn = (text, { start_line: line }) => (line > text.lines ? text.length : text.line(line).from);
 
-/** The marks of one hunk in `text`, which is the server's; each knows the hunk by its id. */
-function marksOf(text, shown, does) {
+/** The marks of one hunk in the server's `text`; each has the hunk's id. */
+function marksOf(text, shown, actions) {
   const { hunk } = shown;
   const id = hunk.hunk_id;
   const isBehind = hunk.start_line > text.lines;
-  const bar = Decoration.widget({ id, widget: new HunkBar(shown, does), block: true, side: isBehind ? 1 : -1 });
-  const marks = [bar.range(placeIn(text, hunk))];
+  const bar = Decoration.widget({ id, widget: new HunkToolbar(shown, actions), block: true, side: isBehind ? 1 : -1 });
+  const marks = [bar.range(positionIn(text, hunk))];
   if (hunk.state === "rejected") return marks;
   const isOwn = (line) => hunk.own_lines.some(([first, last]) => first <= line && line <= last);
   const usual = Decoration.line({ id, class: lineClass(hunk) });
@@ -45,9 +45,9 @@ function marksOf(text, shown, does) {
   return marks;
 }
 
-/** Marks without those of the hunks `gone`, by their ids, and with `others`. */
+/** Replace the marks of the hunks `gone` (ids) by `others`. */
 function replaced(marks, gone, others) {
-  let [filterFrom, filterTo] = [Infinity, -1]; // what lies outside is taken over as it is
+  let [filterFrom, filterTo] = [Infinity, -1]; // marks outside are kept unchanged
   for (const at = marks.iter(); at.value; at.next()) {
     if (!gone.has(at.value.spec.id)) continue;
     filterFrom = Math.min(filterFrom, at.from);
@@ -58,16 +58,16 @@ function replaced(marks, gone, others) {
   return marks.update({ add, filter: (from, to, mark) => !gone.has(mark.spec.id), filterFrom, filterTo });
 }
 
-/** What shows the hunks of a file. Where another one is decided, most are as they were: their marks stay. */
+/** Draws the hunks of a file. After a decision only the marks of changed hunks are rebuilt. */
 export class HunkMarks {
-  /** `does` is what the buttons do, as `HunkBar` wants it. */
-  constructor(does) {
-    this.does = does;
+  /** `actions` are those of `HunkToolbar`. */
+  constructor(actions) {
+    this.actions = actions;
     this.shown = new Map(); // by hunk id, as they are drawn
     this.count = 0; // of all marks
   }
 
-  /** The marks of hunks in a text that has none yet. */
+  /** Build the marks of hunks in a text that has none yet. */
   begin(text, shown) {
     const marks = this.#made(text, shown);
     this.#keep(shown, marks.size);
@@ -75,26 +75,26 @@ export class HunkMarks {
   }
 
   /**
-   * The effect that shows hunks as `shown` says, each as `HunkBar` wants it, in `text`, which is the server's; `local` leads
-   * from there to the text of the editor. It has to be carried out, and once. `there` are the marks in the editor, unless
-   * its text changes too: then there is nothing to do, and no effect but null, where they show all of it.
+   * The effect that shows the hunks `shown`, each as `HunkToolbar` takes it, in the server's `text`; `local` is the change from
+   * there to the text of the editor. It must be dispatched exactly once. `there` are the current marks, if the text does not
+   * change too: the result is null if they are up to date.
    */
   draw(text, local, shown, there) {
     const { shown: before, count } = this;
     this.#keep(shown, count);
-    const other = shown.filter((each) => !isAlike(each, before.get(each.hunk.hunk_id)));
-    const gone = new Set([...before].filter(([id, was]) => !isAlike(was, this.shown.get(id))).map(([id]) => id));
+    const other = shown.filter((each) => !isSameView(each, before.get(each.hunk.hunk_id)));
+    const gone = new Set([...before].filter(([id, was]) => !isSameView(was, this.shown.get(id))).map(([id]) => id));
     if (other.length === 0 && gone.size === 0 && there?.size === count) return null;
     return setHunks.of((marks) => {
-      // With text that was taken away marks went, too, and the text may be there again.
-      const isWhole = marks.size === count && other.length < shown.length * MANY;
+      // Marks disappear with removed text, and the text may be back.
+      const isWhole = marks.size === count && other.length < shown.length * REBUILD_SHARE;
       const made = isWhole ? replaced(marks, gone, this.#made(text, other).map(local)) : this.#made(text, shown).map(local);
       this.count = made.size;
       return made;
     });
   }
 
-  #made = (text, shown) => Decoration.set(shown.flatMap((each) => marksOf(text, each, this.does)), true);
+  #made = (text, shown) => Decoration.set(shown.flatMap((each) => marksOf(text, each, this.actions)), true);
 
   #keep(shown, count) {
     this.shown = new Map(shown.map((each) => [each.hunk.hunk_id, each]));

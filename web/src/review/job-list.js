@@ -1,32 +1,32 @@
-// The requests of all reviews, the earlier ones too: what was asked for, when, and what came of it.
+// The requests of all review sessions: instruction, time and outcome.
 
-import { fill, h, icon, say } from "../dom.js";
-import { plural, reveal } from "../format.js";
-import { isLive } from "./job-card.js";
-import { Following } from "./auto-refresh.js";
+import { fill, h, icon, setText } from "../dom.js";
+import { pluralize, reveal } from "../format.js";
+import { isLive } from "./job-state.js";
+import { AutoRefresh } from "./auto-refresh.js";
 import { requestId } from "./routes.js";
-import { when } from "./timeline.js";
+import { formatTime } from "./timeline.js";
 
 const PAGE = 50;
-const MOST = 500; // the server tells of no more
+const MOST = 500; // the server lists no more
 
-/** What a job has come to, in a word, with the class of a badge. `waits`: whether something of it is to be decided or saved. */
+/** A job's outcome as [badge class, text]. `waits`: whether some of it needs a decision or a save. */
 export function outcomeOf({ status, files }, waits) {
   if (status === "completed") return files > 0 ? ["completed", "Reviewed"] : ["", "No change"];
   return {
-    queued: ["", "Waits for its turn"], running: ["running", "Running"], waiting_for_user: ["waiting", "Waits for your answer"],
+    queued: ["", "Queued"], running: ["running", "Running"], waiting_for_user: ["waiting", "Waiting for your answer"],
     awaiting_review: waits ? ["waiting", "To review"] : ["completed", "Decided"], failed: ["failed", "Failed"],
   }[status];
 }
 
-export class Requests extends Following {
+export class JobList extends AutoRefresh {
   constructor({ api, review, open }) {
     super();
     Object.assign(this, { api, review, open });
     this.limit = PAGE;
-    this.note = h("p", { class: "dim note", role: "status" }, "Reading…");
+    this.note = h("p", { class: "dim note", role: "status" }, "Loading…");
     this.list = h("ol", { class: "timeline-list" });
-    this.more = h("button", { type: "button", hidden: true, onclick: () => this.#more() }, "Show earlier ones");
+    this.more = h("button", { type: "button", hidden: true, onclick: () => this.#more() }, "Show earlier");
     this.el = h("section", { class: "panel timeline", "aria-label": "Requests" },
       h("div", { class: "panel-head" }, h("h2", { tabindex: "-1" }, "Requests")), this.note, this.list, this.more);
   }
@@ -46,16 +46,16 @@ export class Requests extends Following {
       const found = await this.api.jobs(this.limit);
       if (asked !== this.asked) return;
       this.#show(found);
-      this.readAgainIf(found.jobs.some((job) => isLive(job.status)));
+      this.scheduleRead(found.jobs.some((job) => isLive(job.status)));
     } catch (error) {
       this.note.hidden = false;
-      say(this.note, error.message);
+      setText(this.note, error.message);
     }
   }
 
   #show({ jobs, more }) {
     this.note.hidden = jobs.length > 0;
-    say(this.note, "Nothing was asked for yet. Write into the review what should change.");
+    setText(this.note, "No requests yet. Describe a change in the review panel.");
     this.more.hidden = !more || this.limit >= MOST;
     const key = JSON.stringify([jobs, [...this.#waiting]]);
     if (key === this.key) return;
@@ -65,7 +65,7 @@ export class Requests extends Following {
     if (focused) (this.list.querySelector(`[data-id="${CSS.escape(focused)}"]`) ?? this.el.querySelector("h2")).focus();
   }
 
-  /** The runs of which something waits. */
+  /** The ids of runs with pending changes. */
   get #waiting() {
     return new Set(this.review.get().runs.map((run) => run.run_id));
   }
@@ -75,9 +75,9 @@ export class Requests extends Following {
     const { id, created_at: created, instruction, files } = job;
     return h("li", {},
       h("button", { type: "button", class: "quiet timeline-head", "data-id": id, onclick: () => this.open(requestId(id)) },
-        h("time", { datetime: created, title: new Date(created).toLocaleString() }, when(Date.parse(created))),
+        h("time", { datetime: created, title: new Date(created).toLocaleString() }, formatTime(Date.parse(created))),
         h("span", { class: "timeline-title" }, reveal(instruction)),
-        h("span", { class: "dim" }, files > 0 && plural(files, "file")),
+        h("span", { class: "dim" }, files > 0 && pluralize(files, "file")),
         h("span", { class: `badge ${kind}` }, job.status === "waiting_for_user" && icon("question"), words)));
   }
 }

@@ -1,29 +1,30 @@
-// One request of a review, to be read: what was asked for and with which context, what was answered, each hunk that was proposed
-// and what was decided about it. What was rejected is there as well.
+// A past request of a review: its instruction and context, the questions, the answer, and each proposed hunk with its decision,
+// rejected ones included.
 
-import { fill, h, icon, say } from "../dom.js";
-import { cut, duration, plain, plural, reveal, revealPath } from "../format.js";
+import { fill, h, icon, setText } from "../dom.js";
+import { truncate, formatDuration, plain, reveal, revealPath } from "../format.js";
 import { ClarifyCard } from "./clarify-card.js";
-import { rowWords } from "./prompt-context.js";
-import { Following } from "./auto-refresh.js";
-import { placeOf } from "./hunk-format.js";
-import { isLive } from "./job-card.js";
+import { formatContextRow } from "./prompt-context.js";
+import { AutoRefresh } from "./auto-refresh.js";
+import { formatPlace } from "./hunk-format.js";
+import { isLive } from "./job-state.js";
+import { pagedList } from "./paged-list.js";
 import { parsePatch } from "./patch.js";
 import { hunksView } from "./patch-view.js";
 import { outcomeOf } from "./job-list.js";
-import { when } from "./timeline.js";
-import { wholeHunkWords } from "./change-labels.js";
+import { formatTime } from "./timeline.js";
+import { describeWholeFile } from "./change-labels.js";
 
-const LIMIT = 500; // events in one answer
-const HUNKS = 100; // of a file that are laid out, until more are asked for
-const LINES = 30; // of a hunk
-const NAME = 40; // characters of the tab's title
+const MAX_EVENTS = 500; // events in one answer
+const PAGE_SIZE = 100; // hunks of a file that are shown at first
+const FIRST_LINES = 30; // lines of a hunk that are shown at first
+const MAX_TITLE = 40; // characters of the tab's title
 const STATES = {
-  pending: ["waiting", "question", "To be decided"], accepted: ["completed", "check", "Accepted, not saved"],
+  pending: ["waiting", "question", "Undecided"], accepted: ["completed", "check", "Accepted, unsaved"],
   applied: ["completed", "check", "Kept"], rejected: ["", "close", "Rejected"],
 };
 
-/** The questions that were asked in a job, with their answers: [{question, answer}], null for none yet, "" for a skipped one. */
+/** The questions of a job: [{question, answer}]; the answer is null if there is none yet, "" if it was skipped. */
 export function dialogueOf(events) {
   const asked = events.filter(({ type }) => type === "clarification.requested").map(({ data }) => data);
   const answers = new Map(events.filter(({ type }) => type === "clarification.received").map(({ data }) => [data.question_id, data]));
@@ -33,32 +34,32 @@ export function dialogueOf(events) {
   });
 }
 
-export class RequestView extends Following {
-  /** `job` is the job's id; `again(job)` gives its instruction once more, and resolves to whether that was done. */
+export class JobView extends AutoRefresh {
+  /** `job` is the job's id; `again(job)` submits its instruction again and resolves to whether that succeeded. */
   constructor({ api, review, job, openFile, again }) {
     super();
     Object.assign(this, { api, review, id: job, openFile, again });
     this.title = h("h2", { tabindex: "-1" }, "Request");
     this.run = h("button", { type: "button", hidden: true, onclick: () => this.#again() }, icon("again"), "Run again");
-    this.note = h("p", { class: "dim note", role: "status" }, "Reading…");
+    this.note = h("p", { class: "dim note", role: "status" }, "Loading…");
     this.body = h("div", { class: "request-body" });
     this.clarify = new ClarifyCard({ answer: (question, text) => this.#answer(question, text) });
     this.el = h("section", { class: "panel timeline request", "aria-label": "Request" },
       h("div", { class: "panel-head" }, this.title, this.run), this.note, this.clarify.el, this.body);
   }
 
-  heard(state) {
+  isAffected(state) {
     this.run.disabled = !state.isUp;
     this.clarify.update({ question: this.job?.question ?? null, isUp: state.isUp });
-    return super.heard(state);
+    return super.isAffected(state);
   }
 
-  /** What its tab is called, once that is known. */
+  /** The title of its tab, once it is loaded. */
   get name() {
-    return this.job && cut(plain(this.job.instruction).trim(), NAME);
+    return this.job && truncate(plain(this.job.instruction).trim(), MAX_TITLE);
   }
 
-  /** Call a function when its name is known. */
+  /** Call a function when its name is loaded. */
   onState(reader) {
     this.reader = reader;
   }
@@ -68,16 +69,9 @@ export class RequestView extends Following {
     else this.clarify.focus();
   }
 
-  /** Resolves to why the answer could not be given, "" if it was. */
-  async #answer(question, text) {
-    try {
-      await this.api.clarify(this.id, question.question_id, text);
-      return "";
-    } catch (error) {
-      return error.code === "question_closed" ? "It was answered elsewhere." : error.message;
-    } finally {
-      this.read();
-    }
+  /** Resolves to an error message, or "". */
+  #answer(question, text) {
+    return this.api.clarify(this.id, question.question_id, text).finally(() => this.read());
   }
 
   async #again() {
@@ -89,18 +83,18 @@ export class RequestView extends Following {
   async read() {
     const asked = (this.asked = (this.asked ?? 0) + 1);
     try {
-      const [job, { events }] = await Promise.all([this.api.job(this.id), this.api.events(this.id, 0, { limit: LIMIT })]);
+      const [job, { events }] = await Promise.all([this.api.job(this.id), this.api.events(this.id, 0, { limit: MAX_EVENTS })]);
       if (asked !== this.asked) return;
       const key = JSON.stringify([job, events.length]);
       this.note.hidden = true;
       this.#ask(job.question);
       if (key !== this.key) this.#show(job, dialogueOf(events));
       this.key = key;
-      this.readAgainIf(isLive(job.status));
+      this.scheduleRead(isLive(job.status));
     } catch (error) {
       if (asked !== this.asked) return;
       this.note.hidden = false;
-      say(this.note, error.code === "no_such_job" ? "This request is forgotten: only the latest ones are kept." : error.message);
+      setText(this.note, error.code === "no_such_job" ? "This request is no longer available; only the latest are kept." : error.message);
     }
   }
 
@@ -108,7 +102,7 @@ export class RequestView extends Following {
     const wasIn = this.clarify.el.contains(document.activeElement);
     this.clarify.update({ question, isUp: this.review.get().isUp });
     if (wasIn && question === null) this.title.focus();
-    else if (question !== null && document.activeElement === this.title && !this.job) this.clarify.focus(); // it was not known before
+    else if (question !== null && document.activeElement === this.title && !this.job) this.clarify.focus(); // it has just been loaded
   }
 
   #show(job, dialogue) {
@@ -118,33 +112,24 @@ export class RequestView extends Following {
     const waits = files.some((file) => file.hunks.some(({ state }) => state === "pending" || state === "accepted"));
     const [kind, words] = outcomeOf({ status: job.status, files: files.length }, waits);
     this.run.hidden = isLive(job.status);
-    const took = job.finished_at && job.started_at && duration(Date.parse(job.finished_at) - Date.parse(job.started_at));
+    const took = job.finished_at && job.started_at && formatDuration(Date.parse(job.finished_at) - Date.parse(job.started_at));
     fill(this.body,
       h("p", { class: "row" }, h("span", { class: `badge ${kind}` }, words),
-        h("span", { class: "dim" }, [when(Date.parse(job.created_at)), took && `took ${took}`].filter(Boolean).join(" · "))),
+        h("span", { class: "dim" }, [formatTime(Date.parse(job.created_at)), took && `took ${took}`].filter(Boolean).join(" · "))),
       part("Instruction", h("p", { class: "words" }, plain(job.instruction))),
       job.context_rows.length > 0 && part("Context", ...job.context_rows.map(contextRow)),
       dialogue.length > 0 && part("Questions", ...dialogue.map((each) => exchange(each, isLive(job.status)))),
       job.summary && part("Answer", h("p", { class: "words" }, plain(job.summary))),
-      job.error && part("Why it ended", h("p", { class: "words bad-text" }, plain(job.error))),
+      job.error && part("Error", h("p", { class: "words bad-text" }, plain(job.error))),
       files.length > 0 && part("Changes", ...files.map((file) => this.#file(file))));
   }
 
   #file({ file_path: path, hunks }) {
     const own = hunks.filter((hunk) => hunk.run_ids.includes(this.id)).sort((one, other) => one.start_line - other.start_line);
-    const place = h("div", { class: "request-hunks" });
-    const draw = (from) => {
-      place.append(...own.slice(from, from + HUNKS).map((hunk) => this.#hunk(path, hunk)));
-      const left = own.length - from - HUNKS;
-      if (left <= 0) return;
-      const more = h("button", { type: "button", class: "quiet", onclick: () => (more.remove(), draw(from + HUNKS)) }, `Show more (${plural(left, "hunk")} left)`);
-      place.append(more);
-    };
-    draw(0);
     return h("div", { class: "request-file" },
       h("p", { class: "row" }, h("button", { type: "button", class: "link mono", onclick: () => this.openFile(path) }, revealPath(path)),
-        own.length === 0 && h("span", { class: "dim" }, "changed since: nothing of it is left to be shown")),
-      place);
+        own.length === 0 && h("span", { class: "dim" }, "changed since then")),
+      ...pagedList(h("div", { class: "request-hunks" }), own, { first: PAGE_SIZE, noun: "hunk", render: (hunk) => this.#hunk(path, hunk) }));
   }
 
   #hunk(path, hunk) {
@@ -153,18 +138,18 @@ export class RequestView extends Following {
     const isOpen = hunk.state === "pending" || hunk.state === "accepted";
     return h("div", { class: "request-hunk" },
       h("p", { class: "row" }, h("span", { class: `badge ${kind}` }, icon(sign), words),
-        hunk.kind === "lines" && h("span", { class: "dim" }, placeOf(hunk)),
-        isOpen && h("button", { type: "button", class: "link", onclick: () => this.openFile(path, { hunk: hunk.hunk_id }) }, "Show in the file")),
-      patch ? hunksView(patch.hunks, { heads: false, first: LINES, label: `Changes of ${revealPath(path)}, ${placeOf(hunk)}` })
-        : h("p", { class: "dim note" }, wholeHunkWords(hunk)));
+        hunk.kind === "lines" && h("span", { class: "dim" }, formatPlace(hunk)),
+        isOpen && h("button", { type: "button", class: "link", onclick: () => this.openFile(path, { hunk: hunk.hunk_id }) }, "Show in file")),
+      patch ? hunksView(patch.hunks, { heads: false, first: FIRST_LINES, label: `Changes of ${revealPath(path)}, ${formatPlace(hunk)}` })
+        : h("p", { class: "dim note" }, describeWholeFile(hunk)));
   }
 }
 
 const part = (title, ...children) => h("section", { class: "request-part" }, h("h3", {}, title), ...children);
 
 const contextRow = (row) =>
-  h("details", {}, h("summary", { class: "mono" }, rowWords(row)), h("pre", { class: "output", tabindex: "0", "aria-label": rowWords(row) }, reveal(row.content)));
+  h("details", {}, h("summary", { class: "mono" }, formatContextRow(row)), h("pre", { class: "output", tabindex: "0", "aria-label": formatContextRow(row) }, reveal(row.content)));
 
 const exchange = ({ question, answer }, isWaiting) =>
   h("div", {}, h("p", { class: "words" }, plain(question)),
-    h("p", { class: "words dim" }, answer === null ? (isWaiting ? "Waits for your answer." : "Not answered.") : answer === "" ? "Skipped." : `You: ${plain(answer)}`));
+    h("p", { class: "words dim" }, answer === null ? (isWaiting ? "Waiting for your answer." : "Not answered.") : answer === "" ? "Skipped." : `You: ${plain(answer)}`));

@@ -1,24 +1,24 @@
-// A view whose code is large and loaded when it is first wanted: until then an empty place stands there.
+// A view whose code is loaded on first use; until then it shows a placeholder.
 
 import { fill, h } from "../dom.js";
 
-export class Later {
+export class LazyView {
   /** `load()` resolves to the view: {el, load(), shown(), hidden(), focus(), destroy(), reveal()}. */
   constructor(load) {
     this.el = h("div", { class: "panel" }, h("p", { class: "empty dim" }, "Loading…"));
     this.isShown = false;
-    this.wanted = []; // calls that wait for the view
+    this.wanted = []; // calls to repeat once the view is loaded
     this.begin = load;
   }
 
-  /** There is one view, however often it is asked for. */
+  /** Load the view, once. */
   async load() {
     try {
       await (this.making ??= this.#make());
     } catch {
       this.making = null;
       const again = h("button", { type: "button", onclick: () => this.load() }, "Try again");
-      fill(this.el, h("p", { class: "empty" }, "This part of the page could not be loaded. Is Newel still running? "), again);
+      fill(this.el, h("p", { class: "empty" }, "Could not load this view. Is Newel still running? "), again);
       return;
     }
     await this.view?.load?.();
@@ -58,7 +58,7 @@ export class Later {
     this.view?.destroy?.();
   }
 
-  /** Undefined or null while it is not known. */
+  /** Undefined or null until it is loaded. */
   get isDirty() {
     return this.view?.isDirty;
   }

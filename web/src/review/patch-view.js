@@ -1,62 +1,54 @@
-// A patch, drawn: heads of files, hunks, lines with their numbers and signs. What is in it is text and nothing else.
+// A rendered patch: file heads, hunks, lines with numbers and signs. Its content is always text.
 
-import { fill, h } from "../dom.js";
-import { plural, reveal, revealPath } from "../format.js";
+import { h } from "../dom.js";
+import { reveal, revealPath } from "../format.js";
+import { pagedList } from "./paged-list.js";
 import { parsePatch } from "./patch.js";
 
-const FIRST = 200; // lines of a file that are drawn at once
-const MORE = 2_000; // and with each press of the button
-const WIDTH = 2_000; // characters of a line
+const FIRST_LINES = 200; // lines of a file that are shown at first
+const PAGE_SIZE = 2_000; // lines that each press of the button adds
+const MAX_LINE_LENGTH = 2_000; // characters of a line
 
 const MARK = { add: "ins", del: "del" };
 const SIGN = { add: "+", del: "−", same: " ", note: "" };
-const NOTES = [
-  [/^new file mode \d+$/, "A new file."],
-  [/^deleted file mode \d+$/, "The file goes."],
-  [/^old mode 100(\d{3})$/, "Its permissions were $1."],
-  [/^new mode 100(\d{3})$/, "Its permissions become $1."],
+const NOTE_LABELS = [
+  [/^new file mode \d+$/, "New file."],
+  [/^deleted file mode \d+$/, "Deletes the file."],
+  [/^old mode 100(\d{3})$/, "File mode: $1"],
+  [/^new mode 100(\d{3})$/, "New file mode: $1"],
 ];
 
-/** A line's text as it can be shown: nothing hides in it, nor runs on for ever. */
-export function shown(text) {
-  const cut = text.length > WIDTH;
-  const words = reveal(cut ? text.slice(0, WIDTH) : text.replace(/\r$/, ""));
-  return cut ? `${words}… (${(text.length - WIDTH).toLocaleString("en")} more characters)` : words;
+/** A line's text for display: hidden characters written out, long lines truncated. */
+export function printable(text) {
+  const cut = text.length > MAX_LINE_LENGTH;
+  const words = reveal(cut ? text.slice(0, MAX_LINE_LENGTH) : text.replace(/\r$/, ""));
+  return cut ? `${words}… (${(text.length - MAX_LINE_LENGTH).toLocaleString("en")} more characters)` : words;
 }
 
 function lineView({ kind, text, old, new: fresh }) {
   return h(MARK[kind] ?? "span", { class: `patch-line ${kind}` },
     h("span", { class: "number", "data-number": old ?? "" }), h("span", { class: "number", "data-number": fresh ?? "" }),
-    h("span", { class: "sign" }, SIGN[kind]), h("span", { class: "text" }, kind === "note" ? `(${text.trim()})` : `${shown(text)}\n`));
+    h("span", { class: "sign" }, SIGN[kind]), h("span", { class: "text" }, kind === "note" ? `(${text.trim()})` : `${printable(text)}\n`));
 }
 
-/** The lines of hunks, the first of them at once, more when they are asked for. `heads`: whether the hunks have a head line. */
-export function hunksView(hunks, { label = "Changes", heads = true, first = FIRST } = {}) {
+/** The lines of hunks, the first ones at once, the others on request. `heads`: whether the hunks have a head line. */
+export function hunksView(hunks, { label = "Changes", heads = true, first = FIRST_LINES } = {}) {
   const lines = hunks.flatMap((hunk) => [...(heads ? [{ kind: "head", text: hunk.head }] : []), ...hunk.lines]);
   const code = h("div", { class: "patch-lines", role: "group", "aria-label": label, tabindex: "0" });
-  const more = h("button", { type: "button", class: "quiet", onclick: () => draw(MORE) });
-  let drawn = 0;
-  function draw(count) {
-    const next = lines.slice(drawn, drawn + count);
-    code.append(...next.map((line) => (line.kind === "head" ? h("span", { class: "patch-line hunk-head" }, reveal(line.text)) : lineView(line))));
-    drawn += next.length;
-    more.hidden = drawn >= lines.length;
-    fill(more, `Show more (${plural(lines.length - drawn, "line")} left)`);
-  }
-  draw(first);
-  return [code, more];
+  const render = (line) => (line.kind === "head" ? h("span", { class: "patch-line hunk-head" }, reveal(line.text)) : lineView(line));
+  return pagedList(code, lines, { first, step: PAGE_SIZE, noun: "line", render });
 }
 
-/** A whole patch of one file or several. `heads`: whether each begins with its name; a patch of one file needs none. */
-export function patchView(patch, { heads = true, first = FIRST } = {}) {
+/** A complete patch. `heads`: whether each file begins with its name. */
+export function patchView(patch, { heads = true, first = FIRST_LINES } = {}) {
   const files = parsePatch(patch);
   return h("div", { class: "patch" },
-    files.length === 0 && h("p", { class: "dim note" }, "Nothing differs."),
+    files.length === 0 && h("p", { class: "dim note" }, "No differences."),
     ...files.map((file) => h("div", { class: "patch-file" },
       heads && file.path && h("p", { class: "patch-path mono" }, revealPath(file.path)),
-      ...file.notes.map((note) => h("p", { class: "dim note" }, noteOf(note))),
-      file.isBinary && h("p", { class: "dim note" }, "It is no text: its bytes differ."),
+      ...file.notes.map((note) => h("p", { class: "dim note" }, describeNote(note))),
+      file.isBinary && h("p", { class: "dim note" }, "Binary files differ."),
       file.hunks.length > 0 && hunksView(file.hunks, { label: `Changes of ${revealPath(file.path)}`, first }))));
 }
 
-const noteOf = (note) => NOTES.reduce((words, [pattern, plain]) => words.replace(pattern, plain), note);
+const describeNote = (note) => NOTE_LABELS.reduce((words, [pattern, plain]) => words.replace(pattern, plain), note);

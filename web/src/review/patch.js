@@ -1,11 +1,11 @@
-// Unified diffs as the server writes them, taken apart. Pure functions of text.
+// Parser for the server's unified diffs. Pure functions.
 
 const HEAD = /^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@/;
 
 /**
- * The files of a patch: [{path, notes, isBinary, hunks}], a hunk being {head, lines: [{kind, text, old, new}]}. `kind` is
+ * Parse a patch into its files: [{path, notes, isBinary, hunks}], a hunk being {head, lines: [{kind, text, old, new}]}. `kind` is
  * "add", "del", "same" or "note"; `old` and `new` are the line's numbers, null where it has none. A hunk's lines are counted
- * as its head says, so that a removed "-- a" is no head of a file. A piece without a file's head has the path "".
+ * by its head, so that a removed "-- a" is not taken for a file head. A part without a file head has the path "".
  */
 export function parsePatch(patch) {
   const files = [];
@@ -67,8 +67,8 @@ export function sizeOf(files) {
 }
 
 /**
- * A hunk's lines in two columns: [{old, new}], each a line or null. Lines that are on both sides face each other; of a change
- * the first removed one faces the first added one, and so on.
+ * A hunk's lines in two columns: [{old, new}], each a line or null. Common lines are paired; within a
+ * change the first removed line is paired with the first added one, and so on.
  */
 export function paired(lines) {
   const rows = [];

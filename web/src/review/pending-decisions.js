@@ -1,50 +1,51 @@
-// Decisions on hunks, from the click until the server has them.
+// Decisions on hunks, from the click until the server has applied them.
 //
-// A decision says what a hunk is to be. So what was made twice is made once, and where an answer was lost it is looked whether the
-// hunk is so before it is asked again. Without a connection decisions wait, in their order, over a reload as well; each can be
-// taken back until it is made. A hunk that is another one by then, or was decided elsewhere, is left alone, and that is said.
+// A decision names the state that a hunk should have, so it is idempotent: after a lost answer the hunk's state is checked before
+// the request is repeated. Without a connection decisions are queued in order, also over a reload, and can be withdrawn. A hunk
+// that has changed by then, or was decided elsewhere, is skipped, and that is reported.
 
-import { mark } from "./text-hash.js";
+import { hashText } from "./text-hash.js";
 
-const KEPT = "decisions"; // their name among what is not sent
-const TRIES = 5; // with a newer revision each time
-const MOST_SAID = 20; // decisions that were not made, and are named
+const STORAGE_KEY = "decisions"; // their key in UnsentEdits
+const MAX_ATTEMPTS = 5; // attempts, each with a newer revision
+const MAX_DROPPED = 20; // failed decisions that are listed
 
 const ACTIONS = { accepted: "accept", rejected: "reject", pending: "reopen", peeled: "peel" };
 
-/** What a hunk is to be by an action: "accept", "reject", "reopen"; `mine` says what becomes of the user's own lines. */
+/** The state that an action leads to: "accept", "reject", "reopen"; `mine` is what to do with the user's own lines. */
 export const choiceOf = (action, mine = null) =>
   mine === "peel" ? "peeled" : { accept: "accepted", reject: "rejected", reopen: "pending" }[action];
 
-/** By what a hunk is known again: the same change, wherever in the file and beside whatever it stands by now. */
-const markOf = (hunk) => mark([hunk.conflict, ...hunk.patch.split("\n").filter((line) => !/^[@ ]/.test(line))].join("\n"));
+/** A hash of the change itself, without its position and context, by which a hunk is recognized. */
+const fingerprintOf = (hunk) => hashText([hunk.conflict, ...hunk.patch.split("\n").filter((line) => !/^[@ ]/.test(line))].join("\n"));
 
-const isSo = (hunk, choice) => (choice === "peeled" ? hunk.state === "pending" && !hunk.mine : hunk.state === choice);
+const isDecidedAs = (hunk, choice) => (choice === "peeled" ? hunk.state === "pending" && !hunk.mine : hunk.state === choice);
 
-/** Whether a decision changes anything, as far as it is known: one that was taken back does not. */
+/** Whether a decision changes anything; a withdrawn one does not. */
 export const isOpen = (decision) => decision !== undefined && decision.choice !== decision.from;
 
-export class Waiting {
-  /** What waits is told to `review` as `waiting`, by path and hunk: {choice, from}; what was not made as `dropped`: {path, words}. */
+export class PendingDecisions {
+  /** Publishes to `review`: pending decisions as `waiting`, by path and hunk: {choice, from}; failed ones as `dropped`: {path, words}. */
   constructor({ api, review, unsent }) {
     Object.assign(this, { api, review, unsent });
-    this.files = new Map(); // path → hunk id → decision, in their order
-    this.lanes = new Map(); // path → what does something with the file, after what else is done with it
-    this.running = new Map(); // path → the making of its decisions
+    this.files = new Map(); // path → hunk id → decision, in order
+    this.lanes = new Map(); // path → a function that runs actions on the file, one after another
+    this.running = new Map(); // path → promise of its requests
     review.subscribe(({ isUp }) => isUp || this.#all().forEach((decision) => (decision.hasWaited = true)));
   }
 
-  /** Go on with what was kept. */
+  /** Resume with the stored decisions. */
   resume() {
-    for (const [path, id, fields] of this.unsent.get(KEPT) ?? []) {
+    for (const [path, id, fields] of this.unsent.get(STORAGE_KEY) ?? []) {
       if (!this.of(path).has(id)) this.of(path).set(id, { ...fields, id, hasWaited: true, ends: [] });
     }
     for (const path of this.files.keys()) this.#go(path);
   }
 
   /**
-   * A file's decisions are made by `lane(act)` from now on: it calls `act(view)` with the file as it is known, once more with a
-   * newer one if that was too old, and takes over the view that it resolves to. Returns what ends that.
+   * Use `lane(act)` for a file's decisions from now on: it calls `act(view)` with the current view of the file, again with a
+   * newer one if that is stale, and applies the view it resolves to. Returns a function that detaches the lane.
+   * Hunks of a file, as they are shown, are to be "accepted", "rejected", "pending" again, or "peeled" of the user's own lines.
    */
   attach(path, lane) {
     this.lanes.set(path, lane);
@@ -53,14 +54,15 @@ export class Waiting {
 
   /**
    * Hunks of a file, as they are shown, are to be "accepted", "rejected", "pending" again, or "peeled" of the user's own lines.
-   * `base`: such lines go as well where one is rejected. `isTyped(hunk)`: something was typed in it that the server does not know yet, and counts.
-   * Resolves to {isDone, problem} once all of that is decided, or taken back.
+   * Decide on hunks of a file as they are shown: "accepted", "rejected", "pending", or "peeled" of the user's own lines. `base`:
+   * whether a rejection discards such lines, too. `isTyped(hunk)`: whether it contains unsent text, which belongs to it.
+   * Resolves to {isDone, problem} once all hunks are decided or withdrawn.
    */
   async choose(path, hunks, choice, { base = false, isTyped = () => false } = {}) {
     const ends = hunks.map((hunk) => new Promise((resolve) => {
       const file = this.of(path);
       const known = file.get(hunk.hunk_id);
-      const decision = known ?? { id: hunk.hunk_id, mark: isTyped(hunk) ? null : markOf(hunk), from: hunk.state, tried: [], ends: [] };
+      const decision = known ?? { id: hunk.hunk_id, hashText: isTyped(hunk) ? null : fingerprintOf(hunk), from: hunk.state, tried: [], ends: [] };
       Object.assign(decision, { choice, base, hasWaited: decision.hasWaited || !this.api.isUp });
       decision.ends.push(resolve);
       file.delete(decision.id);
@@ -72,21 +74,29 @@ export class Waiting {
     return { isDone: done.every((each) => each.isDone), problem: done.find((each) => each.problem)?.problem ?? "" };
   }
 
-  /** Resolves once what was decided so far is made or taken back, in a file or, for null, in all. */
+  /** Resolves once the decisions so far are applied or withdrawn, in a file or, for null, in all. */
   settled = (path = null) => (path === null ? Promise.all(this.running.values()) : this.running.get(path));
 
-  /** Let a hunk be as it was before it was decided. */
-  takeBack(path, id) {
+  /** Save all accepted changes, including those decided just before; resolves to the saved files. */
+  async saveAccepted() {
+    await this.settled();
+    const accepted = (await this.api.pending()).files.filter((file) => file.accepted > 0);
+    if (accepted.length === 0) return [];
+    return (await this.api.save(accepted.map(({ file_path: path, rev }) => ({ path, rev })))).saved_files;
+  }
+
+  /** Withdraw the decision on a hunk. */
+  withdraw(path, id) {
     const decision = this.of(path).get(id);
     if (decision) this.choose(path, [{ hunk_id: id, state: decision.from }], decision.from);
   }
 
-  /** Let all be as it was. */
-  takeAllBack() {
-    for (const [path, file] of this.files) for (const id of [...file.keys()]) this.takeBack(path, id);
+  /** Withdraw all decisions. */
+  withdrawAll() {
+    for (const [path, file] of this.files) for (const id of [...file.keys()]) this.withdraw(path, id);
   }
 
-  /** The user has read what was not made. */
+  /** Dismiss the list of failed decisions. */
   dismiss = () => this.review.put({ dropped: [] });
 
   /** The decisions of a file. */
@@ -118,12 +128,12 @@ export class Waiting {
     this.files.delete(path);
   }
 
-  /** The lane of a file that is open nowhere. */
+  /** The lane of a file that is not open. */
   #alone = (path) => async (act) => {
     const read = () => this.review.take(path, this.api.file(path));
     const known = this.review.get().files[path];
     let view = known?.hunks && !known.problem ? known : await read();
-    for (let left = TRIES; ; left -= 1) {
+    for (let left = MAX_ATTEMPTS; ; left -= 1) {
       try {
         return await act(view);
       } catch (error) {
@@ -133,7 +143,7 @@ export class Waiting {
     }
   };
 
-  /** The first decisions that are one request: the same of several hunks. */
+  /** The first decisions that form one request: the same choice for several hunks. */
   #next(path) {
     const all = [...this.of(path).values()];
     const end = all.findIndex((each) => each.choice !== all[0].choice || each.base !== all[0].base);
@@ -154,26 +164,26 @@ export class Waiting {
     return next;
   }
 
-  /** End the decisions that are so, and those on what is not what it was; of `made` it is known how they came out. */
+  /** Complete the decisions that are applied, and drop those whose hunks changed; those on `made` were just sent. */
   #sift(path, view, made = new Set()) {
     const hunks = new Map(view.hunks.map((hunk) => [hunk.hunk_id, hunk]));
     for (const decision of [...this.of(path).values()]) {
       const hunk = hunks.get(decision.id);
       const { choice, tried } = decision;
-      if (hunk ? isSo(hunk, choice) : made.has(decision.id) && tried.at(-1) === choice) this.#end(path, decision, { isDone: true, problem: "" });
-      else if (!hunk) this.#drop(path, decision, "it is not there any more");
-      else if (made.has(decision.id)) decision.mark = markOf(hunk); // chosen anew meanwhile
-      else if ((decision.mark ??= markOf(hunk)) !== markOf(hunk)) this.#drop(path, decision, "it is another one by now", hunk);
+      if (hunk ? isDecidedAs(hunk, choice) : made.has(decision.id) && tried.at(-1) === choice) this.#end(path, decision, { isDone: true, problem: "" });
+      else if (!hunk) this.#drop(path, decision, "it no longer exists");
+      else if (made.has(decision.id)) decision.hashText = fingerprintOf(hunk); // decided again meanwhile
+      else if ((decision.hashText ??= fingerprintOf(hunk)) !== fingerprintOf(hunk)) this.#drop(path, decision, "it has changed", hunk);
       else if (hunk.state !== decision.from && !tried.includes(hunk.state)) this.#drop(path, decision, `it is ${hunk.state} by now`, hunk);
-      else if (choice === "rejected" && hunk.mine && !decision.base) this.#drop(path, decision, "it holds lines of yours: say what of it goes", hunk);
+      else if (choice === "rejected" && hunk.mine && !decision.base) this.#drop(path, decision, "it contains your lines; choose what to discard", hunk);
     }
   }
 
   #drop(path, decision, why, hunk = null) {
     const where = hunk ? ` at line ${Math.max(hunk.start_line, 1)}` : "";
     const words = hunk || why.startsWith("it ") ? `A hunk${where} was not decided: ${why}.` : why;
-    if (decision.hasWaited) this.review.put({ dropped: [...this.review.get().dropped, { path, words }].slice(-MOST_SAID) });
-    this.#end(path, decision, { isDone: false, problem: `${words} Look at it, then decide.` });
+    if (decision.hasWaited) this.review.put({ dropped: [...this.review.get().dropped, { path, words }].slice(-MAX_DROPPED) });
+    this.#end(path, decision, { isDone: false, problem: `${words} Check it, then decide.` });
   }
 
   #end(path, decision, how) {
@@ -181,10 +191,10 @@ export class Waiting {
     for (const end of decision.ends) end(how);
   }
 
-  /** Keep what waits, and tell it. */
+  /** Store and publish the pending decisions. */
   #changed(path) {
     const all = [...this.files].flatMap(([each, file]) => [...file.values()].map(({ id, ends, hasWaited, ...fields }) => [each, id, fields]));
-    this.unsent.set(KEPT, all.length > 0 ? all : null);
+    this.unsent.set(STORAGE_KEY, all.length > 0 ? all : null);
     const { [path]: _, ...waiting } = this.review.get().waiting;
     const here = new Map([...this.of(path).values()].map(({ id, choice, from }) => [id, { choice, from }]));
     this.review.put({ waiting: here.size > 0 ? { ...waiting, [path]: here } : waiting });

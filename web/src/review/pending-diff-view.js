@@ -1,35 +1,35 @@
-// Everything that waits in the project, file by file, each hunk to be accepted or rejected. However many there are, only
-// those in sight are in the page, and only files in sight are read.
+// All pending changes in the project, file by file, each hunk to accept or reject. Only visible hunks are in the
+// page, and only visible files are read.
 
-import { fill, h, icon, onceClicked, say, set } from "../dom.js";
-import { plural, reveal, revealPath } from "../format.js";
-import { KEEP_FILE, keepWords, waitWords } from "./hunk-format.js";
+import { h, icon, onceClicked, setText, setAttr } from "../dom.js";
+import { pluralize, reveal, revealPath } from "../format.js";
+import { KEEP_FILE, describePendingDecision, formatPlace, keepLabel } from "./hunk-format.js";
 import { parsePatch } from "./patch.js";
 import { hunksView } from "./patch-view.js";
 import { firstHunk, nextHunk, pendingRows, totals } from "./pending-list-rows.js";
 import { choiceOf } from "./pending-decisions.js";
-import { changeWords, wholeHunkWords } from "./change-labels.js";
-import { Windowed } from "./virtual-list.js";
+import { describeChange, describeWholeFile } from "./change-labels.js";
+import { VirtualList } from "./virtual-list.js";
 
-const FIRST = 30; // lines of a hunk that are shown at once
-const HELD = 40; // files that are kept up to date at once
+const FIRST = 30; // lines of a hunk that are shown at first
+const MAX_HELD_FILES = 40; // files that are kept up to date at once
 const KEYS = { j: 1, k: -1 };
 
-export class PendingDiff {
+export class PendingDiffView {
   constructor({ api, review, waiting, openFile, origins, announce }) {
     Object.assign(this, { api, review, decisions: waiting, openFile, origins, announce });
     this.views = new Map(); // path → {rev, hunks}
-    this.held = new Map(); // path → what lets it go; the latest last
-    this.notes = new Map(); // by row: words, or {choose} where the user's own lines are at stake
+    this.held = new Map(); // path → function that releases it; the latest last
+    this.notes = new Map(); // by row: a message, or {choose} to ask about the user's own lines
     this.folded = new Set();
     this.at = null;
     this.rows = [];
-    this.window = new Windowed({ draw: (row) => this.#row(row), dress: (el, row) => this.#dress(el, row), props: { role: "list", "aria-label": "Hunks to review" } });
-    this.sum = h("p", { class: "dim", role: "status" }, "Reading…");
+    this.window = new VirtualList({ draw: (row) => this.#row(row), dress: (el, row) => this.#dress(el, row), props: { role: "list", "aria-label": "Hunks to review" } });
+    this.sum = h("p", { class: "dim", role: "status" }, "Loading…");
     this.save = h("button", { type: "button", class: "primary", hidden: true, onclick: () => this.#save() }, "Save accepted");
-    this.title = h("h2", { tabindex: "-1" }, "Everything that waits");
+    this.title = h("h2", { tabindex: "-1" }, "All pending changes");
     this.note = h("p", { class: "warn-text", role: "status", hidden: true });
-    this.el = h("section", { class: "panel waiting-list", "aria-label": "Everything that waits", onkeydown: (event) => this.#key(event) },
+    this.el = h("section", { class: "panel waiting-list", "aria-label": "All pending changes", onkeydown: (event) => this.#key(event) },
       h("div", { class: "pending-head" }, this.title, this.sum, h("span", { class: "spacer" }), this.save),
       this.note, this.window.el);
   }
@@ -49,7 +49,7 @@ export class PendingDiff {
   focus() {
     const key = this.rows.some((row) => row.key === this.at) ? this.at : firstHunk(this.rows);
     if (key) this.#go(key);
-    else this.title.focus(); // until it is known
+    else this.title.focus(); // until it is loaded
   }
 
   destroy() {
@@ -78,12 +78,12 @@ export class PendingDiff {
     this.#draw();
   }
 
-  /** Keep a file up to date while it is in sight, and a while longer. */
+  /** Keep a file up to date while it is visible, and a while longer. */
   #hold(path) {
     const known = this.held.get(path);
     this.held.delete(path);
     this.held.set(path, known ?? this.review.hold(path));
-    if (this.held.size <= HELD) return;
+    if (this.held.size <= MAX_HELD_FILES) return;
     const [oldest, release] = this.held.entries().next().value;
     this.held.delete(oldest);
     release();
@@ -93,14 +93,14 @@ export class PendingDiff {
     this.rows = pendingRows(this);
     const { files, pending, accepted, conflicts } = totals(this.pending);
     const parts = [
-      `${plural(pending, "hunk")} to decide in ${plural(files, "file")}`,
-      conflicts > 0 && plural(conflicts, "conflict"),
-      accepted > 0 && `${accepted.toLocaleString("en")} accepted, not saved`,
+      `${pluralize(pending, "hunk")} to decide in ${pluralize(files, "file")}`,
+      conflicts > 0 && pluralize(conflicts, "conflict"),
+      accepted > 0 && `${accepted.toLocaleString("en")} accepted, unsaved`,
     ];
-    if (this.pending) say(this.sum, files ? parts.filter(Boolean).join(" · ") : "Nothing waits. What an agent proposes comes here.");
+    if (this.pending) setText(this.sum, files ? parts.filter(Boolean).join(" · ") : "No pending changes. Agents' proposals appear here.");
     this.save.hidden = accepted === 0;
     this.save.disabled = !this.isUp;
-    set(this.window.list, "role", this.rows.length ? "list" : "group");
+    setAttr(this.window.list, "role", this.rows.length ? "list" : "group");
     this.window.set(this.rows.map((row) => ({ ...row, stamp: `${row.stamp} ${this.isUp}` })));
     if (document.activeElement === this.title) this.focus();
   }
@@ -111,14 +111,14 @@ export class PendingDiff {
     if (row.kind === "file") return this.#fileRow(row);
     if (row.kind === "hunk") return this.#hunkRow(row);
     this.#hold(row.file.file_path);
-    return h("div", { class: "pending-unknown dim", role: "listitem" }, "Reading…");
+    return h("div", { class: "pending-unknown dim", role: "listitem" }, "Loading…");
   }
 
-  /** Which hunk the keys are about. */
+  /** Mark the hunk that the keys apply to. */
   #dress(el, { key, kind }) {
     if (kind !== "hunk") return;
-    set(el, "tabindex", key === this.at ? "0" : "-1");
-    set(el, "aria-current", key === this.at ? "true" : null);
+    setAttr(el, "tabindex", key === this.at ? "0" : "-1");
+    setAttr(el, "aria-current", key === this.at ? "true" : null);
   }
 
   #fileRow({ file, isFolded, note }) {
@@ -128,7 +128,7 @@ export class PendingDiff {
     const act = (words, onclick) => h("button", { type: "button", "aria-label": `${words} in ${name}`, onclick }, words);
     const from = h("span", { class: "origins" });
     this.origins.show(from, file.run_ids);
-    const words = changeWords(file);
+    const words = describeChange(file);
     return h("div", { class: "pending-file", role: "listitem" },
       h("button", { type: "button", class: "quiet pending-fold", "aria-expanded": String(!isFolded), onclick: () => this.#fold(path, !isFolded) },
         icon(isFolded ? "right" : "down"), h("span", { class: "mono pending-path", title: name }, name)),
@@ -140,7 +140,7 @@ export class PendingDiff {
       file.pending > file.conflicts && act("Accept all", () => this.#acceptAll(path)));
   }
 
-  /** A move: one row for two files, whose content stays what it was. */
+  /** A move: one row for two files with the same content. */
   #moveRow({ key, file, from, note }) {
     for (const each of [from, file]) this.#hold(each.file_path);
     const [old, path] = [from, file].map((each) => revealPath(each.file_path));
@@ -155,7 +155,7 @@ export class PendingDiff {
       h("span", { class: "mono pending-path" }, `${old} → ${path}`),
       h("span", { class: "badge" }, "moved, unchanged"),
       h("span", { class: "dim" }, this.origins.wordsOf({ run_ids: file.run_ids }, file)),
-      isAccepted && h("span", { class: "badge completed" }, icon("check"), "Accepted, not saved"),
+      isAccepted && h("span", { class: "badge completed" }, icon("check"), "Accepted, unsaved"),
       h("span", { class: "spacer" }),
       h("button", { type: "button", class: "quiet", "aria-label": `Open ${path}`, onclick: () => this.openFile(file.file_path) }, "Open"),
       isAccepted ? button("Undo accept", "pending") : [
@@ -174,7 +174,7 @@ export class PendingDiff {
     }));
     const problem = decided.find((each) => each.problem)?.problem;
     if (problem) this.#refused(problem, key, files[0].file_path);
-    else this.announce({ accepted: "Accepted", rejected: "Rejected", pending: "To be decided again" }[choice]);
+    else this.announce({ accepted: "Accepted", rejected: "Rejected", pending: "Undecided again" }[choice]);
     if (!problem && hadFocus && next) this.#go(next);
   }
 
@@ -183,7 +183,7 @@ export class PendingDiff {
     const path = file.file_path;
     this.#hold(path);
     const isAll = count === 1 && hunk.kind === "lines" && file.change !== "modified";
-    const lines = hunk.kind !== "lines" ? "the whole file" : isAll ? reveal(file.about) || { created: "a new file", deleted: "the whole file goes" }[file.change] : hunk.start_line >= hunk.end_line ? `line ${hunk.start_line}` : `lines ${hunk.start_line}–${hunk.end_line}`;
+    const lines = hunk.kind !== "lines" ? "the whole file" : isAll ? reveal(file.about) || { created: "a new file", deleted: "the file is deleted" }[file.change] : formatPlace(hunk);
     const label = `Hunk ${place} of ${count} in ${revealPath(path)}, ${lines}`;
     const [patch] = parsePatch(hunk.patch);
     return h("div", {
@@ -194,30 +194,30 @@ export class PendingDiff {
       h("span", { class: "dim" }, lines),
       hunk.origin === "user" && h("span", { class: "badge" }, "yours"),
       h("span", { class: "dim" }, this.origins.wordsOf(hunk, file)),
-      hunk.conflict && h("span", { class: "badge waiting" }, icon("warn"), "Conflict: its lines changed on the disk"),
-      hunk.state === "accepted" && h("span", { class: "badge completed" }, icon("check"), "Accepted, not saved"),
-      waits && h("span", { class: "badge waiting" }, waitWords(waits)),
+      hunk.conflict && h("span", { class: "badge waiting" }, icon("warn"), "Conflict: these lines changed on disk"),
+      hunk.state === "accepted" && h("span", { class: "badge completed" }, icon("check"), "Accepted, unsaved"),
+      waits && h("span", { class: "badge waiting" }, describePendingDecision(waits)),
       h("span", { class: "spacer" }), ...this.#buttons(path, hunk, key, note, waits)),
     typeof note === "string" && h("p", { class: "warn-text" }, note),
     patch ? hunksView(patch.hunks, { heads: false, first: FIRST, label: `Changes of hunk ${place} in ${revealPath(path)}` })
-      : h("p", { class: "dim note" }, wholeHunkWords(hunk, file)));
+      : h("p", { class: "dim note" }, describeWholeFile(hunk, file)));
   }
 
   #buttons(path, hunk, key, note, waits) {
     const button = (words, run, props = {}) => h("button", { type: "button", onclick: onceClicked(run), ...props }, words);
-    if (waits) return [button("Take back", () => this.decisions.takeBack(path, hunk.hunk_id))];
+    if (waits) return [button("Undo", () => this.decisions.withdraw(path, hunk.hunk_id))];
     const decide = (action, mine = null) => () => this.#decide(path, action, { key, hunk, mine });
     if (note?.choose) {
       return [
-        h("span", {}, "You wrote in it. Reject"),
+        h("span", {}, "It contains your lines. Reject"),
         button("only my lines", decide("reject", "peel")), button("all of it", decide("reject", "base")),
         button("Cancel", () => this.#say(key, null)),
       ];
     }
     if (hunk.state === "accepted") return [button("Undo accept", decide("reopen"))];
     const keys = { "aria-keyshortcuts": "R" };
-    if (hunk.conflict) return [button(keepWords(hunk), decide("accept")), button(KEEP_FILE, decide("reject", hunk.mine ? "base" : null), keys)];
-    if (hunk.origin === "user") return [button("Drop", decide("reject", "base"), keys)];
+    if (hunk.conflict) return [button(keepLabel(hunk), decide("accept")), button(KEEP_FILE, decide("reject", hunk.mine ? "base" : null), keys)];
+    if (hunk.origin === "user") return [button("Discard", decide("reject", "base"), keys)];
     return [button("Accept", decide("accept"), { "aria-keyshortcuts": "A" }), button("Reject", decide("reject"), keys)];
   }
 
@@ -253,7 +253,7 @@ export class PendingDiff {
     this.#say(key, null);
     if (hadFocus && next && !this.isUp) this.#go(next);
     const { isDone, problem } = await this.decisions.choose(path, [hunk], choiceOf(action, mine), { base: mine === "base" });
-    if (isDone) this.announce({ accept: "Accepted", reject: "Rejected", reopen: "To be decided again" }[action]);
+    if (isDone) this.announce({ accept: "Accepted", reject: "Rejected", reopen: "Undecided again" }[action]);
     if (isDone && hadFocus && next && this.isUp) this.#go(next);
     if (problem) this.#refused(problem, key, path);
   }
@@ -265,7 +265,7 @@ export class PendingDiff {
     if (problem) this.#refused(problem, `file/${path}`, path);
   }
 
-  /** The hunk that is looked at when the one of `key` is decided. */
+  /** The hunk to go to when the one of `key` is decided. */
   #after(key) {
     const next = nextHunk(this.rows, key, 1);
     return next === key ? nextHunk(this.rows, key, -1) : next;
@@ -281,14 +281,11 @@ export class PendingDiff {
     this.save.disabled = true;
     this.note.hidden = true;
     try {
-      await this.decisions.settled();
-      const accepted = (await this.api.pending()).files.filter((file) => file.accepted > 0);
-      const files = accepted.map(({ file_path: path, rev }) => ({ path, rev }));
-      const { saved_files: saved } = await this.api.save(files);
-      this.announce(`${plural(saved.length, "file")} saved.`);
+      const saved = await this.decisions.saveAccepted();
+      this.announce(`${pluralize(saved.length, "file")} saved.`);
     } catch (error) {
       this.note.hidden = false;
-      say(this.note, `Not saved: ${error.message}`);
+      setText(this.note, `Not saved: ${error.message}`);
     } finally {
       this.review.touch();
       this.save.disabled = !this.isUp;
@@ -311,5 +308,5 @@ export class PendingDiff {
 }
 
 const countOf = ({ pending, accepted, conflicts }) => [
-  pending > 0 && plural(pending, "hunk"), conflicts > 0 && plural(conflicts, "conflict"), accepted > 0 && `${accepted} accepted`,
+  pending > 0 && pluralize(pending, "hunk"), conflicts > 0 && pluralize(conflicts, "conflict"), accepted > 0 && `${accepted} accepted`,
 ].filter(Boolean).join(" · ");

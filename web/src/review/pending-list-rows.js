@@ -1,6 +1,6 @@
-// Everything that waits, as rows: a head for each file, below it its hunks. Pure functions.
+// All pending changes, as rows: a head for each file, followed by its hunks. Pure functions.
 
-import { changeWords, movesOf } from "./change-labels.js";
+import { describeChange, movesOf } from "./change-labels.js";
 import { isOpen } from "./pending-decisions.js";
 
 const HEAD = 44; // px, until they are measured
@@ -17,9 +17,9 @@ const linesOf = (patch) => {
 };
 
 /**
- * The rows of `pending`, with the hunks of `views` (path → {rev, hunks}) as far as they are known: [{key, stamp, height,
- * kind: "file" | "hunk" | "unknown", file, hunk}]. `notes` are words about hunks and files, by key; `waiting` the decisions
- * that wait for a connection, by path.
+ * The rows of `pending`, with the hunks of `views` (path → {rev, hunks}) that are loaded: [{key, stamp, height,
+ * kind: "file" | "hunk" | "unknown", file, hunk}]. `notes` are messages about hunks and files, by key; `waiting` the pending
+ * decisions, by path.
  */
 export function pendingRows({ pending, views, notes, folded, waiting = {} }) {
   const moves = movesOf(pending ?? []);
@@ -32,7 +32,7 @@ export function pendingRows({ pending, views, notes, folded, waiting = {} }) {
     const isFolded = folded.has(path);
     const head = {
       key, kind: "file", file, height: HEAD, isFolded, note: notes.get(key) ?? "",
-      stamp: JSON.stringify([changeWords(file), file.pending, file.accepted, file.conflicts, file.run_ids, isFolded, notes.get(key)]),
+      stamp: JSON.stringify([describeChange(file), file.pending, file.accepted, file.conflicts, file.run_ids, isFolded, notes.get(key)]),
     };
     if (isFolded) return [head];
     const view = views.get(path);
@@ -60,13 +60,13 @@ function hunkRow(file, hunk, place, count, notes, waiting) {
   };
 }
 
-/** The key of the hunk at which a person begins; null until it is known, though hunks further down may be known before it. */
+/** The key of the first hunk; null until it is loaded, even if hunks further down are. */
 export function firstHunk(rows) {
   const first = rows.find((row) => row.kind !== "file");
   return first?.kind === "hunk" ? first.key : null;
 }
 
-/** The key of the hunk `by` rows further (−1: back) from `at`; the first or last where `at` is none. */
+/** The key of the hunk `by` rows after `at` (−1: before); the first or last if `at` is not a hunk. */
 export function nextHunk(rows, at, by) {
   const hunks = rows.filter((row) => row.kind === "hunk");
   const place = hunks.findIndex((row) => row.key === at);
@@ -74,7 +74,7 @@ export function nextHunk(rows, at, by) {
   return hunks[Math.max(0, Math.min(hunks.length - 1, place + by))].key;
 }
 
-/** "12 hunks in 3 files, 1 of them a conflict; 4 accepted, not saved" as parts. */
+/** "12 hunks in 3 files, 1 of them a conflict; 4 accepted, unsaved" as parts. */
 export function totals(pending) {
   const sum = (name) => (pending ?? []).reduce((all, file) => all + file[name], 0);
   return { files: pending?.length ?? 0, pending: sum("pending"), accepted: sum("accepted"), conflicts: sum("conflicts") };

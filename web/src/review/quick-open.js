@@ -1,12 +1,12 @@
-// Quick open: a file by a piece of its name. The server looks for it; a name that is being typed is not asked for.
+// Quick open: find a file by part of its name. The server searches, after a pause in typing.
 
-import { fill, h, set } from "../dom.js";
+import { fill, h, setAttr } from "../dom.js";
 import { openDialog } from "../dialog.js";
 import { revealPath } from "../format.js";
 
-const PAUSE = 100; // ms without a key before it is looked for
+const SEARCH_DELAY = 100; // ms without a key before a search
 
-/** Ask for a file, and open it. */
+/** Let the user choose a file, and open it. */
 export async function findFile({ api, openFile }) {
   const path = await openDialog({
     label: "Find a file", kind: "picker", build: (close) => new Finder({ api, close }).begin(),
@@ -21,7 +21,7 @@ class Finder {
     this.at = 0;
     this.asked = 0;
     this.list = h("div", { class: "options", role: "listbox", id: "finder-options", "aria-label": "Files" });
-    this.note = h("p", { class: "dim note", role: "status" }, "Type a piece of its name.");
+    this.note = h("p", { class: "dim note", role: "status" }, "Type part of the file name.");
     this.input = h("input", {
       type: "text", role: "combobox", "aria-expanded": "true", "aria-controls": "finder-options", "aria-label": "Find a file",
       "aria-autocomplete": "list", placeholder: "Find a file", autocomplete: "off", spellcheck: "false", autofocus: true,
@@ -36,25 +36,25 @@ class Finder {
 
   #typed() {
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.#ask(this.input.value.trim()), PAUSE);
+    this.timer = setTimeout(() => this.#ask(this.input.value.trim()), SEARCH_DELAY);
   }
 
   async #ask(query) {
     const number = (this.asked += 1);
     let found = { files: [] };
-    let words = "Type a piece of its name.";
+    let words = "Type part of the file name.";
     try {
       if (query) {
         found = await this.api.find(query);
-        words = "No file has a name like that.";
+        words = "No matching files.";
       }
     } catch (error) {
       words = error.message;
     }
-    if (number !== this.asked) return; // another was asked meanwhile
+    if (number !== this.asked) return; // superseded by a newer search
     this.paths = found.files;
     this.at = 0;
-    this.note.textContent = found.more ? "There are more: type more of the name." : words;
+    this.note.textContent = found.more ? "More files match. Keep typing to narrow the list." : words;
     this.note.hidden = this.paths.length > 0 && !found.more;
     fill(this.list, ...this.paths.map((path, index) => this.#option(path, index)));
     this.#mark();
@@ -78,8 +78,8 @@ class Finder {
   }
 
   #mark() {
-    [...this.list.children].forEach((option, index) => set(option, "aria-selected", index === this.at));
-    set(this.input, "aria-activedescendant", this.paths.length ? `found-${this.at}` : null);
+    [...this.list.children].forEach((option, index) => setAttr(option, "aria-selected", index === this.at));
+    setAttr(this.input, "aria-activedescendant", this.paths.length ? `found-${this.at}` : null);
     this.list.children[this.at]?.scrollIntoView({ block: "nearest" });
   }
 }

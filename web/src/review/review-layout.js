@@ -1,47 +1,47 @@
-// The review's part of the page: the files on the left, the review on the right, and the places between them.
+// The review's part of the page: the files on the left, the review on the right, and the places that open as tabs.
 
 import { confirm } from "../dialog.js";
-import { fill, h, icon, iconButton, say, set } from "../dom.js";
-import { plural, reveal, revealPath } from "../format.js";
-import { kept } from "../local-storage.js";
+import { fill, h, icon, iconButton, setText, setAttr } from "../dom.js";
+import { pluralize, reveal, revealPath } from "../format.js";
+import { localStore } from "../local-storage.js";
 import { ReviewApi } from "./api.js";
-import { Changes } from "./changes.js";
-import { Compare } from "./three-way-view.js";
-import { Later } from "./lazy-view.js";
-import { Origins } from "./run-origin.js";
-import { compareId, fileId, foldersOf, placeOf, requestId, titleOf } from "./routes.js";
-import { PendingDiff } from "./pending-diff-view.js";
-import { RequestView } from "./job-view.js";
-import { Requests } from "./job-list.js";
+import { RunChanges } from "./changes.js";
+import { ThreeWayView } from "./three-way-view.js";
+import { LazyView } from "./lazy-view.js";
+import { RunOrigins } from "./run-origin.js";
+import { compareId, fileId, foldersOf, parsePlace, requestId, titleOf } from "./routes.js";
+import { PendingDiffView } from "./pending-diff-view.js";
+import { JobView } from "./job-view.js";
+import { JobList } from "./job-list.js";
 import { Sidebar } from "./sidebar.js";
-import { counts, createReview } from "./review-store.js";
+import { countPending, createReview } from "./review-store.js";
 import { Timeline } from "./timeline.js";
-import { Tree } from "./tree.js";
-import { Unsent } from "./unsent-edits.js";
-import { Waiting } from "./pending-decisions.js";
+import { FileTree } from "./tree.js";
+import { UnsentEdits } from "./unsent-edits.js";
+import { PendingDecisions } from "./pending-decisions.js";
 
-const LOOK = 1_500; // ms between looks at the file that is shown
-const WIDE = matchMedia("(min-width: 900.02px)"); // below that the columns are sheets
+const FILE_POLL_INTERVAL = 1_500; // ms between checks of the file that is shown
+const WIDE = matchMedia("(min-width: 900.02px)"); // below that width the columns are sheets
 
-export class Shell {
+export class ReviewLayout {
   /**
-   * `show(id)` shows a tab or a place, `changed()` says that the row of tabs is another one; `tabs()` are those of the server,
-   * `openSession(id)` opens a conversation that has none.
+   * `show(id)` shows a tab or a place, `changed()` is called when the row of tabs has changed; `tabs()` returns those of the
+   * server, `activeId()` the id of the tab or place that is shown, `openSession(id)` opens a conversation that has no tab.
    */
-  constructor({ show, changed, tabs, openSession }) {
-    Object.assign(this, { show, changed, openSession, conversations: tabs });
-    this.questions = 0; // of the agents of reviews, that wait for the user
-    this.columns = kept.get("columns") ?? []; // those that are open in this window; a new one begins with what was opened last
-    this.places = (kept.get("places") ?? []).filter((id) => placeOf(id));
+  constructor({ show, changed, tabs, activeId, openSession }) {
+    Object.assign(this, { show, changed, activeId, openSession, serverTabs: tabs });
+    this.questions = 0; // open questions of review agents
+    this.columns = localStore.get("columns") ?? []; // open in this window; a new window starts with the last ones
+    this.places = (localStore.get("places") ?? []).filter((id) => parsePlace(id));
     this.views = new Map(); // by the place's id
     this.live = h("p", { class: "sr-only", role: "status" });
-    this.announce = (text) => say(this.live, reveal(text));
+    this.announce = (text) => setText(this.live, reveal(text));
     this.api = new ReviewApi();
     this.review = createReview({ api: this.api });
-    this.unsent = new Unsent();
-    this.queue = new Waiting(this);
-    this.changes = new Changes({ api: this.api, review: this.review, changed });
-    const origins = new Origins({ review: this.review, tabs, go: (origin) => this.#goTo(origin) });
+    this.unsent = new UnsentEdits();
+    this.queue = new PendingDecisions(this);
+    this.changes = new RunChanges({ api: this.api, review: this.review, changed });
+    const origins = new RunOrigins({ review: this.review, tabs, go: (origin) => this.#goTo(origin) });
     const openFile = (path, place) => this.openFile(path, place);
     const parts = { api: this.api, review: this.review, waiting: this.queue, unsent: this.unsent, announce: this.announce, openFile, origins };
     parts.compare = (checkpoint, path) => this.open(compareId(checkpoint, path));
@@ -56,7 +56,7 @@ export class Shell {
       this.#count();
     };
     this.parts = parts;
-    this.tree = new Tree(parts);
+    this.tree = new FileTree(parts);
     this.sidebar = new Sidebar(parts);
     this.left = this.#column("files", "Files", this.tree.el);
     this.right = this.#column("review", "Review", this.sidebar.el);
@@ -67,21 +67,21 @@ export class Shell {
     this.count = h("span", { class: "count" });
     this.buttons.review.append(this.count);
     this.review.subscribe(() => this.#count());
-    addEventListener("focus", () => this.review.touch()); // another program may have written meanwhile
+    addEventListener("focus", () => this.review.touch()); // another program may have changed files meanwhile
     WIDE.addEventListener("change", () => this.#columns());
     addEventListener("beforeunload", (event) => this.tabs().some((tab) => tab.isDirty) && event.preventDefault());
     this.#columns();
-    this.stamps = new Map(); // of the files that were shown, by path
-    setInterval(() => this.#lookAtFile(), LOOK);
+    this.stamps = new Map(); // of files that were shown, by path
+    setInterval(() => this.#pollShownFile(), FILE_POLL_INTERVAL);
   }
 
-  /** The file that is shown may change on the disk while somebody looks at it. */
-  async #lookAtFile() {
-    const { kind, path } = (this.has(this.shown) && placeOf(this.shown)) || {};
-    if (kind !== "file" || document.hidden || !this.review.get().isUp || this.isLooking) return;
-    this.isLooking = true;
-    const stamp = await this.api.stamp(path).catch(() => null); // then the next one tells
-    this.isLooking = false;
+  /** Check whether the file that is shown has changed on disk. */
+  async #pollShownFile() {
+    const { kind, path } = (this.has(this.activeId()) && parsePlace(this.activeId())) || {};
+    if (kind !== "file" || document.hidden || !this.review.get().isUp || this.isPolling) return;
+    this.isPolling = true;
+    const stamp = await this.api.stamp(path).catch(() => null); // the next check tells
+    this.isPolling = false;
     if (stamp === null || stamp === this.stamps.get(path)) return;
     this.stamps.set(path, stamp);
     this.review.touch([path]);
@@ -103,9 +103,9 @@ export class Shell {
     return WIDE.matches ? this.columns : [this.sheet].filter(Boolean);
   }
 
-  /** Open or close a column; its button has the focus when it was closed, and it itself when it was opened. */
+  /** Open or close a column. Focuses the column, or its button when closed. */
   toggle(name, open = !this.#open.includes(name)) {
-    if (WIDE.matches) kept.set("columns", (this.columns = [...this.columns.filter((each) => each !== name), ...(open ? [name] : [])]));
+    if (WIDE.matches) localStore.set("columns", (this.columns = [...this.columns.filter((each) => each !== name), ...(open ? [name] : [])]));
     else this.sheet = open ? name : null;
     this.#columns();
     if (!open) this.buttons[name].focus();
@@ -113,15 +113,15 @@ export class Shell {
     else this.tree.focus();
   }
 
-  /** Close the column that lies over the page in a narrow window; false where there is none. */
+  /** Close the sheet of a narrow window; returns whether one was open. */
   closeSheet() {
     const name = WIDE.matches ? null : this.sheet;
     if (name) this.toggle(name, false);
     return Boolean(name);
   }
 
-  /** Whether questions of reviews wait, and the column that shows them is closed. */
-  get asksUnseen() {
+  /** Whether there are questions of review agents while the column that shows them is closed. */
+  get hasHiddenQuestion() {
     return this.questions > 0 && !this.#open.includes("review");
   }
 
@@ -129,7 +129,7 @@ export class Shell {
     const open = this.#open;
     for (const [name, column] of [["files", this.left], ["review", this.right]]) {
       column.hidden = !open.includes(name);
-      set(this.buttons[name], "aria-expanded", open.includes(name));
+      setAttr(this.buttons[name], "aria-expanded", open.includes(name));
     }
     if (open.includes("files")) this.tree.update();
     if (open.includes("review")) this.sidebar.update();
@@ -137,38 +137,38 @@ export class Shell {
   }
 
   #count() {
-    const { files, hunks, conflicts } = counts(this.review.get().pending);
-    set(this.buttons.review, "title", files > 0 ? `${plural(hunks, "hunk")} to decide, ${plural(files, "file")} to review` : null);
-    fill(this.count, this.questions > 0 && [icon("question"), h("span", { class: "sr-only" }, plural(this.questions, "question"))], files > 0 && [hunks > 0 ? String(hunks) : icon("check"), h("span", { class: "sr-only" }, hunks > 0 ? " to decide" : " to save")],
-      conflicts > 0 && [icon("warn"), h("span", { class: "sr-only" }, plural(conflicts, "conflict"))]);
+    const { files, hunks, conflicts } = countPending(this.review.get().pending);
+    setAttr(this.buttons.review, "title", files > 0 ? `${pluralize(hunks, "hunk")} to decide, ${pluralize(files, "file")} to review` : null);
+    fill(this.count, this.questions > 0 && [icon("question"), h("span", { class: "sr-only" }, pluralize(this.questions, "question"))], files > 0 && [hunks > 0 ? String(hunks) : icon("check"), h("span", { class: "sr-only" }, hunks > 0 ? " to decide" : " to save")],
+      conflicts > 0 && [icon("warn"), h("span", { class: "sr-only" }, pluralize(conflicts, "conflict"))]);
     this.changed();
   }
 
   // -- the socket -----------------------------------------------------------------------------------
 
-  /** The server says that the ledger changed: in these files, which are at these revisions now, or in more than it names. */
+  /** The ledger changed: `revs` are the new revisions by path; empty if any file may have changed. */
   ledgerChanged(revs) {
     const paths = Object.keys(revs);
     this.review.touch(paths.length ? paths : null, revs);
   }
 
-  /** The connection was lost; whether the server is, a request tells. */
+  /** The connection was lost. A request will show whether the server is gone, too. */
   disconnected() {
     this.review.touch([]);
   }
 
-  /** There is a connection again: what was missed meanwhile is looked at. */
+  /** Connected (again): read what changed meanwhile. */
   async connected(project) {
     this.api.wake();
     this.review.touch();
     this.begun ??= this.unsent.begin(project);
     await this.begun;
-    await Promise.all(this.unsent.typedPaths().map((path) => this.#keepOpen(fileId(path)))); // what was typed goes first
+    await Promise.all(this.unsent.typedPaths().map((path) => this.#openInBackground(fileId(path)))); // typed text goes first
     this.queue.resume();
   }
 
-  /** The host that is worked on is there again: so is what it was asked for in vain. */
-  hostBack() {
+  /** The host is reachable again: retry failed reads. */
+  hostReconnected() {
     this.review.touch();
     this.tree.again();
     for (const view of this.views.values()) view.again?.();
@@ -178,50 +178,50 @@ export class Shell {
 
   has = (id) => this.places.includes(id);
 
-  /** The places as tabs of the row. What is not read yet is as the list of what waits says. */
+  /** The places as tabs. Files that are not loaded yet show the counts of the pending list. */
   tabs() {
     const waiting = new Map((this.review.get().pending ?? []).map((file) => [fileId(file.file_path), file]));
-    const folders = foldersOf(this.places.map((id) => placeOf(id)).flatMap(({ path }) => path ?? []));
+    const folders = foldersOf(this.places.map((id) => parsePlace(id)).flatMap(({ path }) => path ?? []));
     return this.places.map((id) => ({
       id, kind: "place", title: revealPath(this.views.get(id)?.name ?? titleOf(id)),
-      folder: revealPath(folders.get(placeOf(id).path) ?? ""), hint: revealPath(placeOf(id).path ?? ""), status: "idle", activity: 0, queued: 0, model: null,
+      folder: revealPath(folders.get(parsePlace(id).path) ?? ""), hint: revealPath(parsePlace(id).path ?? ""), status: "idle", activity: 0, queued: 0, model: null,
       isDirty: this.views.get(id)?.isDirty ?? waiting.get(id)?.unsaved > 0,
       waits: waiting.get(id)?.pending ?? 0,
     }));
   }
 
-  /** How many hunks of a conversation's runs wait. */
-  waiting(session) {
+  /** How many hunks of a conversation's runs are undecided. */
+  pendingHunks(session) {
     return this.#runsOf(session).reduce((sum, run) => sum + run.pending, 0);
   }
 
   #runsOf = (session) => this.review.get().runs.filter((run) => run.session_id === session);
 
-  /** What a conversation's runs have proposed, for its transcript; `hello` says whether they do that here. */
+  /** The changes of a conversation's runs, for its transcript; `hello` has the approval mode. */
   changesOf(session, hello) {
     const isWanted = hello.review && (hello.approve === "review" || this.#runsOf(session).length > 0);
     return this.changes.of(session, isWanted);
   }
 
-  /** Go to the first hunk that waits of a conversation. */
+  /** Go to the first undecided hunk of a conversation. */
   reviewOf = (session) => this.reviewRuns(this.#runsOf(session).filter((run) => run.pending > 0).map((run) => run.run_id));
 
-  /** Go to the first hunk that waits of some runs, else to what is accepted of them, or else to all that waits. */
+  /** Go to the first undecided hunk of some runs, else to an accepted one, else to all pending changes. */
   reviewRuns = async (runs) => {
     const isOf = ({ run_ids: ids }) => ids.some((id) => runs.includes(id));
     const files = (this.review.get().pending ?? []).filter(isOf);
     const file = files.find((each) => each.pending > 0) ?? files[0];
     if (!file) return this.open("pending");
     this.openFile(file.file_path);
-    const { hunks } = await this.api.file(file.file_path).catch(() => ({ hunks: [] })); // the tab says what is wrong with it
+    const { hunks } = await this.api.file(file.file_path).catch(() => ({ hunks: [] })); // its tab shows the problem
     const own = hunks.filter(isOf);
     const first = own.find((hunk) => hunk.state === "pending") ?? own.find((hunk) => hunk.state === "accepted");
     if (first) this.view(fileId(file.file_path)).reveal({ hunk: first.hunk_id });
   };
 
-  /** The row of tabs is another one: so may be what hunks come from. */
+  /** The tabs changed, and with them the origins of hunks. */
   tabsChanged() {
-    this.changes.keep(this.conversations().map((tab) => tab.session));
+    this.changes.keep(this.serverTabs().map((tab) => tab.session));
     this.sidebar.update();
   }
 
@@ -233,8 +233,8 @@ export class Shell {
     else if (session) this.openSession(session);
   }
 
-  /** A place that is worked in, whether it is shown or not. */
-  #keepOpen(id) {
+  /** Open a place without showing it; resolves when it is loaded. */
+  #openInBackground(id) {
     if (!this.has(id)) this.#keep([...this.places, id]);
     return this.views.has(id) ? this.view(id).load() : this.view(id).begun;
   }
@@ -255,8 +255,8 @@ export class Shell {
   async close(id) {
     const view = this.views.get(id);
     const sure = !this.tabs().find((tab) => tab.id === id)?.isDirty || (await confirm({
-      title: `Close ${revealPath(placeOf(id).path ?? titleOf(id))}?`,
-      words: "What you wrote is kept with its review, but it is not saved to the file yet.",
+      title: `Close ${revealPath(parsePlace(id).path ?? titleOf(id))}?`,
+      words: "Your edits are kept in the review, but not saved to the file yet.",
       yes: "Close",
     }));
     if (!sure) return;
@@ -267,22 +267,22 @@ export class Shell {
 
   #keep(places) {
     this.places = places;
-    kept.set("places", places);
+    localStore.set("places", places);
     this.changed();
   }
 
   /** The view of a place: {el, shown(), hidden(), focus()}. */
   view(id) {
     if (!this.views.has(id)) {
-      const { kind, path, checkpoint, job } = placeOf(id);
+      const { kind, path, checkpoint, job } = parsePlace(id);
       const given = { ...this.parts, path, checkpoint, job };
       const make = {
-        file: () => new Later(() => import("./editor.js").then(({ FileEditor }) => new FileEditor(given))),
-        compare: () => new Compare(given),
-        pending: () => new PendingDiff(given),
+        file: () => new LazyView(() => import("./editor.js").then(({ FileEditor }) => new FileEditor(given))),
+        compare: () => new ThreeWayView(given),
+        pending: () => new PendingDiffView(given),
         checkpoints: () => new Timeline(given),
-        requests: () => new Requests(given),
-        request: () => new RequestView(given),
+        requests: () => new JobList(given),
+        request: () => new JobView(given),
       };
       const view = make[kind]();
       view.onState?.(() => this.changed());
@@ -292,10 +292,10 @@ export class Shell {
     return this.views.get(id);
   }
 
-  /** What is selected in the file that is shown: {path, startLine, endLine, text}; null for nothing. */
+  /** The selection in the file that is shown: {path, startLine, endLine, text}; null for nothing. */
   selection() {
-    const view = this.views.get(this.shown);
-    const selected = view?.selection;
-    return selected ? { path: placeOf(this.shown).path, ...selected } : null;
+    const id = this.activeId();
+    const selected = this.views.get(id)?.selection;
+    return selected ? { path: parsePlace(id).path, ...selected } : null;
   }
 }

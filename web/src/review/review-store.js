@@ -1,24 +1,23 @@
-// What the page knows of the project's reviews: what waits, and the files that are open.
+// The state of the project's review: the pending changes and the open files.
 //
-//   pending   the files of GET /pending, in the order of their names; null until they are known
-//   runs      the runs that their hunks are of, the oldest first
-//   files     by path: the latest FileView of each file that somebody holds, and of no other; with a `problem`, in words, if it
-//             could not be read
-//   problem   why the list could not be read, in words; "" if it could
+//   pending   the files of GET /pending, sorted by name; null until they are loaded
+//   runs      the runs that made their hunks, the oldest first
+//   files     by path: the latest FileView of each file that is held, with a `problem` if it could not be read
+//   problem   why the list could not be read; "" if it could
 //   isUp      whether the server answers
-//   waiting   decisions on the way, by path and hunk, and `dropped` those that were not made: see waiting.js
+//   waiting   pending decisions by path and hunk, `dropped` the failed ones: see pending-decisions.js
 
-const JOIN = 40; // ms: what changes at once is read at once
-const SOME = 0; // instead of a revision: any that is known will do
-const NONE = Infinity; // none will: the file is read in any case
+const BATCH_DELAY = 40; // ms: changes within this time are read together
+const ANY_REVISION = 0; // instead of a revision: any revision will do
+const FORCE_READ = Infinity; // instead of a revision: read the file in any case
 
-/** `api` is a ReviewApi. Whoever subscribes is told after each change. */
+/** `api` is a ReviewApi. Subscribers are called after each change. */
 export function createReview({ api }) {
   let state = { pending: null, runs: [], files: {}, problem: "", isUp: true, waiting: {}, dropped: [] };
   const readers = new Set();
-  const held = new Map(); // path → how many hold it
-  const wanted = new Map(); // path → the revision that is to be known; of an older one the file is read
-  const taking = new Map(); // path → how many answers are under way that say what the file is
+  const held = new Map(); // path → number of holders
+  const wanted = new Map(); // path → the minimum revision; an older file is read again
+  const pendingAnswers = new Map(); // path → number of pending answers with a new view of the file
   let timer = null;
   let reading = Promise.resolve();
 
@@ -27,20 +26,20 @@ export function createReview({ api }) {
     for (const reader of readers) reader(state);
   }
 
-  const isKnown = (path, rev) => !state.files[path]?.problem && state.files[path]?.rev >= rev;
+  const isUpToDate = (path, rev) => !state.files[path]?.problem && state.files[path]?.rev >= rev;
 
-  function want(path, rev) {
-    if (held.has(path)) wanted.set(path, Math.max(rev, wanted.get(path) ?? SOME));
+  function requireRevision(path, rev) {
+    if (held.has(path)) wanted.set(path, Math.max(rev, wanted.get(path) ?? ANY_REVISION));
   }
 
-  /** The files that are to be read now; where an answer is under way that says what one is, it is waited for. */
-  function missing() {
-    for (const [path, rev] of wanted) if (isKnown(path, rev)) wanted.delete(path);
-    return [...wanted.keys()].filter((path) => !taking.has(path));
+  /** The files to read now, except those with a pending answer. */
+  function pathsToRead() {
+    for (const [path, rev] of wanted) if (isUpToDate(path, rev)) wanted.delete(path);
+    return [...wanted.keys()].filter((path) => !pendingAnswers.has(path));
   }
 
   async function refresh() {
-    const paths = missing();
+    const paths = pathsToRead();
     for (const path of paths) wanted.delete(path);
     const read = (request) => request.then((value) => ({ value }), (error) => ({ problem: error.message }));
     const [list, ...views] = await Promise.all([read(api.pending()), ...paths.map((path) => read(api.file(path)))]);
@@ -48,10 +47,10 @@ export function createReview({ api }) {
     views.forEach(({ value, problem }, at) => {
       const path = paths[at];
       if (!held.has(path)) return;
-      if (value) files[path] = newer(value, files[path]);
+      if (value) files[path] = newerOf(value, files[path]);
       else {
         files[path] = { ...files[path], file_path: path, problem };
-        want(path, NONE); // with the next look
+        requireRevision(path, FORCE_READ); // with the next refresh
       }
     });
     change({ ...(list.value && { pending: list.value.files, runs: list.value.runs }), problem: list.problem ?? "", files });
@@ -71,19 +70,19 @@ export function createReview({ api }) {
       return () => readers.delete(reader);
     },
 
-    /** The ledger changed, in these files or, for null, perhaps in any; by `revs` those that are at these revisions now. */
+    /** The ledger changed: in the files `paths`, or for null in any. `revs` are the new revisions, by path. */
     touch(paths = null, revs = {}) {
-      for (const path of paths ?? held.keys()) want(path, revs[path] ?? NONE);
+      for (const path of paths ?? held.keys()) requireRevision(path, revs[path] ?? FORCE_READ);
       timer ??= setTimeout(() => {
         timer = null;
         reading = reading.then(refresh);
-      }, JOIN);
+      }, BATCH_DELAY);
     },
 
     /** Keep a file's view up to date until the returned function is called. */
     hold(path) {
       held.set(path, (held.get(path) ?? 0) + 1);
-      review.touch([path], { [path]: SOME });
+      review.touch([path], { [path]: ANY_REVISION });
       return () => {
         const left = held.get(path) - 1;
         if (left > 0) held.set(path, left);
@@ -92,20 +91,20 @@ export function createReview({ api }) {
     },
 
     /**
-     * What an answer of the server, a promise, says a file is now; resolves to it. What the server tells of the file meanwhile
-     * may be what the answer brings: the file is not read because of it until that is known.
+     * Apply the view of a file that `answer`, a promise, resolves to; resolves to it, too. Meanwhile notifications do not cause
+     * a read of the file, as they may be about this very change.
      */
     async take(path, answer) {
-      taking.set(path, (taking.get(path) ?? 0) + 1);
+      pendingAnswers.set(path, (pendingAnswers.get(path) ?? 0) + 1);
       try {
         const view = await answer;
-        if (held.has(path)) change({ files: { ...state.files, [path]: newer(view, state.files[path]) } });
+        if (held.has(path)) change({ files: { ...state.files, [path]: newerOf(view, state.files[path]) } });
         return view;
       } finally {
-        const left = taking.get(path) - 1;
-        if (left > 0) taking.set(path, left);
-        else taking.delete(path);
-        if (missing().includes(path)) review.touch([]);
+        const left = pendingAnswers.get(path) - 1;
+        if (left > 0) pendingAnswers.set(path, left);
+        else pendingAnswers.delete(path);
+        if (pathsToRead().includes(path)) review.touch([]);
       }
     },
 
@@ -119,11 +118,11 @@ export function createReview({ api }) {
   return review;
 }
 
-/** Of two views of a file the one that is not older. */
-const newer = (view, known) => (known?.rev > view.rev && !known.problem ? known : view);
+/** The newer of two views of a file. */
+const newerOf = (view, known) => (known?.rev > view.rev && !known.problem ? known : view);
 
-/** How many files and hunks wait, and how many of them are conflicts. */
-export const counts = (pending) => ({
+/** Count the files, hunks and conflicts that are pending. */
+export const countPending = (pending) => ({
   files: pending?.length ?? 0,
   hunks: (pending ?? []).reduce((sum, file) => sum + file.pending, 0),
   conflicts: (pending ?? []).reduce((sum, file) => sum + file.conflicts, 0),

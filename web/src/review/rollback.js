@@ -1,20 +1,21 @@
-// Taking a run back: first what that would do is shown, then it is done, then it can be saved.
+// Rollback of a run: preview, confirm, save.
 
 import { dialogHead, openDialog } from "../dialog.js";
-import { fill, h, say } from "../dom.js";
-import { plural, reveal, revealPath } from "../format.js";
+import { fill, h, setText } from "../dom.js";
+import { pluralize, reveal, revealPath } from "../format.js";
+import { pagedList } from "./paged-list.js";
 import { patchView } from "./patch-view.js";
 
-const STATES = { applied: "saved", accepted: "accepted, not saved", pending: "not decided", rejected: "rejected" };
-const OPEN = 3; // files whose changes are unfolded at once
-const FIRST_HUNKS = 50; // hunks that are listed at once
-const WORDS = {
-  hard_all: "Makes the files of this run what they were before it. What came later in them goes as well, your own edits included. "
-    + "It can be undone: an undo is a checkpoint of its own.",
-  scoped_selected: "Takes only the hunks that you tick back, and keeps what is newer.",
+const STATES = { applied: "saved", accepted: "accepted, unsaved", pending: "not decided", rejected: "rejected" };
+const INITIALLY_OPEN = 3; // files whose changes are unfolded at first
+const PAGE_SIZE = 50; // hunks that are listed at first
+const MODE_DESCRIPTIONS = {
+  hard_all: "Restores the files of this run to their state before it. Later changes to these files are lost, including your own. "
+    + "A rollback is a checkpoint too, so you can undo it.",
+  scoped_selected: "Reverts only the selected hunks and keeps later changes.",
 };
 
-/** Open the dialog on a checkpoint; with `hunks` only these are taken back, unless another choice is made in it. */
+/** Open the dialog for a checkpoint; `hunks` are selected initially. */
 export const openRollback = ({ api, review, checkpoint, hunks = null, announce = () => {} }) =>
   openDialog({
     label: "Roll back", kind: "rollback",
@@ -31,19 +32,19 @@ class Rollback {
     this.note = h("p", { class: "words", role: "status" });
     this.hunks = h("div", { class: "rollback-hunks" });
     this.shown = h("div", { class: "rollback-plan" });
-    this.does = h("button", { type: "button", class: "danger", disabled: true, onclick: () => this.#carryOut() }, "Roll back");
+    this.confirmButton = h("button", { type: "button", class: "danger", disabled: true, onclick: () => this.#execute() }, "Roll back");
     this.buttons = h("div", { class: "row" },
-      h("button", { type: "button", class: "primary", autofocus: true, onclick: () => this.close() }, "Cancel"), this.does);
+      h("button", { type: "button", class: "primary", autofocus: true, onclick: () => this.close() }, "Cancel"), this.confirmButton);
   }
 
   begin() {
     this.title = h("p", { class: "dim words" });
     const way = (mode, label) => h("label", { class: "row" },
       h("input", { type: "radio", name: "rollback-mode", value: mode, checked: this.mode === mode, onchange: () => this.#choose(mode) }), label);
-    this.ways = h("fieldset", { class: "rollback-ways" }, h("legend", { class: "sr-only" }, "What to take back"),
-      way("hard_all", "Everything since this run"), way("scoped_selected", "Only some hunks"));
-    this.words = h("p", {}, WORDS[this.mode]);
-    this.body = h("div", { class: "rollback-body", tabindex: "0", role: "group", "aria-label": "What it would do" }, this.hunks, this.note, this.shown);
+    this.ways = h("fieldset", { class: "rollback-ways" }, h("legend", { class: "sr-only" }, "What to roll back"),
+      way("hard_all", "Everything since this run"), way("scoped_selected", "Selected hunks only"));
+    this.words = h("p", {}, MODE_DESCRIPTIONS[this.mode]);
+    this.body = h("div", { class: "rollback-body", tabindex: "0", role: "group", "aria-label": "Preview" }, this.hunks, this.note, this.shown);
     this.#load();
     return [dialogHead("Roll back", this.close), this.title, this.ways, this.words, this.body, this.buttons];
   }
@@ -51,20 +52,20 @@ class Rollback {
   async #load() {
     try {
       this.checkpoint = await this.api.checkpoint(this.id);
-      say(this.title, reveal(this.checkpoint.title) || "A run without words");
+      setText(this.title, reveal(this.checkpoint.title) || "Untitled run");
       this.#choices();
     } catch (error) {
-      say(this.note, error.message);
+      setText(this.note, error.message);
       return;
     }
-    this.#look();
+    this.#preview();
   }
 
   #choose(mode) {
     this.mode = mode;
-    say(this.words, WORDS[mode]);
+    setText(this.words, MODE_DESCRIPTIONS[mode]);
     this.#choices();
-    this.#look();
+    this.#preview();
   }
 
   // -- which hunks ----------------------------------------------------------------------------------
@@ -72,23 +73,8 @@ class Rollback {
   #choices() {
     if (this.mode !== "scoped_selected" || !this.checkpoint) return fill(this.hunks); // drawn again once it is loaded
     const all = this.checkpoint.files.flatMap((file) => file.hunks.map((hunk) => ({ ...hunk, path: file.file_path })));
-    if (all.length === 0) return fill(this.hunks, h("p", { class: "dim" }, "Nothing of this run is left to be taken back."));
-    fill(this.hunks);
-    this.#more(all, 0);
-  }
-
-  #more(all, from) {
-    const left = all.length - from - FIRST_HUNKS;
-    this.hunks.append(...all.slice(from, from + FIRST_HUNKS).map((hunk) => this.#hunk(hunk)));
-    if (left <= 0) return;
-    const more = h("button", {
-      type: "button", class: "quiet",
-      onclick: () => {
-        more.remove();
-        this.#more(all, from + FIRST_HUNKS);
-      },
-    }, `Show more (${plural(left, "hunk")} left)`);
-    this.hunks.append(more);
+    if (all.length === 0) return fill(this.hunks, h("p", { class: "dim" }, "Nothing of this run is left to roll back."));
+    fill(this.hunks, ...pagedList(h("div", {}), all, { first: PAGE_SIZE, noun: "hunk", render: (hunk) => this.#hunk(hunk) }));
   }
 
   #hunk({ hunk_id: id, path, state, reverse_patch: patch }) {
@@ -97,7 +83,7 @@ class Rollback {
       onchange: () => {
         if (box.checked) this.chosen.add(id);
         else this.chosen.delete(id);
-        this.#look();
+        this.#preview();
       },
     });
     return h("div", { class: "rollback-hunk" },
@@ -111,60 +97,60 @@ class Rollback {
     return { mode: this.mode, hunks: this.mode === "scoped_selected" ? [...this.chosen] : [] };
   }
 
-  /** Ask what would be; shown until another thing is chosen. */
-  async #look(words = "") {
+  /** Load the preview of the current choice. */
+  async #preview(words = "") {
     const number = (this.asked += 1);
     this.plan = null;
-    this.does.disabled = true;
+    this.confirmButton.disabled = true;
     fill(this.shown);
-    if (this.mode === "scoped_selected" && this.chosen.size === 0) return say(this.note, "Tick what is to be taken back.");
-    say(this.note, words || "Looking at what it would do…");
+    if (this.mode === "scoped_selected" && this.chosen.size === 0) return setText(this.note, "Select the hunks to roll back.");
+    setText(this.note, words || "Loading preview…");
     try {
       const plan = await this.api.rollback(this.id, { ...this.#request, dryRun: true });
       if (number === this.asked) this.#show(plan, words);
     } catch (error) {
-      if (number === this.asked) say(this.note, error.message);
+      if (number === this.asked) setText(this.note, error.message);
     }
   }
 
   #show(plan, words) {
     this.plan = plan;
-    this.does.disabled = plan.files.length === 0;
-    const would = plan.files.length ? `It would change ${plural(plan.files.length, "file")}.` : "It would change nothing.";
-    say(this.note, [words, would].filter(Boolean).join(" "));
+    this.confirmButton.disabled = plan.files.length === 0;
+    const would = plan.files.length ? `${pluralize(plan.files.length, "file")} would change.` : "Nothing would change.";
+    setText(this.note, [words, would].filter(Boolean).join(" "));
     fill(this.shown, ...conflictsView(plan.conflicts), ...filesView(plan.files));
   }
 
   // -- doing it -------------------------------------------------------------------------------------
 
-  async #carryOut() {
+  async #execute() {
     const seen = this.plan;
-    this.does.disabled = true;
+    this.confirmButton.disabled = true;
     try {
       const now = await this.api.rollback(this.id, { ...this.#request, dryRun: true });
       if (content(now) !== content(seen)) {
-        this.does.disabled = now.files.length === 0;
-        this.#show(now, "The files changed meanwhile. Look again before you roll back.");
+        this.confirmButton.disabled = now.files.length === 0;
+        this.#show(now, "The files have changed. Check the preview again before you roll back.");
         return;
       }
       this.#done(await this.api.rollback(this.id, this.#request));
     } catch (error) {
-      if (error.code === "connection") await this.#look("The connection was lost; what was done of it is not known. This is how it stands now.");
-      else await this.#look(error.message);
+      if (error.code === "connection") await this.#preview("The connection was lost during the rollback. This is the current state.");
+      else await this.#preview(error.message);
     }
   }
 
   #done(done) {
-    for (const view of done.buffers) this.review?.take(view);
-    this.review?.touch(done.files.map((file) => file.file_path));
-    const words = `${plural(done.files.length, "file")} changed in the buffers. Save writes them.`;
+    for (const view of done.buffers) this.review.take(view.file_path, view);
+    this.review.touch(done.files.map((file) => file.file_path));
+    const words = `${pluralize(done.files.length, "file")} rolled back, not saved yet.`;
     this.announce(words);
     this.ways.disabled = true;
     this.words.hidden = true;
     fill(this.hunks);
-    say(this.note, words);
+    setText(this.note, words);
     const save = h("button", { type: "button", class: "primary", onclick: () => this.#save(done, save) }, "Save");
-    fill(this.buttons, save, h("button", { type: "button", onclick: () => this.close(done) }, "Not yet"));
+    fill(this.buttons, save, h("button", { type: "button", onclick: () => this.close(done) }, "Later"));
     save.focus();
   }
 
@@ -173,23 +159,23 @@ class Rollback {
     try {
       await this.api.save(done.buffers.map(({ file_path: path, rev }) => ({ path, rev })));
       this.review?.touch(done.files.map((file) => file.file_path));
-      this.announce(`${plural(done.files.length, "file")} saved.`);
+      this.announce(`${pluralize(done.files.length, "file")} saved.`);
       this.close(done);
     } catch (error) {
       this.review?.touch();
-      say(this.note, `Not saved: ${error.message}`);
+      setText(this.note, `Not saved: ${error.message}`);
       button.disabled = false;
       button.focus();
     }
   }
 }
 
-/** What a plan would do, to be compared. */
+/** The content of a plan, for comparison. */
 const content = ({ files, conflicts }) => JSON.stringify([files, conflicts]);
 
 const conflictsView = (conflicts) =>
   conflicts.length === 0 ? [] : [
-    h("p", { class: "warn-text" }, `${plural(conflicts.length, "place")} would stay as it is:`),
+    h("p", { class: "warn-text" }, `${pluralize(conflicts.length, "place")} would not change:`),
     h("ul", { class: "rollback-conflicts" }, ...conflicts.map(({ file_path: path, reason }) =>
       h("li", {}, h("span", { class: "mono" }, revealPath(path)), ` ${reveal(reason)}`))),
   ];
@@ -197,7 +183,7 @@ const conflictsView = (conflicts) =>
 const filesView = (files) =>
   files.map(({ file_path: path, patch }, index) => {
     const place = h("div", {});
-    const isOpen = index < OPEN;
+    const isOpen = index < INITIALLY_OPEN;
     const draw = () => place.firstChild ?? fill(place, patchView(patch, { heads: false }));
     if (isOpen) draw();
     return h("details", { open: isOpen, ontoggle: draw }, h("summary", { class: "mono" }, revealPath(path)), place);

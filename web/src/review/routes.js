@@ -1,15 +1,15 @@
-// The places of the page that are no chats and no agents: a file, a comparison, all that waits, the checkpoints, the requests.
-// Each has an id, which is its address too: "file/src/a.py", "compare/cp_1/src/a.py", "pending", "checkpoints",
+// The places of the page besides chats and agents: a file, a comparison, all pending changes, the checkpoints, the requests.
+// The id of a place is its address, too: "file/src/a.py", "compare/cp_1/src/a.py", "pending", "checkpoints",
 // "requests", "request/job_1".
 
-const NAMES = { pending: "Everything that waits", checkpoints: "Checkpoints", requests: "Requests" };
+const NAMES = { pending: "All pending changes", checkpoints: "Checkpoints", requests: "Requests" };
 
 export const fileId = (path) => `file/${path}`;
 export const requestId = (job) => `request/${job}`;
 export const compareId = (checkpoint, path) => `compare/${checkpoint}/${path}`;
 
-/** {kind, path, checkpoint, job} of an id; null for one that is none. */
-export function placeOf(id) {
+/** Parse an id into {kind, path, checkpoint, job}; null if it is invalid. */
+export function parsePlace(id) {
   if (NAMES[id]) return { kind: id };
   const [kind, ...rest] = id.split("/");
   if (kind === "file" && rest.join("/")) return { kind, path: rest.join("/") };
@@ -18,16 +18,16 @@ export function placeOf(id) {
   return kind === "compare" && checkpoint && path.length ? { kind, checkpoint, path: path.join("/") } : null;
 }
 
-/** What the tab of a place is called. */
+/** The title of a place's tab. */
 export function titleOf(id) {
-  const { kind, path } = placeOf(id);
+  const { kind, path } = parsePlace(id);
   if (NAMES[kind]) return NAMES[kind];
   if (kind === "request") return "Request";
   const name = path.split("/").at(-1);
   return kind === "compare" ? `${name} ⇄` : name;
 }
 
-/** By path: what of its folder tells a file from the others of the same name, "" where nothing needs to. */
+/** By path: the part of the folder that distinguishes files of the same name; "" if not needed. */
 export function foldersOf(paths) {
   const all = [...new Set(paths)].map((path) => ({ path, folders: path.split("/").slice(0, -1), name: path.split("/").at(-1) }));
   const tail = ({ folders }, count) => folders.slice(-count).join("/");
@@ -41,12 +41,12 @@ export function foldersOf(paths) {
 
 export const hashOf = (id) => `#/${id.split("/").map(encodeURIComponent).join("/")}`;
 
-/** The id that an address names; null if it names none. */
+/** The id in an address; null if there is none. */
 export function idOf(hash) {
   try {
     const id = hash.replace(/^#\//, "").split("/").map(decodeURIComponent).join("/");
-    return hash.startsWith("#/") && placeOf(id) ? id : null;
+    return hash.startsWith("#/") && parsePlace(id) ? id : null;
   } catch {
-    return null; // no proper encoding
+    return null; // invalid encoding
   }
 }

@@ -1,35 +1,35 @@
-// Whose hunks are: the chat, the agent or the review that each run was of, and the way there.
+// The origin of hunks: the chat, agent or review of each run, with a link to it.
 
 import { fill, h } from "../dom.js";
 import { plain } from "../format.js";
 
 /**
- * What a run is called, and where it is: {key, name, title, tab | request | session | isUndo}. `run` is a PendingRun, `tabs` are those
- * that are open. `title` begins its prompt.
+ * The origin of a run: {key, name, title, tab | request | session | isUndo}. `run` is a PendingRun, `tabs` are the open ones;
+ * `title` is the beginning of its prompt.
  */
 export function originOf({ run_id: id, session_id: session, title }, tabs) {
   const words = plain(title);
-  if (id.startsWith("rollback_")) return { key: id, name: words || "An undo", title: words, isUndo: true };
+  if (id.startsWith("rollback_")) return { key: id, name: words || "Rollback", title: words, isUndo: true };
   const tab = tabs.find((each) => each.session === session);
   if (tab) return { key: tab.id, name: plain(tab.title), title: words, tab: tab.id };
   if (session.startsWith("sess_")) return { key: id, name: words ? `Review: ${words}` : "Review", title: words, request: id };
   return { key: session || id, name: words || "A conversation", title: words, session };
 }
 
-export class Origins {
-  /** `tabs()` are those of the page; `go(origin)` shows what a hunk comes from. */
+export class RunOrigins {
+  /** `tabs()` returns the open tabs; `go(origin)` shows an origin. */
   constructor({ review, tabs, go }) {
     Object.assign(this, { review, tabs, go });
   }
 
-  /** Where the hunks of these runs come from, each place once. Runs that nobody knows any more are left out. */
+  /** The origins of runs, without duplicates; unknown runs are left out. */
   of(runIds) {
     const known = this.#known();
     const found = runIds.map((id) => known.get(id)).filter(Boolean);
     return [...new Map(found.map((origin) => [origin.key, origin])).values()];
   }
 
-  /** The origins by run: found once for all hunks that are shown. */
+  /** The origins by run, cached for all hunks that are shown. */
   #known() {
     const [{ runs }, tabs] = [this.review.get(), this.tabs()];
     if (runs !== this.runs || tabs !== this.seenTabs) {
@@ -38,13 +38,13 @@ export class Origins {
     return this.byRun;
   }
 
-  /** Where a hunk comes from, in words, if that is not so of all of its file: "from Agent-1". */
+  /** The origin of a hunk: "from Agent-1"; "" if the whole file has the same. */
   wordsOf(hunk, file) {
     const isPlain = this.of(file.run_ids).length < 2 || hunk.run_ids.length === 0;
     return isPlain ? "" : `from ${this.of(hunk.run_ids).map(({ name }) => name).join(", ")}`;
   }
 
-  /** Fill an element with links to where hunks come from, if these are others than it has. */
+  /** Show links to the origins of runs in an element. */
   show(element, runIds) {
     const origins = this.of(runIds);
     const key = JSON.stringify(origins);
@@ -54,7 +54,7 @@ export class Origins {
     fill(element, "from ", ...origins.flatMap((origin, index) => [index > 0 && h("span", {}, " · "), this.#link(origin)]));
   }
 
-  /** A link to where a run was: {run_id, session_id, title}. */
+  /** A link to the origin of a run: {run_id, session_id, title}. */
   link = (run) => this.#link(originOf(run, this.tabs()));
 
   #link(origin) {

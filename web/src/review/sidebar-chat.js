@@ -1,9 +1,9 @@
-// What was said in the session: each instruction, and what came of it.
+// The chat of the review session: instructions and answers.
 
 import { h } from "../dom.js";
-import { moment, plain, plural } from "../format.js";
+import { formatMoment, plain, pluralize } from "../format.js";
 
-const SHOWN = 40; // entries that are laid out at once: the latest
+const MAX_SHOWN = 40; // entries that are shown, the latest
 
 export class SessionChat {
   constructor({ newSession, requests }) {
@@ -14,7 +14,7 @@ export class SessionChat {
         h("span", { class: "row" }, h("button", { type: "button", onclick: requests }, "Earlier requests"), this.fresh)), this.list);
   }
 
-  /** `isFree`: whether no job is under way, and nothing else stands in the way of a new session. */
+  /** `isFree`: whether a new session can be started. */
   update({ session, isFree }) {
     const chat = session?.chat ?? [];
     this.fresh.disabled = !isFree || chat.length === 0;
@@ -22,16 +22,16 @@ export class SessionChat {
     const key = JSON.stringify(chat);
     if (key === this.shown) return;
     this.shown = key;
-    const left = chat.length - SHOWN;
+    const left = chat.length - MAX_SHOWN;
     this.list.replaceChildren(
-      ...(left > 0 ? [h("li", { class: "dim" }, `${plural(left, "message")} before these`)] : []),
-      ...chat.slice(-SHOWN).map(entry),
+      ...(left > 0 ? [h("li", { class: "dim" }, `${pluralize(left, "message")} earlier`)] : []),
+      ...chat.slice(-MAX_SHOWN).map(entry),
     );
   }
 }
 
 const entry = ({ role, text, ts, tool_calls: calls }) =>
   h("li", { class: `said-by-${role}` },
-    h("span", { class: "who" }, [role === "user" ? "You" : "Agent", moment(Date.parse(ts) / 1_000), calls > 0 && plural(calls, "tool call")]
+    h("span", { class: "who" }, [role === "user" ? "You" : "Agent", formatMoment(Date.parse(ts) / 1_000), calls > 0 && pluralize(calls, "tool call")]
       .filter(Boolean).join(" · ")),
     h("div", { class: "words" }, plain(text)));

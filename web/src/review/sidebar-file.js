@@ -1,20 +1,20 @@
-// A file in the list of what waits: its counts, and unfolded its hunks.
+// A file in the list of pending changes: its counts, and its hunks when unfolded.
 
-import { fill, h, icon, onceClicked, say, set } from "../dom.js";
-import { plural, revealPath } from "../format.js";
-import { changeWords } from "./change-labels.js";
+import { fill, h, icon, onceClicked, reconcile, setAttr, setText } from "../dom.js";
+import { pluralize, revealPath } from "../format.js";
+import { describeChange } from "./change-labels.js";
 import { HunkRow } from "./sidebar-hunk.js";
 import { isOpen } from "./pending-decisions.js";
 
-const AT_ONCE = 50; // hunks that are laid out, until more are asked for
+const PAGE_SIZE = 50; // hunks that are shown at first
 
-/** What waits in a file, in words: "2 to decide · 1 to save · 1 conflict". */
-export const countWords = ({ pending, unsaved, conflicts }) =>
-  [pending > 0 && `${pending} to decide`, unsaved > 0 && `${unsaved} to save`, conflicts > 0 && plural(conflicts, "conflict")]
+/** The counts of a file: "2 to decide · 1 to save · 1 conflict". */
+export const describeCounts = ({ pending, unsaved, conflicts }) =>
+  [pending > 0 && `${pending} to decide`, unsaved > 0 && `${unsaved} to save`, conflicts > 0 && pluralize(conflicts, "conflict")]
     .filter(Boolean).join(" · ");
 
-/** How many lines the hunks of a view add and take away: "+3 −1". */
-export function lineWords(hunks) {
+/** How many lines hunks add and remove: "+3 −1". */
+export function formatLineCounts(hunks) {
   let [added, removed] = [0, 0];
   for (const { patch } of hunks) {
     for (const line of patch.split("\n")) {
@@ -26,7 +26,7 @@ export function lineWords(hunks) {
 }
 
 export class FileRow {
-  /** `actions`: open(path, hunk), decide(path, hunk, action, mine), takeBack(path, hunk), all(file, action), toggled(path, isOpen). */
+  /** `actions`: open(path, hunk), decide(path, hunk, action, mine), withdraw(path, hunk), all(file, action), toggled(path, isOpen). */
   constructor({ path, review, origins, actions }) {
     Object.assign(this, { path, review, origins, actions });
     this.name = h("span", { class: "file-name", title: revealPath(path) }, revealPath(path));
@@ -47,41 +47,41 @@ export class FileRow {
     this.el = h("li", { class: "listed-file" }, this.head, this.from, h("div", { class: "row" }, this.accept, this.reject, this.open), this.note, this.body);
     this.el.row = this;
     this.rows = new Map(); // by hunk id
-    this.shown = AT_ONCE;
+    this.shown = PAGE_SIZE;
     this.problem = "";
   }
 
-  /** `file` as in the list of what waits, `view` its FileView or undefined, `waiting` the decisions on the way in it or undefined. */
+  /** `file` is a PendingFile, `view` its FileView or undefined, `waiting` its pending decisions or undefined. */
   update({ file, view, waiting, isUp, isBusy }) {
     this.file = file;
     [this.waiting, this.isUp] = [waiting, isUp];
-    say(this.count, [changeWords(file), countWords(file)].filter(Boolean).join(" · "));
+    setText(this.count, [describeChange(file), describeCounts(file)].filter(Boolean).join(" · "));
     this.origins.show(this.from, file.run_ids);
-    set(this.el, "data-conflict", file.conflicts > 0);
-    const isOff = isBusy || (!isUp && !view?.hunks); // nobody knows what would be decided
+    setAttr(this.el, "data-conflict", file.conflicts > 0);
+    const isOff = isBusy || (!isUp && !view?.hunks); // the hunks to decide on are unknown
     this.accept.disabled = isOff || file.pending - file.conflicts <= 0;
     this.reject.disabled = isOff || file.pending === 0;
     if (!this.isUnfolded) return;
-    const problem = view?.problem ?? ""; // why it could not be read just now
+    const problem = view?.problem ?? ""; // why it could not be read
     if (problem !== this.problem) this.say(problem);
     this.problem = problem;
     if (!view?.hunks) return;
-    if (view !== this.view) say(this.lines, lineWords(view.hunks.filter((hunk) => hunk.state !== "applied" && hunk.state !== "rejected")));
+    if (view !== this.view) setText(this.lines, formatLineCounts(view.hunks.filter((hunk) => hunk.state !== "applied" && hunk.state !== "rejected")));
     this.view = view;
     this.#hunks();
   }
 
-  fold(isOpen, byHand = false) {
+  fold(isOpen, isUserAction = false) {
     if (isOpen === this.isUnfolded) return;
     this.isUnfolded = isOpen;
     this.body.hidden = !isOpen;
-    set(this.head, "aria-expanded", isOpen);
+    setAttr(this.head, "aria-expanded", isOpen);
     if (isOpen) this.release = this.review.hold(this.path);
     else this.release?.();
-    if (byHand) this.actions.toggled(this.path, isOpen);
+    if (isUserAction) this.actions.toggled(this.path, isOpen);
   }
 
-  /** Words about the whole file, until others come. */
+  /** Show a message about the whole file. */
   say(words) {
     this.note.hidden = words === "";
     fill(this.note, icon("warn"), h("span", {}, words));
@@ -93,7 +93,7 @@ export class FileRow {
   }
 
   #showMore() {
-    this.shown += AT_ONCE;
+    this.shown += PAGE_SIZE;
     this.#hunks();
   }
 
@@ -101,26 +101,20 @@ export class FileRow {
     const all = this.view.hunks.filter((hunk) => hunk.state !== "applied");
     const hunks = all.slice(0, this.shown);
     this.more.hidden = all.length <= hunks.length;
-    say(this.more, `Show ${Math.min(AT_ONCE, all.length - hunks.length)} more of ${all.length}`);
-    const wanted = new Set(hunks.map((hunk) => hunk.hunk_id));
-    for (const [id, row] of this.rows) {
-      if (wanted.has(id)) continue;
-      row.el.remove();
-      this.rows.delete(id);
-    }
-    for (const [index, hunk] of hunks.entries()) {
-      let row = this.rows.get(hunk.hunk_id);
-      if (!row) {
-        row = new HunkRow({
-          open: (each) => this.actions.open(this.path, each),
-          takeBack: (each) => this.actions.takeBack(this.path, each),
-          decide: (each, action, mine) => this.actions.decide(this.path, each, action, mine),
-        });
-        this.rows.set(hunk.hunk_id, row);
-      }
-      const decision = this.waiting?.get(hunk.hunk_id);
-      row.update({ hunk, file: this.file, wanted: isOpen(decision) ? decision.choice : null, isUp: this.isUp, from: this.origins.wordsOf(hunk, this.file) });
-      if (this.list.children[index] !== row.el) this.list.insertBefore(row.el, this.list.children[index] ?? null);
-    }
+    setText(this.more, `Show ${Math.min(PAGE_SIZE, all.length - hunks.length)} more of ${all.length}`);
+    const { open, withdraw, decide } = this.actions;
+    reconcile(this.list, this.rows, hunks, {
+      keyOf: (hunk) => hunk.hunk_id,
+      create: () => new HunkRow({
+        open: (hunk) => open(this.path, hunk),
+        withdraw: (hunk) => withdraw(this.path, hunk),
+        decide: (hunk, action, mine) => decide(this.path, hunk, action, mine),
+      }),
+      update: (row, hunk) => {
+        const decision = this.waiting?.get(hunk.hunk_id);
+        const wanted = isOpen(decision) ? decision.choice : null;
+        row.update({ hunk, file: this.file, wanted, isUp: this.isUp, from: this.origins.wordsOf(hunk, this.file) });
+      },
+    });
   }
 }

@@ -1,30 +1,24 @@
-// A hunk in the list: where it is, how it begins, and what can be decided.
+// A hunk in the list of pending changes: its place, a preview, its buttons.
 
-import { fill, h, icon, onceClicked, say, set } from "../dom.js";
-import { cut, diffLines, plural, reveal } from "../format.js";
-import { KEEP_FILE, keepWords, waitWords } from "./hunk-format.js";
-import { wholeHunkWords } from "./change-labels.js";
+import { fill, h, icon, onceClicked, setText, setAttr } from "../dom.js";
+import { truncate, diffLines, pluralize, reveal } from "../format.js";
+import { KEEP_FILE, describePendingDecision, formatPlace, keepLabel } from "./hunk-format.js";
+import { describeWholeFile } from "./change-labels.js";
 
-const LINES = 5; // lines of a hunk that are shown
-const WIDTH = 160; // characters of a line
+const MAX_LINES = 5; // lines of a hunk that are shown
+const MAX_LINE_LENGTH = 160; // characters of a line
 
-/** The first changed lines of a hunk's patch, and how many more there are: {lines: [{kind, text}], more}. */
-export function beginning(patch) {
+/** The first changed lines of a patch, and the number of others: {lines: [{kind, text}], more}. */
+export function previewPatch(patch) {
   const all = diffLines(patch).filter(({ kind }) => kind === "add" || kind === "del");
-  const lines = all.slice(0, LINES).map(({ kind, text }) => ({ kind, text: cut(reveal(text.replace(/\r$/, "")), WIDTH) }));
+  const lines = all.slice(0, MAX_LINES).map(({ kind, text }) => ({ kind, text: truncate(reveal(text.replace(/\r$/, "")), MAX_LINE_LENGTH) }));
   return { lines, more: all.length - lines.length };
 }
 
-/** Where a hunk is in the buffer: "line 5", "lines 5–7"; of one that only takes away: "at line 5". */
-export function placeWords({ start_line: first, end_line: last }) {
-  if (last < first) return `at line ${Math.max(first, 1)}`;
-  return first === last ? `line ${first}` : `lines ${first}–${last}`;
-}
-
-const STATES = { pending: "", accepted: "accepted, not saved", rejected: "rejected", applied: "saved" };
+const STATES = { pending: "", accepted: "accepted, unsaved", rejected: "rejected", applied: "saved" };
 
 export class HunkRow {
-  /** `actions`: open(hunk), takeBack(hunk), decide(hunk, action, mine), which resolves to why that could not be done, or "". */
+  /** `actions`: open(hunk), withdraw(hunk), decide(hunk, action, mine), which resolves to an error message, or "". */
   constructor(actions) {
     this.actions = actions;
     this.where = h("span", { class: "hunk-where" });
@@ -34,15 +28,15 @@ export class HunkRow {
     this.accept = button("Accept", () => this.decide("accept"));
     this.reject = button("Reject", () => this.decide("reject"));
     this.reopen = button("Undo accept", () => this.decide("reopen"));
-    this.back = button("Take back", () => actions.takeBack(this.hunk));
+    this.back = button("Undo", () => actions.withdraw(this.hunk));
     this.note = h("p", { class: "hunk-note", hidden: true });
-    this.peel = button("Drop only my lines", () => this.decide("reject", "peel"));
-    this.choice = h("div", { class: "row", role: "group", "aria-label": "What goes", hidden: true }, h("span", {}, "It holds lines of yours."),
-      this.peel, button("Back to the file", () => this.decide("reject", "base")), button("Cancel", () => this.#ask(false)));
+    this.peel = button("Discard only my lines", () => this.decide("reject", "peel"));
+    this.choice = h("div", { class: "row", role: "group", "aria-label": "What to discard", hidden: true }, h("span", {}, "It contains your lines."),
+      this.peel, button("Revert to file", () => this.decide("reject", "base")), button("Cancel", () => this.#ask(false)));
     this.el = h("li", { class: "listed-hunk" }, this.main,
       h("div", { class: "row" }, this.accept, this.reject, this.reopen, this.back), this.choice, this.note);
     this.el.row = this;
-    this.problem = ""; // why the last decision was not made
+    this.problem = ""; // why the last decision failed
   }
 
   get isOpen() {
@@ -50,8 +44,8 @@ export class HunkRow {
   }
 
   /**
-   * `wanted` is what it is to be by a decision that is on its way, null for none: shown at once, or with the words that it waits
-   * for a connection. `from` are words on where it comes from, "" for none.
+   * `wanted` is its pending decision or null: shown as made, or as pending while there is no connection. `from` describes its
+   * origin, "" for none.
    */
   update({ hunk, file, wanted, isUp, from }) {
     const { conflict, mine, origin } = hunk;
@@ -59,33 +53,33 @@ export class HunkRow {
     const waits = isUp ? null : wanted;
     const state = isUp && wanted in STATES ? wanted : hunk.state;
     for (const each of [this.accept, this.reject, this.reopen]) each.disabled = isBusy;
-    set(this.el, "aria-busy", isBusy);
+    setAttr(this.el, "aria-busy", isBusy);
     if (hunk === this.hunk && from === this.from && waits === this.waits && state === this.state) return;
     if (this.state !== state) this.choice.hidden = true;
     Object.assign(this, { hunk, from, waits, state });
     const words = [
-      hunk.kind === "lines" && placeWords(hunk), conflict && "conflict", hunk.oversized_hunk && "large",
-      origin === "user" ? "yours" : mine && "edited by you", STATES[state], waits && waitWords(waits), from,
+      hunk.kind === "lines" && formatPlace(hunk), conflict && "conflict", hunk.oversized_hunk && "large",
+      origin === "user" ? "yours" : mine && "edited by you", STATES[state], waits && describePendingDecision(waits), from,
     ];
-    say(this.where, words.filter(Boolean).join(" · "));
-    set(this.el, "data-state", state);
-    set(this.el, "data-origin", origin);
-    set(this.el, "data-waits", waits);
-    set(this.el, "data-conflict", conflict);
-    const { lines, more } = beginning(hunk.patch);
+    setText(this.where, words.filter(Boolean).join(" · "));
+    setAttr(this.el, "data-state", state);
+    setAttr(this.el, "data-origin", origin);
+    setAttr(this.el, "data-waits", waits);
+    setAttr(this.el, "data-conflict", conflict);
+    const { lines, more } = previewPatch(hunk.patch);
     fill(this.peek,
-      lines.length === 0 && h("span", { class: "same" }, wholeHunkWords(hunk, file)),
+      lines.length === 0 && h("span", { class: "same" }, describeWholeFile(hunk, file)),
       ...lines.map(({ kind, text }) => h("span", { class: kind }, text)),
-      more > 0 && h("span", { class: "same" }, `… ${plural(more, "more line")}`));
+      more > 0 && h("span", { class: "same" }, `… ${pluralize(more, "more line")}`));
     const isOwn = origin === "user";
     this.back.hidden = waits === null;
     this.accept.hidden = waits !== null || state !== "pending" || (isOwn && !conflict);
     this.reject.hidden = waits !== null || (state !== "pending" && state !== "accepted");
     this.reopen.hidden = waits !== null || (state !== "rejected" && (state !== "accepted" || isOwn));
     this.peel.hidden = isOwn;
-    say(this.accept, conflict ? keepWords(hunk) : "Accept");
-    say(this.reject, conflict ? KEEP_FILE : isOwn ? "Drop" : "Reject");
-    say(this.reopen, state === "rejected" ? "Bring back" : "Undo accept");
+    setText(this.accept, conflict ? keepLabel(hunk) : "Accept");
+    setText(this.reject, conflict ? KEEP_FILE : isOwn ? "Discard" : "Reject");
+    setText(this.reopen, state === "rejected" ? "Restore" : "Undo accept");
     this.#note(this.problem);
   }
 
@@ -102,17 +96,17 @@ export class HunkRow {
     return !this.problem;
   }
 
-  /** Ask what goes of a hunk that has lines of the user's own; or do not ask any more. */
+  /** Ask what to discard of a hunk with the user's own lines, or hide that question. */
   #ask(isAsking) {
     this.choice.hidden = !isAsking;
     const to = isAsking ? this.choice.querySelector("button:not([hidden])") : this.main;
     to.focus();
   }
 
-  /** Why the last decision was not made, or else what is to be known before one is. */
+  /** Show why the last decision failed, or a hint about a conflict. */
   #note(problem) {
     const { conflict } = this.hunk;
-    const words = problem || (conflict && this.state === "pending" ? `The file changed here. ${keepWords(this.hunk)} writes this over what the file says now.` : "");
+    const words = problem || (conflict && this.state === "pending" ? `The file changed here. ${keepLabel(this.hunk)} overwrites the current text.` : "");
     this.note.hidden = words === "";
     fill(this.note, icon("warn"), h("span", {}, words));
   }

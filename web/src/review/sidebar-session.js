@@ -1,63 +1,62 @@
-// The agent's work as the server has it: the session that is shown, and the job in it that matters now.
+// The state of the review agent: the current session, and the current job in it.
 //
-//   session   the SessionView whose agent asks, the oldest first, else the latest active one; null where there is none,
-//             undefined until that is known
-//   job       its job, as job.js folds it; null for none
+//   session   the oldest SessionView with a question, else the latest active one; null for none, undefined until loaded
+//   job       its job, as job-state.js reduces it; null for none
 //   others    how many other sessions have a question for the user
-//   problem   why the last thing that was asked for could not be done; "" if it could
-//   trouble   why the session could not be read just now; "" if it could
-//   isBusy    whether something was asked for, and the answer is not there yet
+//   problem   why the last request failed; "" if it did not
+//   trouble   why the session could not be read; "" if it could
+//   isBusy    whether a request is in flight
 
-import { plural } from "../format.js";
-import { emptyJob, isLive, withPage } from "./job-card.js";
+import { pluralize } from "../format.js";
+import { emptyJob, isLive, withPage } from "./job-state.js";
 
-const PAGE = 500; // events of one answer
-const WAIT = 10; // s that an answer without events is put off
-const LOST = 1_000; // ms until a lost connection is tried again
+const PAGE_SIZE = 500; // events in one answer
+const LONG_POLL_SECONDS = 10; // s for which the server holds a request without events
+const RECONNECT_DELAY = 1_000; // ms before a retry after a lost connection
 
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const isUnderWay = ({ status }) => status === "queued" || status === "running";
 
-export class Work {
+export class ReviewSession {
   /** `changed(state)` is called after each change. */
   constructor({ api, review, announce, changed }) {
     Object.assign(this, { api, review, announce, changed });
     this.state = { session: undefined, job: null, others: 0, problem: "", trouble: "", isBusy: false };
-    this.pause = 2_000; // ms between looks while nothing runs
-    this.looking = Promise.resolve();
-    this.due = null; // the look that has not begun yet
-    this.wake = () => {}; // ends the pause in the reading of events
-    this.following = null; // ends the reading of the job's events
+    this.pollInterval = 2_000; // ms between polls while nothing runs
+    this.polling = Promise.resolve();
+    this.due = null; // the poll that is queued
+    this.wake = () => {}; // ends the pause before the next read of events
+    this.following = null; // aborts the reading of the job's events
   }
 
   async start() {
-    document.addEventListener("visibilitychange", () => document.hidden || this.look());
-    this.api.limits().then((limits) => (this.pause = limits.poll_interval_ms), () => {}); // else as it is
+    document.addEventListener("visibilitychange", () => document.hidden || this.poll());
+    this.api.limits().then((limits) => (this.pollInterval = limits.poll_interval_ms), () => {}); // else the default
     for (;;) {
-      if (!document.hidden || this.state.session === undefined) await this.look();
-      await sleep(this.pause);
+      if (!document.hidden || this.state.session === undefined) await this.poll();
+      await sleep(this.pollInterval);
     }
   }
 
-  /** See whether there is another session, or more in this one; what is asked for while that goes on is one more look. */
-  look() {
-    this.due ??= this.looking.then(() => {
+  /** Poll the sessions. Calls during a poll are merged into one more poll. */
+  poll() {
+    this.due ??= this.polling.then(() => {
       this.due = null;
-      this.looking = this.#look().catch((error) => this.#set({ trouble: error.code === "connection" ? "" : error.message }));
-      return this.looking;
+      this.polling = this.#poll().catch((error) => this.#set({ trouble: error.code === "connection" ? "" : error.message }));
+      return this.polling;
     });
     return this.due;
   }
 
-  /** Something changed in the project: the job's journal may tell of it. */
+  /** Something changed in the project: poll now. */
   hint() {
     this.wake();
-    this.look();
+    this.poll();
   }
 
   // -- what the user does ---------------------------------------------------------------------------
 
-  /** Start a job; true once the server has it. */
+  /** Start a job; resolves to whether the server accepted it. */
   send(instruction, rows) {
     return this.#ask(async () => {
       const session = this.state.session?.id ?? (await this.api.createSession()).session_id;
@@ -70,22 +69,15 @@ export class Work {
   rerun = () => this.#ask(() => this.api.rerun(this.state.job.id));
   end = () => this.#ask(() => this.api.apply(this.state.session.id, this.state.job.id, []));
 
-  /** What a job was given once more, in the session that is shown: a new job. */
+  /** Submit a job's instruction again, as a new job of the current session. */
   again = ({ id }) => this.#ask(async () => {
     const { session_id: own, instruction, context_rows } = await this.api.job(id);
     await this.api.run({ session_id: this.state.session?.id ?? own, instruction, context_rows });
   });
 
-  /** Resolves to why the answer could not be given, "" if it was. */
-  async answer(question, text) {
-    try {
-      await this.api.clarify(this.state.job.id, question.question_id, text);
-      return "";
-    } catch (error) {
-      return error.code === "question_closed" ? "It was answered elsewhere." : error.message;
-    } finally {
-      this.hint();
-    }
+  /** Resolves to an error message, or "". */
+  answer(question, text) {
+    return this.api.clarify(this.state.job.id, question.question_id, text).finally(() => this.hint());
   }
 
   // -- reading --------------------------------------------------------------------------------------
@@ -100,19 +92,19 @@ export class Work {
       return false;
     } finally {
       this.wake();
-      await this.look();
+      await this.poll();
       this.#set({ isBusy: false });
     }
   }
 
-  async #look() {
+  async #poll() {
     const sessions = await this.api.sessions();
     const asking = sessions.filter((each) => each.asking_job_id);
     const latest = asking.at(-1) ?? sessions.find((each) => each.status === "active");
     const { session, job } = this.state;
     const others = asking.filter((each) => each.id !== latest.id).length;
     if (others !== this.state.others) this.#set({ others });
-    const isKnown = session?.id === latest?.id && session?.updated_at === latest?.updated_at; // an earlier job of it may end
+    const isKnown = session?.id === latest?.id && session?.updated_at === latest?.updated_at; // one of its earlier jobs may end
     if (isKnown && session !== undefined && this.seen === job?.status) return;
     this.seen = job?.status;
     const now = latest ? await this.api.session(latest.id) : null;
@@ -122,7 +114,7 @@ export class Work {
     else if (id !== this.state.job?.id) this.#follow(id);
   }
 
-  /** The job that matters: the last one, or, while that waits for its turn, the one before it that is under way. */
+  /** The current job: the last one, or while that is queued the running one before it. */
   async #current(session) {
     const ids = [...new Set((session?.chat ?? []).map((entry) => entry.job_id))];
     let current = ids.at(-1) ?? null;
@@ -135,15 +127,15 @@ export class Work {
     return current;
   }
 
-  /** Read a job's events until it has ended, or another job is followed. */
+  /** Read a job's events until it ends, or another job is followed. */
   async #follow(id) {
     this.following?.abort();
     const following = new AbortController();
     this.following = following;
     for (let job = emptyJob(id); !following.signal.aborted; ) {
       try {
-        const wait = job.isRead && isUnderWay(job) && !document.hidden ? WAIT : 0;
-        const page = await this.api.events(id, job.cursor, { wait, limit: PAGE, signal: following.signal });
+        const wait = job.isRead && isUnderWay(job) && !document.hidden ? LONG_POLL_SECONDS : 0;
+        const page = await this.api.events(id, job.cursor, { wait, limit: PAGE_SIZE, signal: following.signal });
         if (following.signal.aborted) return;
         const before = job;
         job = withPage(job, page);
@@ -152,11 +144,11 @@ export class Work {
         this.#tell(before, job);
         if (page.events.length > 0) continue;
         if (job.status === "completed" || job.status === "failed") return;
-        if (!isUnderWay(job) || document.hidden) await this.#rest(this.pause);
+        if (!isUnderWay(job) || document.hidden) await this.#rest(this.pollInterval);
       } catch (error) {
         if (following.signal.aborted) return;
         if (error.code !== "connection") return this.#set({ trouble: error.message });
-        await this.#rest(LOST);
+        await this.#rest(RECONNECT_DELAY);
       }
     }
   }
@@ -168,20 +160,20 @@ export class Work {
     });
   }
 
-  /** Say what a screen reader's user would not see, and look at what is another thing now. */
+  /** Announce changes to screen readers, and poll after a change of status. */
   #tell(before, job) {
     if (job.question && job.question.question_id !== before.question?.question_id) {
       this.announce(`The agent asks: ${job.question.question}`);
     }
     if (job.status === before.status) return;
-    this.look();
-    if (!before.isRead) return; // it was so before this page looked
+    this.poll();
+    if (!before.isRead) return; // it was in this state before this page was loaded
     if (job.status === "awaiting_review" && job.proposed) {
       const { hunks, files } = job.proposed;
-      this.announce(`Job finished: ${plural(hunks, "hunk")} in ${plural(files, "file")} to review.`);
+      this.announce(`Job finished: ${pluralize(hunks, "hunk")} in ${pluralize(files, "file")} to review.`);
       this.review.touch();
     } else if (job.status === "failed") this.announce(`Job failed: ${job.error}`);
-    else if (job.status === "completed") this.announce(job.proposed ? "The review has ended." : "Job finished: it proposed no change.");
+    else if (job.status === "completed") this.announce(job.proposed ? "Review ended." : "Job finished: no changes proposed.");
   }
 
   #set(fields) {

@@ -1,27 +1,28 @@
-// The agent's side of a review: its question, its job, what it proposed, and what it is to do next.
+// The review column: the agent's question, its job, the pending changes and the next instruction.
 
-import { fill, h, icon, say } from "../dom.js";
-import { kept } from "../local-storage.js";
+import { fill, h, icon, setText } from "../dom.js";
+import { localStore } from "../local-storage.js";
 import { ClarifyCard } from "./clarify-card.js";
-import { ContextRows } from "./prompt-context.js";
+import { PromptContext } from "./prompt-context.js";
 import { HunkList } from "./hunk-list.js";
-import { isLive, JobCard } from "./job-card.js";
+import { JobCard } from "./job-card.js";
+import { isLive } from "./job-state.js";
 import { SessionChat } from "./sidebar-chat.js";
-import { Work } from "./sidebar-session.js";
+import { ReviewSession } from "./sidebar-session.js";
 
-const DRAFT = "review-draft"; // the instruction that is being written
-const STARTED_FOR = "review-draft-for"; // the question that waited when it was begun
+const DRAFT = "review-draft"; // draft of the instruction
+const STARTED_FOR = "review-draft-for"; // the question that was open when the draft was started
 
 export class Sidebar {
-  /** `asked(count)` is told how many questions wait for the user. */
+  /** `asked(count)` is called with the number of open questions. */
   constructor({ review, api, waiting, selection, openFile, open, origins, announce, asked = () => {} }) {
     Object.assign(this, { review, asked });
-    const work = new Work({ api, review, announce, changed: () => this.#schedule() });
+    const work = new ReviewSession({ api, review, announce, changed: () => this.#schedule() });
     this.work = work;
     this.clarify = new ClarifyCard({ answer: (question, text) => work.answer(question, text) });
     this.job = new JobCard({ cancel: work.cancel, rerun: work.rerun, again: () => work.again(work.state.job), end: work.end });
     this.hunks = new HunkList({ api, review, waiting, openFile, origins, announce });
-    this.context = new ContextRows({ api, selection, announce });
+    this.context = new PromptContext({ api, selection, announce });
     this.chat = new SessionChat({ newSession: work.newSession, requests: () => open("requests") });
     this.problem = h("p", { class: "problem bad-text", role: "alert" });
     this.el = h("div", { class: "review-sidebar", onkeydown: (event) => this.#key(event) },
@@ -37,7 +38,7 @@ export class Sidebar {
 
   #box() {
     this.area = h("textarea", {
-      rows: "3", "aria-label": "Instruction", placeholder: "What should change?", dir: "auto", value: kept.get(DRAFT) ?? "",
+      rows: "3", "aria-label": "Instruction", placeholder: "What should change?", dir: "auto", value: localStore.get(DRAFT) ?? "",
       oninput: () => this.#drafted(),
       onkeydown: (event) => {
         if (event.key !== "Enter" || event.shiftKey || event.altKey || event.isComposing) return;
@@ -47,7 +48,7 @@ export class Sidebar {
     });
     this.question = null;
     this.isBegun = this.area.value !== "";
-    this.startedFor = kept.get(STARTED_FOR);
+    this.startedFor = localStore.get(STARTED_FOR);
     this.refusal = "";
     this.go = h("button", { type: "submit", class: "primary" }, "Propose");
     this.later = h("button", { type: "button", hidden: true, onclick: () => this.#instruct() }, "Queue as instruction");
@@ -62,7 +63,7 @@ export class Sidebar {
     }, this.area, h("div", { class: "row" }, this.go, this.later, this.hint));
   }
 
-  /** Show what is known now: the sidebar was opened, or something changed. */
+  /** Show the current state. */
   update() {
     const { session, job, others, problem, trouble, isBusy } = this.work.state;
     const state = this.review.get();
@@ -80,10 +81,10 @@ export class Sidebar {
     this.chat.update({ session, isFree: isUp && !isBusy && !isUnderWay });
     this.isReady = isUp && !isBusy && session !== undefined;
     this.#ready();
-    say(this.go, question ? "Answer" : "Propose");
+    setText(this.go, question ? "Answer" : "Propose");
     this.later.hidden = question === null;
-    const keys = question ? "Enter answers the question" : isUnderWay ? "Enter queues it behind the job" : "Enter sends · Shift+Enter begins a line";
-    say(this.hint, isUp ? keys : "No connection to Newel. What you write is kept.");
+    const keys = question ? "Enter to answer the question" : isUnderWay ? "Enter to queue it behind the job" : "Enter to send · Shift+Enter for a new line";
+    setText(this.hint, isUp ? keys : "Not connected to Newel. Your draft is saved.");
     const words = this.refusal || problem || trouble;
     if (words !== this.said) fill(this.problem, words && [icon("warn"), words]);
     this.said = words;
@@ -91,14 +92,14 @@ export class Sidebar {
     if (questions !== this.questions) this.asked((this.questions = questions));
   }
 
-  /** To the question that waits, else to what is to be written; in a sheet to what waits, as a box of text calls for a keyboard. */
+  /** Focus the open question, else the instruction; in a sheet the pending changes, as a text box opens the screen keyboard. */
   focus({ isSheet }) {
     if (!this.clarify.el.hidden) this.clarify.focus();
     else if (isSheet && this.review.get().pending?.length) this.hunks.title.focus();
     else this.area.focus();
   }
 
-  /** Once per frame; a page in the background has no frames, but its title tells of a question. */
+  /** Update once per frame. A page in the background has no frames, but its title shows questions. */
   #schedule() {
     const next = document.hidden ? setTimeout : requestAnimationFrame;
     this.frame ??= next(() => {
@@ -107,10 +108,10 @@ export class Sidebar {
     });
   }
 
-  /** Give the instruction of a job once more; resolves to whether that was done. */
+  /** Submit a job's instruction again; resolves to whether that succeeded. */
   again = (job) => this.work.again(job);
 
-  /** A question comes before all else; what was begun before it came is not sent as its answer unasked. */
+  /** An open question has priority, but a draft started before it is not sent as its answer. */
   #enter() {
     if (!this.question) return this.#instruct();
     if (!this.area.value.trim()) return;
@@ -144,13 +145,13 @@ export class Sidebar {
 
   #drafted() {
     const isBegun = this.area.value !== "";
-    if (isBegun && !this.isBegun) kept.set(STARTED_FOR, (this.startedFor = this.question?.question_id ?? null));
+    if (isBegun && !this.isBegun) localStore.set(STARTED_FOR, (this.startedFor = this.question?.question_id ?? null));
     this.isBegun = isBegun;
     if (this.refusal) {
       this.refusal = "";
       this.update();
     }
-    kept.set(DRAFT, this.area.value);
+    localStore.set(DRAFT, this.area.value);
     this.#ready();
   }
 

@@ -1,14 +1,14 @@
-// Between the text in an editor and the lines of a file.
+// Conversion between the text of an editor and the lines of a file.
 //
-// The editor has lines without their ends. A file is lines with them: "\n" ends one, and a "\r" before it belongs to the end;
-// nothing else ends a line, no "\r" alone and no U+2028. So each line of a file keeps the end it has, whatever the others have.
+// The editor's lines have no ends. In a file "\n" ends a line, and a "\r" before it belongs to the end; nothing else does, neither
+// a single "\r" nor U+2028. So each line of a file keeps its own end.
 
 import { ChangeSet, Text } from "@codemirror/state";
 import { diff } from "../patience.js";
 
 /**
- * A file as an editor has it: its text, and which of its lines end with "\r\n". Where it has the text that is `expected` that
- * one is its text, the same object; to find that out costs much less than to make it anew.
+ * A file for the editor: its text, and which of its lines end with "\r\n". If the text equals `expected`, that object is reused:
+ * to compare is much cheaper than to build it.
  */
 export function fileOf(content, expected = null) {
   const ends = expected && endsIn(content, expected);
@@ -30,7 +30,7 @@ const usualEnd = (returns, ends) => (returns * 2 > ends ? "\r\n" : "\n");
 
 const [RETURN, NEWLINE] = [13, 10];
 
-/** How the lines of `text` end in a file; null if the file has another text. */
+/** How the lines of `text` end in a file; null if the file has a different text. */
 function endsIn(content, text) {
   const last = text.lines - 1;
   const returns = new Uint8Array(text.lines);
@@ -47,7 +47,7 @@ function endsIn(content, text) {
   return place === content.length ? { returns, usual: usualEnd(count, last) } : null;
 }
 
-/** What makes the text `b` of the text `a`, cut where their lines differ. */
+/** The change from text `a` to text `b`, by lines. */
 export function changesBetween(a, b) {
   const [before, after] = [a.toJSON(), b.toJSON()];
   const changes = diff(before, after).map(([a0, a1, b0, b1]) => {
@@ -61,7 +61,7 @@ export function changesBetween(a, b) {
 
 const isHalf = (text, at) => /[\udc00-\udfff]/.test(text[at] ?? "");
 
-/** A change without what stays at its two ends; no sign of two halves is torn. */
+/** Narrow a change by the common text at its ends, without splitting surrogate pairs. */
 function narrowed(text, from, to, insert) {
   const old = text.sliceString(from, to, "\n");
   const most = Math.min(old.length, insert.length);
@@ -74,8 +74,8 @@ function narrowed(text, from, to, insert) {
   return { from: from + head, to: to - tail, insert: insert.slice(head, insert.length - tail) };
 }
 
-/** The first `count` pieces of a change, and the others as a change that comes after it. */
-export function parted(changes, count) {
+/** Split a change: its first `count` pieces, and the others as a subsequent change. */
+export function splitChange(changes, count) {
   const pieces = [];
   changes.iterChanges((from, to, _, __, insert) => pieces.push({ from, to, insert }), true);
   if (pieces.length <= count) return [changes, ChangeSet.empty(changes.newLength)];
@@ -85,7 +85,7 @@ export function parted(changes, count) {
   return [first, ChangeSet.of(rest, first.newLength)];
 }
 
-/** The splices of lines, `{start_line, delete_lines, new_text}`, that do to a file what `changes` do to its text. */
+/** The line splices, `{start_line, delete_lines, new_text}`, equivalent to `changes`. */
 export function splicesOf(file, changes) {
   const { text, returns, usual } = file;
   const doc = changes.apply(text);
@@ -106,13 +106,13 @@ export function splicesOf(file, changes) {
     while (a0 < a1 && b0 < b1 && old(a1 - 1) === now(b1 - 1)) a1--, b1--;
     let added = "";
     for (let at = b0; at < b1; at += 1) added += now(at);
-    // Behind the last end of a line the editor has one more line, an empty one, and the file has none.
+    // After the last line end the editor has one more line, an empty one; the file has none.
     const removed = a1 - a0 - (a1 > a0 && a1 === text.lines && old(a1 - 1) === "" ? 1 : 0);
     return removed || added ? [{ start_line: a0 + 1, delete_lines: removed, new_text: added }] : [];
   });
 }
 
-/** The lines that a change touches, before and after it, counted from 0; apart by a line at least. */
+/** The line ranges that a change touches, before and after it, counted from 0; at least one line apart. */
 function lineSpans(text, changes, doc) {
   const spans = [];
   changes.iterChangedRanges((fromA, toA, fromB, toB) => {
@@ -125,7 +125,7 @@ function lineSpans(text, changes, doc) {
   return spans;
 }
 
-/** Where the sign at a place after a change stood before it; null for one that came in by it. */
+/** The position before a change of the character at a position after it; null if it was inserted. */
 function originsOf(changes) {
   const gaps = [];
   changes.iterGaps((a, b, length) => gaps.push({ a, b, length }));

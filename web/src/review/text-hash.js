@@ -1,9 +1,9 @@
-// A short number for a text, by which it is known again. It keeps no secret, and no enemy makes the texts.
+// A short hash of a text, to recognize it. Not cryptographic.
 
 const PRIME = 0x01000193;
 
 /** 64 bits of a text, as 16 hexadecimal digits. */
-export function mark(text) {
+export function hashText(text) {
   let [a, b] = [0x811c9dc5, 0x9dc5811c];
   for (let at = 0; at < text.length; at += 1) {
     const sign = text.charCodeAt(at);

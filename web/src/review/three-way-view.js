@@ -1,27 +1,28 @@
-// A file three ways: as it was before a run, as the run proposed it, and as it is now.
+// A file in three versions: before a run, as proposed by the run, and now.
 
-import { fill, h, say, set } from "../dom.js";
-import { plural, revealPath } from "../format.js";
-import { Following } from "./auto-refresh.js";
+import { fill, h, setText, setAttr } from "../dom.js";
+import { pluralize, revealPath } from "../format.js";
+import { AutoRefresh } from "./auto-refresh.js";
 import { paired, parsePatch, sizeOf } from "./patch.js";
-import { patchView, shown } from "./patch-view.js";
+import { pagedList } from "./paged-list.js";
+import { patchView, printable } from "./patch-view.js";
 
-const SIDE_BY_SIDE = matchMedia("(min-width: 900.02px)"); // below that there is one column
-const FIRST = 500; // rows that are drawn at once
-const MORE = 2_000;
-const WAYS = {
-  proposed: { label: "Before ↔ proposed", text: "agent_proposed", patch: "proposed_patch", head: "As the run proposed it" },
-  current: { label: "Before ↔ now", text: "current_file", patch: "current_patch", head: "Now, with what is in review" },
+const SIDE_BY_SIDE = matchMedia("(min-width: 900.02px)"); // below that width there is one column
+const FIRST_ROWS = 500; // rows that are shown at first
+const PAGE_SIZE = 2_000;
+const COMPARISONS = {
+  proposed: { label: "Before ↔ proposed", text: "agent_proposed", patch: "proposed_patch", head: "Proposed by the run" },
+  current: { label: "Before ↔ now", text: "current_file", patch: "current_patch", head: "Now, including the review" },
 };
 
-export class Compare extends Following {
+export class ThreeWayView extends AutoRefresh {
   constructor({ api, review, checkpoint, path, openFile }) {
     super();
     Object.assign(this, { api, review, checkpoint, path });
     this.way = "proposed";
-    this.note = h("p", { class: "dim note", role: "status" }, "Reading…");
+    this.note = h("p", { class: "dim note", role: "status" }, "Loading…");
     this.body = h("div", { class: "compare-body", tabindex: "0", role: "region", "aria-label": "Comparison" });
-    this.ways = Object.entries(WAYS).map(([way, { label }]) =>
+    this.ways = Object.entries(COMPARISONS).map(([way, { label }]) =>
       h("button", { type: "button", "data-way": way, onclick: () => this.#choose(way) }, label));
     this.el = h("section", { class: "panel compare", "aria-label": `Compare ${revealPath(path)}` },
       h("div", { class: "compare-head" }, h("h2", { class: "mono", tabindex: "-1" }, revealPath(path)), h("span", { class: "spacer" }),
@@ -36,7 +37,7 @@ export class Compare extends Following {
     super.load();
   }
 
-  heard({ pending }) {
+  isAffected({ pending }) {
     const file = pending?.find((each) => each.file_path === this.path);
     const now = file ? `${file.rev} ${file.base_file_hash}` : "";
     const isAnother = now !== this.now;
@@ -62,7 +63,7 @@ export class Compare extends Following {
       this.view = view;
       if (!isSame) this.#draw();
     } catch (error) {
-      if (asked === this.asked && !this.view) say(this.note, error.message);
+      if (asked === this.asked && !this.view) setText(this.note, error.message);
     }
   }
 
@@ -72,12 +73,12 @@ export class Compare extends Following {
   }
 
   #draw() {
-    for (const button of this.ways) set(button, "aria-pressed", button.dataset.way === this.way);
+    for (const button of this.ways) setAttr(button, "aria-pressed", button.dataset.way === this.way);
     if (!this.view) return;
-    const { text, patch, head } = WAYS[this.way];
+    const { text, patch, head } = COMPARISONS[this.way];
     const files = parsePatch(this.view[patch]);
     const [before, after] = [this.view.checkpoint_base, this.view[text]];
-    say(this.note, inWords(before, after, files));
+    setText(this.note, describeComparison(before, after, files));
     if (files.length === 0 || files[0].hunks.length === 0) return fill(this.body);
     if (!SIDE_BY_SIDE.matches) return fill(this.body, patchView(this.view[patch], { heads: false }));
     fill(this.body, h("div", { class: "compare-columns" },
@@ -85,22 +86,21 @@ export class Compare extends Following {
   }
 }
 
-/** What a comparison comes to, in words. */
-export function inWords(before, after, files) {
-  if (files.length === 0) return "Nothing differs.";
-  if (files.some((file) => file.isBinary)) return "It is no text, so there are no lines to compare: its bytes differ.";
+/** Summarize a comparison. */
+function describeComparison(before, after, files) {
+  if (files.length === 0) return "No differences.";
+  if (files.some((file) => file.isBinary)) return "Binary files differ.";
   const { added, removed } = sizeOf(files);
-  const count = `${plural(added, "line")} added, ${removed.toLocaleString("en")} removed.`;
-  if (before === null) return `The file was not there before the run. ${count}`;
-  if (after === null) return `The file is not there on the other side. ${count}`;
-  return added + removed > 0 ? count : "Only the file's permissions differ.";
+  const count = `${pluralize(added, "line")} added, ${removed.toLocaleString("en")} removed.`;
+  if (before === null) return `The file did not exist before the run. ${count}`;
+  if (after === null) return `The file does not exist on the other side. ${count}`;
+  return added + removed > 0 ? count : "Only the file mode differs.";
 }
 
-/** Rows of two columns; what is the same between the changes is folded, and unfolds. */
+/** Rows in two columns; unchanged lines between the changes are folded. */
 function rowsView(hunks, before) {
   const lines = before?.split("\n") ?? [];
   if (lines.at(-1) === "") lines.pop();
-  const place = h("div", { class: "compare-rows" });
   const items = [];
   let [old, fresh] = [1, 1]; // the next line on either side
   for (const hunk of hunks) {
@@ -113,21 +113,14 @@ function rowsView(hunks, before) {
     }
   }
   if (lines.length >= old) items.push({ from: old, fresh, count: lines.length - old + 1 });
-  const more = h("button", { type: "button", class: "quiet", onclick: () => draw(MORE) });
-  let drawn = 0;
-  function draw(count) {
-    place.append(...items.slice(drawn, drawn + count).map((item) => (item.count ? foldView(item, lines) : rowView(item))));
-    drawn += count;
-    more.hidden = drawn >= items.length;
-    say(more, `Show more (${plural(Math.max(0, items.length - drawn), "row")} left)`);
-  }
-  draw(FIRST);
-  return [place, more];
+  return pagedList(h("div", { class: "compare-rows" }), items, {
+    first: FIRST_ROWS, step: PAGE_SIZE, noun: "row", render: (item) => (item.count ? foldView(item, lines) : rowView(item)),
+  });
 }
 
 function foldView({ from, fresh, count }, lines) {
   const unfold = () => {
-    const next = Math.min(count, MORE);
+    const next = Math.min(count, PAGE_SIZE);
     const rows = lines.slice(from - 1, from - 1 + next).map((text, index) => {
       const line = { kind: "same", text, old: from + index, new: fresh + index };
       return rowView({ old: line, new: line });
@@ -135,7 +128,7 @@ function foldView({ from, fresh, count }, lines) {
     const rest = count > next ? [foldView({ from: from + next, fresh: fresh + next, count: count - next }, lines)] : [];
     fold.replaceWith(...rows, ...rest);
   };
-  const fold = h("button", { type: "button", class: "quiet compare-fold", onclick: unfold }, `⋯ ${plural(count, "line")} the same`);
+  const fold = h("button", { type: "button", class: "quiet compare-fold", onclick: unfold }, `⋯ ${pluralize(count, "unchanged line")}`);
   return fold;
 }
 
@@ -148,5 +141,5 @@ function cellView(line, number, change, sign) {
   const isChange = line.kind === change;
   return h("div", { class: `compare-cell ${line.kind}` },
     h("span", { class: "number", "data-number": number }), h("span", { class: "sign" }, isChange ? sign : " "),
-    h(isChange ? { del: "del", add: "ins" }[change] : "span", { class: "text" }, shown(line.text)));
+    h(isChange ? { del: "del", add: "ins" }[change] : "span", { class: "text" }, printable(line.text)));
 }

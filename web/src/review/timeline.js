@@ -1,22 +1,23 @@
-// The checkpoints: what ran, when, and what it changed, with the way back.
+// The checkpoints: each run with its time and changes, and its rollback.
 
-import { fill, h, icon, say, set } from "../dom.js";
-import { plural, reveal, revealPath } from "../format.js";
+import { fill, h, icon, setText, setAttr } from "../dom.js";
+import { pluralize, reveal, revealPath } from "../format.js";
 import { totalsOf } from "./changes.js";
 import { changedPaths, CheckpointPages } from "./checkpoint-pages.js";
-import { Following } from "./auto-refresh.js";
+import { AutoRefresh } from "./auto-refresh.js";
+import { pagedList } from "./paged-list.js";
 import { patchView } from "./patch-view.js";
 import { openRollback } from "./rollback.js";
 
-const OPEN = 3; // files of a run whose changes are shown at once
-const LISTED = 100; // files of a run that are listed at once
+const INITIALLY_OPEN = 3; // files of a run whose changes are shown at first
+const PAGE_SIZE = 100; // files of a run that are listed at first
 
-/** Whose a checkpoint is, in a word. */
+/** The kind of run that a checkpoint belongs to. */
 export const kindOf = ({ job_id: run, session_id: session }) =>
   run.startsWith("rollback_") ? "Undo" : session.startsWith("sess_") ? "Review job" : "Run";
 
-/** A moment of the past, in ms since 1970: "10:42", "yesterday 18:03", "12 Mar 18:03", "12 Mar 2024". */
-export function when(time, now = Date.now()) {
+/** A past time, in ms since 1970: "10:42", "yesterday 18:03", "12 Mar 18:03", "12 Mar 2024". */
+export function formatTime(time, now = Date.now()) {
   const [date, today] = [new Date(time), new Date(now)];
   const yesterday = new Date(today.getFullYear(), today.getMonth(), today.getDate() - 1);
   const clock = date.toLocaleTimeString("en", { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
@@ -26,13 +27,13 @@ export function when(time, now = Date.now()) {
   return date.getFullYear() === today.getFullYear() ? `${day} ${clock}` : `${day} ${date.getFullYear()}`;
 }
 
-/** What of a run is still to be done. */
-function waitWords({ files }) {
+/** Describe the open hunks of a run. */
+function describeOpenHunks({ files }) {
   const { pending, accepted } = totalsOf(files);
-  return pending > 0 ? `${pending} to decide` : accepted > 0 && `${accepted} accepted, not saved`;
+  return pending > 0 ? `${pending} to decide` : accepted > 0 && `${accepted} accepted, unsaved`;
 }
 
-export class Timeline extends Following {
+export class Timeline extends AutoRefresh {
   constructor({ api, review, announce, compare, openFile, origins }) {
     super();
     Object.assign(this, { api, review, announce, compare, openFile, origins });
@@ -41,15 +42,15 @@ export class Timeline extends Following {
     this.rows = new Map(); // by checkpoint id: {key, el, aside}
     this.unfolded = new Set();
     this.list = h("ol", { class: "timeline-list" });
-    this.note = h("p", { class: "dim note", role: "status" }, "Reading…");
-    this.more = h("button", { type: "button", hidden: true, onclick: () => this.#more() }, "Show earlier ones");
+    this.note = h("p", { class: "dim note", role: "status" }, "Loading…");
+    this.more = h("button", { type: "button", hidden: true, onclick: () => this.#more() }, "Show earlier");
     this.el = h("section", { class: "panel timeline", "aria-label": "Checkpoints" },
       h("div", { class: "panel-head" }, h("h2", { tabindex: "-1" }, "Checkpoints")), this.note, this.list, this.more);
   }
 
-  heard(state) {
+  isAffected(state) {
     const before = this.pending;
-    const isAnother = super.heard(state);
+    const isAnother = super.isAffected(state);
     if (isAnother) for (const path of changedPaths(before, state.pending)) this.changed.add(path);
     return isAnother;
   }
@@ -63,7 +64,7 @@ export class Timeline extends Following {
     this.read();
   }
 
-  /** Read what is new, or one page more; what is wanted meanwhile is read after that. */
+  /** Refresh the list, or read one more page; requests during a read are served after it. */
   async read() {
     this.isStale = true;
     if (this.isReading) return;
@@ -77,7 +78,7 @@ export class Timeline extends Following {
       }
     } catch (error) {
       this.note.hidden = false;
-      say(this.note, error.message);
+      setText(this.note, error.message);
     } finally {
       this.isReading = false;
     }
@@ -85,14 +86,14 @@ export class Timeline extends Following {
 
   #show({ list: checkpoints, isMore }) {
     this.note.hidden = checkpoints.length > 0;
-    say(this.note, "No run has changed a file yet. Each that does leaves a checkpoint here.");
+    setText(this.note, "No checkpoints yet. Each run that changes files creates one.");
     this.more.hidden = !isMore;
     const old = this.rows;
     this.rows = new Map(checkpoints.map((each) => {
-      const key = JSON.stringify([each.title, each.files.map((file) => file.file_path)]); // what is decided stands in its head
+      const key = JSON.stringify([each.title, each.files.map((file) => file.file_path)]); // decisions are shown in its head
       const known = old.get(each.checkpoint_id);
       const row = known?.key === key ? known : { key, ...this.#row(each) };
-      say(row.aside, [kindOf(each), plural(each.files.length, "file"), waitWords(each)].filter(Boolean).join(" · "));
+      setText(row.aside, [kindOf(each), pluralize(each.files.length, "file"), describeOpenHunks(each)].filter(Boolean).join(" · "));
       return [each.checkpoint_id, row];
     }));
     const wanted = [...this.rows.values()].map(({ el }) => el);
@@ -116,7 +117,7 @@ export class Timeline extends Following {
       if (isOpen) this.unfolded.add(id);
       else this.unfolded.delete(id);
       body.hidden = !isOpen;
-      set(button, "aria-expanded", isOpen);
+      setAttr(button, "aria-expanded", isOpen);
       mark.replaceChildren(icon(isOpen ? "down" : "right"));
       if (isOpen && !body.firstChild) fill(body, ...this.#body(checkpoint));
     };
@@ -124,8 +125,8 @@ export class Timeline extends Following {
       type: "button", class: "quiet timeline-head", "aria-expanded": "false", "aria-controls": `run-${id}`,
       onclick: () => unfold(body.hidden),
     },
-    mark, h("time", { datetime: created, title: new Date(created).toLocaleString() }, when(Date.parse(created))),
-    h("span", { class: "timeline-title" }, reveal(title) || "A run without words"),
+    mark, h("time", { datetime: created, title: new Date(created).toLocaleString() }, formatTime(Date.parse(created))),
+    h("span", { class: "timeline-title" }, reveal(title) || "Untitled run"),
     aside);
     const el = h("li", { "data-id": id }, button, body);
     if (this.unfolded.has(id)) unfold(true);
@@ -133,36 +134,21 @@ export class Timeline extends Following {
   }
 
   #body({ checkpoint_id: id, job_id: run, session_id: session, title, files }) {
-    const list = h("div", {});
-    const add = (from) => {
-      list.append(...files.slice(from, from + LISTED).map(({ file_path: path }, index) => this.#file(id, path, from + index < OPEN)));
-      const left = files.length - from - LISTED;
-      if (left <= 0) return;
-      const more = h("button", {
-        type: "button", class: "quiet",
-        onclick: () => {
-          more.remove();
-          add(from + LISTED);
-        },
-      }, `Show more (${plural(left, "file")} left)`);
-      list.append(more);
-    };
-    add(0);
     const back = () => openRollback({ api: this.api, review: this.review, checkpoint: id, announce: this.announce }).then(() => this.read());
     return [
       !run.startsWith("rollback_") && h("p", { class: "origins" }, "from ", this.origins.link({ run_id: run, session_id: session, title })),
       files.length > 0 && h("div", { class: "row" }, h("button", { type: "button", onclick: back }, icon("again"), "Roll back…")),
-      files.length === 0 && h("p", { class: "dim" }, "It changed no file."),
-      list,
+      files.length === 0 && h("p", { class: "dim" }, "No files changed."),
+      ...pagedList(h("div", {}), files, { first: PAGE_SIZE, noun: "file", render: ({ file_path: path }, index) => this.#file(id, path, index < INITIALLY_OPEN) }),
     ];
   }
 
-  /** A file of a run: what the run made of it, asked for when it is unfolded. */
+  /** A file of a run; its patch is requested when it is unfolded. */
   #file(id, path, isOpen) {
     const place = h("div", {});
     const load = async () => {
       if (!details.open || place.firstChild) return;
-      fill(place, h("p", { class: "dim note" }, "Reading…"));
+      fill(place, h("p", { class: "dim note" }, "Loading…"));
       try {
         fill(place, patchView((await this.api.diff3(id, path)).proposed_patch, { heads: false, first: 60 }));
       } catch (error) {

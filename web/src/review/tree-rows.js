@@ -1,21 +1,21 @@
-// The rows of the tree: what the folders hold, and what waits in the review. Pure functions.
+// The rows of the file tree: folder entries and pending changes. Pure functions.
 
 const sorted = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
 const order = (one, other) =>
   (one.kind === "directory" ? 0 : 1) - (other.kind === "directory" ? 0 : 1) || sorted.compare(one.name, other.name);
 
-const NONE = "none"; // the hash of no file
+const NO_FILE = "none"; // the hash of no file
 
 export const join = (folder, name) => (folder ? `${folder}/${name}` : name);
 
-/** The folders that a path lies in, the outermost first. */
+/** The folders of a path, the outermost first. */
 export const foldersOf = (path) => path.split("/").slice(0, -1).map((_, index, names) => names.slice(0, index + 1).join("/"));
 
 /**
- * What waits, by path: {files: path → PendingFile, folders: how many files below a folder wait, new: names by folder}.
- * `new` are files and folders that a review may bring: some of them are not on the disk yet.
+ * The pending changes by path: {files: path → PendingFile, folders: number of pending files below a folder, new: names by
+ * folder}. `new` are files and folders that a review may create; some of them do not exist on disk yet.
  */
-export function waiting(pending) {
+export function indexPending(pending) {
   const found = { files: new Map(), folders: new Map(), new: new Map() };
   for (const file of pending ?? []) {
     found.files.set(file.file_path, file);
@@ -31,8 +31,8 @@ export function waiting(pending) {
   return found;
 }
 
-/** A folder's entries in the order of the tree, with those that are only proposed. */
-export function entriesOf(listing, proposed) {
+/** A folder's entries in tree order, including proposed ones. */
+function entriesOf(listing, proposed) {
   const there = listing?.entries ?? [];
   const names = new Set(there.map((entry) => entry.name));
   const fresh = listing?.more ? [] : [...(proposed ?? [])].filter(([name]) => !names.has(name));
@@ -40,32 +40,32 @@ export function entriesOf(listing, proposed) {
 }
 
 /**
- * The rows that can be seen, from top to bottom: {key, path, name, kind, level, place, size, isOpen, ...}. `kind` is
- * "file", "directory", or a row that says something: "loading", "problem", "more". `folders` are the listings by path.
+ * The visible rows, from top to bottom: {key, path, name, kind, level, place, size, isOpen, ...}. `kind` is "file",
+ * "directory", or that of a message: "loading", "problem", "more". `folders` are the listings by path.
  */
 export function rowsOf({ folders, open, waits }) {
   const rows = [];
   const walk = (folder, level) => {
     const listing = folders.get(folder);
-    const say = (kind, words) => rows.push({ key: `${folder}/\0${kind}`, path: folder, kind, level, words });
-    if (!listing && !waits.new.has(folder)) return say("loading", "Reading…");
-    if (listing?.problem && !waits.new.has(folder)) return say("problem", listing.problem);
+    const setText = (kind, words) => rows.push({ key: `${folder}/\0${kind}`, path: folder, kind, level, words });
+    if (!listing && !waits.new.has(folder)) return setText("loading", "Loading…");
+    if (listing?.problem && !waits.new.has(folder)) return setText("problem", listing.problem);
     const entries = entriesOf(listing, waits.new.get(folder));
     entries.forEach((entry, place) => {
       const path = join(folder, entry.name);
       const isOpen = entry.kind === "directory" && open.has(path);
-      const isProposed = waits.files.get(path)?.base_file_hash === NONE;
+      const isProposed = waits.files.get(path)?.base_file_hash === NO_FILE;
       rows.push({ ...entry, key: path, path, level, isOpen, isProposed, place: place + 1, size: entries.length });
       if (isOpen) walk(path, level + 1);
     });
-    if (listing?.more) say("more", "There are more. Find a file by its name.");
-    else if (entries.length === 0) say("empty", level === 1 ? "The project has no file." : "No file.");
+    if (listing?.more) setText("more", "More files exist. Find a file by name.");
+    else if (entries.length === 0) setText("empty", level === 1 ? "The project is empty." : "No files.");
   };
   walk("", 1);
   return rows;
 }
 
-/** The row to go to for a key of the keyboard: {to}, {open}, {close} or null. `rows` are those that have a path of their own. */
+/** The effect of a key: {to}, {open}, {close} or null. `rows` are those with a path. */
 export function step(rows, at, key) {
   const index = Math.max(0, rows.findIndex((row) => row.path === at));
   const row = rows[index];
@@ -81,8 +81,8 @@ export function step(rows, at, key) {
   return null;
 }
 
-/** The next row, from the one behind `at` on, whose name begins with what was typed; with several letters `at` itself too. */
-export function typed(rows, at, text) {
+/** The next row after `at` whose name starts with the typed text; with several letters from `at` itself. */
+export function findByPrefix(rows, at, text) {
   const wanted = text.toLowerCase();
   const index = Math.max(0, rows.findIndex((row) => row.path === at));
   const from = index + (wanted.length > 1 ? 0 : 1);

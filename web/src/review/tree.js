@@ -1,39 +1,39 @@
-// The project's folders and files. Only what is unfolded is asked for, and only what can be seen is in the page.
+// The project's folders and files. Only unfolded folders are read, and only visible rows are in the page.
 
-import { fill, h, icon, set } from "../dom.js";
-import { plural, revealPath } from "../format.js";
-import { kept } from "../local-storage.js";
+import { fill, h, icon, setAttr } from "../dom.js";
+import { pluralize, revealPath } from "../format.js";
+import { localStore } from "../local-storage.js";
 import { findFile } from "./quick-open.js";
-import { foldersOf, join, rowsOf, step, typed, waiting } from "./tree-rows.js";
-import { Windowed } from "./virtual-list.js";
+import { foldersOf, join, rowsOf, step, findByPrefix, indexPending } from "./tree-rows.js";
+import { VirtualList } from "./virtual-list.js";
 
 const ROW = 28; // px, until it is measured
-const TYPING = 700; // ms in which letters make one word
-const READ_AGAIN = 1_000; // ms between readings because the window has the focus again
-const MOST_OPEN = 500; // unfolded folders that are remembered
+const TYPING_TIMEOUT = 700; // ms within which typed letters form one prefix
+const MIN_READ_INTERVAL = 1_000; // ms between reads caused by the window getting the focus
+const MAX_OPEN = 500; // unfolded folders that are remembered
 
-export class Tree {
+export class FileTree {
   constructor({ api, review, openFile, open, announce }) {
     Object.assign(this, { api, review, openFile, announce });
     this.folders = new Map(); // by path: the answer of the server, or {problem}
     this.reading = new Set();
-    const last = kept.get("tree");
+    const last = localStore.get("tree");
     this.open = new Set(last?.open ?? []);
     this.at = last?.at ?? null;
     this.rows = [];
     this.word = { text: "", until: 0 };
-    this.waits = waiting(null);
-    this.window = new Windowed({
+    this.waits = indexPending(null);
+    this.window = new VirtualList({
       draw: (row) => this.#row(row),
       dress: (el, row) => this.#dress(el, row),
-      props: { role: "tree", "aria-label": "Files of the project", onkeydown: (event) => this.#key(event), onclick: (event) => this.#click(event) },
+      props: { role: "tree", "aria-label": "Project files", onkeydown: (event) => this.#key(event), onclick: (event) => this.#click(event) },
     });
     const find = () => findFile({ api, openFile: (path) => this.openFile(path) });
     const button = (words, title, onclick, props = {}) => h("button", { type: "button", class: "quiet", title, onclick, ...props }, words);
     this.el = h("div", { class: "tree" },
       h("div", { class: "tree-head" },
         button("Find", "Find a file (Alt+P)", find, { "aria-keyshortcuts": "Alt+P" }),
-        button("Pending", "Everything that waits", () => open("pending")),
+        button("Pending", "All pending changes", () => open("pending")),
         button("Checkpoints", "Checkpoints", () => open("checkpoints"))),
       this.window.el);
     document.addEventListener("keydown", (event) => {
@@ -46,7 +46,7 @@ export class Tree {
     addEventListener("focus", () => this.again());
   }
 
-  /** Show what is there, and read what is not known yet; called when the tree comes into sight. */
+  /** Show the tree and read missing folders; called when the tree becomes visible. */
   update() {
     this.#changed(this.review.get());
     for (const folder of ["", ...this.open]) if (!this.folders.has(folder) && this.#isInSight(folder)) this.#read(folder);
@@ -66,8 +66,8 @@ export class Tree {
   #changed({ pending }) {
     if (pending === this.pending) return;
     this.pending = pending;
-    this.waits = waiting(pending);
-    // Which files wait, and of what they are changes, changes with a save and with what happens to them on the disk.
+    this.waits = indexPending(pending);
+    // The pending files and their bases change with a save, and with changes on disk.
     const disk = JSON.stringify((pending ?? []).map((file) => [file.file_path, file.base_file_hash]));
     const isOther = this.disk !== undefined && this.disk !== disk;
     this.disk = disk;
@@ -75,10 +75,10 @@ export class Tree {
     this.#draw();
   }
 
-  /** Read again what is unfolded. */
+  /** Read the unfolded folders again. */
   again() {
     if (this.el.offsetParent === null || this.timer) return;
-    this.timer = setTimeout(() => (this.timer = null), READ_AGAIN);
+    this.timer = setTimeout(() => (this.timer = null), MIN_READ_INTERVAL);
     for (const folder of ["", ...this.open]) if (this.#isInSight(folder)) this.#read(folder);
   }
 
@@ -97,7 +97,7 @@ export class Tree {
   }
 
   #keep() {
-    kept.set("tree", { open: [...this.open].slice(-MOST_OPEN), at: this.at });
+    localStore.set("tree", { open: [...this.open].slice(-MAX_OPEN), at: this.at });
   }
 
   // -- what is shown --------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ export class Tree {
     this.rows = rowsOf(this);
     this.named = this.rows.filter((row) => row.name);
     if (!this.named.some((row) => row.path === this.at)) this.at = this.named[0]?.path ?? null;
-    set(this.window.list, "role", this.named.length ? "tree" : "group");
+    setAttr(this.window.list, "role", this.named.length ? "tree" : "group");
     this.window.set(this.rows.map((row) => {
       const marks = this.#marks(row);
       const { name, kind, level, isOpen, place, size, words, ignored, isProposed } = row;
@@ -119,7 +119,7 @@ export class Tree {
     }
   }
 
-  /** What waits in a row's file or below its folder. */
+  /** The pending changes of a row's file or folder. */
   #marks({ path, kind }) {
     if (kind === "directory") return { below: this.waits.folders.get(path) ?? 0 };
     const file = this.waits.files.get(path);
@@ -143,11 +143,11 @@ export class Tree {
     return indented(row, depth);
   }
 
-  /** Which row the keys are about. */
+  /** Mark the row that the keys apply to. */
   #dress(el, { path, name }) {
     if (!name) return;
-    set(el, "aria-selected", path === this.at);
-    set(el, "tabindex", path === this.at ? "0" : "-1");
+    setAttr(el, "aria-selected", path === this.at);
+    setAttr(el, "tabindex", path === this.at ? "0" : "-1");
   }
 
   // -- the keyboard and the pointer -----------------------------------------------------------------
@@ -176,7 +176,7 @@ export class Tree {
   #fold(path, isOpen) {
     if (isOpen) this.open.add(path);
     else this.open.delete(path);
-    if (isOpen) this.#read(path); // as it is now; what was known of it is shown meanwhile
+    if (isOpen) this.#read(path); // the previous listing is shown meanwhile
     this.#go(path);
   }
 
@@ -192,19 +192,19 @@ export class Tree {
     else if (event.key.length === 1) this.#type(event.key);
     else return;
     event.preventDefault();
-    event.stopPropagation(); // letters and signs are no commands here
+    event.stopPropagation(); // letters search here, they are no commands
   }
 
   #type(sign) {
     const now = Date.now();
     const text = (now < this.word.until ? this.word.text : "") + sign;
-    this.word = { text, until: now + TYPING };
-    const found = typed(this.named, this.at, text);
+    this.word = { text, until: now + TYPING_TIMEOUT };
+    const found = findByPrefix(this.named, this.at, text);
     if (found) this.#go(found);
   }
 }
 
-/** The page's policy lets no style stand in the markup. */
+/** The content security policy forbids inline styles. */
 function indented(row, depth) {
   row.style.setProperty("--depth", depth);
   return row;
@@ -213,9 +213,9 @@ function indented(row, depth) {
 function marksView({ below, pending, unsaved, conflicts }) {
   const mark = (kind, sign, words) => h("span", { class: `tree-mark ${kind}`, title: words }, sign, h("span", { class: "sr-only" }, `, ${words}`));
   return [
-    below > 0 && mark("below", "", `${plural(below, "file")} below to review`),
-    conflicts > 0 && mark("conflict", icon("warn"), plural(conflicts, "conflict")),
-    pending > 0 && mark("waits", `${pending}±`, `${plural(pending, "hunk")} to review`),
-    pending === 0 && unsaved > 0 && mark("accepted", icon("check"), `${plural(unsaved, "hunk")} to save`),
+    below > 0 && mark("below", "", `${pluralize(below, "file")} below to review`),
+    conflicts > 0 && mark("conflict", icon("warn"), pluralize(conflicts, "conflict")),
+    pending > 0 && mark("waits", `${pending}±`, `${pluralize(pending, "hunk")} to review`),
+    pending === 0 && unsaved > 0 && mark("accepted", icon("check"), `${pluralize(unsaved, "hunk")} to save`),
   ];
 }

@@ -1,61 +1,61 @@
-// What this window has not sent yet, kept in the browser: it outlives the page, be it loaded anew or torn down.
+// Storage for edits and decisions that this window has not sent yet. They survive a reload and a closed window.
 //
-// Each window has a name, and holds a lock of that name as long as it lives. What a window has left that lives no more is taken
-// over by the next one of the same project. Where the browser keeps nothing it is remembered here, and `isKept` is false.
+// Each window has a name, and holds a lock of that name while it is open. The entries of a closed window are taken over by the
+// next one of the same project. If the browser cannot store them they are kept in memory, and `isKept` is false.
 
 const PREFIX = "newel:unsent:";
 const NAME = "newel:window";
 const TYPED = "typed/";
 const LOST = "lost/";
-const PATIENCE = 500; // ms that the page before may take to end, of which this one has the name
+const LOCK_TIMEOUT = 500; // ms for the previous page of this window to release its lock
 
-/** The names of what was typed in a file, and of what of that fits nowhere any more; another name is "decisions". */
-export const typedIn = (path) => TYPED + path;
-export const lostOf = (path) => LOST + path;
+/** The keys of unsent edits of a file, and of edits that cannot be applied any more; another key is "decisions". */
+export const typedKey = (path) => TYPED + path;
+export const lostKey = (path) => LOST + path;
 
-function place(kind) {
+function storageOf(kind) {
   try {
     return globalThis[kind] ?? null;
   } catch {
-    return null; // it is switched off
+    return null; // storage is disabled
   }
 }
 
-export class Unsent {
-  /** `locks` may be missing: a browser has them at a safe address only; then no other window's things are taken over. */
-  constructor({ local = place("localStorage"), session = place("sessionStorage"), locks = globalThis.navigator?.locks } = {}) {
+export class UnsentEdits {
+  /** `locks` are missing outside a secure context; then no entries of other windows are taken over. */
+  constructor({ local = storageOf("localStorage"), session = storageOf("sessionStorage"), locks = globalThis.navigator?.locks } = {}) {
     Object.assign(this, { local, session, locks });
     this.values = new Map();
     this.isKept = true;
-    this.isReady = false; // until it is known what was kept
+    this.isReady = false; // whether stored entries are loaded
     this.ready = new Promise((resolve) => (this.begun = resolve));
   }
 
-  /** Begin with what this window kept for a project, and with what others have left. */
+  /** Load this window's entries for a project, and those of closed windows. */
   async begin(project) {
     this.window = await this.#name();
     this.project = project;
     const own = this.values;
     this.values = new Map();
     await this.#alone(async (alive) => this.#takeOver(alive));
-    for (const [name, value] of own) this.set(name, both(this.get(name), value));
+    for (const [name, value] of own) this.set(name, merge(this.get(name), value));
     this.isReady = true;
     this.begun();
   }
 
-  /** The files in which something was typed that is not sent. */
+  /** The files with unsent edits. */
   typedPaths = () => [...this.values.keys()].filter((name) => name.startsWith(TYPED)).map((name) => name.slice(TYPED.length));
 
   get = (name) => this.values.get(name) ?? null;
 
-  /** Keep a value, or nothing for null. */
+  /** Store a value; null removes it. */
   set(name, value) {
     if (value === null) this.values.delete(name);
     else this.values.set(name, value);
     if (this.project !== undefined) this.#write(this.#key(name), value);
   }
 
-  /** What is kept by a name, once it is sure whether there is something; at once where there is not. */
+  /** The value of a key, after loading if there may be one. */
   async find(name) {
     if (!this.isReady && this.#keys().some((key) => key.name === name)) await this.ready;
     return this.get(name);
@@ -71,11 +71,11 @@ export class Unsent {
       else this.local.setItem(key, JSON.stringify(value));
       this.isKept = true;
     } catch {
-      this.isKept = value === null && this.isKept; // full, or switched off
+      this.isKept = value === null && this.isKept; // full or disabled
     }
   }
 
-  /** All that windows have kept, of whatever project: [{key, project, window, name}]. */
+  /** All stored entries, of all windows and projects: [{key, project, window, name}]. */
   #keys() {
     try {
       return Object.keys(this.local).filter((key) => key.startsWith(PREFIX)).map((key) => {
@@ -87,7 +87,7 @@ export class Unsent {
     }
   }
 
-  /** The name of this window: the one it had before it was loaded anew, unless a copy of it has that. */
+  /** The name of this window: kept over a reload, unless a duplicated window uses it. */
   async #name() {
     const known = read(this.session, NAME);
     const name = known && (await this.#lock(known)) ? known : crypto.getRandomValues(new Uint32Array(2)).join("-");
@@ -95,12 +95,12 @@ export class Unsent {
     try {
       this.session.setItem(NAME, JSON.stringify(name));
     } catch {
-      // then it has another one next time, and takes over what this one has left
+      // then it gets a new name next time, and takes over these entries
     }
     return name;
   }
 
-  /** Hold the lock of a name until this page ends; resolves to whether it could be had. */
+  /** Hold the lock of a name until this page ends; resolves to whether it was acquired. */
   #lock(name) {
     if (!this.locks) return true;
     return new Promise((resolve) => {
@@ -108,11 +108,11 @@ export class Unsent {
         resolve(true);
         return new Promise(() => {});
       };
-      this.locks.request(NAME + name, { signal: AbortSignal.timeout(PATIENCE) }, hold).catch(() => resolve(false));
+      this.locks.request(NAME + name, { signal: AbortSignal.timeout(LOCK_TIMEOUT) }, hold).catch(() => resolve(false));
     });
   }
 
-  /** Do something while no other window does it, with the names of the windows that live. */
+  /** Run `act` exclusively, with the names of the open windows. */
   async #alone(act) {
     if (!this.locks) return act(null);
     return this.locks.request(`${NAME}s`, async () => {
@@ -127,16 +127,16 @@ export class Unsent {
       if (project !== this.project || !(isOwn || (alive && !alive.has(NAME + window)))) continue;
       const value = read(this.local, key);
       if (value === null) continue;
-      if (this.values.has(name) && !Array.isArray(value)) continue; // in one file two windows typed: a later one takes this over
-      this.values.set(name, both(value, this.get(name)));
+      if (this.values.has(name) && !Array.isArray(value)) continue; // two windows edited the same file: a later one takes this over
+      this.values.set(name, merge(value, this.get(name)));
       if (!isOwn) this.#write(key, null);
       this.#write(this.#key(name), this.values.get(name));
     }
   }
 }
 
-/** Lists are put together; of other things the second counts, if there is one. */
-const both = (first, second) => (Array.isArray(first) && Array.isArray(second) ? [...first, ...second] : (second ?? first));
+/** Concatenate lists; of other values prefer the second. */
+const merge = (first, second) => (Array.isArray(first) && Array.isArray(second) ? [...first, ...second] : (second ?? first));
 
 function read(storage, key) {
   try {

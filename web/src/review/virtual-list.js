@@ -1,19 +1,19 @@
-// A long list of which only what can be seen is in the page. Heights are guessed, and measured once a row was drawn.
+// A virtual list: only visible rows are in the page. Heights are estimated, and measured once a row is drawn.
 
 import { h } from "../dom.js";
 
-const BEYOND = 400; // px above and below what can be seen that are drawn as well
+const OVERSCAN = 400; // px above and below the visible part that are drawn, too
 
-export class Windowed {
+export class VirtualList {
   /**
-   * `draw(item)` makes a row's element; `dress(el, item)` sets on it, each time, what changes without its being drawn anew.
-   * `props` are the list's attributes.
+   * `draw(item)` creates a row's element; `dress(el, item)` sets attributes that change without a redraw. `props` are the list's
+   * attributes.
    */
   constructor({ draw, dress = () => {}, props = {} }) {
     Object.assign(this, { draw, dress });
     this.items = [];
     this.tops = [0];
-    this.heights = new Map(); // by key, as they were measured
+    this.heights = new Map(); // by key, measured
     this.drawn = new Map(); // key → {item, el}
     this.list = h("div", { class: "windowed-list", ...props });
     this.el = h("div", { class: "windowed", onscroll: () => this.render() }, this.list);
@@ -21,7 +21,7 @@ export class Windowed {
     this.sizes.observe(this.el);
   }
 
-  /** Rows: [{key, stamp, height}] in their order; a row is drawn anew when its stamp is another. */
+  /** Set the rows: [{key, stamp, height}] in order; a row is redrawn when its stamp changes. */
   set(items) {
     this.items = items;
     this.#place();
@@ -35,7 +35,7 @@ export class Windowed {
     this.list.style.height = `${top}px`;
   }
 
-  /** The number of the row at a height. */
+  /** The index of the row at a height. */
   #at(y) {
     let [low, high] = [0, this.items.length];
     while (low < high) {
@@ -46,12 +46,12 @@ export class Windowed {
     return low;
   }
 
-  /** Draw what can be seen, and the row that has the focus wherever it is. */
+  /** Draw the visible rows, and the focused row wherever it is. */
   render() {
-    if (this.el.clientHeight === 0) return; // not on the screen
+    if (this.el.clientHeight === 0) return; // not visible
     for (let tries = 0; tries < 3; tries += 1) {
-      const from = this.#at(this.el.scrollTop - BEYOND);
-      const to = Math.min(this.items.length, this.#at(this.el.scrollTop + this.el.clientHeight + BEYOND) + 1);
+      const from = this.#at(this.el.scrollTop - OVERSCAN);
+      const to = Math.min(this.items.length, this.#at(this.el.scrollTop + this.el.clientHeight + OVERSCAN) + 1);
       this.#draw(from, to);
       if (!this.#measure(from, to)) break;
     }
@@ -92,7 +92,7 @@ export class Windowed {
     return el;
   }
 
-  /** Whether a row's height was another than it was taken for; what stands in sight stays where it is. */
+  /** Measure the rows; returns whether a height differed. Visible rows keep their position. */
   #measure(from, to) {
     const first = this.#at(this.el.scrollTop);
     const above = this.el.scrollTop - (this.tops[first] ?? 0);
@@ -110,7 +110,7 @@ export class Windowed {
     return true;
   }
 
-  /** Bring a row into sight; returns its element. */
+  /** Scroll to a row; returns its element. */
   reveal(key) {
     const place = this.items.findIndex((item) => item.key === key);
     if (place < 0) return null;

@@ -1,0 +1,48 @@
+"""Playwright's assertions, checked more often.
+
+Playwright tries an assertion again after 20, 50, 100, 100 and then every 500 ms, but never after more than a fifth of its
+timeout. So a long timeout is given in slices: what a page shows after 300 ms is seen then, and not half a second later.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from playwright.sync_api import expect as playwright_expect
+
+TIMEOUT_MS: Final = 8_000
+SLICE_MS: Final = 2_400
+"""The longest timeout with which Playwright leaves out the interval of 500 ms."""
+
+
+class _Assertions:
+    """The methods of ``LocatorAssertions`` or ``PageAssertions``, whose timeouts are in ms as theirs are."""
+
+    def __init__(self, assertions: Any) -> None:
+        self._assertions = assertions
+
+    def __getattr__(self, name: str) -> Any:
+        check = getattr(self._assertions, name)
+
+        @functools.wraps(check)
+        def check_in_slices(*arguments: Any, timeout: float = TIMEOUT_MS, **options: Any) -> None:
+            __tracebackhide__ = True
+            end = time.monotonic() + timeout / 1000
+            while (remaining := (end - time.monotonic()) * 1000) > SLICE_MS:
+                try:
+                    return check(*arguments, timeout=SLICE_MS, **options)
+                except AssertionError:
+                    continue
+            return check(*arguments, timeout=max(1, remaining), **options)
+
+        return check_in_slices
+
+
+if TYPE_CHECKING:
+    expect = playwright_expect
+else:
+
+    def expect(actual: Any, message: str | None = None) -> _Assertions:
+        return _Assertions(playwright_expect(actual, message))

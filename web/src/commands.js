@@ -1,0 +1,125 @@
+// The commands of the page: what buttons, keys and the palette do. A command asks where it has to, then calls an action or
+// changes what is shown.
+
+import { askText, confirm } from "./dialog.js";
+import { formatMoment, plain, pluralize } from "./format.js";
+import { localStore } from "./local-storage.js";
+import { openPalette, showKeys } from "./palette.js";
+import { pick } from "./picker.js";
+import { isBusy } from "./store.js";
+import { setTheme } from "./theme.js";
+
+/** `view()` is the PageView; it is made after the commands, which it shows. */
+export function createCommands({ store, state, actions, router, review, view }) {
+  const activeTab = () => state.tab(store.get().active);
+  const isToolsOpen = () => view().tools.isOpen;
+
+  async function close(id) {
+    if (review.has(id)) return review.close(id);
+    const { tabs, transcripts } = store.get();
+    const tab = tabs.find((each) => each.id === id);
+    if (!tab || (await mayClose(tab, transcripts[id]?.queue.length ?? 0))) actions.close(id);
+  }
+
+  async function rename(id) {
+    if (!id || review.has(id)) return;
+    const title = await askText({ title: "Rename tab", value: plain(state.tab(id)?.title ?? "") });
+    if (title) actions.rename(id, title);
+  }
+
+  async function openSession() {
+    const choices = actions.sessions().then((sessions) =>
+      sessions.map(({ id, title, messages, modified }) => ({
+        title: plain(title) || "Untitled",
+        detail: `${formatMoment(modified)} · ${pluralize(messages ?? 0, "message")}`,
+        value: id,
+      })));
+    const id = await pick({ label: "Conversations", placeholder: "Find a conversation", choices, none: "No conversations in this project." });
+    if (id) actions.openSession(id);
+  }
+
+  async function chooseModel() {
+    const { active, hello } = store.get();
+    const current = activeTab()?.model ?? hello.model;
+    const choices = actions.models().then((models) =>
+      models.map((name) => ({ title: plain(name), detail: name === current ? "current" : "", value: name })));
+    const model = await pick({ label: "Model", placeholder: "Find a model", choices, none: "The server lists no models." });
+    if (model && active) actions.setModel(active, model);
+  }
+
+  /** Escape closes what lies over the page, or else stops the run: the first press before its next request, the second at once. */
+  function escape() {
+    const { active, stopping } = store.get();
+    const tab = activeTab();
+    if (isToolsOpen()) commands.toggleTools();
+    else if (review.closeSheet()) return;
+    else if (tab && isBusy(tab) && stopping[active] !== "now") actions.stop(active, stopping[active] === "soon");
+  }
+
+  function paletteEntries() {
+    const tab = activeTab();
+    const isRunning = tab && isBusy(tab);
+    return [
+      { title: "New chat", keys: "Alt+N", run: commands.newChat },
+      { title: "New agent", keys: "Alt+A", run: commands.newAgent },
+      { title: "Open conversation…", keys: "Alt+O", run: openSession },
+      isRunning && { title: "Stop run", keys: "Esc", run: () => actions.stop(tab.id, false) },
+      isRunning && { title: "Stop run now", run: () => actions.stop(tab.id, true) },
+      tab?.kind === "chat" && { title: "Choose model…", run: chooseModel },
+      tab && !review.has(tab.id) && { title: "Rename tab…", keys: "F2", run: () => rename(tab.id) },
+      tab && { title: "Close tab", keys: "Alt+W", run: () => close(tab.id) },
+      { title: "Files", keys: "Alt+F", run: commands.toggleFiles },
+      { title: "Review", keys: "Alt+R", run: commands.toggleReview },
+      { title: "All pending changes", run: () => review.open("pending") },
+      { title: "Review requests", run: () => review.open("requests") },
+      { title: "Checkpoints", run: () => review.open("checkpoints") },
+      { title: "MCP tools", keys: "Alt+T", run: commands.toggleTools },
+      ...state.tabs().filter(({ id }) => id !== tab?.id).map(({ id, title, hint, kind }) =>
+        ({ title: `Go to ${plain(title)}`, detail: hint || kind, run: () => router.show(id) })),
+      ...["light", "dark", "auto"].map((name) => ({
+        title: `Color theme: ${name === "auto" ? "system" : name}`,
+        run: () => {
+          setTheme(name);
+          view().header.showTheme();
+        },
+      })),
+      { title: "Keyboard shortcuts", keys: "?", run: showKeys },
+    ].filter(Boolean);
+  }
+
+  const commands = {
+    newChat: actions.newChat,
+    newAgent: actions.newAgent,
+    openSession,
+    chooseModel,
+    close,
+    closeActive: () => store.get().active && close(store.get().active),
+    rename,
+    escape,
+    openPalette: () => openPalette(paletteEntries()),
+    showKeys,
+    focusPanel: () => view().panel.view?.focus(),
+    showNth: (index) => router.show(state.tabs()[index]?.id ?? null),
+    toggleFiles: () => review.toggle("files"),
+    toggleReview: () => review.toggle("review"),
+    toggleTools() {
+      view().showTools(!isToolsOpen(), store.get().servers);
+      actions.refresh();
+    },
+  };
+  return commands;
+}
+
+/** Ask before a tab is closed where that stops a run or discards text; resolves to whether it may be closed. */
+async function mayClose(tab, queued) {
+  const discarded = [queued > 0 && pluralize(queued, "queued message"), localStore.get(`draft:${tab.id}`) && "your draft"].filter(Boolean);
+  const consequences = [
+    isBusy(tab) && "The run in this tab will be stopped.",
+    discarded.length > 0 && `This discards ${discarded.join(" and ")}.`,
+  ].filter(Boolean);
+  return consequences.length === 0 || confirm({
+    title: `Close ${plain(tab.title)}?`,
+    words: [...consequences, "The conversation stays in its session."].join(" "),
+    yes: isBusy(tab) ? "Stop and close" : "Close",
+  });
+}

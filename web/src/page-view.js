@@ -1,0 +1,83 @@
+// The page on the screen: what stands around the panel, and the panel. Each part compares what it is given with what it
+// shows, so that a growing text changes nothing but the panel.
+
+import { ConnectionBanner, QuestionBanner } from "./banners.js";
+import { fill, h } from "./dom.js";
+import { plain, pluralize } from "./format.js";
+import { Header } from "./header.js";
+import { ToolsPanel } from "./mcp-panel.js";
+import { Panel } from "./panel.js";
+import { ModelNote, ModelSetup, openSetup } from "./setup.js";
+import { isBusy } from "./store.js";
+import { Tabs } from "./tabs.js";
+
+export class PageView {
+  /** `actions` are those of actions.js; `commands` those of commands.js. */
+  constructor({ actions, commands, review, toasts, showTab }) {
+    const modelForm = { use: actions.useServer, announce: review.announce };
+    this.header = new Header({ commands, columns: review.buttons });
+    this.tabs = new Tabs({ show: showTab, close: commands.close, rename: commands.rename });
+    this.connectionBanner = new ConnectionBanner();
+    this.questionBanner = new QuestionBanner({ showTab, showReview: () => review.toggle("review", true) });
+    this.modelNote = new ModelNote({ open: () => openSetup(modelForm) });
+    this.modelSetup = new ModelSetup(modelForm);
+    this.tools = new ToolsPanel({ actions, close: commands.toggleTools });
+    this.panel = new Panel({
+      review,
+      empty: emptyPanel(commands, this.modelSetup.el),
+      actions: {
+        ...actions, close: commands.close, reviewOf: review.reviewOf, openFile: (path) => review.openFile(path),
+        review: ({ job_id: run }) => review.reviewRuns([run]),
+      },
+    });
+    fill(
+      document.getElementById("page"),
+      h("header", {}, this.header.el),
+      h("nav", { "aria-label": "Tabs" }, this.tabs.el),
+      this.connectionBanner.el, this.modelNote.el, this.questionBanner.el,
+      h("main", {}, review.left, this.panel.el, this.tools.el, review.right),
+      toasts.el,
+      review.live,
+    );
+  }
+
+  /** `model` as PageState derives it. */
+  update(model) {
+    const { hello, tab, tabs, servers, stopping } = model;
+    this.connectionBanner.update(model);
+    if (!hello) return;
+    const title = documentTitle(model);
+    if (document.title !== title) document.title = title;
+    this.header.update({ hello, tab, servers, isToolsOpen: this.tools.isOpen });
+    this.tabs.update({ tabs, active: tab?.id, stopping });
+    this.tools.update(servers);
+    this.modelSetup.update(hello);
+    this.modelNote.update({ hello, hasForm: !tab });
+    this.questionBanner.update(model);
+    this.panel.update(model);
+  }
+
+  /** Show or hide the panel of MCP servers; its button gets the focus back. */
+  showTools(isOpen, servers) {
+    this.tools.setOpen(isOpen, servers);
+    if (!isOpen) this.header.tools.focus();
+  }
+}
+
+/** "1 question · notes.md · src · newel". */
+function documentTitle({ tab, asking, reviewQuestions }) {
+  const questions = asking.length + reviewQuestions;
+  const name = tab ? [tab.title, tab.kind === "place" && tab.folder].filter(Boolean).map(plain) : [];
+  const title = [...name, "newel"].join(" · ");
+  if (questions > 0) return `${pluralize(questions, "question")} · ${title}`;
+  return tab && isBusy(tab) ? `… ${title}` : title;
+}
+
+const emptyPanel = (commands, modelSetup) =>
+  h("div", { class: "empty whole" }, modelSetup,
+    h("p", { class: "empty-title" }, "No tabs open."),
+    h("p", { class: "dim" }, "Work step by step in a chat, or give an agent a contract and let it work until the contract is fulfilled."),
+    h("div", { class: "row" },
+      h("button", { type: "button", class: "primary", onclick: commands.newChat }, "New chat"),
+      h("button", { type: "button", onclick: commands.newAgent }, "New agent"),
+      h("button", { type: "button", onclick: commands.openSession }, "Open conversation…")));
