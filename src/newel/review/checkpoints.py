@@ -38,7 +38,8 @@ from newel.review.model.patch import file_patch
 from newel.review.revert import RevertConflict, RevertStep, restored_to, rewound, taken_back
 from newel.review.save import DiskSync
 from newel.review.save_plans import saving_of
-from newel.review.store.ledger import Checkpoint, FileVersion, Ledger, LedgerError, SaveIntent
+from newel.review.store.ledger import Checkpoint, FileVersion, Ledger, SaveIntent
+from newel.review.store.schema import LedgerError
 from newel.workspace.snapshots.tree import FileSnapshot
 
 Mode = Literal["hard_all", "scoped_selected"]
@@ -108,17 +109,16 @@ class Checkpoints:
     # -- taking them --------------------------------------------------------------------------------
 
     async def begin(self, run: str, *, session: str = "", title: str = "") -> Checkpoint:
-        """The checkpoint of a run: a new one, or the one that it has."""
+        """The checkpoint of a run: the one it has, or a new one."""
         return await anyio.to_thread.run_sync(self._begin, run, session, title)
 
     def _begin(self, run: str, session: str, title: str) -> Checkpoint:
         with self._lock:
-            for known in self._ledger.checkpoints():
-                if known.run == run:
-                    return known
-            made = Checkpoint(id=f"cp_{new_id()[:16]}", created=now(), run=run, session=session, title=title)
-            self._ledger.add_checkpoint(made)
-            return made
+            if existing := self._ledger.checkpoint_of_run(run):
+                return existing
+            checkpoint = new_checkpoint(run, session=session, title=title)
+            self._ledger.add_checkpoint(checkpoint)
+            return checkpoint
 
     async def touch(self, checkpoint: str, *paths: str, as_known: bool = False) -> None:
         """Remember files as their buffers are, before a run changes them; what is remembered already stays. First what the
@@ -160,9 +160,8 @@ class Checkpoints:
 
     def get(self, checkpoint_id: str) -> Checkpoint:
         """Raises ``UnknownCheckpoint``."""
-        for checkpoint in self._ledger.checkpoints():
-            if checkpoint.id == checkpoint_id:
-                return checkpoint
+        if checkpoint := self._ledger.checkpoint(checkpoint_id):
+            return checkpoint
         raise UnknownCheckpoint(f"There is no checkpoint {checkpoint_id}. Look at the list of checkpoints.")
 
     def diff3(self, checkpoint_id: str, path: str) -> Diff3:
@@ -324,6 +323,11 @@ class Checkpoints:
         return (
             lines_of_state(FileSnapshot(before.blob, before.mode), self._ledger.blob) if before.blob else ()
         )
+
+
+def new_checkpoint(run: str, *, session: str = "", title: str = "") -> Checkpoint:
+    """A checkpoint that is not in the ledger yet."""
+    return Checkpoint(id=f"cp_{new_id()[:16]}", created=now(), run=run, session=session, title=title)
 
 
 def _before_of(checkpoint: Checkpoint, path: str) -> FileVersion:

@@ -41,7 +41,8 @@ from newel.review.model.patch import file_patch
 from newel.review.project import ProjectReview
 from newel.review.save import Saved, SaveFailed
 from newel.review.serialize import HunkKind, View, hunk_kind
-from newel.review.store.ledger import Checkpoint, Ledger, LedgerError
+from newel.review.store.ledger import Checkpoint, Ledger
+from newel.review.store.schema import LedgerError
 
 Verdict = Literal["keep", "reject"]
 

@@ -1,4 +1,4 @@
-"""The last run that did anything in a project, recorded or not, so that an undo never means an older one."""
+"""The last run that changed a project, recorded or not, so that ``undo`` never undoes an older one by mistake."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ FILE: Final = "last_run.json"
 
 
 class LastRun(Wire, frozen=True, kw_only=True):
-    """A run that called a tool which may change something. ``began`` is the time at which it began, in ISO 8601. One that is
-    not recorded has no words.
-    """
+    """A run that called a tool which may change something. ``began`` is its start in ISO 8601. Without a record it has no title."""
 
     run: str
     session: str
@@ -27,20 +25,20 @@ class LastRun(Wire, frozen=True, kw_only=True):
     is_recorded: bool = True
 
 
-def keep(folder: Path, last: LastRun) -> None:
-    """Keep it in the folder of a ledger, for other processes too. What cannot be kept is not: the run goes on."""
-    beside = folder / f".{new_id()}.tmp"
+def save(folder: Path, last: LastRun) -> None:
+    """Save it in the folder of a ledger, for other processes too. Does not raise: the run goes on without."""
+    temporary = folder / f".{new_id()}.tmp"
     with contextlib.suppress(OSError):  # also where there is no ledger yet, and so no older run
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(msgspec.json.encode(last))
-            beside.replace(folder / FILE)
+            temporary.replace(folder / FILE)
         except OSError:
-            beside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
 
-def read(folder: Path) -> LastRun | None:
+def load(folder: Path) -> LastRun | None:
     """None where there is none, or none that can be read."""
     with contextlib.suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return msgspec.json.decode(read_regular(folder / FILE), type=LastRun)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import anyio
@@ -34,7 +35,8 @@ from newel.review.serialize import (
     checkpoint_view,
     is_of,
 )
-from newel.review.store.ledger import Checkpoint, Ledger, LedgerError
+from newel.review.store.ledger import Checkpoint, Ledger
+from newel.review.store.schema import LedgerError
 from newel.workspace.tracked import TrackedWorkspace
 
 
@@ -62,16 +64,16 @@ class ProjectReview:
 
     async def recover(self) -> None:
         """Bring to its end what a process that died has begun to write. Raises ``LedgerError``."""
-        begun = {intent.id for intent in await anyio.to_thread.run_sync(self.ledger.intents)}
+        runs = [intent.id for intent in await anyio.to_thread.run_sync(self.ledger.intents)]
         await self.saver.recover()
-        if begun:
-            found = await anyio.to_thread.run_sync(self.ledger.checkpoints)
-            self.finished = [each for each in found if each.run in begun]
+        if runs:
+            found = await anyio.to_thread.run_sync(self.ledger.checkpoints_of_runs, runs)
+            self.finished = list(found.values())
 
     @property
     def last_run(self) -> LastRun | None:
         """The last run that called a tool which may change something. To be set for a ledger in memory."""
-        return last_run.read(self.ledger.folder) if self.ledger.folder else self._last_run
+        return last_run.load(self.ledger.folder) if self.ledger.folder else self._last_run
 
     @last_run.setter
     def last_run(self, last: LastRun) -> None:
@@ -164,8 +166,8 @@ class ProjectReview:
 
     async def find(self, checkpoint_id: str) -> Checkpoint:
         """A checkpoint by its id or the beginning of it. Raises ``UnknownCheckpoint``."""
-        all_ = await anyio.to_thread.run_sync(self.ledger.checkpoints)
-        found = [each for each in all_ if each.id.startswith(checkpoint_id)] if checkpoint_id else []
+        matching = partial(self.ledger.checkpoints, prefix=checkpoint_id)
+        found = await anyio.to_thread.run_sync(matching) if checkpoint_id else []
         exact = [each for each in found if each.id == checkpoint_id]
         if len(exact or found) == 1:
             return (exact or found)[0]
@@ -198,7 +200,7 @@ class ProjectReview:
 
     def _leave_the_rest(self, plan: RollbackPlan) -> None:
         """A file could not be looked at, or not be written: the next undo is to do that."""
-        for own in [each for each in self.ledger.checkpoints() if each.run == plan.run]:
+        if own := self.ledger.checkpoint_of_run(plan.run):
             self.ledger.add_checkpoint(msgspec.structs.replace(own, is_partial=True))
 
     def _drop(self, chosen: dict[str, list[str]]) -> None:
@@ -276,8 +278,8 @@ class RunView(View, frozen=True):
 
 async def look_back(project: ProjectReview, *, limit: int) -> list[RunView]:
     """The latest runs, the last one first, on the files as they are now."""
-    found = await anyio.to_thread.run_sync(project.ledger.checkpoints)
-    return [await look_at(project, checkpoint) for checkpoint in found[: max(limit, 0)]]
+    found = await anyio.to_thread.run_sync(partial(project.ledger.checkpoints, limit=max(limit, 0)))
+    return [await look_at(project, checkpoint) for checkpoint in found]
 
 
 async def look_at(project: ProjectReview, checkpoint: Checkpoint) -> RunView:

@@ -45,7 +45,8 @@ from newel.review.save_plans import (
     making_way,
     plan_of,
 )
-from newel.review.store.ledger import Ledger, LedgerError, PlannedWrite, SaveIntent
+from newel.review.store.ledger import Ledger, PlannedWrite, SaveIntent
+from newel.review.store.schema import LedgerError
 from newel.workspace.port import ABSENT, FileNode
 from newel.workspace.snapshots.tree import is_kept, state_mode
 from newel.workspace.tracked import TrackedWorkspace

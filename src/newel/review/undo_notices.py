@@ -29,7 +29,7 @@ def may_have_changed(messages: Sequence[AppMessage]) -> bool:
     return any(isinstance(message, ToolResultMessage) for message in messages)
 
 
-def news(ledger: Ledger, session: str, messages: Sequence[AppMessage]) -> UserMessage | None:
+def undo_notice(ledger: Ledger, session: str, messages: Sequence[AppMessage]) -> UserMessage | None:
     """What was decided about the runs of a session since the last such message among its ``messages``; None if nothing was.
     Blocks. Raises ``LedgerError``.
     """

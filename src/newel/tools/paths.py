@@ -1,4 +1,4 @@
-"""Words about files that are not what a call took them for."""
+"""Names of files in messages, and the error for a missing one."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from newel.workspace.port import DirectoryEntry, Workspace
 
 
 def named(entry: DirectoryEntry) -> str:
-    """A directory's entry as text that can be sent: bytes that are not UTF-8 become question marks."""
+    """A directory entry as text; bytes that are not UTF-8 become question marks."""
     return entry.name.encode(errors="replace").decode() + ("/" if entry.kind == "directory" else "")
 
 
 async def not_found(workspace: Workspace, path: str, given: str) -> ToolError:
-    """The error for a missing file: which part of its path is missing, and what may have been meant."""
+    """The error for a missing file: which part of its path is missing, and similar names."""
     import difflib
 
     folder, missing = PurePath(path).parent, PurePath(path).name
@@ -25,5 +25,5 @@ async def not_found(workspace: Workspace, path: str, given: str) -> ToolError:
         return ToolError(f"File not found: {given}. '{shown}' is not a directory.")
     names = {entry.name.lower(): named(entry) for entry in await workspace.list(str(folder))}
     near = [names[name] for name in difflib.get_close_matches(missing.lower(), names, n=5)]
-    hint = f" Near names there: {', '.join(near)}." if near else ""
+    hint = f" Similar names: {', '.join(near)}." if near else ""
     return ToolError(f"File not found: {given}. There is no '{missing}' in '{shown}'.{hint}")

@@ -55,7 +55,8 @@ async def agent_on(
         return ["m"]
 
     async with open_host(Target("own", path=str(root)), config=config, slow=slow) as host:
-        workspace = RecordingWorkspace(host, recorders, patience=0.5)
+        workspace = RecordingWorkspace(host, recorders)
+        (await recorders.recorder_of(host)).scan_timeout = 0.5
         agent = CodingAgent(
             transport=ProviderTransport(ScriptedProvider(script)),
             config=RunConfig(
@@ -84,7 +85,7 @@ async def recorder_on(sshd: Sshd, root: Path, home: Path) -> AsyncGenerator[Chan
     recorders = RecorderRegistry(home)
     async with open_host(Target("own", path=str(root)), config=str(sshd.config)) as host:
         try:
-            yield await recorders.of(host)
+            yield await recorders.recorder_of(host)
         finally:
             recorders.close()
 
@@ -194,7 +195,7 @@ async def test_who_stops_a_command_on_a_silent_host_is_free_and_what_it_did_is_r
                         await anyio.sleep(0.01)
                     silence.enter_context(wire.holding())
                     agent.abort()
-            assert "is recorded with the next one" in told[-1]
+            assert "recorded with the next command" in told[-1]
             silence.close()
             await agent.prompt("Next")
             (run,) = await look_back((await recorder_of(agent)).project, limit=5)

@@ -13,6 +13,7 @@ from newel.review.store.ledger import Ledger
 from newel.review.tracking.change_recorder import ChangeRecorder
 from newel.review.tracking.effects import TrackedRun
 from newel.workspace.local import LocalWorkspace
+from tests.tracked import begin, end
 from tests.unit.review.project import Project
 
 pytestmark = pytest.mark.anyio
@@ -44,11 +45,11 @@ async def test_folders_that_a_command_made_go_with_its_files_and_come_back(
     root: Path, recorder: ChangeRecorder
 ) -> None:
     (root / "mine").mkdir()
-    effect = await recorder.begin(TrackedRun("s"), None)
+    effect = await begin(recorder, TrackedRun("s"), None)
     for name in ("new/deep/er", "new/other", "old/inside", "mine"):
         (root / name).mkdir(parents=True, exist_ok=True)
         (root / name / "file").write_text("x")
-    await recorder.end(effect)
+    await end(effect)
     await undo(recorder)
     assert folders(root) == {"old", "mine"}
     await undo(recorder)
@@ -58,31 +59,31 @@ async def test_folders_that_a_command_made_go_with_its_files_and_come_back(
 
 
 async def test_a_folder_that_holds_anything_stays(root: Path, recorder: ChangeRecorder) -> None:
-    effect = await recorder.begin(TrackedRun("s"), None)
+    effect = await begin(recorder, TrackedRun("s"), None)
     for name in ("new/a", "new/b", "linked"):
         (root / name).mkdir(parents=True)
         (root / name / "file").write_text("x")
-    await recorder.end(effect)
+    await end(effect)
     (root / "new/a/mine").symlink_to("nowhere")
     await undo(recorder)
     assert folders(root) == {"old", "new", "new/a"}
 
 
 async def test_a_folder_that_was_made_for_a_file_goes_with_it(root: Path, recorder: ChangeRecorder) -> None:
-    effect = await recorder.begin(TrackedRun("s"), "new/deep/file")
+    effect = await begin(recorder, TrackedRun("s"), "new/deep/file")
     (root / "new/deep").mkdir(parents=True)
     (root / "new/deep/file").write_text("x")
-    await recorder.end(effect)
+    await end(effect)
     await undo(recorder)
     assert folders(root) == {"old"}
 
 
 async def test_a_file_that_a_run_removed_leaves_its_folder(root: Path, recorder: ChangeRecorder) -> None:
     """Who removes the last file of a folder that a run made before has not said anything of the folder."""
-    effect = await recorder.begin(TrackedRun("s"), None)
+    effect = await begin(recorder, TrackedRun("s"), None)
     (root / "new").mkdir()
     (root / "new/file").write_text("x")
-    await recorder.end(effect)
+    await end(effect)
     (root / "old/file").write_text("mine")
     ledger = recorder.project.ledger
     project = Project(root, ledger)
@@ -107,10 +108,10 @@ async def test_folders_of_a_proposal_that_was_kept_go_with_it(tmp_path: Path) ->
 async def test_no_folder_outside_the_project_is_removed_through_a_link(
     root: Path, recorder: ChangeRecorder, tmp_path: Path
 ) -> None:
-    effect = await recorder.begin(TrackedRun("s"), None)
+    effect = await begin(recorder, TrackedRun("s"), None)
     (root / "new/deep").mkdir(parents=True)
     (root / "new/deep/file").write_text("x")
-    await recorder.end(effect)
+    await end(effect)
     (root / "new").rename(root / "away")
     (tmp_path / "outside/deep").mkdir(parents=True)
     (root / "new").symlink_to(tmp_path / "outside")

@@ -1,4 +1,4 @@
-"""What a run of an agent is about to do to files."""
+"""A run of an agent, and one thing that it does to files."""
 
 from __future__ import annotations
 
@@ -8,30 +8,40 @@ from newel.agent.messages import new_id, now
 
 if TYPE_CHECKING:
     from newel.review.store.ledger import Checkpoint
+    from newel.workspace.port import WriteResult
     from newel.workspace.snapshots.tree import FileSnapshot
 
 
 class TrackedRun:
-    """One prompt and all that is done for it. ``checkpoint`` is made with its first effect."""
+    """One prompt and all that is done for it. Its ``checkpoint`` is created when its first change is recorded."""
 
     def __init__(self, session: str, *, id: str = "", title: str = "") -> None:  # noqa: A002 — the field's name
         self.id = id or new_id()
         self.session = session
         self.title = title
-        self.began = now()
+        self.started_at = now()
         self.has_acted = False
         """Whether a tool was called that may change something."""
         self.checkpoint: Checkpoint | None = None
 
 
 class TrackedOperation:
-    """Something that is about to happen: to one file, or to any for ``path`` None. ``notices`` are for a person."""
+    """A change of one file, or a command that may change any file (``path`` None). ``expect`` is the digest that a write
+    requires of the file; the path is then resolved, and no link in it is followed. ``notices`` are messages for the user;
+    ``error`` says why the operation is not recorded.
+    """
 
-    def __init__(self, run: TrackedRun, path: str | None) -> None:
+    def __init__(self, run: TrackedRun, path: str | None, *, expect: str | None = None) -> None:
         self.run = run
         self.path = path
+        self.expect = expect
+        self.started_at = now()
+        self.is_tracked = False
+        self.effect_id = ""
         self.before: FileSnapshot | None = None
-        self.is_left_out = False
-        self.began = now()
-        self.note = ""
+        self.folders: list[str] = []
+        """Folders above the file that did not exist before."""
+        self.write: tuple[WriteResult, bytes] | None = None
+        """The result of a write that succeeded, and what it wrote. Otherwise the file is read to find out."""
         self.notices: list[str] = []
+        self.error: Exception | None = None

@@ -29,7 +29,8 @@ from newel.review.decide import (
 from newel.review.model.decisions import Mine
 from newel.review.model.file_review import FileReview, Hunk, ReviewError, root_of
 from newel.review.project import ProjectReview
-from newel.review.store.ledger import Checkpoint, LedgerError
+from newel.review.store.ledger import Checkpoint
+from newel.review.store.schema import LedgerError
 from newel.terminal.command_names import Called, whole_review
 from newel.terminal.review import hunk_format as words
 from newel.text.format import listing, plural

@@ -1,4 +1,4 @@
-"""The tools of an agent that proposes and does not write: search, read, list, ask, propose."""
+"""The tools of an agent that proposes changes instead of writing them: search, read, list, ask, propose."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def project_tools(
     propose: Propose,
     staged: Staged | None = None,
 ) -> list[Tool]:
-    """The five tools on a workspace, in the order in which a model is offered them.
+    """The five tools on a workspace, in the order in which they are offered to a model.
 
-    ``ask`` is given the model's questions, ``propose`` its edits once they are valid. ``staged`` names the files that
-    read otherwise through the workspace than on its host's disk, so that a search finds what they say.
+    ``ask`` receives the model's questions, ``propose`` its valid edits. ``staged`` names the files whose content in the workspace
+    differs from the host's disk, so that a search finds the right one.
     """
     bounds = limits or ProjectLimits()
     return [

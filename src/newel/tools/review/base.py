@@ -1,4 +1,4 @@
-"""What these tools have in common: calls that only look, and answers in JSON."""
+"""The base of these tools: read-only calls, and answers in JSON."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from newel.workspace.port import Workspace
 
 
 class ToolAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Base of what a tool answers. ``notice`` says what is left out, and how to get at it."""
+    """Base of answers. ``notice`` says what is left out, and how to get it."""
 
     truncated: bool = False
     notice: str = ""
 
 
-def answered(answer: ToolAnswer, **details: Any) -> ToolResult:
-    """The answer as the model reads it; ``details`` are for screens."""
+def json_result(answer: ToolAnswer, **details: Any) -> ToolResult:
+    """The answer for the model; ``details`` are for screens."""
     return ToolResult(msgspec.json.encode(answer).decode(), details=details)
 
 
 P = TypeVar("P", bound=Parameters)
 
 
-class LookingTool(TypedTool[P]):
-    """Reads the project and changes nothing, so that its calls may overlap."""
+class ReadOnlyTool(TypedTool[P]):
+    """A tool that changes nothing, so that its calls may overlap."""
 
     read_only = True
 

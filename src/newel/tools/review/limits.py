@@ -1,4 +1,4 @@
-"""The bounds of the tools that read a project and propose edits of it."""
+"""The limits of the tools that read a project and propose edits of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _Count = Annotated[int, Meta(ge=1)]
 
 
 class ProjectLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one call may ask for and answer; sizes are in bytes of UTF-8. ``msgspec.convert`` checks settings."""
+    """The limits of one call; sizes are in bytes of UTF-8. ``msgspec.convert`` validates settings."""
 
     max_search_results_default: _Count = 20
     max_search_results_cap: _Count = 50

@@ -1,4 +1,4 @@
-"""Structured edits of lines, as a model proposes them."""
+"""Structured edits of lines that a model proposes."""
 
 from __future__ import annotations
 
@@ -16,26 +16,24 @@ LineNumber = Annotated[int, Meta(ge=1)]
 class ProposedEdit(msgspec.Struct, frozen=True, kw_only=True):
     """One edit of a file's lines, which count from 1.
 
-    ``replace`` puts ``new_text`` in place of the lines ``start_line`` to ``end_line``, both included; ``insert`` puts it before
-    ``start_line`` (one more than the last line: behind it); ``delete`` removes the lines. ``expected_hash`` says what the
-    proposer saw there (``lines_hash``); without it nothing is checked but the numbers.
+    ``replace`` replaces the lines ``start_line`` to ``end_line``, inclusive, by ``new_text``; ``insert`` inserts it before
+    ``start_line`` (one more than the last line: at the end); ``delete`` removes the lines. ``expected_hash`` is the ``lines_hash`` of
+    the lines that the model saw there; without it only the numbers are checked.
     """
 
-    edit_id: Annotated[str, Meta(description="Your name for this edit. May be left out.")] = ""
+    edit_id: Annotated[str, Meta(description="Your name for this edit. Optional.")] = ""
     file_path: Annotated[str, Meta(description="Path of the file, relative to the project")]
     operation: Operation
     start_line: Annotated[
-        LineNumber, Meta(description="First line that changes; for insert the line to insert before")
+        LineNumber, Meta(description="First line to change; for insert, the line to insert before")
     ]
     end_line: Annotated[
-        LineNumber | None, Meta(description="Last line that changes, itself included. Not needed for insert.")
+        LineNumber | None, Meta(description="Last line to change, inclusive. Not needed for insert.")
     ] = None
-    new_text: Annotated[str, Meta(description="The new lines, whole. Empty for delete.")] = ""
+    new_text: Annotated[str, Meta(description="The complete new lines. Empty for delete.")] = ""
     expected_hash: Annotated[
         str | None,
-        Meta(
-            description="The expected_hash that read_file gave for exactly these lines. Otherwise leave it out."
-        ),
+        Meta(description="The expected_hash that read_file returned for exactly these lines, or omit it."),
     ] = None
     rationale: Annotated[str, Meta(description="Why, in one sentence")] = ""
 

@@ -20,11 +20,10 @@ from newel.review.store.ledger import (
     Checkpoint,
     FileVersion,
     Ledger,
-    LedgerError,
     PlannedWrite,
     SaveIntent,
 )
-from newel.review.store.schema import FILE, LEDGER, MIGRATIONS
+from newel.review.store.schema import FILE, LEDGER, MIGRATIONS, LedgerError
 from newel.storage.sqlite import Format, connect
 
 TEXT = lines_of(b"one\ntwo\nthree\n")
