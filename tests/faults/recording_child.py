@@ -9,9 +9,8 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from newel.review.retries import retried
 from newel.review.tracking import change_recorder, effect_log
-from newel.review.tracking.effects import TrackedRun
+from newel.review.tracking.effects import TrackedRun, retry
 from newel.review.tracking.recording_workspace import RecorderRegistry
 from newel.terminal.signals import on_signals
 from newel.workspace.local import LocalWorkspace
@@ -52,8 +51,8 @@ async def work(folder: Path) -> None:
         await workspace.write_bytes(str(project / "c/d"), b"D\n")
 
     for command, path in ((first, None), (third, "c/d"), (second, None)):
-        found = await retried(lambda: recorders.recorder_of(workspace))
-        effect = await retried(lambda path=path, found=found: begin(found, run, path))
+        found = await retry(lambda: recorders.recorder_of(workspace))
+        effect = await retry(lambda path=path, found=found: begin(found, run, path))
         await command()
         for words in await end(effect):
             os.writev(1, [words.encode()])

@@ -21,7 +21,7 @@ import msgspec
 
 from newel.agent.errors import WorkspaceError
 from newel.agent.messages import Wire, new_id, now
-from newel.review.created_folders import grown, missing
+from newel.review.folders import grown, missing
 from newel.review.model.file_kinds import described
 from newel.review.model.file_lines import content_of, is_blob, lines_of_state
 from newel.review.model.file_review import (

@@ -18,7 +18,7 @@ from typing import Final, Literal, NamedTuple
 import anyio.to_thread
 
 from newel.agent.errors import WorkspaceError
-from newel.review.implied import above
+from newel.review.folders import parents
 from newel.review.model.decisions import Mine, decided
 from newel.review.model.file_kinds import Change, described
 from newel.review.model.file_lines import Kind as FileKind
@@ -379,7 +379,7 @@ def _together(
     turned = {review.path for review in reviews if _turns(review, hunks[review.path])}
     groups: dict[str, list[FileReview]] = {}
     for review in reviews:
-        top = next((path for path in reversed([review.path, *above(review.path)]) if path in turned), None)
+        top = next((path for path in reversed([review.path, *parents(review.path)]) if path in turned), None)
         groups.setdefault(top or review.path, []).append(review)
     yield from groups.values()
 

@@ -23,8 +23,7 @@ import anyio.to_thread
 
 from newel.agent.errors import StaleFile, WorkspaceError
 from newel.agent.messages import Wire, new_id
-from newel.review.created_folders import clear
-from newel.review.implied import above
+from newel.review.folders import parents, remove_empty
 from newel.review.model.file_lines import is_blob, kind_of, lines_of, text_hash
 from newel.review.model.file_review import (
     Conflict,
@@ -186,7 +185,7 @@ class DiskSync:
 
     def _is_below_link(self, path: str) -> bool:
         """Whether a run has put a link in the place of a folder that the path goes through."""
-        folders = [folder for folder in above(path) if self._ledger.is_known(folder)]
+        folders = [folder for folder in parents(path) if self._ledger.is_known(folder)]
         return any(kind_of(self._ledger.get(folder).base) == "link" for folder in folders)
 
     def may_be_another_kind(self, path: str) -> bool:
@@ -363,7 +362,7 @@ class DiskSync:
         removed = [saving.path for saving in savings if saving.after == text_hash(())]
         if removed:
             checkpoints = await anyio.to_thread.run_sync(self._ledger.checkpoints)
-            await clear(self.workspace, removed, checkpoints, kept, opened)
+            await remove_empty(self.workspace, removed, checkpoints, kept, opened)
 
     # -- after a crash ------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ import stat
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from newel.review.implied import above
+from newel.review.folders import parents
 from newel.review.model.file_lines import content_of, head_of, is_blob, text_hash
 from newel.review.model.file_review import FileReview, Lines, ReviewError, render
 from newel.review.store.ledger import PlannedWrite
@@ -152,7 +152,7 @@ def in_order(plans: Sequence[SavePlan]) -> list[SavePlan]:
         if before.is_folder and after.exists:
             return 2, -depth
         if before.is_folder:
-            is_in_the_way = any(folder in opened for folder in above(plan.saving.path))
+            is_in_the_way = any(folder in opened for folder in parents(plan.saving.path))
             return (2, -depth) if is_in_the_way else (4, -depth)
         return 3, depth
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from newel.agent.ports import Tool
 from newel.tools.bash import BashTool
 from newel.tools.edit import EditTool
+from newel.tools.file_tool import FileTracker
 from newel.tools.read import ROOM, ReadTool
-from newel.tools.tracker import FileTracker
 from newel.tools.write import WriteTool
 from newel.workspace.port import Workspace
 

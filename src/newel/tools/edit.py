@@ -13,9 +13,7 @@ from newel.agent.ports import ToolResult
 from newel.diff.unified import DiffBlock, described, lines_of, unified
 from newel.tools.aliases import REPLACEMENT_ALIASES
 from newel.tools.base import Parameters, rename
-from newel.tools.file_tool import ChangingTool, FileParameters, aside, sha256
-from newel.tools.paths import not_found
-from newel.tools.text import DIFF_SHOWN, encoded
+from newel.tools.file_tool import DIFF_SHOWN, ChangingTool, FileParameters, aside, encoded, not_found, sha256
 from newel.tools.text_replace import Edited, Replacement, edit
 from newel.workspace.port import ABSENT
 

@@ -4,16 +4,79 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from pathlib import PurePath
 from typing import Any, Final, Generic, Protocol, TypeVar, TypeVarTuple
 
 import anyio.to_thread
 
-from newel.agent.errors import WorkspaceError
+from newel.agent.errors import ToolError, WorkspaceError
 from newel.agent.ports import OnOutput, Preview, ToolResult, Touch
 from newel.tools.base import Parameters, ParsedTool
-from newel.tools.tracker import FileTracker
 from newel.workspace.naming import check_path
-from newel.workspace.port import Workspace
+from newel.workspace.port import DirectoryEntry, Workspace
+
+BOM: Final = b"\xef\xbb\xbf"
+"""The byte order mark of UTF-8."""
+
+DIFF_SHOWN: Final = 200_000
+"""Characters of a diff in a result; a preview is complete."""
+
+
+def encoded(text: str, argument: str) -> bytes:
+    """The text as UTF-8. Raises ``ToolError`` for half a surrogate pair, which JSON allows but UTF-8 does not."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        broken = f"\\u{ord(text[error.start]):04x}"
+        raise ToolError(
+            f"{argument} contains {broken}, half of a surrogate pair, which is not a character."
+        ) from error
+
+
+MAX_FILES: Final = 10_000
+"""Beyond that, the files seen longest ago count as never seen."""
+
+
+class FileTracker:
+    """Content hashes by resolved path, set by ``read``, ``write`` and ``edit``.
+
+    A file that the model has never seen may be overwritten: the user asked for it. One that has changed since the model saw it
+    may not, even if a command of the same agent changed it: the model does not know the result.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[str, str] = {}
+
+    def saw(self, path: str, sha256: str) -> None:
+        self._seen.pop(path, None)
+        self._seen[path] = sha256
+        if len(self._seen) > MAX_FILES:
+            del self._seen[next(iter(self._seen))]
+
+    def last_seen(self, path: str) -> str | None:
+        return self._seen.get(path)
+
+
+def named(entry: DirectoryEntry) -> str:
+    """A directory entry as text; bytes that are not UTF-8 become question marks."""
+    return entry.name.encode(errors="replace").decode() + ("/" if entry.kind == "directory" else "")
+
+
+async def not_found(workspace: Workspace, path: str, given: str) -> ToolError:
+    """The error for a missing file: which part of its path is missing, and similar names."""
+    import difflib
+
+    folder, missing = PurePath(path).parent, PurePath(path).name
+    while (info := await workspace.stat(str(folder))) is None and folder != folder.parent:
+        folder, missing = folder.parent, folder.name
+    shown = str(folder.relative_to(root) if folder.is_relative_to(root := workspace.root) else folder)
+    if info is None or info.kind != "directory":
+        return ToolError(f"File not found: {given}. '{shown}' is not a directory.")
+    names = {entry.name.lower(): named(entry) for entry in await workspace.list(str(folder))}
+    near = [names[name] for name in difflib.get_close_matches(missing.lower(), names, n=5)]
+    hint = f" Similar names: {', '.join(near)}." if near else ""
+    return ToolError(f"File not found: {given}. There is no '{missing}' in '{shown}'.{hint}")
+
 
 MAX_INLINE_BYTES: Final = 64 * 1024
 """Up to this size, processing a content takes less time than handing it to a thread."""

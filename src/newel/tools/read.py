@@ -14,12 +14,9 @@ from newel.agent.errors import HostUnavailable, ToolError, WorkspaceError
 from newel.agent.formatting import plural
 from newel.agent.planned import Planned
 from newel.agent.ports import OnOutput, ToolResult, Touch
-from newel.tools.file_tool import FileParameters, FileTool
+from newel.tools.file_tool import BOM, FileParameters, FileTool, FileTracker, named, not_found
 from newel.tools.images import LARGEST_FILE, mime_type, picture
 from newel.tools.line_pager import LONGEST_LINE, Page
-from newel.tools.paths import named, not_found
-from newel.tools.text import BOM
-from newel.tools.tracker import FileTracker
 from newel.workspace.port import Workspace
 
 LINES: Final = 5_000

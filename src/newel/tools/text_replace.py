@@ -10,8 +10,8 @@ import msgspec
 
 from newel.agent.errors import ToolError
 from newel.diff.unified import DiffBlock, compare, lines_of
+from newel.tools.file_tool import BOM, encoded
 from newel.tools.fuzzy_match import TextSpan, find, replacement
-from newel.tools.text import BOM, encoded
 
 MAX_LISTED: Final = 20
 """Matches of an ambiguous text that are named."""

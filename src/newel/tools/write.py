@@ -11,8 +11,7 @@ from newel.agent.errors import StaleFile
 from newel.agent.formatting import plural
 from newel.agent.ports import ToolResult
 from newel.diff.unified import DiffBlock, compare, described, lines_of, unified
-from newel.tools.file_tool import ChangingTool, FileParameters, aside, sha256
-from newel.tools.text import BOM, DIFF_SHOWN, encoded
+from newel.tools.file_tool import BOM, DIFF_SHOWN, ChangingTool, FileParameters, aside, encoded, sha256
 from newel.workspace.port import ABSENT
 
 MAX_COMPARED_BYTES: Final = 1_000_000

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from newel.review.checkpoints import Checkpoints
-from newel.review.created_folders import clear
+from newel.review.folders import remove_empty
 from newel.review.store.ledger import Ledger
 from newel.review.tracking.change_recorder import ChangeRecorder
 from newel.review.tracking.effects import TrackedRun
@@ -115,5 +115,5 @@ async def test_no_folder_outside_the_project_is_removed_through_a_link(
     (root / "new").rename(root / "away")
     (tmp_path / "outside/deep").mkdir(parents=True)
     (root / "new").symlink_to(tmp_path / "outside")
-    await clear(LocalWorkspace(str(root)), ["new/deep/file"], recorder.project.ledger.checkpoints())
+    await remove_empty(LocalWorkspace(str(root)), ["new/deep/file"], recorder.project.ledger.checkpoints())
     assert (tmp_path / "outside/deep").is_dir()

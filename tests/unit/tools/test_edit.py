@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from newel.agent.errors import NewelError, StaleFile, ToolError
 from newel.diff.unified import lines_of
 from newel.tools.edit import EditTool
+from newel.tools.file_tool import FileTracker
 from newel.tools.text_replace import Replacement, edit
-from newel.tools.tracker import FileTracker
 from newel.workspace.local import LocalWorkspace
 from newel.workspace.port import WriteResult
 

@@ -26,7 +26,7 @@ from newel.tools.review import (
     lines_hash,
     project_tools,
 )
-from newel.tools.review.proposed_edit import ProposedEdit
+from newel.tools.review.propose_edits import ProposedEdit
 from newel.workspace.local import LocalWorkspace
 from newel.workspace.port import FileInfo, Workspace
 from tests.properties import examples

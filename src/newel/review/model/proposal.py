@@ -9,12 +9,11 @@ from typing import Final
 import msgspec
 
 from newel.diff.patience import diff
-from newel.review.model.batch_edit import Piece, edit_each
+from newel.review.model.batch_edit import Piece, behind_mark, edit_each
 from newel.review.model.edits import NewId
 from newel.review.model.file_lines import head_of, is_blob, kind_of
 from newel.review.model.file_review import BadRange, Conflict, FileReview, Layer, Lines, buffer
-from newel.review.model.run_marks import behind_mark
-from newel.tools.review.proposed_edit import ProposedEdit, lines_hash
+from newel.tools.review.propose_edits import ProposedEdit, lines_hash
 
 _BLANK: Final = re.compile(r"^\s*$")
 _SENTENCE: Final = re.compile(r"[.!?…:;]\s*$")

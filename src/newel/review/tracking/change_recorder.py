@@ -26,8 +26,7 @@ import msgspec
 
 from newel.agent.errors import NewelError, WorkspaceError
 from newel.review.checkpoints import new_checkpoint
-from newel.review.created_folders import grown, missing
-from newel.review.implied import is_folder, left_behind, told_apart
+from newel.review.folders import emptied_folders, grown, is_folder, missing, without_implied
 from newel.review.model.file_lines import MODE, content_of, lines_of_state, spans_of, text_hash
 from newel.review.model.file_review import (
     AppliedHunk,
@@ -42,12 +41,11 @@ from newel.review.model.file_review import (
 from newel.review.model.rebase import rebased
 from newel.review.paths import OutsideProject, check_name, checked_path
 from newel.review.project import ProjectReview
-from newel.review.retries import retried
 from newel.review.save import LARGEST
 from newel.review.store.garbage_collection import in_background
 from newel.review.store.ledger import Checkpoint, EffectRecord, FileVersion, Ledger
 from newel.review.tracking.effect_log import INDEX, EffectLog, PendingEffect, states_before
-from newel.review.tracking.effects import TrackedOperation, TrackedRun
+from newel.review.tracking.effects import TrackedOperation, TrackedRun, retry
 from newel.workspace.port import ABSENT
 from newel.workspace.snapshots.port import FileChange, SnapshotLimits, Snapshotter, WorkspaceChanges
 from newel.workspace.snapshots.tree import EMPTY, FileSnapshot, is_kept, state_mode
@@ -177,7 +175,7 @@ class ChangeRecorder:
                 self._begin_command if operation.path is None else partial(self._begin_write, operation.path)
             )
             try:
-                await retried(partial(begin, operation))
+                await retry(partial(begin, operation))
             except (NewelError, OSError) as error:
                 operation.error = error
             timeout = math.inf
@@ -259,9 +257,9 @@ class ChangeRecorder:
                     self._running.remove(operation)
                     self._ended.append(operation)
                     async with self._lock:
-                        await retried(self._record_ended)
+                        await retry(self._record_ended)
                 else:
-                    await retried(partial(self._record_write, operation, operation.path))
+                    await retry(partial(self._record_write, operation, operation.path))
             if scope.cancelled_caught:
                 operation.notices.append(SCAN_TIMED_OUT)
         except (NewelError, OSError) as error:
@@ -474,7 +472,7 @@ class ChangeRecorder:
         def without() -> list[FileChange]:
             is_known = self._ledger.is_known
             return [
-                *told_apart(changes, checkpoint, umask=umask, is_known=is_known),
+                *without_implied(changes, checkpoint, umask=umask, is_known=is_known),
                 *(change for change in left if not is_known(change.path)),
             ]
 
@@ -485,7 +483,7 @@ class ChangeRecorder:
     ) -> list[FileChange]:
         changed = {change.path for change in changes}
         left: dict[str, FileChange] = {}
-        for folder in left_behind(changes, checkpoint):
+        for folder in emptied_folders(changes, checkpoint):
             if folder not in changed and folder not in left:
                 node = await self._workspace.look(self._absolute(folder))
                 if node is not None and stat.S_ISDIR(node.mode):

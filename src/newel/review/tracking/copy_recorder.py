@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import anyio.to_thread
 
 from newel.agent.errors import WorkspaceError
-from newel.review.implied import above, is_folder
+from newel.review.folders import is_folder, parents
 from newel.review.model.file_kinds import described
 from newel.review.model.file_lines import content_of, lines_of_state
 from newel.review.model.file_review import FileReview, ReviewError, buffer, new_hunk_id
@@ -59,7 +59,7 @@ class ProposalSink:
     async def put(self, run: str, changes: Sequence[FileChange], prepare: Callable[[], None]) -> list[str]:
         await anyio.to_thread.run_sync(prepare)
         notices: list[str] = []
-        filled = {folder for change in changes if change.after for folder in above(change.path)}
+        filled = {folder for change in changes if change.after for folder in parents(change.path)}
         for change in changes:
             states = [state for state in (change.before, change.after) if state is not None]
             if not all(is_folder(state) for state in states):

@@ -1,9 +1,13 @@
-"""A run of an agent, and one thing that it does to files."""
+"""Runs of agents, and the operations that they do on files."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, TypeVar
 
+import anyio
+
+from newel.agent.errors import HostUnavailable, NewelError
 from newel.agent.messages import new_id, now
 
 if TYPE_CHECKING:
@@ -45,3 +49,23 @@ class TrackedOperation:
         """The result of a write that succeeded, and what it wrote. Otherwise the file is read to find out."""
         self.notices: list[str] = []
         self.error: Exception | None = None
+
+
+T = TypeVar("T")
+
+RETRY_DELAYS_S: Final = (0.0, 0.05)
+"""Seconds before each retry."""
+
+
+async def retry(work: Callable[[], Awaitable[T]]) -> T:
+    """The result of ``work``, repeated if it fails: most errors of a disk are gone a moment later. It must be safe to repeat. Raises
+    its last error, and ``HostUnavailable`` at once, as the connection has its own timeout.
+    """
+    for delay in RETRY_DELAYS_S:
+        try:
+            return await work()
+        except HostUnavailable:
+            raise
+        except (NewelError, OSError):
+            await anyio.sleep(delay)
+    return await work()

@@ -24,8 +24,7 @@ from newel.agent.messages import UserMessage
 from newel.concurrency import beside
 from newel.review import last_run
 from newel.review.last_run import LastRun
-from newel.review.retries import retried
-from newel.review.tracking.effects import TrackedOperation, TrackedRun
+from newel.review.tracking.effects import TrackedOperation, TrackedRun, retry
 from newel.storage.paths import project_folder
 from newel.workspace.delegating_workspace import DelegatingWorkspace
 from newel.workspace.port import Completed, OnOutput, WriteResult
@@ -262,7 +261,7 @@ class RecordingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
 
     async def _track(self, stack: AsyncExitStack, operation: TrackedOperation) -> None:
         try:
-            recorder = await retried(self.recorder)
+            recorder = await retry(self.recorder)
         except (NewelError, OSError) as error:
             operation.error = error
         else:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from newel.agent.ports import Tool
+from newel.tools.review.base import ProjectLimits
 from newel.tools.review.canonical import CanonicalCall, CanonicalResult, canonical_call, canonical_result
 from newel.tools.review.clarify_user import NO_USER_ANSWER, Ask, ClarifyTool
-from newel.tools.review.limits import ProjectLimits
-from newel.tools.review.propose_edits import Propose, ProposeTool
-from newel.tools.review.proposed_edit import ProposedEdit, lines_hash
+from newel.tools.review.propose_edits import Propose, ProposedEdit, ProposeTool, lines_hash
 from newel.tools.review.read_file import ReadFileTool
 from newel.tools.review.search_project import ListTool, SearchTool, Staged
 from newel.workspace.port import Workspace

@@ -13,11 +13,9 @@ from newel.agent.formatting import plural
 from newel.agent.ports import OnOutput, ToolResult
 from newel.diff.unified import lines_of
 from newel.tools.base import Parameters
-from newel.tools.file_tool import aside
-from newel.tools.paths import not_found
-from newel.tools.review.base import ReadOnlyTool, ToolAnswer, json_result
-from newel.tools.review.limits import ProjectLimits
-from newel.tools.review.proposed_edit import lines_hash
+from newel.tools.file_tool import aside, not_found
+from newel.tools.review.base import ProjectLimits, ReadOnlyTool, ToolAnswer, json_result
+from newel.tools.review.propose_edits import lines_hash
 from newel.workspace.port import Workspace
 from newel.workspace.walk import below
 

@@ -14,9 +14,8 @@ from msgspec import Meta
 from newel.agent.errors import ToolError
 from newel.agent.ports import OnOutput, ToolResult
 from newel.tools.base import Parameters
-from newel.tools.paths import not_found
-from newel.tools.review.base import ReadOnlyTool, ToolAnswer, json_result
-from newel.tools.review.limits import ProjectLimits
+from newel.tools.file_tool import not_found
+from newel.tools.review.base import ProjectLimits, ReadOnlyTool, ToolAnswer, json_result
 from newel.workspace.glob import Glob
 from newel.workspace.port import Workspace
 from newel.workspace.search import SearchQuery, search

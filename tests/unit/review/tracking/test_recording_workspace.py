@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import fcntl
 import multiprocessing
 import os
 import signal
+import time
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from newel.agent.messages import new_id
+from newel.agent.messages import new_id, now
 from newel.review.model.file_lines import lines_of
 from newel.review.model.file_review import FileReview, Lines
 from newel.review.model.rebase import rebased, saved
 from newel.review.model.revert_applied import reverted
 from newel.review.project import hunk_ids, look_back
+from newel.review.store.ledger import EffectRecord, Ledger
 from newel.review.tracking.change_recorder import ChangeRecorder, recorded
 from newel.review.tracking.effect_log import INDEX
 from newel.review.tracking.effects import TrackedRun
 from newel.review.tracking.recording_workspace import ledger_folder, title_of
 from newel.workspace.local import LocalWorkspace
+from newel.workspace.snapshots.tree import FileSnapshot
 from tests.properties import examples
 from tests.tracked import begin, end
 
@@ -291,6 +296,49 @@ async def test_a_file_of_which_nothing_is_known_is_not_taken_for_one_that_a_kill
     recorder = await opened(project, home)
     files = [file.file_path for run in await look_back(recorder.project, limit=9) for file in run.files]
     assert files == ["early"]
+    recorder.close()
+
+
+def _killed_older(project: Path, home: Path) -> None:
+    """As a version did that kept its effects in the lock file; the ledger is as it left it, too."""
+    folder = ledger_folder(home, str(project))
+    with Ledger.open(folder) as ledger:
+        (before,) = ledger.put_blobs([b"before\n"])
+    effect = EffectRecord(
+        run="r",
+        session="s",
+        title="killed",
+        began=now(),
+        began_ns=time.time_ns(),
+        path="a",
+        before=FileSnapshot(before, 0o644),
+    )
+    file = os.open(folder / "0123.running", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    fcntl.flock(file, fcntl.LOCK_EX)
+    os.write(file, msgspec.json.encode({"name": "1", "note": effect}) + b"\n")
+    (project / "a").write_text("after\n")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def test_what_a_killed_process_of_an_older_version_did_is_taken_up_once(
+    project: Path, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    (project / "a").write_text("before\n")
+    (project / "a").chmod(0o644)
+    child = multiprocessing.get_context("spawn").Process(target=_killed_older, args=(project, home))
+    child.start()
+    await anyio.to_thread.run_sync(child.join)
+    assert child.exitcode == -signal.SIGKILL
+    for _ in range(2):
+        recorder = await opened(project, home)
+        runs = await look_back(recorder.project, limit=9)
+        assert [(run.title, [file.file_path for file in run.files]) for run in runs] == [("killed", ["a"])]
+        assert not list(ledger_folder(home, str(project)).glob("*.running"))
+        recorder.close()
+    recorder = await opened(project, home)
+    await recorder.project.carry_out(await recorder.project.undo())
+    assert (project / "a").read_text() == "before\n"
     recorder.close()
 
 
