@@ -162,7 +162,7 @@ class Checkpoints:
         """Raises ``UnknownCheckpoint``."""
         if checkpoint := self._ledger.checkpoint(checkpoint_id):
             return checkpoint
-        raise UnknownCheckpoint(f"There is no checkpoint {checkpoint_id}. Look at the list of checkpoints.")
+        raise UnknownCheckpoint(f"There is no checkpoint {checkpoint_id}. List the checkpoints.")
 
     def diff3(self, checkpoint_id: str, path: str) -> Diff3:
         """Raises ``UnknownCheckpoint``, also for a file that the checkpoint knows nothing of."""
@@ -233,7 +233,7 @@ class Checkpoints:
                 known |= {one.id for one in (*review.hunks, *review.applied)}
             if unknown := [name for name in plan.hunk_ids if name not in known]:
                 raise UnknownHunk(
-                    f"Checkpoint {plan.checkpoint} has no hunk {', '.join(unknown)} now. Read it anew."
+                    f"Checkpoint {plan.checkpoint} has no hunk {', '.join(unknown)} now. Read the file again."
                 )
         files = tuple(
             FilePlan(
@@ -296,7 +296,7 @@ class Checkpoints:
             found = self._ledger.get(file.path).rev
             if found != file.rev:
                 raise StaleRevision(
-                    f"{file.path} is at revision {found}, and the rollback was planned for {file.rev}. Plan it anew."
+                    f"{file.path} is at revision {found}, and the rollback was planned for {file.rev}. Plan it again."
                 )
 
     def _roll_back(self, plan: RollbackPlan, checkpoint: Checkpoint, file: FilePlan) -> FileReview:
@@ -334,7 +334,7 @@ def _before_of(checkpoint: Checkpoint, path: str) -> FileVersion:
     for before in checkpoint.files:
         if before.path == path:
             return before
-    raise UnknownCheckpoint(f"Checkpoint {checkpoint.id} knows nothing of {path}.")
+    raise UnknownCheckpoint(f"Checkpoint {checkpoint.id} does not include {path}.")
 
 
 def _text(lines: Lines) -> str | None:

@@ -240,9 +240,7 @@ def _by_id(reviews: Sequence[FileReview], word: str, *, exact: bool) -> tuple[st
     if len(found) > 1:
         names = ", ".join(name for _, name in found[:NAMED])
         more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
-        raise UnknownHunk(
-            f"{len(found)} hunks begin with {word}: {names}{more}. Say more of the one you mean."
-        )
+        raise UnknownHunk(f"{len(found)} hunks begin with {word}: {names}{more}. Type more of its id.")
     return found[0] if found else None
 
 
@@ -254,9 +252,9 @@ def _why(reviews: Sequence[FileReview], word: str) -> str:
             if word.startswith("h_") and root_of(hunk.id).startswith(root_of(word))
         ]
         if changed:
-            return f"that hunk of {review.path} has changed since it had this id. Look at it again: `newel review`"
+            return f"that hunk of {review.path} has changed since it had this id; look at it again: `newel review`"
         if any(one.id == word for one in review.applied):
-            return f"that hunk stands in {review.path} already, and `newel undo` takes it back"
+            return f"that hunk is in {review.path} already; `newel undo` undoes it"
     return "`newel review` lists hunks and files"
 
 
@@ -270,10 +268,10 @@ def _picked(
         elif not is_whole or hunk.state == "rejected":
             continue
         elif choice.verdict == "keep" and hunk.conflict and hunk.state == "pending":
-            reason = f"hunk {hunk.id} is a conflict; to keep it all the same, name it"
+            reason = f"hunk {hunk.id} is a conflict; to keep it anyway, name it"
             choice.left.append(DecisionProblem(review.path, reason))
         elif choice.verdict == "reject" and hunk.by_user:
-            reason = f"hunk {hunk.id} is all your own; to drop it all the same, name it"
+            reason = f"hunk {hunk.id} is all your own; to drop it anyway, name it"
             choice.left.append(DecisionProblem(review.path, reason))
         else:
             yield _checked(choice, review, hunk)
@@ -282,7 +280,7 @@ def _picked(
 def _checked(choice: Selection, review: FileReview, hunk: Hunk) -> Hunk:
     if choice.verdict == "reject" and hunk.has_user_layer and choice.mine is None:
         raise NeedsChoice(
-            f"Hunk {hunk.id} of {review.path} has lines of your own. Say --mine peel to drop only those, or --mine base to "
+            f"Hunk {hunk.id} of {review.path} has lines of your own. Use --mine peel to drop only those, or --mine base to "
             "drop all of it. Nothing was changed."
         )
     return hunk

@@ -110,12 +110,13 @@ async def missing(workspace: Workspace, paths: Iterable[str]) -> dict[str, list[
 
 
 def grown(checkpoint: Checkpoint, files: Iterable[FileVersion], folders: Iterable[str]) -> Checkpoint:
-    """A checkpoint with more files, and folders that did not exist."""
-    return msgspec.structs.replace(
-        checkpoint,
-        files=(*checkpoint.files, *files),
-        folders=tuple(dict.fromkeys((*checkpoint.folders, *folders))),
-    )
+    """A checkpoint with more files, and folders that did not exist. A run may have removed one of them before and created it
+    again.
+    """
+    files = (*checkpoint.files, *files)
+    existed = {before.path for before in files if stat.S_ISDIR(before.mode)}
+    created = dict.fromkeys(name for name in (*checkpoint.folders, *folders) if name not in existed)
+    return msgspec.structs.replace(checkpoint, files=files, folders=tuple(created))
 
 
 async def remove_empty(

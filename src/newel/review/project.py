@@ -120,7 +120,7 @@ class ProjectReview:
         hint = _named(before) if before else ""
         if await anyio.to_thread.run_sync(self._changed_files, checkpoint):
             raise NothingToUndo(
-                f"Nothing of this run is left to undo: {name}. What it changed was changed since.{hint}"
+                f"Nothing of this run is left to undo: {name}. Its changes were overwritten since.{hint}"
             )
         raise NothingToUndo(f"No change of this run is recorded: {name}.{self._not_covered()}{hint}")
 

@@ -170,7 +170,7 @@ def taken_back(
         name: hunk for name in named if name not in proposed | standing and (hunk := review.successor(name))
     }
     stale = {
-        name: f"{review.path}: hunk {name} has changed since it had that id; it is {hunk.id} now."
+        name: f"{review.path}: hunk {name} has changed since it had that id; now it is {hunk.id} now."
         for name, hunk in changed.items()
         if hunk.id in proposed
     }
@@ -200,7 +200,7 @@ def _withdrawn(
         if hunk.id not in ids or hunk.state == "rejected":
             hunks.append(hunk)
         elif hunk.layers != as_made.layers if as_made else hunk.top.run != run:
-            newer[hunk.id] = f"{review.path}: hunk {hunk.id} was written over since; decide it by itself."
+            newer[hunk.id] = f"{review.path}: hunk {hunk.id} was overwritten since; decide it separately."
             hunks.append(hunk)
         else:
             hunks += _without(review.base, hunk, "" if as_made else run)

@@ -120,7 +120,7 @@ class DiskSync:
             disk = await self._look(path, itself=itself)
             with suppress(StaleRevision):
                 return await anyio.to_thread.run_sync(self._compared, review, disk)
-        raise StaleRevision(f"{path} is changed again and again by others. Try again when they are done.")
+        raise StaleRevision(f"{path} keeps changing in other processes. Retry when they are done.")
 
     def _compared(self, review: FileReview, disk: PlannedFile) -> tuple[FileReview, bool]:
         review = self._settled(review, disk)
@@ -157,10 +157,10 @@ class DiskSync:
                 raise NotText(f"{path} is larger than {LARGEST >> 20} MiB; such files are not reviewed.")
             return await anyio.to_thread.run_sync(_read, data, stat.S_IMODE(found.mode))
         if not itself and not await anyio.to_thread.run_sync(self.may_be_another_kind, path):
-            what = "a directory" if stat.S_ISDIR(found.mode) else "no regular file"
+            what = "a directory" if stat.S_ISDIR(found.mode) else "not a regular file"
             raise NotAFile(f"{path} is {what}; only files can be reviewed.")
         if not (is_kept(found.mode) or stat.S_ISDIR(found.mode)):
-            raise NotAFile(f"{path} is a socket or a device, which is left alone.")
+            raise NotAFile(f"{path} is a socket or a device; these are not reviewed.")
         return _read(found.target, state_mode(found.mode))
 
     async def name_of(self, path: str, *, itself: bool = False) -> str:
@@ -224,7 +224,7 @@ class DiskSync:
             known[path] = review
         if changed:
             raise Conflict(
-                f"{', '.join(changed)} changed on the disk since the review. Nothing was written; look at the review anew."
+                f"{', '.join(changed)} changed on the disk since the review. Nothing was written; look at the review again."
             )
         with anyio.CancelScope(shield=True):
             for one in await self._carried_out(plans):
@@ -238,7 +238,7 @@ class DiskSync:
             return []
         if rev is not None and rev != review.rev:
             raise StaleRevision(
-                f"{review.path} is at revision {review.rev}, and this save was asked for {rev}. Read it anew and try again."
+                f"{review.path} is at revision {review.rev}, and this save was asked for {rev}. Read the file again and retry."
             )
         plan = plan_of(review, ids)
         if plan.blob:
@@ -283,7 +283,7 @@ class DiskSync:
             if not (await self._look(path)).is_like(plan.after):
                 await self.refresh(path)
                 raise Conflict(
-                    f"{path} changed on the disk while it was being saved, and was not written. Look at the review anew."
+                    f"{path} changed on the disk while it was being saved, and was not written. Look at the review again."
                 ) from error
         review = await anyio.to_thread.run_sync(self._mark, plan)
         if not plan.after.is_like(file_of(review.base)):  # somebody wrote into the hunk meanwhile

@@ -104,7 +104,7 @@ def plan_of(review: FileReview, ids: Sequence[str]) -> SavePlan:
     body = lines[1:] if head_of(lines) is not None else lines
     if any("\0" in line for line in body) and not (len(body) == 1 and is_blob(body)):
         raise NotText(
-            f"{review.path} would hold a NUL, or a text and other bytes at once. Keep other hunks of it, or reject these."
+            f"{review.path} would contain a NUL, or text mixed with binary data. Keep other hunks of it, or reject these."
         )
     before, after = file_of(review.base), file_of(lines)
     saving = PlannedWrite(

@@ -86,7 +86,7 @@ def _words(ledger: Ledger, entries: Sequence[HistoryEntry], checkpoints: Mapping
     if not said:
         return ""
     return "\n".join(
-        ["I have decided about your changes.", *said, "Read these files before you go on with them."]
+        ["I have reviewed your changes.", *said, "Read these files again before you change them."]
     )
 
 

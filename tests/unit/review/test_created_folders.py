@@ -69,6 +69,21 @@ async def test_a_folder_that_holds_anything_stays(root: Path, recorder: ChangeRe
     assert folders(root) == {"old", "new", "new/a"}
 
 
+async def test_an_empty_folder_that_a_run_removed_and_made_again_is_there_after_its_undo(
+    root: Path, recorder: ChangeRecorder
+) -> None:
+    (root / "mine").mkdir()
+    run = TrackedRun("s")
+    effect = await begin(recorder, run, None)
+    (root / "mine").rmdir()
+    await end(effect)
+    effect = await begin(recorder, run, None)
+    (root / "mine/deep").mkdir(parents=True)
+    await end(effect)
+    await undo(recorder)
+    assert folders(root) == {"old", "mine"}
+
+
 async def test_a_folder_that_was_made_for_a_file_goes_with_it(root: Path, recorder: ChangeRecorder) -> None:
     effect = await begin(recorder, TrackedRun("s"), "new/deep/file")
     (root / "new/deep").mkdir(parents=True)

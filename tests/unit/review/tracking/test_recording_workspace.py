@@ -166,7 +166,7 @@ async def test_a_name_that_is_no_text_is_told_and_the_others_are_recorded(
     (project / os.fsdecode(b"\xff")).write_text("x")
     (project / "a").write_text("x")
     notices = await end(effect)
-    assert "no UTF-8" in " ".join(notices)
+    assert "not UTF-8" in " ".join(notices)
     assert recorder.project.ledger.paths() == ["a"]
     recorder.close()
 
