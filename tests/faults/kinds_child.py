@@ -47,7 +47,7 @@ async def main(folder: Path, what: str) -> None:
     recorders = RecorderRegistry(folder / "home")
     found = await recorders.recorder_of(LocalWorkspace(str(folder / "project")))
     if what == "undo":
-        await found.project.carry_out(await found.project.undo())
+        await found.project.apply(await found.project.undo())
     else:
         effect = await begin(found, TrackedRun("s", title="work"), None)
         sh(folder / "project", DOES)

@@ -44,7 +44,7 @@ async def undo(folder: Path) -> None:
     recorder = await recorders.recorder_of(LocalWorkspace(str(folder / "project")))
     plan = await recorder.project.undo()
     assert plan.conflicts == ()
-    await recorder.project.carry_out(plan)
+    await recorder.project.apply(plan)
     recorders.close()
 
 
@@ -93,7 +93,7 @@ async def test_an_undo_that_is_killed_at_any_step_is_brought_to_its_end(tmp_path
                     error.add_note(str(tree(folder / "project")))
                     raise
                 assert plan.conflicts == ()
-                await recorder.project.carry_out(plan)
+                await recorder.project.apply(plan)
             assert tree(folder / "project") == before
             recorders.close()
     assert killed

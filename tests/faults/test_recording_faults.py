@@ -35,7 +35,7 @@ async def undo(folder: Path) -> None:
     recorder = await recorders.recorder_of(LocalWorkspace(str(folder / "project")))
     plan = await recorder.project.undo()
     assert not plan.conflicts
-    await recorder.project.carry_out(plan)
+    await recorder.project.apply(plan)
     recorders.close()
 
 

@@ -1,7 +1,7 @@
 """Deciding on hunks outside an editor: what waits in a project, what a person means by their words, and what comes of it.
 
-    found = await look(project)                               # with the disk as it is now
-    choice = chosen(found, ["h_1a", "src/b.py"], "keep")
+    found = await load_pending(project)                               # with the disk as it is now
+    choice = select_hunks(found, ["h_1a", "src/b.py"], "keep")
     reviews = await decide(project, choice)                   # in the ledger, at once
     written = await write(project, reviews, choice.hunks)     # what was kept goes to the disk
 
@@ -118,7 +118,7 @@ class PendingFileHunks(View, frozen=True):
 # -- looking ------------------------------------------------------------------------------------------
 
 
-async def look(project: ProjectReview, paths: Collection[str] | None = None) -> PendingReviews:
+async def load_pending(project: ProjectReview, paths: Collection[str] | None = None) -> PendingReviews:
     """The files with hunks (of ``paths``; None: of all), once the disk was taken up. Raises ``LedgerError``."""
     found = PendingReviews([], [])
     for path in await anyio.to_thread.run_sync(_with_hunks, project.ledger, paths):
@@ -142,7 +142,7 @@ def run_of(hunk: Hunk) -> str:
     return next((layer.run for layer in reversed(hunk.layers) if layer.run), "")
 
 
-def run_names(ledger: Ledger) -> dict[str, Checkpoint]:
+def checkpoints_by_run(ledger: Ledger) -> dict[str, Checkpoint]:
     """The checkpoints of runs, by the run."""
     return {checkpoint.run: checkpoint for checkpoint in ledger.checkpoints()}
 
@@ -178,7 +178,7 @@ def pending_files(reviews: Sequence[FileReview]) -> list[PendingFileHunks]:
     ]
 
 
-def files_to_decide(ledger: Ledger, session: str, since: str) -> list[str]:
+def files_with_pending(ledger: Ledger, session: str, since: str) -> list[str]:
     """The files in which something waits of runs that a session began at a time (as ``newel.agent.messages.now`` tells it)
     or later. Raises ``LedgerError``.
     """
@@ -195,7 +195,7 @@ def files_to_decide(ledger: Ledger, session: str, since: str) -> list[str]:
 # -- choosing -----------------------------------------------------------------------------------------
 
 
-def chosen(
+def select_hunks(
     found: PendingReviews,
     words: Sequence[str],
     verdict: Verdict,
@@ -224,7 +224,7 @@ def chosen(
             raise UnknownHunk(f"Nothing under review is named {word}: {_why(found.reviews, word)}.")
     choice.left.extend(problem for problem in found.problems if problem.path in whole)
     for review in found.reviews:
-        picked = list(_picked(choice, review, named.get(review.path, set()), is_whole=review.path in whole))
+        picked = list(_pick(choice, review, named.get(review.path, set()), is_whole=review.path in whole))
         if picked:
             choice.picks[review.path] = (review, picked)
     return choice
@@ -258,13 +258,11 @@ def _why(reviews: Sequence[FileReview], word: str) -> str:
     return "`newel review` lists hunks and files"
 
 
-def _picked(
-    choice: Selection, review: FileReview, named: Collection[str], *, is_whole: bool
-) -> Iterator[Hunk]:
+def _pick(choice: Selection, review: FileReview, named: Collection[str], *, is_whole: bool) -> Iterator[Hunk]:
     for hunk in review.hunks:
         if hunk.id in named:
             if choice.verdict == "keep" or hunk.state != "rejected":
-                yield _checked(choice, review, hunk)
+                yield _require_choice(choice, review, hunk)
         elif not is_whole or hunk.state == "rejected":
             continue
         elif choice.verdict == "keep" and hunk.conflict and hunk.state == "pending":
@@ -274,10 +272,10 @@ def _picked(
             reason = f"hunk {hunk.id} is all your own; to drop it anyway, name it"
             choice.left.append(DecisionProblem(review.path, reason))
         else:
-            yield _checked(choice, review, hunk)
+            yield _require_choice(choice, review, hunk)
 
 
-def _checked(choice: Selection, review: FileReview, hunk: Hunk) -> Hunk:
+def _require_choice(choice: Selection, review: FileReview, hunk: Hunk) -> Hunk:
     if choice.verdict == "reject" and hunk.has_user_layer and choice.mine is None:
         raise NeedsChoice(
             f"Hunk {hunk.id} of {review.path} has lines of your own. Use --mine peel to drop only those, or --mine base to "
@@ -300,7 +298,7 @@ async def decide(project: ProjectReview, choice: Selection) -> list[FileReview]:
             for review, hunks in choice.picks.values():
                 ids = [hunk.id for hunk in hunks]
                 try:
-                    reviews.append(_decided(project, review, ids, choice.verdict, choice.mine))
+                    reviews.append(_decide_on(project, review, ids, choice.verdict, choice.mine))
                 except StaleRevision as error:
                     raise StaleRevision(
                         f"{review.path} changed since it was shown. Nothing was decided; look at it again: `newel review`."
@@ -320,10 +318,10 @@ async def decide_hunks(
     """Decide on hunks of a file, in one change; ``later`` takes a decision back. Raises as ``reject`` does, and
     ``StaleRevision``.
     """
-    return await anyio.to_thread.run_sync(_decided, project, review, ids, verdict, mine)
+    return await anyio.to_thread.run_sync(_decide_on, project, review, ids, verdict, mine)
 
 
-def _decided(
+def _decide_on(
     project: ProjectReview,
     review: FileReview,
     ids: Sequence[str],
@@ -343,7 +341,7 @@ _KINDS: Final[dict[str, Literal["accept", "reject", "reopen"]]] = {
 }
 
 
-def kept_hunks(reviews: Sequence[FileReview]) -> dict[str, list[str]]:
+def accepted_hunks(reviews: Sequence[FileReview]) -> dict[str, list[str]]:
     """The hunks of each file that were kept and are not written yet."""
     kept = {review.path: [hunk.id for hunk in review.hunks if hunk.state == "accepted"] for review in reviews}
     return {path: ids for path, ids in kept.items() if ids}
@@ -356,7 +354,7 @@ async def write(
     or cannot be written, is a problem, and keeps none back but those of the same folder, where that comes or makes way. Raises ``LedgerError``.
     """
     written = WriteResult([], [])
-    for group in _together([review for review in reviews if hunks.get(review.path)], hunks):
+    for group in _group_writes([review for review in reviews if hunks.get(review.path)], hunks):
         revs = {review.path: review.rev for review in group}
         try:
             written.saved.extend(await project.saver.save({path: hunks[path] for path in revs}, revs=revs))
@@ -370,11 +368,11 @@ async def write(
     return written
 
 
-def _together(
+def _group_writes(
     reviews: Sequence[FileReview], hunks: Mapping[str, Sequence[str]]
 ) -> Iterator[list[FileReview]]:
     """The files one by one, but what becomes a folder, or was one, together with what is in it."""
-    turned = {review.path for review in reviews if _turns(review, hunks[review.path])}
+    turned = {review.path for review in reviews if _changes_kind(review, hunks[review.path])}
     groups: dict[str, list[FileReview]] = {}
     for review in reviews:
         top = next((path for path in reversed([review.path, *parents(review.path)]) if path in turned), None)
@@ -382,6 +380,6 @@ def _together(
     yield from groups.values()
 
 
-def _turns(review: FileReview, ids: Sequence[str]) -> bool:
+def _changes_kind(review: FileReview, ids: Sequence[str]) -> bool:
     kept = render(review.base, [hunk for hunk in review.hunks if hunk.id in ids])
     return (kind_of(review.base) == "folder") != (kind_of(kept) == "folder")

@@ -54,14 +54,14 @@ class RevertStep(NamedTuple):
 # -- hard: all of the file ----------------------------------------------------------------------------
 
 
-def rewound(review: FileReview, entries: Sequence[HistoryEntry]) -> FileReview:
+def rewind(review: FileReview, entries: Sequence[HistoryEntry]) -> FileReview:
     """The review before the last ``entries`` of its journal."""
     for each in reversed(entries):
         review = patched(review, reverse(each.forward))
     return review
 
 
-def restored_to(
+def restore_to(
     review: FileReview,
     entries: Sequence[HistoryEntry],
     checkpoint: Checkpoint,
@@ -82,7 +82,7 @@ def _then(
     file that the checkpoint has, or else whose base is. None if the ledger did not know the file then.
     """
     first = next((n for n, each in enumerate(entries) if each.run == checkpoint.run), len(entries))
-    then = [rewound(review, entries[first:])]
+    then = [rewind(review, entries[first:])]
     for each in reversed(entries[:first]):
         if each.ts < checkpoint.created:
             break
@@ -149,7 +149,7 @@ def _made(entries: Sequence[HistoryEntry], run: str) -> dict[str, Hunk]:
     return made
 
 
-def taken_back(
+def revert_hunks(
     review: FileReview, entries: Sequence[HistoryEntry], run: str, ids: Sequence[str]
 ) -> RevertStep:
     """Without those of the hunks ``ids`` that are of a run, wherever they are: still under review, or in the file already.
@@ -163,7 +163,7 @@ def taken_back(
     }
     standing = {one.id for one in review.applied if one.run == run or root_of(one.id) in made} - proposed
     named = list(dict.fromkeys(ids))
-    whole = mended(review, entries, standing.intersection(named))
+    whole = restore_intact(review, entries, standing.intersection(named))
     after, newer = _withdrawn(whole, proposed.intersection(named), run, made)
     in_place = [name for name in named if name in standing]
     changed = {
@@ -220,7 +220,9 @@ def _without(base: Lines, hunk: Hunk, run: str) -> Sequence[Hunk]:
 # -- whose lines are there again ----------------------------------------------------------------------
 
 
-def mended(review: FileReview, entries: Sequence[HistoryEntry], wanted: Collection[str]) -> FileReview:
+def restore_intact(
+    review: FileReview, entries: Sequence[HistoryEntry], wanted: Collection[str]
+) -> FileReview:
     """With those applied hunks intact again that were written over since, and whose lines stand there now as they did:
     what wrote over them was taken back. ``entries`` is the journal up to ``review``. It takes long, and so is done only
     where one of the hunks ``wanted`` is among those written over.
@@ -248,7 +250,7 @@ def mended(review: FileReview, entries: Sequence[HistoryEntry], wanted: Collecti
     taken = LineRangeSet(len(review.base), ((one.a, one.b) for one in again.values()))
     for seen in (last, first):
         for lines, ones in _by_text(seen):
-            for found in _found_again(lines, review.base, [one for one in ones if one.id not in again]):
+            for found in _relocate(lines, review.base, [one for one in ones if one.id not in again]):
                 if not taken.touch(found.a, found.b):
                     taken.add(found.a, found.b)
                     again[found.id] = found
@@ -265,7 +267,7 @@ def _by_text(seen: Mapping[str, tuple[Lines, AppliedHunk]]) -> Iterable[tuple[Li
     return texts.values()
 
 
-def _found_again(then: Lines, now: Lines, applied: Sequence[AppliedHunk]) -> list[AppliedHunk]:
+def _relocate(then: Lines, now: Lines, applied: Sequence[AppliedHunk]) -> list[AppliedHunk]:
     """Where the lines of applied hunks are now, without those whose lines are not, or may be others that are like them."""
     if not applied:
         return []

@@ -38,7 +38,7 @@ def folders(root: Path) -> set[str]:
 
 
 async def undo(recorder: ChangeRecorder) -> None:
-    await recorder.project.carry_out(await recorder.project.undo())
+    await recorder.project.apply(await recorder.project.undo())
 
 
 async def test_folders_that_a_command_made_go_with_its_files_and_come_back(

@@ -346,7 +346,9 @@ class Ledger:
 
     def checkpoint_of_run(self, run: str) -> Checkpoint | None:
         """The checkpoint of a run; of several the latest."""
-        return next(iter(self._checkpoints("run = ?1", run, 1)), None)
+        # An older version that still runs leaves the column empty.
+        found = self._checkpoints("run IN (?1, '')", run, -1)
+        return next((checkpoint for checkpoint in found if checkpoint.run == run), None)
 
     def checkpoints_of_runs(self, runs: Iterable[str]) -> dict[str, Checkpoint]:
         """The checkpoints of those runs that have one, by the run."""

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from newel.agent.errors import NewelError
-from newel.review.project import look_back
+from newel.review.project import recent_runs
 from newel.review.save import SaveFailed
 from newel.review.tracking.change_recorder import ChangeRecorder
 from newel.review.tracking.effects import TrackedRun
@@ -128,7 +128,7 @@ async def command(recorder: ChangeRecorder, run: TrackedRun, work: Callable[[], 
 async def undo(recorder: ChangeRecorder) -> None:
     plan = await recorder.project.undo()
     assert plan.conflicts == ()
-    await recorder.project.carry_out(plan)
+    await recorder.project.apply(plan)
 
 
 async def back_and_forth(root: Path, home: Path, commands: list[Steps], workspace: TrackedWorkspace) -> None:
@@ -223,7 +223,7 @@ async def test_what_others_put_into_a_folder_that_a_run_made_keeps_it_and_is_nam
     (root / "d/mine").write_text("mine\n")
     plan = await recorder.project.undo()
     with pytest.raises(SaveFailed, match="d: Directory not empty"):
-        await recorder.project.carry_out(plan)
+        await recorder.project.apply(plan)
     assert tree(root) == {"d": tree(root)["d"], "d/mine": (0o100644, b"mine\n")}
     (root / "d/mine").unlink()
     await undo(recorder)  # the rest
@@ -245,7 +245,7 @@ async def test_no_undo_writes_through_a_link_that_was_put_in_its_way(tmp_path: P
     with contextlib.suppress(NewelError):
         plan = await recorder.project.undo()
         assert plan.conflicts
-        await recorder.project.carry_out(plan)
+        await recorder.project.apply(plan)
     assert sorted(os.listdir(outside)) == ["e"]  # noqa: PTH208
     assert (root / "d").is_symlink()
     assert (root / "e").is_symlink()
@@ -260,7 +260,7 @@ async def test_a_review_says_what_became_of_what(tmp_path: Path) -> None:
     recorder = await recorders.recorder_of(LocalWorkspace(str(root)))
     work = "rm f; mkdir f; chmod 4755 x; ln -sfn two link; rmdir gone; mkfifo p; ln -s three new"
     await command(recorder, TrackedRun("s"), lambda: sh(root, work))
-    [run] = await look_back(recorder.project, limit=1)
+    [run] = await recent_runs(recorder.project, limit=1)
     assert {file.file_path: (file.kind, file.change, file.about) for file in run.files} == {
         "f": ("folder", "kind", "file became a folder"),
         "x": ("file", "mode", "mode 644 → 4755"),

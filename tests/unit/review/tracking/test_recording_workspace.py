@@ -20,7 +20,7 @@ from newel.review.model.file_lines import lines_of
 from newel.review.model.file_review import FileReview, Lines
 from newel.review.model.rebase import rebased, saved
 from newel.review.model.revert_applied import reverted
-from newel.review.project import hunk_ids, look_back
+from newel.review.project import hunk_ids, recent_runs
 from newel.review.store.ledger import EffectRecord, Ledger
 from newel.review.tracking.change_recorder import ChangeRecorder, recorded
 from newel.review.tracking.effect_log import INDEX
@@ -138,7 +138,7 @@ async def test_what_another_process_took_back_meanwhile_is_not_the_commands_doin
     run = TrackedRun("s")
     command = await begin(recorder, run, None)
     other = await opened(project, tmp_path / "home")
-    await other.project.carry_out(await other.project.undo())
+    await other.project.apply(await other.project.undo())
     other.close()
     await end(command)
     assert not recorder.project.ledger.entries(run=run.id)
@@ -180,10 +180,10 @@ async def test_a_run_that_was_taken_back_leaves_nothing_to_undo_but_that(
     (project / "a").write_text("x\n")
     await end(effect)
     everything = recorder.project
-    await everything.carry_out(await everything.undo())
+    await everything.apply(await everything.undo())
     assert run.checkpoint is not None
     assert not hunk_ids(everything.ledger, run.checkpoint)
-    latest, earlier = await look_back(everything, limit=2)
+    latest, earlier = await recent_runs(everything, limit=2)
     assert latest.title == "Undo of words"
     assert [(file.file_path, file.state) for file in earlier.files] == [("a", "taken back")]
     recorder.close()
@@ -218,11 +218,11 @@ async def test_what_a_killed_process_did_is_recorded_by_the_next(
     await anyio.to_thread.run_sync(child.join)
     assert child.exitcode == -signal.SIGKILL
     recorder = await opened(project, home)
-    run = (await look_back(recorder.project, limit=1))[0]
+    run = (await recent_runs(recorder.project, limit=1))[0]
     assert run.title == "killed"
     changed = {file.file_path for file in run.files}
     assert changed == ({"a"} if path else {"a", "new", "gone"})
-    await recorder.project.carry_out(await recorder.project.undo())
+    await recorder.project.apply(await recorder.project.undo())
     assert (project / "a").read_text() == "before\n"
     if path is None:
         assert (project / "gone").read_text() == "before\n"
@@ -274,9 +274,9 @@ async def test_what_a_person_did_between_commands_is_not_taken_back_with_what_a_
     await anyio.to_thread.run_sync(child.join)
     assert child.exitcode == -signal.SIGKILL
     recorder = await opened(project, home)
-    run = (await look_back(recorder.project, limit=1))[0]
+    run = (await recent_runs(recorder.project, limit=1))[0]
     assert {file.file_path for file in run.files} == {"mine", "edited", "by a command", "new"}
-    await recorder.project.carry_out(await recorder.project.undo())
+    await recorder.project.apply(await recorder.project.undo())
     assert contents(project) == {"mine": "mine\n", "edited": "edited by me\n", "by a command": "early\n"}
     recorder.close()
 
@@ -294,7 +294,7 @@ async def test_a_file_of_which_nothing_is_known_is_not_taken_for_one_that_a_kill
     [known] = ledger_folder(home, str(project)).glob("*.known")
     os.truncate(known, 40)
     recorder = await opened(project, home)
-    files = [file.file_path for run in await look_back(recorder.project, limit=9) for file in run.files]
+    files = [file.file_path for run in await recent_runs(recorder.project, limit=9) for file in run.files]
     assert files == ["early"]
     recorder.close()
 
@@ -332,12 +332,12 @@ async def test_what_a_killed_process_of_an_older_version_did_is_taken_up_once(
     assert child.exitcode == -signal.SIGKILL
     for _ in range(2):
         recorder = await opened(project, home)
-        runs = await look_back(recorder.project, limit=9)
+        runs = await recent_runs(recorder.project, limit=9)
         assert [(run.title, [file.file_path for file in run.files]) for run in runs] == [("killed", ["a"])]
         assert not list(ledger_folder(home, str(project)).glob("*.running"))
         recorder.close()
     recorder = await opened(project, home)
-    await recorder.project.carry_out(await recorder.project.undo())
+    await recorder.project.apply(await recorder.project.undo())
     assert (project / "a").read_text() == "before\n"
     recorder.close()
 
