@@ -1,11 +1,11 @@
-"""Deciding on hunks outside an editor: what waits in a project, what a person means by their words, and what comes of it.
+"""Decisions on pending hunks outside an editor: load them, select some by name, decide, and write the accepted ones.
 
-    found = await load_pending(project)                               # with the disk as it is now
+    found = await load_pending(project)                               # updated from the disk
     choice = select_hunks(found, ["h_1a", "src/b.py"], "keep")
-    reviews = await decide(project, choice)                   # in the ledger, at once
-    written = await write(project, reviews, choice.hunks)     # what was kept goes to the disk
+    reviews = await decide(project, choice)                   # in the ledger, in one transaction
+    written = await write(project, reviews, choice.hunks)     # accepted hunks, to the disk
 
-A decision is a change of the ledger; the files come after it. What cannot be written stays decided.
+A decision changes the ledger; the files are written after it. A hunk that cannot be written stays decided.
 """
 
 from __future__ import annotations
@@ -47,30 +47,30 @@ from newel.review.store.schema import LedgerError
 Verdict = Literal["keep", "reject"]
 
 NAMED: Final = 5
-"""Hunks that are named where a beginning of an id is one of many."""
+"""Hunks that an error names if a prefix is ambiguous."""
 
 
 class DecisionProblem(NamedTuple):
-    """A file that was left as it is, and why."""
+    """A file that was left unchanged, and why."""
 
     path: str
     reason: str
 
 
 class PendingReviews(NamedTuple):
-    """The files under review, by their paths: those with hunks, and those that could not be looked at."""
+    """The files with hunks, sorted by path, and those that could not be read."""
 
     reviews: list[FileReview]
     problems: list[DecisionProblem]
 
     @property
     def waiting(self) -> int:
-        """How many hunks somebody has to do something about."""
+        """The number of hunks that need a decision or are not written yet."""
         return sum(hunk.state != "rejected" for review in self.reviews for hunk in review.hunks)
 
 
 class Selection(NamedTuple):
-    """A verdict on hunks of files. ``left`` are hunks of the files that are not decided by it, each with the reason."""
+    """A verdict on hunks of files. ``left`` are hunks of these files that it does not decide, with the reason."""
 
     verdict: Verdict
     picks: dict[str, tuple[FileReview, list[Hunk]]]
@@ -119,7 +119,7 @@ class PendingFileHunks(View, frozen=True):
 
 
 async def load_pending(project: ProjectReview, paths: Collection[str] | None = None) -> PendingReviews:
-    """The files with hunks (of ``paths``; None: of all), once the disk was taken up. Raises ``LedgerError``."""
+    """The files with hunks (of ``paths``; None: of all), updated from the disk. Raises ``LedgerError``."""
     found = PendingReviews([], [])
     for path in await anyio.to_thread.run_sync(_with_hunks, project.ledger, paths):
         try:
@@ -138,7 +138,7 @@ def _with_hunks(ledger: Ledger, paths: Collection[str] | None) -> list[str]:
 
 
 def run_of(hunk: Hunk) -> str:
-    """The agent's run that proposed a hunk, the latest of several; empty for the user's own."""
+    """The run that proposed a hunk, the latest of several; empty for the user's own."""
     return next((layer.run for layer in reversed(hunk.layers) if layer.run), "")
 
 
@@ -148,12 +148,12 @@ def checkpoints_by_run(ledger: Ledger) -> dict[str, Checkpoint]:
 
 
 def patch_of(review: FileReview, hunks: Sequence[Hunk]) -> str:
-    """What hunks of a file do to it by themselves, as git writes it."""
+    """The effect of these hunks alone on a file, as a git patch."""
     return file_patch(review.path, review.base, render(review.base, hunks))
 
 
 def pending_files(reviews: Sequence[FileReview]) -> list[PendingFileHunks]:
-    """The files under review, as they stand in JSON."""
+    """The JSON view of the files under review."""
     return [
         PendingFileHunks(
             file_path=review.path,
@@ -179,8 +179,8 @@ def pending_files(reviews: Sequence[FileReview]) -> list[PendingFileHunks]:
 
 
 def files_with_pending(ledger: Ledger, session: str, since: str) -> list[str]:
-    """The files in which something waits of runs that a session began at a time (as ``newel.agent.messages.now`` tells it)
-    or later. Raises ``LedgerError``.
+    """The files with pending hunks of runs that a session started at a time (see ``newel.agent.messages.now``) or later. Raises
+    ``LedgerError``.
     """
     runs = [each for each in ledger.checkpoints() if each.session == session and each.created >= since]
     ids = {each.run for each in runs}
@@ -203,11 +203,10 @@ def select_hunks(
     every: bool = False,
     mine: Mine | None = None,
 ) -> Selection:
-    """The hunks that words name: by an id or the beginning of one, by a file's path, or ``every`` one.
+    """The hunks that words name: by an id or a prefix of it, by a file's path, or ``every`` one.
 
-    A hunk that is named is meant whatever its state; a file stands for what waits in it. Raises ``UnknownHunk`` for a word that
-    names nothing or several hunks, and ``NeedsChoice`` where the user's own lines would be dropped and ``mine`` does not say
-    how; then nothing is chosen.
+    A hunk that is named is selected in any state; a file stands for its undecided hunks. Raises ``UnknownHunk`` for a word that
+    names no hunk or several, and ``NeedsChoice`` if the user's own lines would be dropped and ``mine`` does not say how.
     """
     choice = Selection(verdict, {}, [], mine)
     paths = {each.path for each in (*found.reviews, *found.problems)}
@@ -288,8 +287,8 @@ def _require_choice(choice: Selection, review: FileReview, hunk: Hunk) -> Hunk:
 
 
 async def decide(project: ProjectReview, choice: Selection) -> list[FileReview]:
-    """Put a verdict down on all files at once. Raises ``StaleRevision`` if the review of one has changed since it was looked at;
-    then nothing is decided.
+    """Apply a verdict to all files in one transaction. Raises ``StaleRevision`` if one has changed since it was loaded; then nothing
+    is decided.
     """
 
     def put_down() -> list[FileReview]:
@@ -315,7 +314,7 @@ async def decide_hunks(
     verdict: Verdict | Literal["later"],
     mine: Mine | None = None,
 ) -> FileReview:
-    """Decide on hunks of a file, in one change; ``later`` takes a decision back. Raises as ``reject`` does, and
+    """Decide on hunks of a file in one change; ``later`` makes them pending again. Raises as ``reject``, and
     ``StaleRevision``.
     """
     return await anyio.to_thread.run_sync(_decide_on, project, review, ids, verdict, mine)
@@ -342,7 +341,7 @@ _KINDS: Final[dict[str, Literal["accept", "reject", "reopen"]]] = {
 
 
 def accepted_hunks(reviews: Sequence[FileReview]) -> dict[str, list[str]]:
-    """The hunks of each file that were kept and are not written yet."""
+    """The accepted hunks of each file that are not written yet."""
     kept = {review.path: [hunk.id for hunk in review.hunks if hunk.state == "accepted"] for review in reviews}
     return {path: ids for path, ids in kept.items() if ids}
 
@@ -350,8 +349,8 @@ def accepted_hunks(reviews: Sequence[FileReview]) -> dict[str, list[str]]:
 async def write(
     project: ProjectReview, reviews: Sequence[FileReview], hunks: Mapping[str, Sequence[str]]
 ) -> WriteResult:
-    """Write hunks that were kept, by their files, to the disk, each file as a whole. One that is not as its review any more,
-    or cannot be written, is a problem, and keeps none back but those of the same folder, where that comes or makes way. Raises ``LedgerError``.
+    """Write accepted hunks to the disk, each file atomically. A file that differs from its review, or cannot be written, is a
+    problem; it does not affect the others, unless they are in a folder that is created or replaced with it. Raises ``LedgerError``.
     """
     written = WriteResult([], [])
     for group in _group_writes([review for review in reviews if hunks.get(review.path)], hunks):
@@ -371,7 +370,7 @@ async def write(
 def _group_writes(
     reviews: Sequence[FileReview], hunks: Mapping[str, Sequence[str]]
 ) -> Iterator[list[FileReview]]:
-    """The files one by one, but what becomes a folder, or was one, together with what is in it."""
+    """One group for each file, but a path that becomes a folder, or was one, together with the files in it."""
     turned = {review.path for review in reviews if _changes_kind(review, hunks[review.path])}
     groups: dict[str, list[FileReview]] = {}
     for review in reviews:
